@@ -1,0 +1,1 @@
+"""Brokers: the contract of a store, and the adapters that keep it."""

@@ -1,0 +1,168 @@
+"""Annotations of a task's parameters and result, made into decoders.
+
+What cannot be stored as JSON is refused when the task is registered, with the parameter's name: the first
+call would be too late, and the first run far too late.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast, get_type_hints
+
+import msgspec
+from msgspec import inspect as types
+
+from windlass.core.codec import MAX_DEPTH, has_nul, may_have_wide_integer, nests_deeper
+from windlass.errors import InvalidOption
+
+
+class Shape(NamedTuple):
+    """A type as the codec sees it."""
+
+    type: Any
+    decode: Callable[[bytes], Any]
+    nests: bool
+    """Whether values can nest without bound (Any, or a type that contains itself): depth must be checked."""
+    counts: bool
+    """Whether values can hold integers: their size must be checked."""
+
+    def suspects(self, document: bytes, depth: int = MAX_DEPTH) -> bool:
+        """Whether a document needs a closer look: every one that must be refused, and few others."""
+        return (
+            has_nul(document)
+            or (self.counts and may_have_wide_integer(document))
+            or (self.nests and nests_deeper(document, depth))
+        )
+
+
+def shape_of(annotation: Any, *, label: str) -> Shape:
+    """The shape of an annotation, or an error that names the parameter."""
+    try:
+        kinds = list(_kinds(types.type_info(annotation), set()))
+        decode = decoder_of(annotation)
+    except Exception as error:
+        raise InvalidOption(f"{label}: {_named(annotation)} cannot be stored as JSON: {error}") from error
+    return Shape(
+        annotation,
+        decode,
+        nests=any(kind is _UNBOUNDED for kind in kinds),
+        counts=any(kind is _UNBOUNDED or isinstance(kind, _WITH_INTEGERS) for kind in kinds),
+    )
+
+
+def decoder_of(annotation: Any) -> Callable[[bytes], Any]:
+    """The decoder of an annotation that has a shape. `object` stands for any JSON value."""
+    return msgspec.json.Decoder(annotation, dec_hook=lambda _, value: value).decode
+
+
+def json_schemas(annotations: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The JSON Schemas of annotations that have a shape, and the definitions that they refer to."""
+    schemas, definitions = msgspec.json.schema_components(
+        annotations, schema_hook=lambda _: {"description": "any JSON value"}, ref_template="#/$defs/{name}"
+    )
+    return list(schemas), definitions
+
+
+# --- from names to types ------------------------------------------------------------------------------------
+
+
+def resolved(function: Callable[..., object], *, label: str) -> inspect.Signature:
+    """The signature of a function with every annotation resolved; what has none is Any."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise InvalidOption(f"{label}: its parameters cannot be read: {error}") from error
+    scope = _globals_of(function)
+    return signature.replace(
+        parameters=[
+            parameter.replace(
+                annotation=_resolve(parameter.annotation, scope, f'{label}: parameter "{name}"')
+            )
+            for name, parameter in signature.parameters.items()
+        ],
+        return_annotation=_resolve(signature.return_annotation, scope, f"{label}: return type"),
+    )
+
+
+def _globals_of(function: Callable[..., object]) -> dict[str, Any]:
+    inner: Any = inspect.unwrap(function)
+    while isinstance(inner, functools.partial):
+        inner = inspect.unwrap(cast("Callable[..., object]", inner.func))
+    if not hasattr(inner, "__globals__"):
+        inner = inner.__call__  # an object that can be called: its method knows where it was defined
+    return getattr(inner, "__globals__", {})
+
+
+def _resolve(annotation: Any, scope: dict[str, Any], label: str) -> Any:
+    if annotation is inspect.Signature.empty:
+        return Any
+
+    def holder() -> None:
+        """Carry this one annotation, so that an error can name the parameter it belongs to."""
+
+    holder.__annotations__ = {"only": annotation}
+    try:
+        return get_type_hints(holder, globalns=scope, include_extras=True)["only"]
+    except Exception as error:
+        raise InvalidOption(
+            f"{label}: the annotation {annotation!r} cannot be resolved: {error}; import the name at run time "
+            "(not only under TYPE_CHECKING) in the module of the task"
+        ) from error
+
+
+# --- what a type can hold -----------------------------------------------------------------------------------
+
+
+class _Unbounded(types.Type):
+    """Any JSON value, or a type that contains itself."""
+
+
+_UNBOUNDED = _Unbounded()
+_WITH_INTEGERS = (types.IntType, types.EnumType, types.LiteralType)
+
+
+def _kinds(kind: types.Type, done: set[int], outer: tuple[int, ...] = ()) -> Iterator[types.Type]:
+    """Every kind of value that can be part of this one; TypeError for one that may not be.
+
+    Kinds are told apart by identity: msgspec makes one object for each type, and a circle for one that
+    contains itself.
+    """
+    yield kind
+    if isinstance(kind, types.AnyType) or (isinstance(kind, types.CustomType) and kind.cls is object):
+        yield _UNBOUNDED
+        return
+    _refuse(kind)
+    if id(kind) in outer:
+        yield _UNBOUNDED
+    elif id(kind) not in done:
+        done.add(id(kind))
+        for part in _parts(kind):
+            yield from _kinds(part, done, (*outer, id(kind)))
+
+
+def _refuse(kind: types.Type) -> None:
+    if isinstance(kind, (types.CustomType, types.RawType, types.ExtType)):
+        name = kind.cls.__qualname__ if isinstance(kind, types.CustomType) else type(kind).__name__[:-4]
+        raise TypeError(
+            f"{name} has no JSON form; use plain types, a dataclass, a TypedDict or a Struct, or an id"
+        )
+    if isinstance(kind, types.DictType):
+        keys = _kinds(kind.key_type, set())
+        if any(isinstance(key, types.FloatType) for key in keys):
+            raise TypeError(
+                "floats as the keys of a dict would be text, where NaN can hide; use str or int keys"
+            )
+
+
+def _parts(kind: types.Type) -> Iterator[types.Type]:
+    for name in kind.__struct_fields__:
+        value: object = getattr(kind, name)
+        for part in cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,):
+            if isinstance(part, types.Field):
+                yield part.type
+            elif isinstance(part, types.Type):
+                yield part
+
+
+def _named(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)

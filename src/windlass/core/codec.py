@@ -1,0 +1,149 @@
+"""Payloads and results on the wire: JSON through msgspec, opaque bytes in every store.
+
+    payload   {"v":1,"a":[1,2],"k":{"to":"x"}}   the call f(1, 2, to="x"); an absent "a" or "k" is empty
+    result    {"v":1,"r":42}
+
+"v" is the version of this format; bytes of another version are recognised and left alone. Any language can
+write it: over HTTP the payload object is "k". Never stored, since some store or reader would change it:
+
+    NaN and infinity                  JSON has neither, msgspec would write null (a Decimal is text: it may)
+    NUL characters, lone surrogates   PostgreSQL's text cannot hold the one, UTF-8 not the other
+    integers beyond signed 64 bits    (readers in JavaScript are exact to 2^53: give them larger ones as text)
+    more than 64 levels of nesting    in one argument or result
+
+When a JSON object names a key twice, the last one counts. This module looks at bytes alone; `fault` says
+where in a value the trouble is, and `signature` holds values against the types of a function.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from windlass.errors import UnreadablePayload
+
+VERSION: Final = 1
+MAX_PAYLOAD = 1024 * 1024
+"""The default limit, in bytes, of a payload and of a result."""
+MAX_DEPTH = 64
+LEAST_INTEGER, MOST_INTEGER = -(2**63), 2**63 - 1
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A payload as it is written."""
+
+    v: Literal[1]
+    a: tuple[object, ...] = ()
+    k: Mapping[str, object] = {}
+
+
+class Return(msgspec.Struct, frozen=True):
+    """A result as it is written."""
+
+    v: Literal[1]
+    r: object
+
+
+class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A payload as it is opened: each argument still in JSON, for the decoder of its type."""
+
+    v: Literal[1]
+    a: tuple[Raw, ...] = ()
+    k: dict[str, Raw] = {}
+
+
+class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A result as it is opened."""
+
+    v: Literal[1]
+    r: Raw
+
+
+class _Version(msgspec.Struct, frozen=True):
+    v: int
+
+
+def _plain(value: object) -> object:
+    """Write subclasses of str, int and float (Django's SafeString, numpy's float64) as what they are."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+encode = msgspec.json.Encoder(enc_hook=_plain).encode
+"""Any value as JSON; exceptions of several kinds if it cannot be."""
+
+_decode_payload = msgspec.json.Decoder(Payload).decode
+_decode_result = msgspec.json.Decoder(Result).decode
+_decode_version = msgspec.json.Decoder(_Version).decode
+
+
+def open_payload(document: bytes) -> Payload:
+    """Take the envelope off a payload, or say why it is `UnreadablePayload`."""
+    try:
+        return _decode_payload(document)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("payload", document, error) from None
+
+
+def open_result(document: bytes) -> Result:
+    """Take the envelope off a result, or say why it is `UnreadablePayload`."""
+    try:
+        return _decode_result(document)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("result", document, error) from None
+
+
+def _unreadable(what: str, document: bytes, error: Exception) -> UnreadablePayload:
+    try:
+        version = _decode_version(document).v
+    except (ValueError, RecursionError):
+        version = VERSION
+    if version != VERSION:
+        reason = f"has format version {version}, this code reads version {VERSION}; upgrade this process"
+    elif isinstance(error, RecursionError):
+        reason = f"is nested deeper than {MAX_DEPTH} levels"
+    else:
+        reason = f"of {len(document):,} bytes is not readable: {error}"
+    return UnreadablePayload(f"{what} {reason}")
+
+
+# --- what the bytes alone can tell --------------------------------------------------------------------------
+# Looking at the bytes costs PLACEHOLDER
+# Only what looks suspicious here is walked.
+
+_DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+_WIDE = b"0" * len(str(MOST_INTEGER))
+_AS_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'[]{}"')
+_QUOTED = re.compile(rb'"[^"]*"')
+
+
+def has_nul(document: bytes) -> bool:
+    """Whether a string in a JSON document contains NUL (a bare NUL byte is not JSON at all)."""
+    return b"\\" in document and b"\\u0000" in document.replace(b"\\\\", b"")
+
+
+def may_have_wide_integer(document: bytes) -> bool:
+    """Whether an integer beyond 64 bits is possible: 19 digits in a row, be they of a number or in a text."""
+    return _WIDE in document.translate(_DIGITS)
+
+
+def nests_deeper(document: bytes, levels: int) -> bool:
+    """Whether a JSON document nests deeper than so many levels; False if its brackets do not match.
+
+    Takes away the innermost brackets, level by level, so that no input can exhaust a stack.
+    """
+    if document.count(b"[") + document.count(b"{") <= levels:
+        return False
+    unescaped = document.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = _QUOTED.sub(b"", unescaped.translate(_AS_SQUARE, _NOT_STRUCTURE))
+    for _ in range(levels):
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets) and brackets.count(b"[") == brackets.count(b"]")

@@ -1,0 +1,132 @@
+"""The parameters of a task: which arguments a call may have, and how they are arranged."""
+
+import difflib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+from windlass.core.annotation import Shape, json_schemas, shape_of
+from windlass.core.fault import quoted
+from windlass.errors import InvalidPayload
+
+_T = TypeVar("_T")
+
+Place: TypeAlias = int | str
+"""An argument in a payload: its position in "a", or its name in "k"."""
+
+
+class Slot(NamedTuple):
+    """One parameter."""
+
+    name: str
+    kind: inspect._ParameterKind  # pyright: ignore[reportPrivateUsage]
+    shape: Shape
+    required: bool
+
+
+class Parameters:
+    """What a function can be called with."""
+
+    def __init__(self, signature: inspect.Signature, *, label: str) -> None:
+        """Take the parameters of a signature whose annotations are resolved; `label` begins every message."""
+        self.label = label
+        slots = [
+            Slot(
+                name,
+                parameter.kind,
+                shape_of(parameter.annotation, label=f'{label}: parameter "{name}"'),
+                parameter.default is parameter.empty
+                and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
+            )
+            for name, parameter in signature.parameters.items()
+        ]
+        kinds = inspect.Parameter
+        by_kind = {
+            kind: [slot for slot in slots if slot.kind is kind] for kind in {slot.kind for slot in slots}
+        }
+        either = by_kind.get(kinds.POSITIONAL_OR_KEYWORD, [])
+        self.first = by_kind.get(kinds.POSITIONAL_ONLY, [])
+        self.positional = [*self.first, *either]
+        self.named = {slot.name: slot for slot in (*either, *by_kind.get(kinds.KEYWORD_ONLY, []))}
+        self.rest = next(iter(by_kind.get(kinds.VAR_POSITIONAL, [])), None)
+        self.others = next(iter(by_kind.get(kinds.VAR_KEYWORD, [])), None)
+        self.plain = len(self.named) == len(slots)
+        """Whether every argument has a name, so that calls are stored by names alone."""
+        self._positions = [slot.name for slot in self.positional]
+        self._required = frozenset(name for name, slot in self.named.items() if slot.required)
+
+    def bind(self, args: Sequence[_T], kwargs: Mapping[str, _T]) -> tuple[tuple[_T, ...], dict[str, _T]]:
+        """Arrange a call as it is stored: by name where Python allows it. Checks names, not values."""
+        if self.plain and len(args) <= len(self._positions):
+            named = dict(zip(self._positions, args, strict=False))
+            if not kwargs or named.keys().isdisjoint(kwargs):
+                named.update(kwargs)
+                if self._required <= named.keys() <= self.named.keys():
+                    return (), named
+        self._check(len(args), kwargs)
+        if len(args) > len(self._positions):
+            return tuple(args), dict(kwargs)
+        first = len(self.first)
+        return tuple(args[:first]), {
+            **dict(zip(self._positions[first:], args[first:], strict=False)),
+            **kwargs,
+        }
+
+    def shape(self, place: Place) -> Shape:
+        """The shape of an argument that `bind` has let pass."""
+        if isinstance(place, str):
+            slot = self.named.get(place, self.others)
+        else:
+            slot = self.positional[place] if place < len(self.positional) else self.rest
+        return cast("Slot", slot).shape
+
+    def described(self, place: Place) -> str:
+        """An argument that `bind` has let pass, as messages name it."""
+        if isinstance(place, str):
+            return f"argument {quoted(place)}"
+        if place < len(self.positional):
+            return f'argument "{self.positional[place].name}"'
+        return f'argument "{cast("Slot", self.rest).name}"[{place - len(self.positional)}]'
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments by name: of all but `*args`."""
+        slots = [*self.first, *self.named.values()]
+        others = [self.others] if self.others else []
+        schemas, definitions = json_schemas([slot.shape.type for slot in (*slots, *others)])
+        return {
+            "type": "object",
+            "properties": {slot.name: schema for slot, schema in zip(slots, schemas, strict=False)},
+            "required": [slot.name for slot in slots if slot.required],
+            "additionalProperties": schemas[-1] if others else False,
+            **({"$defs": definitions} if definitions else {}),
+        }
+
+    def _check(self, given: int, kwargs: Mapping[str, object]) -> None:
+        """Refuse a call that Python would refuse, naming the argument."""
+        if given > len(self._positions) and self.rest is None:
+            most = len(self._positions)
+            raise InvalidPayload(f"{self.label}: takes at most {most} arguments by position, got {given}")
+        for name in self._positions[len(self.first) : given]:
+            if name in kwargs:
+                raise InvalidPayload(
+                    f"{self.label}: argument {quoted(name)} is given by position and by name"
+                )
+        for name in kwargs:
+            if name not in self.named and self.others is None:
+                raise InvalidPayload(f"{self.label}: {self._unexpected(name)}")
+        missing = [slot for slot in self.positional[given:] if slot.name not in self.named]
+        missing += [
+            slot for slot in self.named.values() if slot.name not in (*kwargs, *self._positions[:given])
+        ]
+        for slot in missing:
+            if slot.required:
+                raise InvalidPayload(f'{self.label}: argument "{slot.name}" is missing')
+
+    def _unexpected(self, name: str) -> str:
+        if name in self._positions:
+            return f"argument {quoted(name)} can be given by position only"
+        near = difflib.get_close_matches(name, self.named, 1)
+        hint = (
+            f'did you mean "{near[0]}"?' if near else f"its arguments are: {', '.join(self.named) or 'none'}"
+        )
+        return f"unexpected argument {quoted(name)}; {hint}"

@@ -1,0 +1,284 @@
+"""The signature of a task: what may be enqueued, and how it comes back.
+
+    signature = Signature(send)
+    payload = signature.encode(("a@example.com",), {"subject": "hi"})      at enqueue
+    args, kwargs = signature.decode(payload)                               at run
+
+A value is accepted when it arrives as what it was: it is written as JSON, read back by the decoder that the
+worker will use, and compared. So there is never a row that cannot be read, nor bytes that quietly became text.
+PLACEHOLDER
+
+Only what the caller gave is stored; defaults are those of the code that runs. Arguments are stored by name
+wherever Python allows it, so that parameters can be reordered while jobs wait.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Never, NoReturn, TypeAlias
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Raw
+
+from windlass.core.annotation import Shape, decoder_of, resolved, shape_of
+from windlass.core.codec import (
+    MAX_DEPTH,
+    MAX_PAYLOAD,
+    VERSION,
+    Call,
+    Return,
+    encode,
+    open_payload,
+    open_result,
+)
+from windlass.core.complaint import in_words_of, locate
+from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
+from windlass.core.option import shown
+from windlass.core.parameters import Parameters, Place, Slot
+from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
+
+_Parts: TypeAlias = Mapping[Place | None, object]
+"""The arguments of a call by their places; under None, the result."""
+
+_ENVELOPE_DEPTH = 2
+
+_decode_arguments = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class _Refused(Exception):
+    """What a decoder refused, and in which argument."""
+
+    def __init__(self, place: Place | None, fault: Fault) -> None:
+        super().__init__(place, fault)
+        self.place = place
+        self.fault = fault
+
+
+class Signature:
+    """The parameters and the result of a task, made once when it is registered."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        *,
+        name: str | None = None,
+        max_payload: int = MAX_PAYLOAD,
+        keep_result: bool = True,
+    ) -> None:
+        """Read a function's signature. `InvalidOption` names a parameter whose annotation cannot be stored."""
+        self.name: str = name or getattr(function, "__name__", type(function).__name__)
+        self.max_payload = max_payload
+        label = f"{self.name}()"
+        signature = resolved(function, label=label)
+        self._parameters = Parameters(signature, label=label)
+        self._quick = (
+            _quick_decoder(list(self._parameters.named.values())) if self._parameters.plain else None
+        )
+        returned: Any = signature.return_annotation
+        self.keeps_result = keep_result and returned not in (None, type(None), NoReturn, Never)
+        """Whether results are stored: not for a task annotated `-> None`."""
+        self._result = shape_of(returned if self.keeps_result else Any, label=f"{label}: return type")
+
+    @classmethod
+    def untyped(cls, name: str, *, max_payload: int = MAX_PAYLOAD) -> "Signature":
+        """The signature of a task that lives elsewhere: whatever JSON can hold, and any result."""
+
+        def elsewhere(*args: Any, **kwargs: Any) -> Any: ...
+
+        return cls(elsewhere, name=name, max_payload=max_payload)
+
+    # --- arguments ------------------------------------------------------------------------------------------
+
+    def encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+        """The payload of a call; `InvalidPayload` names the argument that cannot be stored and read again."""
+        a, k = self._parameters.bind(args, kwargs)
+        payload = self._written("payload", Call(VERSION, a, k), lambda: _by_place(a, k))
+        try:
+            arrived = self._read(payload)
+        except _Refused as refused:
+            raise self._explained(_by_place(a, k), refused) from None
+        if not _same((a, k), arrived):
+            self._compare(_by_place(a, k), _by_place(*arrived))
+        return payload
+
+    def encode_json(self, arguments: bytes) -> bytes:
+        """The payload of a call whose arguments are a JSON object, as they come over HTTP.
+
+        Every parameter but `*args` is given by its name. The values are those of JSON: a datetime is text
+        here, while `encode` refuses text for it.
+        """
+        if len(arguments) > self.max_payload:
+            self._refuse_size("payload", len(arguments), {})
+        try:
+            named = _decode_arguments(arguments)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPayload(
+                f"{self.name}(): the payload must be a JSON object of arguments: {error}"
+            ) from None
+        first = [named.pop(slot.name) for slot in self._parameters.first if slot.name in named]
+        a, k = self._parameters.bind(first, named)
+        payload = self._written("payload", Call(VERSION, a, k), dict)
+        self.decode(payload)
+        return payload
+
+    def decode(self, payload: bytes) -> tuple[tuple[object, ...], dict[str, object]]:
+        """The arguments of a payload, as the annotated types: for `function(*args, **kwargs)`.
+
+        `UnreadablePayload`: not JSON, or of another version. `InvalidPayload`: no call of this signature.
+        Nothing else is raised, whatever the bytes. Size has no limit: what was accepted can be read.
+        """
+        try:
+            return self._read(payload)
+        except _Refused as refused:
+            raise self._invalid(refused.place, refused.fault) from refused.__cause__
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments by name, for the registry."""
+        return self._parameters.schema()
+
+    # --- result ---------------------------------------------------------------------------------------------
+
+    def encode_result(self, value: object) -> bytes | None:
+        """The bytes of a result; None if this task keeps none; `InvalidPayload` if it is not as annotated."""
+        if not self.keeps_result:
+            return None
+        document = self._written("result", Return(VERSION, value), lambda: {None: value})
+        try:
+            arrived = self._converted(open_result(document).r, self._result, None)
+        except _Refused as refused:
+            raise self._explained({None: value}, refused) from None
+        if not _same(value, arrived):
+            self._compare({None: value}, {None: arrived})
+        return document
+
+    def decode_result(self, document: bytes) -> object:
+        """The value of a result, as the annotated type; errors as for `decode`."""
+        try:
+            return self._converted(open_result(document).r, self._result, None)
+        except _Refused as refused:
+            raise self._invalid(refused.place, refused.fault) from refused.__cause__
+
+    # --- reading and writing --------------------------------------------------------------------------------
+
+    def _read(self, payload: bytes) -> tuple[tuple[object, ...], dict[str, object]]:
+        if self._quick is not None and (named := self._quick(payload)) is not None:
+            return (), named
+        opened = open_payload(payload)
+        a, k = self._parameters.bind(opened.a, opened.k)
+        shape = self._parameters.shape
+        return (
+            tuple(self._converted(raw, shape(index), index) for index, raw in enumerate(a)),
+            {name: self._converted(raw, shape(name), name) for name, raw in k.items()},
+        )
+
+    def _converted(self, raw: Raw, shape: Shape, place: Place | None) -> object:
+        document = bytes(raw)
+        try:
+            value = shape.decode(document)
+        except RecursionError:
+            raise _Refused(place, Fault((), TOO_DEEP)) from None
+        except msgspec.ValidationError as error:
+            raise _Refused(place, locate(shape.decode, document, error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnreadablePayload(f"{self._at(place)} is not readable: {error}") from None
+        except Exception as error:
+            # Users' code, such as `__post_init__`, raised what msgspec does not take for a refusal.
+            raise _Refused(place, Fault((), f"{type(error).__name__}: {shown(str(error))}")) from error
+        if shape.suspects(document) and (fault := find_fault(value)):
+            raise _Refused(place, fault)
+        return value
+
+    def _written(self, what: str, document: object, parts: Callable[[], _Parts]) -> bytes:
+        try:
+            written = encode(document)
+        except Exception as error:
+            self._blame(parts())
+            raise InvalidPayload(f"{self.name}(): the {what} cannot be stored as JSON: {error}") from error
+        if len(written) > self.max_payload:
+            self._refuse_size(what, len(written), parts())
+        return written
+
+    # --- refusing -------------------------------------------------------------------------------------------
+
+    def _at(self, place: Place | None) -> str:
+        return f"{self.name}(): {'result' if place is None else self._parameters.described(place)}"
+
+    def _invalid(self, place: Place | None, fault: Fault) -> InvalidPayload:
+        return InvalidPayload(f"{self._at(place)}{written(fault.path)}: {fault.reason}")
+
+    def _refuse_size(self, what: str, size: int, parts: _Parts) -> NoReturn:
+        sizes = {place: len(encode(value)) for place, value in parts.items() if place is not None}
+        largest = max(sizes, key=sizes.__getitem__, default=None)
+        detail = "" if largest is None else f" ({self._parameters.described(largest)}: {sizes[largest]:,})"
+        raise PayloadTooLarge(
+            f"{self.name}(): the {what} has {size:,} bytes{detail}, the limit is {self.max_payload:,}; "
+            "keep large data elsewhere and pass a reference to it, or raise max_payload"
+        )
+
+    def _blame(self, given: _Parts) -> None:
+        """Refuse what may never be stored. Looked for first: NaN, say, was null where a float was expected."""
+        for place, value in given.items():
+            if fault := find_fault(value):
+                raise self._invalid(place, fault)
+
+    def _compare(self, given: _Parts, arrived: _Parts) -> None:
+        """Refuse what would arrive as something else."""
+        self._blame(given)
+        for place, value in given.items():
+            if fault := find_change(value, arrived[place]):
+                raise self._invalid(place, fault)
+
+    def _explained(self, given: _Parts, refused: _Refused) -> InvalidPayload:
+        """What a decoder refused, said about the values that were given."""
+        self._blame(given)
+        return self._invalid(refused.place, in_words_of(given[refused.place], refused.fault))
+
+
+def _by_place(a: tuple[object, ...], k: Mapping[str, object]) -> _Parts:
+    return {**dict(enumerate(a)), **k}
+
+
+def _same(given: object, arrived: object) -> bool:
+    try:
+        return bool(given == arrived)
+    except Exception:  # noqa: BLE001 - an __eq__ may raise anything; the slow comparison decides
+        return False
+
+
+def _quick_decoder(slots: list[Slot]) -> Callable[[bytes], dict[str, object] | None]:
+    """A decoder of whole payloads, for parameters that all have names; where it answers None, look closer.
+
+    One Struct holds all arguments: PLACEHOLDER
+    """
+    fields = {f"p{index}": slot for index, slot in enumerate(slots)}
+    arguments = msgspec.defstruct(
+        "Arguments",
+        [(field, slot.shape.type, NODEFAULT if slot.required else UNSET) for field, slot in fields.items()],
+        rename={field: slot.name for field, slot in fields.items()},
+        kw_only=True,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    absent = NODEFAULT if any(slot.required for slot in slots) else msgspec.field(default_factory=arguments)
+    envelope = msgspec.defstruct(
+        "Envelope", [("v", Literal[1]), ("k", arguments, absent)], forbid_unknown_fields=True, gc=False
+    )
+    shape = Shape(
+        envelope,
+        decoder_of(envelope),
+        nests=any(slot.shape.nests for slot in slots),
+        counts=any(slot.shape.counts for slot in slots),
+    )
+    names = [slot.name for slot in slots]
+    complete = all(slot.required for slot in slots)
+
+    def quick(payload: bytes) -> dict[str, object] | None:
+        if shape.suspects(payload, MAX_DEPTH + _ENVELOPE_DEPTH):
+            return None
+        try:
+            values = msgspec.structs.astuple(shape.decode(payload).k)
+        except Exception:  # noqa: BLE001 - the closer look says what is wrong
+            return None
+        if complete:
+            return dict(zip(names, values, strict=True))
+        return {name: value for name, value in zip(names, values, strict=True) if value is not UNSET}
+
+    return quick

@@ -1,0 +1,50 @@
+"""Every error that Windlass raises, in one tree.
+
+    WindlassError
+    ├── InvalidOption (ValueError)      an option or name that cannot be honoured
+    ├── InvalidPayload (ValueError)     arguments or a result that cannot be kept
+    │   └── PayloadTooLarge
+    ├── UnreadablePayload               bytes from a store that this code cannot decode
+    ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
+    └── StoreError                      the store cannot do what was asked
+        ├── StoreUnavailable            it did not answer, or not in time
+        └── Unsupported                 it lacks a declared capability
+
+A message says what was wrong, with which value, and what to do. It never carries a payload.
+"""
+
+
+class WindlassError(Exception):
+    """Base of all errors of Windlass."""
+
+
+class InvalidOption(WindlassError, ValueError):
+    """An option or a name that cannot be honoured."""
+
+
+class InvalidPayload(WindlassError, ValueError):
+    """Arguments or a result that cannot be kept; the message names the parameter."""
+
+
+class PayloadTooLarge(InvalidPayload):
+    """Arguments or a result beyond the limit; the message names limit and size."""
+
+
+class UnreadablePayload(WindlassError):
+    """Bytes that this code cannot decode; the job is held, never dropped."""
+
+
+class ContractError(WindlassError):
+    """A broker was called in a way that its contract forbids: a bug in the caller, never a user's mistake."""
+
+
+class StoreError(WindlassError):
+    """The store cannot do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, or not in time."""
+
+
+class Unsupported(StoreError):
+    """The store lacks a capability; the message names it."""
