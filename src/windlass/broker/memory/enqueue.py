@@ -1,0 +1,283 @@
+"""Enqueue: groups that come into being whole or not at all, unique keys, edges."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from windlass.broker.memory import filing, lifecycle
+from windlass.broker.memory.namespace import Absorbed, Job, Key, Namespace
+from windlass.core.dedup import Meeting, meet
+from windlass.core.job import (
+    GROUP_BYTES,
+    GROUP_JOBS,
+    Edge,
+    NewJob,
+    OnFailure,
+    Receipt,
+    Refusal,
+    Status,
+)
+from windlass.core.state import Move, Reason, State
+from windlass.core.units import JobId, Micros
+
+
+def enqueue(ns: Namespace, groups: Sequence[Sequence[NewJob]]) -> tuple[tuple[Receipt, ...], ...]:
+    """Accept groups, each by itself."""
+    return tuple(enqueue_group(ns, group) for group in groups)
+
+
+def enqueue_group(ns: Namespace, group: Sequence[NewJob]) -> tuple[Receipt, ...]:
+    """Accept a group, or refuse it whole."""
+    refused = refusals(ns, group, may_fill=False)
+    if refused:
+        return tuple(_refusal(job, refused) for job in group)
+    return accept(ns, group)
+
+
+def accept(ns: Namespace, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
+    """Create the jobs of a group that has been found acceptable; receipts in the group's order.
+
+    First every call meets its key, in order; then those that became jobs are tied to their parents and
+    placed. So a
+    parent may come after its child, and an edge to an absorbed call leads to the job that stands for it.
+    """
+    created: list[Job] = []
+    receipts = tuple(_meet(ns, asked, parent, created) for asked in group)
+    for job in created:
+        _place(ns, job)
+    return receipts
+
+
+# what is refused
+
+
+def refusals(
+    ns: Namespace, group: Sequence[NewJob], *, may_fill: bool
+) -> Mapping[JobId, tuple[Refusal, str]]:
+    """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
+    size = sum(len(job.payload) for job in group)
+    if len(group) > GROUP_JOBS or size > GROUP_BYTES:
+        why = f"a group is at most {GROUP_JOBS} jobs and {GROUP_BYTES} bytes, got {len(group)} and {size}"
+        return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
+    found: dict[JobId, tuple[Refusal, str]] = {}
+    ids = {job.id for job in group}
+    new = [job for job in group if _known(ns, job.id) is None]
+    in_cycle = _in_cycle(ns, new)
+    for job in new:
+        unknown = [
+            edge.parent for edge in job.after if edge.parent not in ids and not _is_parent(ns, edge.parent)
+        ]
+        if job.queue not in ns.queues:
+            declared = ", ".join(sorted(ns.queues)) or "none"
+            found[job.id] = (
+                Refusal.UNKNOWN_QUEUE,
+                f'queue "{job.queue}" is not declared; declared queues: {declared}',
+            )
+        elif unknown:
+            found[job.id] = (Refusal.UNKNOWN_PARENT, f"parent {unknown[0]} is not known")
+        elif job.id in in_cycle:
+            found[job.id] = (Refusal.CYCLE, f"job {job.id} waits for itself through its parents")
+        elif not may_fill and _is_full(ns, size):
+            found[job.id] = (Refusal.STORE_FULL, f"the store is at its limit of {ns.options.max_size} bytes")
+    return found
+
+
+def _refusal(job: NewJob, refused: Mapping[JobId, tuple[Refusal, str]]) -> Receipt:
+    first = next(iter(refused))
+    refusal, why = refused.get(job.id, (Refusal.NEIGHBOUR, f"job {first} of its group was refused"))
+    return Receipt(Status.REFUSED, job.id, None, refusal, why)
+
+
+def _is_full(ns: Namespace, more: int) -> bool:
+    limit = ns.options.max_size
+    return limit is not None and sum(job.size for job in ns.jobs.values()) + more > limit
+
+
+def _is_parent(ns: Namespace, job: JobId) -> bool:
+    return job in ns.jobs or job in ns.absorbed or job in ns.remembered
+
+
+def _in_cycle(ns: Namespace, group: Sequence[NewJob]) -> set[JobId]:
+    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
+    first: dict[object, JobId] = {}
+    stands = {job.id: first.setdefault(ns.key_of(job) or job.id, job.id) for job in group}
+    parents: dict[JobId, set[JobId]] = {}
+    for job in group:
+        after = {stands[edge.parent] for edge in job.after if edge.parent in stands}
+        parents.setdefault(stands[job.id], set()).update(after)
+    while free := [job for job, after in parents.items() if not after & parents.keys()]:
+        for job in free:
+            del parents[job]
+    return {job for job, stand in stands.items() if stand in parents}
+
+
+# what is accepted
+
+
+def _known(ns: Namespace, job: JobId) -> Receipt | None:
+    """The receipt of an id that was sent before."""
+    if job in ns.jobs:
+        return Receipt(Status.DUPLICATE, job, job)
+    now = ns.now()
+    if (absorbed := ns.absorbed.get(job)) is not None and now < absorbed.until:
+        return absorbed.receipt
+    if (remembered := ns.remembered.get(job)) is not None and now < remembered.until:
+        return Receipt(Status.DUPLICATE, job, job)
+    return None
+
+
+def _meet(ns: Namespace, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
+    """Answer one call; if it becomes a job, that is in `created` and has yet to be placed."""
+    if (receipt := _known(ns, asked.id)) is not None:
+        return receipt
+    key, holder = _holder(ns, asked)
+    if key is None:
+        return _create(ns, asked, parent, created)
+    match meet(asked.mode, _state_of_holder(holder), within_window=key.until is None or ns.now() < key.until):
+        case Meeting.CREATE:
+            return _create(ns, asked, parent, created)
+        case Meeting.DUPLICATE:
+            return _absorb(ns, Receipt(Status.DUPLICATE, asked.id, key.holder))
+        case Meeting.REPLACE:
+            assert holder is not None
+            return _replace(ns, holder, asked)
+        case Meeting.FOLLOW if key.follower is not None:
+            return _replace(ns, ns.jobs[key.follower], asked)
+        case Meeting.FOLLOW:
+            key.follower = asked.id
+            return _create(ns, asked, parent, created, follows=key.holder)
+
+
+def _state_of_holder(holder: Job | None) -> State:
+    """A holder that is not kept any more has finished; one of the same group, not placed yet, waits."""
+    if holder is None:
+        return State.DONE
+    return State.BLOCKED if holder.state is None else holder.state
+
+
+def _holder(ns: Namespace, asked: NewJob) -> tuple[Key | None, Job | None]:
+    place = ns.key_of(asked)
+    key = None if place is None else ns.keys.get(place)
+    return key, None if key is None else ns.jobs.get(key.holder)
+
+
+def _absorb(ns: Namespace, receipt: Receipt) -> Receipt:
+    ns.absorbed[receipt.job] = Absorbed(receipt, ns.now() + ns.options.resend_window)
+    return receipt
+
+
+def _create(
+    ns: Namespace, asked: NewJob, parent: JobId | None, created: list[Job], follows: JobId | None = None
+) -> Receipt:
+    now = ns.now()
+    queue = ns.queues[asked.queue]
+    queue.laned = queue.laned or asked.lane != ""
+    job = Job(asked, now, ns.number(), _due_at(asked, now), parent, expires_at=_expires_at(asked, now))
+    ns.jobs[job.id] = job
+    ns.remembered.pop(job.id, None)
+    ns.absorbed.pop(job.id, None)
+    place = ns.key_of(asked)
+    if follows is not None:
+        job.waiting_for.add(follows)
+    elif place is not None:
+        ns.keys[place] = Key(job.id, asked.mode, asked.window, now)
+    created.append(job)
+    return Receipt(Status.CREATED, asked.id)
+
+
+def _place(ns: Namespace, job: Job) -> None:
+    """Tie a new job to its parents and let it wait."""
+    parents = {_stands_for(ns, edge.parent): edge.on_failure for edge in job.asked.after}
+    job.asked = msgspec.structs.replace(job.asked, after=tuple(Edge(*edge) for edge in parents.items()))
+    if _tie(ns, job):
+        lifecycle.finish(ns, job, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
+        lifecycle.drop_if_unkept(ns, job)
+    elif job.waiting_for:
+        lifecycle.transition(ns, job, Move.ENQUEUE, State.BLOCKED)
+    else:
+        filing.line_up(ns, job)
+        lifecycle.make_waiting(ns, job, Move.ENQUEUE)
+
+
+def _tie(ns: Namespace, job: Job) -> bool:
+    """Tie a job to its parents; whether an edge to a parent that has failed cancels it."""
+    for edge in job.asked.after:
+        parent = edge.parent
+        ns.dependents.setdefault(parent, []).append(job.id)
+        match _fate_of(ns, parent), edge.on_failure:
+            case State.DONE, _:
+                continue
+            case State.CANCELLED, OnFailure.CANCEL:
+                return True
+            case (State.CANCELLED, _) | (State.DEAD, OnFailure.RUN):
+                continue
+            case _:
+                job.waiting_for.add(parent)
+                ns.edges.setdefault(parent, {})[job.id] = edge
+    return False
+
+
+def _stands_for(ns: Namespace, parent: JobId) -> JobId:
+    """The job that a call stands for: itself, or the one whose key absorbed it."""
+    absorbed = None if parent in ns.jobs else ns.absorbed.get(parent)
+    return parent if absorbed is None or absorbed.receipt.of is None else absorbed.receipt.of
+
+
+def _fate_of(ns: Namespace, parent: JobId) -> State | None:
+    """How a parent has ended. One that is not kept counts by its state, and can no longer be replayed."""
+    job = ns.jobs.get(parent)
+    if job is not None:
+        return job.state
+    remembered = ns.remembered.get(parent)
+    return State.DONE if remembered is None or remembered.job.state is State.DONE else State.CANCELLED
+
+
+def _replace(ns: Namespace, job: Job, asked: NewJob) -> Receipt:
+    """Let a waiting job take over what a newer call asks for; it keeps its id."""
+    now = ns.now()
+    lifecycle.leave_waiting(ns, job)
+    job.asked = _merge(job.asked, asked)
+    job.due_at = _due_at(asked, now)
+    job.expires_at = _expires_at(asked, now)
+    job.attempt = job.crashes = 0
+    job.started = False
+    job.held = job.error = None
+    key = ns.held_key(job)
+    if key is not None:
+        key.mode, key.window = asked.mode, asked.window
+    if job.state is State.BLOCKED:
+        lifecycle.transition(ns, job, Move.REPLACE, State.BLOCKED)
+    elif job.state is not None:
+        lifecycle.make_waiting(ns, job, Move.REPLACE)
+    return _absorb(ns, Receipt(Status.REPLACED, asked.id, job.id))
+
+
+def _merge(first: NewJob, newest: NewJob) -> NewJob:
+    return NewJob(
+        id=first.id,
+        task=first.task,
+        queue=first.queue,
+        lane=first.lane,
+        key=first.key,
+        after=first.after,
+        flow=first.flow,
+        priority=newest.priority,
+        mode=newest.mode,
+        window=newest.window,
+        delay=newest.delay,
+        run_at=newest.run_at,
+        expires=newest.expires,
+        payload=newest.payload,
+        headers=newest.headers,
+        tags=newest.tags,
+        max_attempts=newest.max_attempts,
+        revision=newest.revision,
+    )
+
+
+def _due_at(asked: NewJob, now: Micros) -> Micros:
+    return now + asked.delay if asked.run_at is None else max(now, asked.run_at)
+
+
+def _expires_at(asked: NewJob, now: Micros) -> Micros | None:
+    return None if asked.expires is None else now + asked.expires

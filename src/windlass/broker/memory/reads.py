@@ -1,0 +1,179 @@
+"""Reads: jobs, listings, counts, lanes, sessions, events."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.broker.memory import filing
+from windlass.broker.memory.namespace import Job, Lane, Namespace, Queue
+from windlass.core.event import FROM_NOW, FROM_START, Events
+from windlass.core.job import Finished, JobDetail, JobView
+from windlass.core.limits import tokens
+from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Lanes, LaneView, Page
+from windlass.core.session import SessionState, SessionView
+from windlass.core.settings import Kind, Subject
+from windlass.core.state import TERMINAL, Reason, State
+from windlass.core.units import Cursor, JobId
+
+
+def get(ns: Namespace, jobs: Sequence[JobId]) -> tuple[JobDetail | None, ...]:
+    """Jobs by id."""
+    return tuple(_get_one(ns, job) for job in jobs)
+
+
+def _get_one(ns: Namespace, job_id: JobId) -> JobDetail | None:
+    job = ns.jobs.get(job_id)
+    if job is not None:
+        return JobDetail(
+            **_view(ns, job),
+            payload=job.asked.payload,
+            headers=dict(job.asked.headers),
+            after=job.asked.after,
+            result=job.result,
+            error=job.error,
+            deliveries=tuple(job.deliveries),
+            logs=tuple(job.logs),
+            memos=tuple(sorted(job.memos)),
+        )
+    remembered = ns.remembered.get(job_id)
+    if remembered is None or ns.now() >= remembered.until:
+        return None
+    return msgspec.structs.replace(JobDetail(**_view(ns, remembered.job)), pruned=True)
+
+
+def _view(ns: Namespace, job: Job) -> dict[str, Any]:
+    asked = job.asked
+    return {
+        "id": job.id,
+        "task": asked.task,
+        "queue": asked.queue,
+        "lane": asked.lane,
+        "priority": asked.priority,
+        "state": job.state,
+        "reason": Reason.PARENT_DEAD if has_dead_parent(ns, job) else job.reason,
+        "attempt": job.attempt,
+        "max_attempts": asked.max_attempts,
+        "crashes": job.crashes,
+        "fence": job.fence,
+        "key": asked.key,
+        "tags": asked.tags,
+        "flow": asked.flow,
+        "parent": job.parent,
+        "revision": asked.revision,
+        "accepted_at": job.accepted_at,
+        "due_at": job.due_at,
+        "expires_at": job.expires_at,
+        "finished_at": job.finished_at,
+        "session": job.session,
+        "cancel_requested": job.cancel_requested,
+        "held": job.held,
+        "waiting_for": len(job.waiting_for),
+        "replays": job.replays,
+        "progress": job.progress,
+    }
+
+
+def has_dead_parent(ns: Namespace, job: Job) -> bool:
+    """Whether a blocked job waits for a dead parent."""
+    parents = (ns.jobs.get(parent) for parent in job.waiting_for)
+    return any(parent is not None and parent.state is State.DEAD for parent in parents)
+
+
+def list_jobs(ns: Namespace, query: JobQuery, after: Cursor, limit: int) -> Page:
+    """Jobs that match, newest accepted first; a page examines a bounded number of rows."""
+    last = int(after) if after else None
+    rows = [job for job in reversed(ns.jobs.values()) if last is None or job.arrival < last]
+    found: list[JobView] = []
+    for examined, job in enumerate(rows):
+        if len(found) == limit or examined == PAGE_ROWS:
+            return Page(jobs=tuple(found), cursor=Cursor(str(rows[examined - 1].arrival)))
+        view = JobView(**_view(ns, job))
+        if query.matches(view):
+            found.append(view)
+    return Page(jobs=tuple(found))
+
+
+def counts(ns: Namespace) -> Counts:
+    """How many jobs there are."""
+    now = ns.now()
+    oldest: dict[str, int] = {}
+    for job in ns.jobs.values():
+        if job.state is State.READY:
+            oldest[job.asked.queue] = max(oldest.get(job.asked.queue, 0), now - job.due_at)
+    rows = [Count(*place, count) for place, count in ns.counts.items() if count]
+    return Counts(rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))), oldest=oldest)
+
+
+def lanes(ns: Namespace, queue_name: str, after: Cursor, limit: int) -> Lanes:
+    """The lanes of a queue that there is something to say of."""
+    queue = ns.queues.get(queue_name)
+    if queue is None:
+        return Lanes()
+    names = sorted(name for name in queue.lanes if _worth_showing(ns, queue, queue.lanes[name]))
+    if after:
+        # The first character keeps the cursor of the lane "" apart from "no cursor".
+        names = [name for name in names if name > after[1:]]
+    views = tuple(_lane_view(ns, queue, queue.lanes[name]) for name in names[:limit])
+    return Lanes(lanes=views, cursor=Cursor(f">{names[limit - 1]}") if len(names) > limit else None)
+
+
+def _worth_showing(ns: Namespace, queue: Queue, lane: Lane) -> bool:
+    has_settings = Subject(Kind.LANE, queue.name, lane.name) in ns.papers
+    return bool(lane.ready or lane.suspects or lane.running or lane.paused or has_settings)
+
+
+def _lane_view(ns: Namespace, queue: Queue, lane: Lane) -> LaneView:
+    now, policy = ns.now(), lane.policy
+    ready = len(lane.ready) + len(lane.suspects)
+    return LaneView(
+        queue=queue.name,
+        lane=lane.name,
+        weight=policy.weight,
+        ready=ready,
+        running=lane.running,
+        lag=max((ring.lag(lane.name) for ring in queue.rings.values()), default=0),
+        concurrency=policy.concurrency,
+        tokens=None
+        if policy.rate is None
+        else tokens(filing.bucket_of(lane, policy.rate, now), policy.rate, now),
+        parked=filing.parked(lane, now) if ready else None,
+        paused=lane.paused,
+    )
+
+
+def sessions(ns: Namespace) -> tuple[SessionView, ...]:
+    """Sessions by id."""
+    return tuple(
+        SessionView(
+            id=session_id,
+            info=session.info,
+            state=session.state,
+            opened_at=session.opened_at,
+            silent_for=ns.live - session.seen if session.state is SessionState.ALIVE else session.silent_for,
+            leases=len(session.leases),
+            memory=session.memory,
+            cause=session.cause,
+        )
+        for session_id, session in sorted(ns.sessions.items())
+    )
+
+
+def finished(ns: Namespace, jobs: Sequence[JobId]) -> tuple[Finished, ...]:
+    """Those of the jobs that have finished."""
+    return tuple(
+        Finished(job=job.id, state=job.state, reason=job.reason, result=job.result, error=job.error)
+        for job in get(ns, jobs)
+        if job is not None and job.state in TERMINAL
+    )
+
+
+def events(ns: Namespace, after: Cursor, limit: int) -> Events:
+    """A page of the event log."""
+    if after == FROM_NOW:
+        return Events(cursor=Cursor(str(ns.log_end)))
+    oldest = ns.oldest_event()
+    wanted = oldest if after == FROM_START else int(after)
+    start = max(wanted, oldest)
+    items = list(ns.log)[start - oldest :][:limit]
+    return Events(items=tuple(items), cursor=Cursor(str(start + len(items))), gap=wanted < oldest)

@@ -1,0 +1,34 @@
+"""Which broker a URL names.
+
+The table is fixed: nothing that comes from outside decides what is imported.
+"""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from windlass.broker.contract import Broker, Options
+from windlass.clock import Clock
+from windlass.errors import InvalidOption
+
+Opener = Callable[[str, Options, Clock | None], Awaitable[Broker]]
+
+
+async def _memory(_url: str, options: Options, clock: Clock | None) -> Broker:
+    from windlass.broker.memory import MemoryBroker  # noqa: PLC0415 - see _OPENERS
+
+    return MemoryBroker(clock=clock, options=options)
+
+
+# Each opener imports its store when it is first asked for: an extra is needed only by those who use it.
+_OPENERS: dict[str, Opener] = {"memory": _memory}
+
+
+async def open_broker(url: str, *, options: Options | None = None, clock: Clock | None = None) -> Broker:
+    """Open the broker that a URL names. A clock is for tests: by default the store's own counts."""
+    scheme = urlsplit(url).scheme
+    opener = _OPENERS.get(scheme)
+    if opener is None:
+        known = ", ".join(f"{name}://" for name in sorted(_OPENERS))
+        # The rest of a URL may carry a password, so it is never shown.
+        raise InvalidOption(f'no store is known for a URL that starts with "{scheme}:"; known: {known}')
+    return await opener(url, options or Options(), clock)
