@@ -29,7 +29,7 @@ class Shape(NamedTuple):
     def suspects(self, document: bytes, depth: int = MAX_DEPTH) -> bool:
         """Whether a document needs a closer look: every one that must be refused, and few others."""
         return (
-            has_nul(document)
+            (b"\\" in document and has_nul(document))
             or (self.counts and may_have_wide_integer(document))
             or (self.nests and nests_deeper(document, depth))
         )
@@ -105,8 +105,8 @@ def _resolve(annotation: Any, scope: dict[str, Any], label: str) -> Any:
         return get_type_hints(holder, globalns=scope, include_extras=True)["only"]
     except Exception as error:
         raise InvalidOption(
-            f"{label}: the annotation {annotation!r} cannot be resolved: {error}; import the name at run time "
-            "(not only under TYPE_CHECKING) in the module of the task"
+            f"{label}: the annotation {annotation!r} cannot be resolved: {error}; import the name at "
+            "run time (not only under TYPE_CHECKING) in the module of the task"
         ) from error
 
 

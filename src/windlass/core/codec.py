@@ -127,7 +127,7 @@ _QUOTED = re.compile(rb'"[^"]*"')
 
 def has_nul(document: bytes) -> bool:
     """Whether a string in a JSON document contains NUL (a bare NUL byte is not JSON at all)."""
-    return b"\\" in document and b"\\u0000" in document.replace(b"\\\\", b"")
+    return b"\\u0000" in document.replace(b"\\\\", b"")
 
 
 def may_have_wide_integer(document: bytes) -> bool:

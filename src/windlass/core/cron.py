@@ -196,11 +196,7 @@ def _zone(tz: str) -> ZoneInfo:
     if _ZONE.fullmatch(tz) and not tz.startswith(_NOT_ZONES):
         try:
             return ZoneInfo(tz)
-        except (
-            OSError,
-            ValueError,
-            ZoneInfoNotFoundError,
-        ):  # OSError: the name of a folder, such as "Europe"
+        except (OSError, ValueError, ZoneInfoNotFoundError):  # OSError: a folder, such as "Europe"
             pass
     raise InvalidOption(f'{shown(tz)} is not a known time zone; names look like "Europe/Paris" or "UTC"')
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from windlass.core.outcome import Cause, Error, Outcome
-from windlass.core.state import Reason, State
+from windlass.core.state import Move, Reason, State
 from windlass.core.units import Fence, JobId, Micros, SessionId
 from windlass.errors import InvalidOption
 
@@ -237,6 +237,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     task: str
     lane: str
+    move: Move
     before: State
     after: State
     reason: Reason | None = None

@@ -14,8 +14,7 @@ DRAW_RANGE = 2**32
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for work: for session leases (`session` and `seq`), or for deadline leases (`visibility`).
-    """
+    """One request for work: for session leases (`session` and `seq`), or for deadline leases (`visibility`)."""
 
     queues: tuple[str, ...]
     """In the order in which they are emptied."""

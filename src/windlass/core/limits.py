@@ -25,8 +25,7 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Tokens that a full bucket holds: the burst, by default a tenth of a second's worth, at least one.
-        """
+        """Tokens that a full bucket holds: the burst, by default a tenth of a second's worth, at least one."""
         return max(1, self.count * SECOND // (10 * self.per)) if self.burst is None else self.burst
 
 
@@ -68,12 +67,15 @@ def refilled(bucket: Bucket, rate: Rate, now: Micros) -> Bucket:
     on.
     """
     capacity = rate.size * rate.per
-    level = bucket.level if bucket.per == rate.per else bucket.level // bucket.per * rate.per
-    missing = max(0, capacity - level)
+    # Whole tokens are cut at the new burst before they are multiplied: the old burst times a long period would
+    # pass 2^53.
+    kept = bucket.level if bucket.per == rate.per else min(bucket.level // bucket.per, rate.size) * rate.per
+    level = min(kept, capacity)
+    missing = capacity - level
     elapsed = max(0, now - bucket.at)
     # Compared before multiplying: a year of elapsed time times the count would pass 2^53.
     gained = missing if elapsed >= -(-missing // rate.count) else elapsed * rate.count
-    return Bucket(min(level, capacity) + gained, max(now, bucket.at), rate.per)
+    return Bucket(level + gained, max(now, bucket.at), rate.per)
 
 
 def token_in(bucket: Bucket, rate: Rate, now: Micros) -> Micros:

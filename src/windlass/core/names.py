@@ -1,15 +1,16 @@
 """Names that users give, each checked against a documented pattern: they end up in SQL, Lua, logs and URLs.
 
-    task, queue, schedule, flow, app   a letter, digit or "_", then letters, digits and _ . : / @ -; to 100 characters
-    namespace                          a lower-case letter, then lower-case letters, digits, "_"; to 48 characters
-    lane                               text of at most 200 bytes in UTF-8; "" is no lane
-    key (dedup)                        text of 1 to 200 bytes
-    tag                                text of 1 to 100 bytes; a job has at most 16
-    header                             a name as above, and text of at most 8,192 bytes; at most 32 on a job and
-                                       16 KiB together
+    task, queue, schedule,    a letter, a digit or "_", then letters, digits and any of _ . : / @ -
+    flow, app                 (ASCII; at most 100 characters)
+    namespace                 a lower-case letter, then lower-case letters, digits and "_" (at most 48)
+    lane                      text of at most 200 bytes in UTF-8; "" is no lane
+    key (dedup)               text of 1 to 200 bytes
+    tag                       text of 1 to 100 bytes; at most 16 on a job
+    header                    a name like a task's, and text of at most 8,192 bytes; at most 32 on a job,
+                              and 16 KiB together
 
-Text holds no control characters (C0, DEL, C1: they forge log lines and headers) and no lone surrogates. Names are
-compared as they are: letter case counts, and Unicode is not normalised.
+Text has no control characters (C0, DEL, C1: they forge log lines and headers) and no lone surrogates. Names
+are compared as they are: letter case counts, and Unicode is not normalised.
 """
 
 import re
@@ -85,9 +86,8 @@ def check_tag(tag: object) -> str:
 def check_tags(tags: object) -> tuple[str, ...]:
     """Return the tags of a job, each once and in order, or refuse them."""
     if isinstance(tags, (str, bytes, Mapping)) or not isinstance(tags, Iterable):
-        raise InvalidOption(
-            f'tags must be a sequence of strings, such as ("invoice", "eu"), not {shown(tags)}'
-        )
+        what = shown(cast("object", tags))
+        raise InvalidOption(f'tags must be a sequence of strings, such as ("invoice", "eu"), not {what}')
     checked = tuple(dict.fromkeys(check_tag(tag) for tag in cast("Iterable[object]", tags)))
     if len(checked) > MAX_TAGS:
         raise InvalidOption(f"a job can have at most {MAX_TAGS} tags, got {len(checked):,}")

@@ -119,8 +119,7 @@ class Ring:
         self._places[lane].due = None
 
     def take(self, lane: str, weight: int) -> None:
-        """One job was claimed from a lane of the ring. A changed weight counts from the claim after this one.
-        """
+        """One job was claimed from a lane of the ring. A changed weight counts from the claim after this one."""
         place = self._places[lane]
         assert place.due is not None
         self.time = max(self.time, place.clock)

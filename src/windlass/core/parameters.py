@@ -53,16 +53,17 @@ class Parameters:
         self.plain = len(self.named) == len(slots)
         """Whether every argument has a name, so that calls are stored by names alone."""
         self._positions = [slot.name for slot in self.positional]
+        self._names = frozenset(self.named)
         self._required = frozenset(name for name, slot in self.named.items() if slot.required)
 
     def bind(self, args: Sequence[_T], kwargs: Mapping[str, _T]) -> tuple[tuple[_T, ...], dict[str, _T]]:
         """Arrange a call as it is stored: by name where Python allows it. Checks names, not values."""
         if self.plain and len(args) <= len(self._positions):
-            named = dict(zip(self._positions, args, strict=False))
-            if not kwargs or named.keys().isdisjoint(kwargs):
-                named.update(kwargs)
-                if self._required <= named.keys() <= self.named.keys():
-                    return (), named
+            named = dict(zip(self._positions, args))  # noqa: B905 - the keyword costs a quarter of this call
+            named.update(kwargs)
+            unique = len(named) == len(args) + len(kwargs)
+            if unique and self._required.issubset(named) and self._names.issuperset(named):
+                return (), named
         self._check(len(args), kwargs)
         if len(args) > len(self._positions):
             return tuple(args), dict(kwargs)

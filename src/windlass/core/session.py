@@ -61,6 +61,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     known: bool
     moved: tuple[Moved, ...] = ()
+    """Every transition of the step: its leases, and what their ends brought about."""
     more: bool = False
     """Leases are left; call again or let sweep go on. Cause and started jobs are remembered from the first
     call.
@@ -112,7 +113,7 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     promoted: int = 0
     reaped: tuple[SessionId, ...] = ()
     moved: tuple[Moved, ...] = ()
-    """Jobs that a lost session, a deadline, an expiry or a parent's fate moved."""
+    """Every transition of the pass but those of due jobs, which are only counted."""
     pruned: int = 0
     more: bool = False
     schedules_due: bool = False

@@ -5,7 +5,7 @@
     args, kwargs = signature.decode(payload)                               at run
 
 A value is accepted when it arrives as what it was: it is written as JSON, read back by the decoder that the
-worker will use, and compared. So there is never a row that cannot be read, nor bytes that quietly became text.
+worker will use, and compared. So no row is ever unreadable, and bytes never quietly become text.
 PLACEHOLDER
 
 Only what the caller gave is stored; defaults are those of the code that runs. Arguments are stored by name
@@ -32,7 +32,7 @@ from windlass.core.codec import (
 from windlass.core.complaint import in_words_of, locate
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.option import shown
-from windlass.core.parameters import Parameters, Place, Slot
+from windlass.core.parameters import Parameters, Place
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
 _Parts: TypeAlias = Mapping[Place | None, object]
@@ -63,15 +63,13 @@ class Signature:
         max_payload: int = MAX_PAYLOAD,
         keep_result: bool = True,
     ) -> None:
-        """Read a function's signature. `InvalidOption` names a parameter whose annotation cannot be stored."""
+        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored."""
         self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.max_payload = max_payload
         label = f"{self.name}()"
         signature = resolved(function, label=label)
         self._parameters = Parameters(signature, label=label)
-        self._quick = (
-            _quick_decoder(list(self._parameters.named.values())) if self._parameters.plain else None
-        )
+        self._quick = _quick_decoder(self._parameters)
         returned: Any = signature.return_annotation
         self.keeps_result = keep_result and returned not in (None, type(None), NoReturn, Never)
         """Whether results are stored: not for a task annotated `-> None`."""
@@ -159,7 +157,7 @@ class Signature:
     # --- reading and writing --------------------------------------------------------------------------------
 
     def _read(self, payload: bytes) -> tuple[tuple[object, ...], dict[str, object]]:
-        if self._quick is not None and (named := self._quick(payload)) is not None:
+        if (named := self._quick(payload)) is not None:
             return (), named
         opened = open_payload(payload)
         a, k = self._parameters.bind(opened.a, opened.k)
@@ -214,7 +212,7 @@ class Signature:
         )
 
     def _blame(self, given: _Parts) -> None:
-        """Refuse what may never be stored. Looked for first: NaN, say, was null where a float was expected."""
+        """Refuse what may never be stored. Looked for first: a NaN was null where a float was expected."""
         for place, value in given.items():
             if fault := find_fault(value):
                 raise self._invalid(place, fault)
@@ -243,16 +241,17 @@ def _same(given: object, arrived: object) -> bool:
         return False
 
 
-def _quick_decoder(slots: list[Slot]) -> Callable[[bytes], dict[str, object] | None]:
-    """A decoder of whole payloads, for parameters that all have names; where it answers None, look closer.
+def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object] | None]:
+    """A decoder of whole payloads, for parameters that all have names. Where it answers None, look closer.
 
     One Struct holds all arguments: PLACEHOLDER
     """
-    fields = {f"p{index}": slot for index, slot in enumerate(slots)}
+    slots = parameters.named.values()
+    if not parameters.plain or any(slot.name.startswith("__") for slot in slots):
+        return lambda _: None
     arguments = msgspec.defstruct(
         "Arguments",
-        [(field, slot.shape.type, NODEFAULT if slot.required else UNSET) for field, slot in fields.items()],
-        rename={field: slot.name for field, slot in fields.items()},
+        [(slot.name, slot.shape.type, NODEFAULT if slot.required else UNSET) for slot in slots],
         kw_only=True,
         forbid_unknown_fields=True,
         gc=False,
@@ -267,18 +266,15 @@ def _quick_decoder(slots: list[Slot]) -> Callable[[bytes], dict[str, object] | N
         nests=any(slot.shape.nests for slot in slots),
         counts=any(slot.shape.counts for slot in slots),
     )
-    names = [slot.name for slot in slots]
     complete = all(slot.required for slot in slots)
 
     def quick(payload: bytes) -> dict[str, object] | None:
         if shape.suspects(payload, MAX_DEPTH + _ENVELOPE_DEPTH):
             return None
         try:
-            values = msgspec.structs.astuple(shape.decode(payload).k)
+            values = msgspec.structs.asdict(shape.decode(payload).k)
         except Exception:  # noqa: BLE001 - the closer look says what is wrong
             return None
-        if complete:
-            return dict(zip(names, values, strict=True))
-        return {name: value for name, value in zip(names, values, strict=True) if value is not UNSET}
+        return values if complete else {name: value for name, value in values.items() if value is not UNSET}
 
     return quick

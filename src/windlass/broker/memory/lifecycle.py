@@ -1,6 +1,8 @@
 """The life of a job: the one place where states change, leases end and jobs finish."""
 
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from windlass.broker.memory import filing
 from windlass.broker.memory.namespace import Fate, Job, Namespace, Remembered
@@ -36,6 +38,19 @@ def transition(
         _count(ns, job, before, -1)
     if after is not None and (after not in _COUNTED_ONCE or before is not after):
         _count(ns, job, after, 1)
+    if ns.moves is not None and before is not None and after is not None:
+        ns.moves.append(
+            Moved(
+                job=job.id,
+                queue=job.asked.queue,
+                task=job.asked.task,
+                lane=job.asked.lane,
+                move=move,
+                before=before,
+                after=after,
+                reason=reason,
+            )
+        )
     emit = ns.queues[job.asked.queue].policy.emit
     is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
     if emit is Emit.ALL or (emit is Emit.FINAL and is_end):
@@ -73,18 +88,14 @@ def _log(ns: Namespace, event: Event) -> None:
     ns.bells.ring()
 
 
-def moved(job: Job, before: State) -> Moved:
-    """The move that a job has just made."""
-    assert job.state is not None
-    return Moved(
-        job=job.id,
-        queue=job.asked.queue,
-        task=job.asked.task,
-        lane=job.asked.lane,
-        before=before,
-        after=job.state,
-        reason=job.reason,
-    )
+@contextmanager
+def recorded(ns: Namespace) -> Generator[list[Moved]]:
+    """Collect every transition of a step."""
+    ns.moves = []
+    try:
+        yield ns.moves
+    finally:
+        ns.moves = None
 
 
 # waiting
@@ -298,11 +309,17 @@ def _resolve(ns: Namespace, child: Job, fate: Fate, on_failure: OnFailure) -> No
 
 
 def is_needed(ns: Namespace, job: Job) -> bool:
-    """Whether an unfinished job, or an edge that is not resolved yet, depends on it."""
+    """Whether an unfinished job, or an end that its dependents have yet to be told, depends on it.
+
+    Those that wait for a dead parent have no claim on it: when it goes, their edges act.
+    """
     if any(fate.parent == job.id for fate in ns.fates):
         return True
-    dependents = (ns.jobs.get(child) for child in ns.dependents.get(job.id, ()))
-    return any(child is not None and child.state in UNFINISHED for child in dependents)
+    for child in (ns.jobs.get(child_id) for child_id in ns.dependents.get(job.id, ())):
+        waits_in_vain = child is not None and job.state is State.DEAD and job.id in child.waiting_for
+        if child is not None and child.state in UNFINISHED and not waits_in_vain:
+            return True
+    return False
 
 
 # removal

@@ -7,7 +7,7 @@ from windlass.broker.contract import Options
 from windlass.broker.memory.bells import Bells
 from windlass.clock import Clock
 from windlass.core.event import Event
-from windlass.core.job import Delivery, Edge, Held, Mode, NewJob, Progress, Receipt
+from windlass.core.job import Delivery, Edge, Held, Mode, Moved, NewJob, Progress, Receipt
 from windlass.core.limits import Bucket
 from windlass.core.order import Ring
 from windlass.core.outcome import Cause, Error, Outcome
@@ -212,6 +212,8 @@ class Namespace:
         """Tasks of which a run was timed."""
         self.counts: dict[tuple[str, str, State], int] = {}
 
+        self.moves: list[Moved] | None = None
+        """The transitions of the step under way, for verbs that return them."""
         self.log: deque[Event] = deque()
         self.log_end = 0
         """The number of the next event."""

@@ -4,11 +4,9 @@ from collections.abc import Collection, Sequence
 
 from windlass.broker.memory import lifecycle
 from windlass.broker.memory.namespace import Namespace, Session
-from windlass.core.job import Moved
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import END_LEASES, Beat, Ended, Pulse, SessionState
 from windlass.core.settlement import rule_session_end
-from windlass.core.state import State
 from windlass.core.units import Fence, JobId, SessionId
 
 CANCELS = 1_000
@@ -39,7 +37,8 @@ def end_session(
     if session is None:
         return Ended(known=False)
     mark_ended(ns, session, cause, started)
-    moved = return_leases(ns, session, END_LEASES)
+    with lifecycle.recorded(ns) as moved:
+        return_leases(ns, session, END_LEASES)
     return Ended(known=True, moved=tuple(moved), more=bool(session.leases))
 
 
@@ -57,16 +56,15 @@ def mark_ended(
         session.silent_for = ns.live - session.seen
 
 
-def return_leases(ns: Namespace, session: Session, limit: int) -> list[Moved]:
-    """Give back leases of an ended session, charged by what is known."""
+def return_leases(ns: Namespace, session: Session, limit: int) -> int:
+    """Give back leases of an ended session, charged by what is known, and say how many."""
     assert session.cause is not None
-    moved: list[Moved] = []
-    for job_id, fence in list(session.leases.items())[:limit]:
+    leases = list(session.leases.items())[:limit]
+    for job_id, fence in leases:
         job = ns.jobs[job_id]
         started = (job_id, fence) in session.started
         ruling = rule_session_end(ns.standing(job), session.cause, started=started)
         unstarted = session.cause.kind is not CauseKind.LOST and not started
         lifecycle.end_lease(ns, job, ruling, unstarted=unstarted, cause=session.cause)
-        moved.append(lifecycle.moved(job, State.RUNNING))
         lifecycle.drop_if_unkept(ns, job)
-    return moved
+    return len(leases)

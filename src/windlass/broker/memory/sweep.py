@@ -5,7 +5,6 @@ from typing import TypeVar
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue
 from windlass.broker.memory.sessions import mark_ended, return_leases
-from windlass.core.job import Moved
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import ENDED_KEPT, LIVENESS_STEP, SessionState, Swept
 from windlass.core.settlement import rule_deadline
@@ -22,12 +21,13 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
         return Swept(schedules_due=_schedules_due(ns), sessions=_alive(ns))
     stepped_back = _move_clocks(ns)
     budget = _Budget(limit)
-    reaped, moved = _reap(ns, budget)
-    moved += _end_deadlines(ns, budget)
-    promoted = budget.spend(lifecycle.promote_due(ns, budget.left))
-    moved += _expire(ns, budget)
-    budget.spend(lifecycle.resolve_fates(ns, ns.fates, budget.left))
-    pruned = _prune(ns, budget)
+    with lifecycle.recorded(ns) as moves:
+        reaped = _reap(ns, budget)
+        _end_deadlines(ns, budget)
+        promoted = budget.spend(lifecycle.promote_due(ns, budget.left))
+        _expire(ns, budget)
+        budget.spend(lifecycle.resolve_fates(ns, ns.fates, budget.left))
+        pruned = _prune(ns, budget)
     _forget(ns, budget)
     for queue in ns.queues.values():
         filing.refresh_all(ns, queue)
@@ -37,7 +37,7 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
     return Swept(
         promoted=promoted,
         reaped=tuple(reaped),
-        moved=tuple(moved),
+        moved=tuple(moved for moved in moves if moved.move is not Move.DUE),
         pruned=pruned,
         more=ns.sweep_left_work,
         schedules_due=_schedules_due(ns),
@@ -73,10 +73,9 @@ def _move_clocks(ns: Namespace) -> Micros:
     return stepped_back
 
 
-def _reap(ns: Namespace, budget: _Budget) -> tuple[list[SessionId], list[Moved]]:
+def _reap(ns: Namespace, budget: _Budget) -> list[SessionId]:
     """End silent sessions as lost, and go on returning the leases of ended ones."""
     reaped: list[SessionId] = []
-    moved: list[Moved] = []
     for session_id, session in ns.sessions.items():
         silent = ns.live - session.seen
         if session.state is SessionState.ALIVE and silent > session.info.ttl and budget.left:
@@ -84,13 +83,11 @@ def _reap(ns: Namespace, budget: _Budget) -> tuple[list[SessionId], list[Moved]]
             reaped.append(session_id)
             budget.spend(1)
         if session.state is SessionState.ENDED and session.leases:
-            returned = return_leases(ns, session, budget.left)
-            budget.spend(len(returned))
-            moved += returned
-    return reaped, moved
+            budget.spend(return_leases(ns, session, budget.left))
+    return reaped
 
 
-def _end_deadlines(ns: Namespace, budget: _Budget) -> list[Moved]:
+def _end_deadlines(ns: Namespace, budget: _Budget) -> None:
     now = ns.now()
     late = [
         job
@@ -98,25 +95,17 @@ def _end_deadlines(ns: Namespace, budget: _Budget) -> list[Moved]:
         if job.state is State.RUNNING and job.deadline is not None and job.deadline <= now
     ]
     late.sort(key=lambda job: (job.deadline or 0, job.arrival))
-    moved: list[Moved] = []
     for job in budget.cut(late):
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
         lifecycle.end_lease(ns, job, rule_deadline(ns.standing(job)), unstarted=False, cause=cause)
-        moved.append(lifecycle.moved(job, State.RUNNING))
         lifecycle.drop_if_unkept(ns, job)
-    return moved
 
 
-def _expire(ns: Namespace, budget: _Budget) -> list[Moved]:
+def _expire(ns: Namespace, budget: _Budget) -> None:
     now = ns.now()
     expired = [job for job in ns.jobs.values() if job.state in WAITING and lifecycle.is_expired(job, now)]
-    moved: list[Moved] = []
     for job in budget.cut(expired):
-        assert job.state is not None
-        before = job.state
         lifecycle.expire(ns, job)
-        moved.append(lifecycle.moved(job, before))
-    return moved
 
 
 def _prune(ns: Namespace, budget: _Budget) -> int:
@@ -129,13 +118,11 @@ def _prune(ns: Namespace, budget: _Budget) -> int:
     gone = budget.cut([job for job in gone if not lifecycle.is_needed(ns, job)])
     for job in gone:
         lifecycle.drop(ns, job, Move.PRUNE)
-    for job in finished:
-        if (
-            job.result is not None
-            and not lifecycle.keeps_result(ns, job)
-            and not lifecycle.is_needed(ns, job)
-        ):
-            job.result = None
+    outdated = [job for job in finished if job.result is not None and not lifecycle.keeps_result(ns, job)]
+    for job in budget.cut(
+        [job for job in outdated if job.id in ns.jobs and not lifecycle.is_needed(ns, job)]
+    ):
+        job.result = None
     return len(gone)
 
 

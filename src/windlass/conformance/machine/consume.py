@@ -1,0 +1,244 @@
+"""Rules for workers: asking, settling, beating, ending; and what time brings about."""
+
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from windlass.broker.contract import Settled
+from windlass.conformance.machine import draws
+from windlass.conformance.machine.base import Machine, ask_for
+from windlass.conformance.machine.ledger.lease import annotated
+from windlass.conformance.machine.universe import (
+    HOLD_KEYS,
+    MOMENTS,
+    QUEUES,
+    STRANGER,
+    STRETCHES,
+    End,
+    Want,
+    Wish,
+    Word,
+    job_id,
+    session_id,
+)
+from windlass.conformance.machine.violated import require
+from windlass.core.lease import Ask
+from windlass.core.outcome import CauseKind, Error, Outcome
+from windlass.core.session import Note
+from windlass.core.settlement import HoldKey, Settlement
+from windlass.core.units import HOUR, MILLISECOND, SECOND, Micros
+from windlass.errors import ContractError
+
+_sessions = draws.of_machine(draws.sessions)
+_words = draws.of_machine(draws.words)
+_ends = draws.of_machine(draws.ends)
+_visibilities = st.sampled_from((SECOND, 5 * SECOND, HOUR))
+EAGER = Want(slots=100, max_bytes=1_000_000)
+
+
+class Claim(Machine):
+    """Ask for work: anew, again, too late, with or without a session."""
+
+    @rule(session=_sessions, want=draws.wants)
+    def claim_some(self, session: int, want: Want) -> None:
+        """Ask for session leases."""
+        self.claim(self.next_ask(session, want))
+
+    @rule(session=_sessions, queues=st.permutations(QUEUES), slots=st.integers(1, 3))
+    def claim_anything(self, session: int, queues: list[str], slots: int) -> None:
+        """Ask for whatever there is."""
+        self.claim(self.next_ask(session, Want(queues=tuple(queues), slots=slots)))
+
+    @rule(session=_sessions)
+    def claim_a_suspect(self, session: int) -> None:
+        """Ask for a job to run alone."""
+        self.claim(self.next_ask(session, Want(alone=True)))
+
+    @rule(session=_sessions, later=st.sampled_from((0, 0, -1)))
+    def ask_again(self, session: int, later: int) -> None:
+        """Repeat the last ask of a session, as after a lost reply; or come with an older one."""
+        seat = self.ledger.seats.get(session_id(session))
+        if seat is not None and seat.ask is not None:
+            assert seat.ask.seq is not None
+            seq = max(1, seat.ask.seq + later)
+            self.claim(ask_for(Want(queues=seat.ask.queues), session=session_id(session), seq=seq))
+
+    @rule(want=draws.wants, visibility=_visibilities)
+    def claim_until(self, want: Want, visibility: Micros) -> None:
+        """Ask for deadline leases."""
+        self.claim(ask_for(want, visibility=visibility))
+
+    @rule(session=_sessions, queues=st.sampled_from((QUEUES, *((queue,) for queue in QUEUES))))
+    def wait_for_the_next_chance(self, session: int, queues: tuple[str, ...]) -> None:
+        """When told to wait, there is nothing to be had until then."""
+        want = Want(queues=queues, slots=100, max_bytes=1_000_000)
+        answer = self.claim(self.next_ask(session, want))
+        if answer.leases or answer.more or not self.alive(session) or answer.next_in == 0:
+            return
+        before = self.clock.now()
+        self.clock.advance((HOUR if answer.next_in is None else answer.next_in) - 1)
+        early = self.claim(self.next_ask(session, want))
+        require("next_in is never late", not early.leases, answer, early, before)
+
+    @rule(
+        ask=st.sampled_from(
+            (
+                Ask(queues=QUEUES, slots=1, limit=1),
+                Ask(queues=QUEUES, slots=2, limit=1, visibility=SECOND),
+                Ask(queues=QUEUES, slots=1, limit=1, session="session-1"),
+                Ask(queues=QUEUES, slots=1, limit=1, session="session-1", seq=0),
+                Ask(queues=QUEUES, slots=1, limit=1, visibility=SECOND, draw=2**32),
+            )
+        )
+    )
+    def ask_nonsense(self, ask: Ask) -> None:
+        """An ask without meaning is an error, before anything happens."""
+        try:
+            answer = self.on("claim", lambda broker: broker.claim(ask))
+        except ContractError:
+            return
+        require("an ask without meaning is refused", None, ask, answer)
+
+
+class Settle(Claim):
+    """Settle, in time or not, once or again, and with an ask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_call: tuple[list[Settlement], Ask | None] | None = None
+
+    @rule(end=_ends)
+    def settle_one(self, end: End) -> None:
+        """Settle a lease."""
+        self._settle([end], None)
+
+    @rule(ends=st.lists(_ends, min_size=2, max_size=3), session=_sessions, want=draws.wants)
+    def settle_and_claim(self, ends: list[End], session: int, want: Want) -> None:
+        """Settle leases and ask for more in the same step."""
+        self._settle(ends, self.next_ask(session, want))
+
+    @rule(outcome=st.sampled_from((Outcome.DONE, Outcome.RETRY, Outcome.RELEASE, Outcome.DEAD)))
+    def settle_all(self, outcome: Outcome) -> None:
+        """Settle whatever runs."""
+        self._settle([End(word=word, outcome=outcome) for word in self.live_words()], None)
+
+    @precondition(lambda self: self._last_call is not None)
+    @rule()
+    def settle_again(self) -> None:
+        """Repeat the last call, as after a lost reply."""
+        assert self._last_call is not None
+        self.settle(*self._last_call)
+
+    def _settle(self, ends: list[End], ask: Ask | None) -> None:
+        items = [self._settlement(end) for end in ends]
+        self._last_call = (items, ask)
+        self.settle(items, ask)
+
+    def _settlement(self, end: End) -> Settlement:
+        job, fence = job_id(end.word.job), self.fence(end.word)
+        failed = end.outcome in (Outcome.RETRY, Outcome.DEAD)
+        return Settlement(
+            job=job,
+            fence=fence,
+            outcome=end.outcome,
+            delay=end.delay,
+            runtime=MILLISECOND if end.ran else None,
+            error=Error(type="Failed", message=f"{end.word.job}") if failed else None,
+            result=f"{job}/{fence}".encode() if end.outcome is Outcome.DONE and end.result else None,
+            hold=HoldKey(end.hold, "unknown task") if end.outcome is Outcome.HOLD else None,
+            spawn=tuple(self.new_job(wish) for wish in end.spawn),
+        )
+
+    @rule(word=_words, outcome=st.sampled_from([each for each in Outcome if each is not Outcome.DONE]))
+    def spawn_without_being_done(self, word: Word, outcome: Outcome) -> None:
+        """Children come only with done: anything else is an error, before anything happens."""
+        hold = HoldKey(HOLD_KEYS[0], "unknown task") if outcome is Outcome.HOLD else None
+        spawn = (Wish(job=STRANGER).new_job(self.clock.now(), 0),)
+        child = Settlement(
+            job=job_id(word.job), fence=self.fence(word), outcome=outcome, spawn=spawn, hold=hold
+        )
+        try:
+            answer: Settled = self.on("settle", lambda broker: broker.settle([child]))
+        except ContractError:
+            return
+        require("children come only with done", None, child, answer)
+
+
+class Annotate(Settle):
+    """Notes of running jobs."""
+
+    @rule(word=_words, extend=st.sampled_from((MILLISECOND, SECOND, HOUR)))
+    def extend(self, word: Word, extend: Micros) -> None:
+        """Ask for more time."""
+        self._annotate(Note(job=job_id(word.job), fence=self.fence(word), extend=extend))
+
+    @rule(word=_words, permille=st.sampled_from((0, 500)), memo=st.sampled_from((None, "m", "n")))
+    def report(self, word: Word, permille: int, memo: str | None) -> None:
+        """Tell how far it is, write a log line, keep a memo."""
+        fence = self.fence(word)
+        said = None if memo is None else (memo, f"{memo}{fence}".encode())
+        line = f"line of {fence}"
+        note = Note(
+            job=job_id(word.job), fence=fence, permille=permille, message="so far", logs=(line,), memo=said
+        )
+        self._annotate(note)
+
+    def _annotate(self, note: Note) -> None:
+        annotated(self.ledger, [note], self.on("annotate", lambda broker: broker.annotate([note])))
+
+
+class Live(Annotate):
+    """Sessions come and go, and time passes."""
+
+    @rule(ttl=st.sampled_from((2 * SECOND, 30 * SECOND)))
+    def open_session(self, ttl: Micros) -> None:
+        """A worker starts."""
+        assume(sum(map(self.alive, self.sessions)) < 4)
+        self.beat([len(self.sessions) + 1], ttl=ttl)
+
+    @rule(session=_sessions)
+    def open_again(self, session: int) -> None:
+        """A session that lives stays as it is; one that ended never returns."""
+        self.beat([session], ttl=2 * SECOND)
+
+    @rule(sessions=st.lists(_sessions, min_size=1, max_size=3))
+    def beat_some(self, sessions: list[int]) -> None:
+        """Signs of life."""
+        self.beat(sessions)
+
+    @rule(
+        session=_sessions,
+        kind=st.sampled_from((CauseKind.CRASH, CauseKind.CRASH, CauseKind.STOP, CauseKind.LOST)),
+        started=st.lists(_words, max_size=3),
+    )
+    def end_session(self, session: int, kind: CauseKind, started: list[Word]) -> None:
+        """A session ends; some of the leases that it held, or did not, had started."""
+        self.end(session, kind, started)
+
+    @rule(session=_sessions)
+    def crash_with_everything_started(self, session: int) -> None:
+        """A session ends in a crash of everything it ran."""
+        self.end(session, CauseKind.CRASH, self.live_words())
+
+    @rule(limit=st.sampled_from((1, 2, 1_000, 1_000)), every=draws.mostly(0, 300 * MILLISECOND))
+    def sweep_once(self, limit: int, every: Micros) -> None:
+        """One pass."""
+        self.sweep(limit, every)
+
+    @rule(passes=st.integers(1, 4), step=st.sampled_from((SECOND, 10 * SECOND)), beating=_sessions)
+    def sweep_for_a_while(self, passes: int, step: Micros, beating: int) -> None:
+        """Passes on end, with one session that beats."""
+        for _ in range(passes):
+            self.clock.advance(step)
+            self.beat([beating])
+            self.sweep(1_000)
+
+    @rule(by=st.sampled_from((*MOMENTS, *MOMENTS, *STRETCHES)))
+    def advance(self, by: Micros) -> None:
+        """Time passes."""
+        self.clock.advance(by)
+
+    @rule(by=st.sampled_from((SECOND, 10 * SECOND, HOUR)))
+    def step_back(self, by: Micros) -> None:
+        """The clock is set back."""
+        self.clock.advance(-by)

@@ -1,0 +1,257 @@
+"""What Hypothesis draws: small values, most of them about what is there."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from windlass.broker.contract import Options
+from windlass.conformance.machine.universe import (
+    HOLD_KEYS,
+    KEYS,
+    LANES,
+    MOMENTS,
+    NOWHERE,
+    QUEUES,
+    STRANGER,
+    TASKS,
+    End,
+    Want,
+    Wish,
+    Word,
+)
+from windlass.core.event import Emit
+from windlass.core.job import Mode, OnFailure
+from windlass.core.limits import Rate
+from windlass.core.outcome import Outcome
+from windlass.core.settings import Retention
+from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Micros
+
+if TYPE_CHECKING:
+    from windlass.conformance.machine.base import Machine
+
+_T = TypeVar("_T")
+Settings = dict[str, Any]
+
+
+def of_machine(make: Callable[["Machine"], SearchStrategy[_T]]) -> SearchStrategy[_T]:
+    """A draw that looks at the machine: to be about what is there."""
+    return st.runner().flatmap(make)
+
+
+def mostly(common: _T, *rare: _T) -> SearchStrategy[_T]:
+    """A value that is rarely something else."""
+    return st.sampled_from((common,) * (3 * len(rare)) + rare)
+
+
+# the world
+
+moments = st.sampled_from(MOMENTS)
+_rates = st.sampled_from((None, None, Rate(1, SECOND), Rate(2, MINUTE, 2), Rate(5, SECOND, 1)))
+_limits = st.sampled_from((None, None, 1, 2))
+_emits = mostly(Emit.ALL, Emit.FINAL, Emit.NONE)
+_kept = {
+    "retention": st.sampled_from((0, 5 * SECOND, HOUR)),
+    "result_ttl": st.sampled_from((0, SECOND, HOUR)),
+    "dead_retention": st.sampled_from((0, 5 * SECOND, HOUR)),
+    "retention_count": st.sampled_from((None, 1, 3)),
+}
+
+
+def queue_settings(queue: str) -> SearchStrategy[Settings]:
+    """What may be said of a queue: each has a character of its own."""
+    common = {"concurrency": _limits, "rate": _rates}
+    match queue:
+        case "plain":
+            return st.fixed_dictionaries({"emit": _emits}, optional={**common, **_kept})
+        case "laned":
+            limits = {
+                "lane_concurrency": _limits,
+                "lane_rate": _rates,
+                "order": st.sampled_from(("band", "lane")),
+            }
+            return st.fixed_dictionaries({"emit": _emits, **limits}, optional={**common, **_kept})
+        case _:
+            layouts: tuple[Settings, ...] = (
+                {"sequence": True},
+                {"age_step": SECOND},
+                {"bands": {5: 3, 0: 1}},
+                {"bands": {0: 1}, "order": "lane"},
+            )
+            return st.builds(
+                lambda layout, rest: {**layout, **rest},
+                st.sampled_from(layouts),
+                st.fixed_dictionaries({"emit": _emits}, optional=common),
+            )
+
+
+lane_settings: SearchStrategy[Settings] = st.fixed_dictionaries(
+    {}, optional={"weight": st.sampled_from((1, 2, 5)), "concurrency": _limits, "rate": _rates}
+)
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run starts with."""
+
+    session_ttl: Micros
+    resend_window: Micros
+    retention: Micros
+    events_kept: int
+    max_size: int | None
+    plain: Settings
+    laned: Settings
+    ordered: Settings
+    lanes: dict[str, Settings]
+
+    def options(self) -> Options:
+        """The options that every broker is opened with: none is left to a store's own defaults."""
+        kept = Retention(retention=self.retention, result_ttl=MINUTE, dead_retention=DAY)
+        return Options(
+            namespace="machine",
+            session_ttl=self.session_ttl,
+            resend_window=self.resend_window,
+            retention=kept,
+            events_kept=self.events_kept,
+            max_size=self.max_size,
+        )
+
+
+worlds = st.builds(
+    World,
+    session_ttl=st.sampled_from((30 * SECOND, 2 * SECOND)),
+    resend_window=st.sampled_from((10 * SECOND, SECOND)),
+    retention=st.sampled_from((DAY, 0)),
+    events_kept=mostly(100_000, 5),
+    max_size=mostly(None, 100),
+    plain=queue_settings("plain"),
+    laned=queue_settings("laned"),
+    ordered=queue_settings("ordered"),
+    lanes=st.dictionaries(st.sampled_from(LANES[1:]), lane_settings, max_size=2),
+)
+
+
+# jobs
+
+
+def jobs(machine: "Machine") -> SearchStrategy[int]:
+    """The number of a job: one that is there, seldom one that is not."""
+    return st.sampled_from((*machine.numbers, STRANGER))
+
+
+def new_numbers(machine: "Machine") -> SearchStrategy[int]:
+    """The number of a job to enqueue: most are new, some are sent again."""
+    new = len(machine.numbers) + 1
+    return st.one_of(*[st.just(new)] * 5, st.integers(1, new))
+
+
+@st.composite
+def wishes(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine", *, spawned: bool = False) -> Wish:
+    """A job to enqueue. Options come one at a time, so that most jobs are plain."""
+    queue: str = draw(st.sampled_from((*QUEUES * 5, NOWHERE)))
+    wish: Settings = {"job": draw(new_numbers(machine)), "queue": queue, "task": draw(st.sampled_from(TASKS))}
+    if queue != "plain":
+        wish["lane"] = draw(st.sampled_from(LANES))
+    for name, strategy in _wish_options.items():
+        if draw(_seldom):
+            wish[name] = draw(strategy)
+    if draw(_seldom):
+        wish |= draw(_times)
+    if draw(_often_enough):
+        wish |= draw(_keys_without_replace if spawned else _keys)
+    if wish.get("mode") is not Mode.REPLACE and draw(_often_enough):
+        wish["after"] = draw(_parents(machine, wish["job"]))
+    return Wish(**wish)
+
+
+def _parents(machine: "Machine", job: int) -> SearchStrategy[tuple[tuple[int, OnFailure], ...]]:
+    others = [number for number in (*machine.numbers, job + 1) if number != job]
+    parents = st.sampled_from((*others, *others, *others, STRANGER))
+    edges = st.tuples(parents, st.sampled_from(OnFailure))
+    return st.lists(edges, min_size=1, max_size=2, unique_by=lambda edge: edge[0]).map(tuple)
+
+
+_seldom = st.sampled_from((False, False, False, True))
+_often_enough = st.sampled_from((False, False, True))
+_wish_options: dict[str, SearchStrategy[Any]] = {
+    "priority": st.sampled_from((-5, 3, 5, 7)),
+    "expires": st.sampled_from((MOMENTS[1], 2 * SECOND, HOUR)),
+    "size": st.sampled_from((30, 60)),
+    "max_attempts": st.sampled_from((1, 2)),
+    "flow": st.sampled_from(("f", "g")),
+}
+_times = st.one_of(
+    st.fixed_dictionaries({"delay": st.sampled_from((*MOMENTS, HOUR))}),
+    st.fixed_dictionaries({"run_in": st.sampled_from((-SECOND, 0, SECOND, HOUR))}),
+)
+_windows = st.sampled_from((0, SECOND, HOUR))
+_keys = st.fixed_dictionaries(
+    {"key": st.sampled_from(KEYS)}, optional={"mode": st.sampled_from(Mode), "window": _windows}
+)
+_keys_without_replace = st.fixed_dictionaries(
+    {"key": st.sampled_from(KEYS)},
+    optional={"mode": st.sampled_from((Mode.IGNORE, Mode.THROTTLE)), "window": _windows},
+)
+
+
+@st.composite
+def groups(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine") -> tuple[Wish, ...]:
+    """Up to three jobs that are accepted together; they may be each other's parents."""
+    wished: list[Wish] = []
+    for _ in range(draw(st.integers(1, 3))):
+        wish: Wish = draw(wishes(machine))
+        if any(other.job == wish.job for other in wished) and not draw(_seldom):
+            wish = msgspec.structs.replace(wish, job=max(other.job for other in wished) + 1)
+        if all(parent != wish.job for parent, _ in wish.after):
+            wished.append(wish)
+    return tuple(wished)
+
+
+# leases
+
+
+def sessions(machine: "Machine") -> SearchStrategy[int]:
+    """The number of a session: most are alive."""
+    alive = [number for number in machine.sessions if machine.alive(number)]
+    return st.sampled_from((*alive * 5, *machine.sessions, STRANGER))
+
+
+def words(machine: "Machine") -> SearchStrategy[Word]:
+    """A delivery: most are live, some are over, some never were."""
+    live = machine.live_words()
+    past = machine.words()
+    never = [Word(number, 0) for number in machine.numbers[:2]]
+    return st.sampled_from((*live * 5, *past, *never) or (Word(STRANGER, 0),))
+
+
+wants = st.builds(
+    Want,
+    queues=st.one_of(
+        st.just(QUEUES),
+        st.lists(st.sampled_from((*QUEUES, NOWHERE)), min_size=1, max_size=3, unique=True).map(tuple),
+    ),
+    slots=st.integers(0, 4),
+    prefetch=mostly(0, 1, 3),
+    alone=st.sampled_from((False, False, False, True)),
+    max_bytes=mostly(1_000, 40, 100),
+    draw=mostly(0, 2**31, 2**32 - 1),
+)
+
+
+@st.composite
+def ends(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine") -> End:
+    """A settlement."""
+    word: Word = draw(words(machine))
+    outcome: Outcome = draw(st.sampled_from(Outcome))
+    more: Settings = {}
+    if outcome in (Outcome.RETRY, Outcome.SNOOZE):
+        more["delay"] = draw(st.sampled_from((0, *MOMENTS, HOUR)))
+    if outcome is Outcome.HOLD:
+        more["hold"] = draw(st.sampled_from(HOLD_KEYS))
+    more["ran"] = draw(st.booleans())
+    if outcome is Outcome.DONE:
+        more["result"] = draw(st.booleans())
+        if draw(_seldom):
+            more["spawn"] = (draw(wishes(machine, spawned=True)),)
+    return End(word=word, outcome=outcome, **more)

@@ -1,0 +1,48 @@
+"""Rates, checked by counting: in any window w at most `rate * w + burst` claims, and those given back unstarted."""
+
+from collections import defaultdict
+
+import msgspec
+
+from windlass.conformance.machine.violated import require
+from windlass.core.limits import Rate
+from windlass.core.units import Micros
+
+
+class Log(msgspec.Struct):
+    """What was taken and given back under one rate, while it was in force."""
+
+    rate: Rate | None = None
+    taken: list[tuple[Micros, int]] = []
+
+
+class Rates:
+    """The logs of queues (lane None) and of lanes."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[str, str | None], Log] = defaultdict(Log)
+
+    def took(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> None:
+        """A claim was made: hold every window that ends with it against the rate."""
+        log = self._log(queue, lane, rate, now)
+        if rate is None:
+            return
+        log.taken.append((now, 1))
+        count = 0
+        for since, change in reversed(log.taken):
+            count += change
+            # In units of 1/per tokens, so that nothing is rounded.
+            allowed = rate.size * rate.per + (now - since) * rate.count
+            held = count * rate.per <= allowed
+            require("rates hold in every window", held, queue, lane, rate, log.taken)
+
+    def gave_back(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> None:
+        """Work came back unstarted, and its token with it."""
+        self._log(queue, lane, rate, now).taken.append((now, -1))
+
+    def _log(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> Log:
+        log = self._logs[queue, lane]
+        # A changed rate, or a clock that was followed back, starts with at most a full bucket.
+        if log.rate != rate or (log.taken and log.taken[-1][0] > now):
+            log.rate, log.taken = rate, []
+        return log

@@ -1,0 +1,137 @@
+"""Rules for operators: jobs, queues, settings."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from windlass.conformance.machine import draws
+from windlass.conformance.machine.base import Machine
+from windlass.conformance.machine.ledger.operate import cancelled, discarded, edited, purged, replayed, unheld
+from windlass.conformance.machine.universe import APPS, HOLD_KEYS, LANES, NOWHERE, QUEUES, job_id
+from windlass.core.operate import Edit, Target
+from windlass.core.settings import Body, Kind, LaneSettings, QueueSettings, Subject
+from windlass.core.state import State
+
+_jobs = draws.of_machine(draws.jobs)
+_expected = draws.mostly(None, *State)
+_queues = st.sampled_from((*QUEUES * 3, NOWHERE))
+_targets = st.lists(st.tuples(_jobs, _expected), min_size=1, max_size=2)
+_subjects = st.sampled_from(
+    (
+        *(Subject(Kind.QUEUE, queue) for queue in (*QUEUES, NOWHERE)),
+        *(Subject(Kind.LANE, "laned", lane) for lane in LANES),
+        *(
+            Subject(Kind.LANE, NOWHERE, "a"),
+            Subject(Kind.LANE, "plain", "a"),
+            Subject(Kind.LANE, "ordered", "b"),
+        ),
+        *(Subject(Kind.TASK, "t"), Subject(Kind.STRIKE, "all")),
+    )
+)
+
+
+@st.composite
+def _documents(draw: Any, *, reset: bool) -> tuple[Subject, Body | None]:
+    """A subject and what is said of it; None resets an override."""
+    subject: Subject = draw(_subjects)
+    if reset and draw(st.sampled_from((False, False, True))):
+        return subject, None
+    match subject.kind:
+        case Kind.QUEUE:
+            return subject, QueueSettings(**draw(draws.queue_settings(subject.name)))
+        case Kind.LANE:
+            return subject, LaneSettings(**draw(draws.lane_settings))
+        case _:
+            return subject, draw(st.sampled_from((b"{}", b"{1}")))
+
+
+class OperateJobs(Machine):
+    """Cancel, replay, discard, edit, purge, unhold."""
+
+    @rule(jobs=_targets)
+    def cancel(self, jobs: list[tuple[int, State | None]]) -> None:
+        """Cancel jobs."""
+        asked = [Target(job_id(number), expect) for number, expect in jobs]
+        cancelled(self.ledger, asked, self.on("cancel", lambda broker: broker.cancel(asked)))
+
+    @rule(jobs=_targets)
+    def replay(self, jobs: list[tuple[int, State | None]]) -> None:
+        """Replay dead letters."""
+        asked = [Target(job_id(number), expect) for number, expect in jobs]
+        replayed(self.ledger, asked, self.on("replay", lambda broker: broker.replay(asked)))
+
+    @rule()
+    def replay_all(self) -> None:
+        """Replay whatever is dead, twice."""
+        dead = [view.id for view in self.ledger.last.listed if view.state is State.DEAD]
+        asked = [Target(job) for job in (*dead, *dead)]
+        replayed(self.ledger, asked, self.on("replay", lambda broker: broker.replay(asked)))
+
+    @rule(jobs=_targets)
+    def discard(self, jobs: list[tuple[int, State | None]]) -> None:
+        """Discard dead letters."""
+        asked = [Target(job_id(number), expect) for number, expect in jobs]
+        discarded(self.ledger, asked, self.on("discard", lambda broker: broker.discard(asked)))
+
+    @rule(
+        job=_jobs,
+        expect=_expected,
+        changes=st.fixed_dictionaries(
+            {},
+            optional={
+                "priority": st.sampled_from((-5, 0, 5)),
+                "max_attempts": st.sampled_from((1, 3)),
+                "payload": st.just(b"edited"),
+                "tags": st.just(("edited",)),
+                "headers": st.just({"edited": "yes"}),
+            },
+        ),
+    )
+    def edit(self, job: int, expect: State | None, changes: dict[str, Any]) -> None:
+        """Edit a job."""
+        edits = [Edit(job=job_id(job), expect=expect, **changes)]
+        edited(self.ledger, edits, self.on("edit", lambda broker: broker.edit(edits)))
+
+    @rule(queue=_queues, state=st.sampled_from(State), limit=st.sampled_from((1, 100)))
+    def purge(self, queue: str, state: State, limit: int) -> None:
+        """Purge a queue."""
+        self.to_the_end("purge", lambda broker: broker.purge(queue, state, limit))
+        purged(self.ledger, queue, state)
+
+    @rule(key=st.sampled_from(HOLD_KEYS), limit=st.sampled_from((1, 100)))
+    def unhold(self, key: str, limit: int) -> None:
+        """Free held jobs."""
+        self.to_the_end("unhold", lambda broker: broker.unhold(key, limit))
+        unheld(self.ledger, key)
+
+
+class OperateQueues(OperateJobs):
+    """Pause and resume, declare and override."""
+
+    @rule(queue=_queues, lane=st.sampled_from((None, *LANES)))
+    def pause(self, queue: str, lane: str | None) -> None:
+        """Pause a queue or a lane."""
+        answer = self.on("pause", lambda broker: broker.pause(queue, lane))
+        self.ledger.settings.paused_or_resumed(queue, lane, paused=True, answer=answer)
+
+    @rule()
+    def resume_all(self) -> None:
+        """Let everything go on."""
+        for queue, lane in (*self.ledger.settings.paused, (NOWHERE, None), ("plain", "a")):
+            answer = self.on("resume", lambda broker, q=queue, at=lane: broker.resume(q, at))
+            self.ledger.settings.paused_or_resumed(queue, lane, paused=False, answer=answer)
+
+    @rule(document=_documents(reset=False), app=draws.mostly(*APPS), revision=st.integers(0, 1))
+    def declare_one(self, document: tuple[Subject, Body], app: str, revision: int) -> None:
+        """Declare a document in code."""
+        self.declare([document], app, revision)
+
+    @rule(document=_documents(reset=True), off=draws.mostly(0, 1))
+    def override(self, document: tuple[Subject, Body | None], off: int) -> None:
+        """Override a document, or reset the override; `off` by its version it is refused."""
+        subject, body = document
+        expect = self.ledger.settings.version(subject) + off
+        changed = self.on("override", lambda broker: broker.override(subject, body, expect))
+        if self.ledger.settings.overridden(subject, body, expect, changed):
+            self.restated(subject)
