@@ -112,8 +112,7 @@ def test_a_token_comes_when_it_was_said_and_not_before(data: st.DataObject, old:
     bucket = data.draw(st.one_of(buckets(old), buckets(rate)))
     wait = token_in(bucket, rate, NOW)
     assert tokens(bucket, rate, NOW + wait) >= 1
-    assume(wait > 0)
-    assert tokens(bucket, rate, NOW + wait - 1) == 0
+    assert wait == 0 or tokens(bucket, rate, NOW + wait - 1) == 0
 
 
 @given(st.data(), rates(), st.lists(st.integers(0, DAY), max_size=5))

@@ -1,4 +1,4 @@
-"""Families: parents in the queue `parents`, their children in `q`, how a parent ends and how a child stands."""
+"""Families: parents in the queue `parents`, children in `q`, how a parent ends and how a child stands."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from windlass.core.codec import encode
+from windlass.core.codec import brief, encode
 from windlass.core.fault import Fault, Path, described, fields_of, quoted
 
 _Steps: TypeAlias = tuple[str | int | EllipsisType, ...]
 
 _PLACE = re.compile(r" - at `(?P<key>key` in `)?\$(?P<path>.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\[(?P<index>\d+)\]|(?P<some>\[\.\.\.\])|\.(?P<name>[^.\[]+)")
-_GOT = re.compile(r"(?P<expected>expected .*, got )\w+")
-_LONGEST_REASON = 200
+_GOT = re.compile(r"expected (?P<expected>.*), got \w+")
+_IN_PYTHON = {"array": "list", "null": "None"}
+_JSON_WORD = re.compile(r"\b(array|null)\b")
 
 
 class _Complaint(NamedTuple):
@@ -52,16 +53,17 @@ def in_words_of(given: object, fault: Fault) -> Fault:
             )
     except (LookupError, TypeError, AttributeError):  # a path in JSON need not be one in the value
         return fault
-    return Fault(fault.path, _GOT.sub(lambda found: found["expected"] + described(given), fault.reason))
+    if (found := _GOT.fullmatch(fault.reason)) is None:
+        return fault
+    expected = _JSON_WORD.sub(lambda word: _IN_PYTHON[word[0]], found["expected"])
+    return Fault(fault.path, f"expected {expected}, got {described(given)}")
 
 
 def _read(error: Exception) -> _Complaint:
     text = str(error)
     place = _PLACE.search(text)
-    reason = (text[: place.start()] if place else text).replace("`", "")
+    reason = brief(ValueError(text[: place.start()] if place else text)).replace("`", "")
     reason = reason[:1].lower() + reason[1:]
-    if len(reason) > _LONGEST_REASON:
-        reason = reason[: _LONGEST_REASON - 1] + "…"
     if place is None:
         return _Complaint(reason, (), in_key=False)
     steps: _Steps = tuple(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from windlass.core.annotation import Shape, json_schemas, shape_of
-from windlass.core.fault import quoted
+from windlass.core.fault import quoted, text_reason
 from windlass.errors import InvalidPayload
 
 _T = TypeVar("_T")
@@ -73,6 +73,13 @@ class Parameters:
             **kwargs,
         }
 
+    def split(self, named: Mapping[str, _T]) -> tuple[list[_T], dict[str, _T]]:
+        """Make a call of arguments that all have names, also those that Python takes by position only."""
+        given = [slot.name for slot in self.first if slot.name in named]
+        if given != [slot.name for slot in self.first[: len(given)]]:
+            raise InvalidPayload(f"{self.label}: argument {quoted(given[-1])} needs those before it")
+        return [named[name] for name in given], {name: named[name] for name in named if name not in given}
+
     def shape(self, place: Place) -> Shape:
         """The shape of an argument that `bind` has let pass."""
         if isinstance(place, str):
@@ -113,8 +120,8 @@ class Parameters:
                     f"{self.label}: argument {quoted(name)} is given by position and by name"
                 )
         for name in kwargs:
-            if name not in self.named and self.others is None:
-                raise InvalidPayload(f"{self.label}: {self._unexpected(name)}")
+            if name not in self.named:
+                self._check_other(name)
         missing = [slot for slot in self.positional[given:] if slot.name not in self.named]
         missing += [
             slot for slot in self.named.values() if slot.name not in (*kwargs, *self._positions[:given])
@@ -123,11 +130,15 @@ class Parameters:
             if slot.required:
                 raise InvalidPayload(f'{self.label}: argument "{slot.name}" is missing')
 
-    def _unexpected(self, name: str) -> str:
+    def _check_other(self, name: str) -> None:
+        """Refuse a name that no parameter has, or that `**kwargs` cannot keep."""
+        if self.others is not None:
+            if reason := text_reason(name):
+                raise InvalidPayload(f"{self.label}: the name of argument {quoted(name)}: {reason}")
+            return
         if name in self._positions:
-            return f"argument {quoted(name)} can be given by position only"
+            raise InvalidPayload(f"{self.label}: argument {quoted(name)} can be given by position only")
         near = difflib.get_close_matches(name, self.named, 1)
-        hint = (
-            f'did you mean "{near[0]}"?' if near else f"its arguments are: {', '.join(self.named) or 'none'}"
-        )
-        return f"unexpected argument {quoted(name)}; {hint}"
+        names = ", ".join(self.named) or "none"
+        hint = f'did you mean "{near[0]}"?' if near else f"its arguments are: {names}"
+        raise InvalidPayload(f"{self.label}: unexpected argument {quoted(name)}; {hint}")

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 
 from windlass.broker.contract import Capabilities, Options, Settled
 from windlass.broker.memory import (
@@ -67,38 +68,45 @@ class MemoryBroker:
             self._closed = True
             self._ns.bells.ring_all()
 
+    @contextmanager
+    def _step(self) -> Generator[None]:
+        """One verb, alone."""
+        with self._lock:
+            self._ns.begin_step()
+            yield
+
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        with self._lock:
+        with self._step():
             return enqueue.enqueue(self._ns, groups)
 
     # consume
 
     async def claim(self, ask: Ask) -> Claimed:
-        with self._lock:
+        with self._step():
             return claim.claim(self._ns, ask)
 
     async def settle(self, items: Sequence[Settlement], ask: Ask | None = None) -> Settled:
-        with self._lock:
+        with self._step():
             return settle.settle(self._ns, items, ask)
 
     async def beat(self, beats: Sequence[Beat]) -> Sequence[Pulse]:
-        with self._lock:
+        with self._step():
             return sessions.beat(self._ns, beats)
 
     async def end_session(
         self, session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
     ) -> Ended:
-        with self._lock:
+        with self._step():
             return sessions.end_session(self._ns, session, cause, started)
 
     async def annotate(self, notes: Sequence[Note]) -> Sequence[Verdict]:
-        with self._lock:
+        with self._step():
             return settle.annotate(self._ns, notes)
 
     async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
-        with self._lock:
+        with self._step():
             return sweep.sweep(self._ns, limit, every)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
@@ -138,105 +146,105 @@ class MemoryBroker:
     # schedules
 
     async def declare_schedule(self, schedule: NewSchedule) -> Changed:
-        with self._lock:
+        with self._step():
             return schedules.declare_schedule(self._ns, schedule)
 
     async def override_schedule(
         self, name: str, spec: bytes | None, next_at: Micros | None, expect: int
     ) -> Changed:
-        with self._lock:
+        with self._step():
             return schedules.override_schedule(self._ns, name, spec, next_at, expect)
 
     async def delete_schedule(self, name: str) -> bool:
-        with self._lock:
+        with self._step():
             return schedules.delete_schedule(self._ns, name)
 
     async def pause_schedule(self, name: str, *, paused: bool) -> bool:
-        with self._lock:
+        with self._step():
             return schedules.pause_schedule(self._ns, name, paused=paused)
 
     async def fire(self, fire: Fire) -> Fired:
-        with self._lock:
+        with self._step():
             return schedules.fire(self._ns, fire)
 
     async def schedules(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> Schedules:
-        with self._lock:
+        with self._step():
             return schedules.schedules(self._ns, after, _page(limit))
 
     # operate
 
     async def cancel(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        with self._lock:
+        with self._step():
             return operate.cancel(self._ns, targets)
 
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        with self._lock:
+        with self._step():
             return operate.replay(self._ns, targets)
 
     async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        with self._lock:
+        with self._step():
             return operate.discard(self._ns, targets)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
-        with self._lock:
+        with self._step():
             return operate.edit(self._ns, edits)
 
     async def purge(self, queue: str, state: State, limit: int) -> Purged:
-        with self._lock:
+        with self._step():
             return operate.purge(self._ns, queue, state, limit)
 
     async def unhold(self, key: str, limit: int) -> Purged:
-        with self._lock:
+        with self._step():
             return operate.unhold(self._ns, key, limit)
 
     async def pause(self, queue: str, lane: str | None = None) -> bool:
-        with self._lock:
+        with self._step():
             return operate.set_paused(self._ns, queue, lane, paused=True)
 
     async def resume(self, queue: str, lane: str | None = None) -> bool:
-        with self._lock:
+        with self._step():
             return operate.set_paused(self._ns, queue, lane, paused=False)
 
     # settings
 
     async def declare(self, declarations: Sequence[Declaration]) -> Sequence[Changed]:
-        with self._lock:
+        with self._step():
             return settings.declare(self._ns, declarations)
 
     async def override(self, subject: Subject, body: Body | None, expect: int) -> Changed:
-        with self._lock:
+        with self._step():
             return settings.override(self._ns, subject, body, expect)
 
     async def documents(
         self, kind: Kind, after: Subject | None = None, limit: int = 100
     ) -> Sequence[Document]:
-        with self._lock:
+        with self._step():
             return settings.documents(self._ns, kind, after, _page(limit))
 
     # read
 
     async def get(self, jobs: Sequence[JobId]) -> Sequence[JobDetail | None]:
-        with self._lock:
+        with self._step():
             return reads.get(self._ns, jobs)
 
     async def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
-        with self._lock:
+        with self._step():
             return reads.list_jobs(self._ns, query, after, _page(limit))
 
     async def counts(self) -> Counts:
-        with self._lock:
+        with self._step():
             return reads.counts(self._ns)
 
     async def lanes(self, queue: str, after: Cursor = FIRST_PAGE, limit: int = 100) -> Lanes:
-        with self._lock:
+        with self._step():
             return reads.lanes(self._ns, queue, after, _page(limit))
 
     async def sessions(self) -> Sequence[SessionView]:
-        with self._lock:
+        with self._step():
             return reads.sessions(self._ns)
 
     async def explain(self, job: JobId) -> Explanation:
-        with self._lock:
+        with self._step():
             return explain.explain(self._ns, job)
 
 

@@ -101,10 +101,11 @@ def _in_cycle(ns: Namespace, group: Sequence[NewJob]) -> set[JobId]:
     """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
     first: dict[object, JobId] = {}
     stands = {job.id: first.setdefault(ns.key_of(job) or job.id, job.id) for job in group}
-    parents: dict[JobId, set[JobId]] = {}
-    for job in group:
-        after = {stands[edge.parent] for edge in job.after if edge.parent in stands}
-        parents.setdefault(stands[job.id], set()).update(after)
+    parents = {
+        job.id: {stands[edge.parent] for edge in job.after if edge.parent in stands}
+        for job in group
+        if stands[job.id] == job.id  # an absorbed call waits for nobody
+    }
     while free := [job for job, after in parents.items() if not after & parents.keys()]:
         for job in free:
             del parents[job]

@@ -14,8 +14,6 @@ from windlass.core.settlement import Ruling, is_crash
 from windlass.core.state import TERMINAL, UNFINISHED, WAITING, Move, Reason, State, permitted
 from windlass.core.units import JobId, Micros
 
-FAN_OUT = 100
-"""Dependents that one end of a job resolves in its own step."""
 _COUNTED_ONCE = frozenset({State.DONE, State.CANCELLED})
 
 
@@ -270,14 +268,14 @@ def tell_dependents(ns: Namespace, parent: JobId, state: State) -> None:
         ns.telling.append(Fate(parent, state))
         return
     fates = deque([Fate(parent, state)])
-    resolve_fates(ns, fates, FAN_OUT)
+    ns.fan_out_left -= resolve_fates(ns, fates, ns.fan_out_left)
     ns.fates.extend(fates)
 
 
 def resolve_fates(ns: Namespace, fates: deque[Fate], limit: int) -> int:
     """Resolve up to so many edges, oldest end first; what is not done stays in `fates`."""
     told = 0
-    ns.telling = fates
+    outer, ns.telling = ns.telling, fates
     while fates and told < limit:
         fate = fates[0]
         child_id = _next_edge(ns, fate)
@@ -287,15 +285,18 @@ def resolve_fates(ns: Namespace, fates: deque[Fate], limit: int) -> int:
         edge = ns.edges[fate.parent].pop(child_id)
         told += 1
         _resolve(ns, ns.jobs[child_id], fate, edge.on_failure)
-    ns.telling = None
+    ns.telling = outer
     return told
 
 
 def _next_edge(ns: Namespace, fate: Fate) -> JobId | None:
-    for child_id, edge in ns.edges.get(fate.parent, {}).items():
-        if fate.state is not State.DEAD or edge.on_failure is OnFailure.RUN:
-            return child_id
-    return None
+    if fate.state is not State.DEAD:
+        return next(iter(ns.edges.get(fate.parent, {})), None)
+    parent = ns.jobs.get(fate.parent)
+    if parent is not None and parent.state is not State.DEAD:
+        return None  # replayed meanwhile: its death is void for those who were not told
+    edges = ns.edges.get(fate.parent, {})
+    return next((child for child, edge in edges.items() if edge.on_failure is OnFailure.RUN), None)
 
 
 def _resolve(ns: Namespace, child: Job, fate: Fate, on_failure: OnFailure) -> None:

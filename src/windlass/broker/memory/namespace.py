@@ -18,6 +18,9 @@ from windlass.core.state import Reason, State
 from windlass.core.timetable import FireRecord
 from windlass.core.units import Fence, JobId, Micros, SessionId
 
+FAN_OUT = 100
+"""Dependents that one step tells of the ends it brings about; sweep tells the rest."""
+
 
 @dataclass(slots=True)
 class Job:
@@ -204,7 +207,9 @@ class Namespace:
         self.fates: deque[Fate] = deque()
         """Ends that sweep is to tell dependents."""
         self.telling: deque[Fate] | None = None
-        """Ends that the step under way is telling dependents."""
+        """Where an end that comes about while dependents are told is put, instead of being told at once."""
+        self.fan_out_left = 0
+        """Dependents that the step under way may still be told."""
         self.sessions: dict[SessionId, Session] = {}
         self.papers: dict[Subject, Paper] = {}
         self.schedules: dict[str, Schedule] = {}
@@ -226,6 +231,10 @@ class Namespace:
         self._last_number = 0
         self.version = 0
         """Of all settings."""
+
+    def begin_step(self) -> None:
+        """A verb begins."""
+        self.fan_out_left = FAN_OUT
 
     def now(self) -> Micros:
         """The time that every verb sees."""

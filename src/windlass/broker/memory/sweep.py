@@ -21,6 +21,8 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
         return Swept(schedules_due=_schedules_due(ns), sessions=_alive(ns))
     stepped_back = _move_clocks(ns)
     budget = _Budget(limit)
+    # Ends that this pass brings about are told within its limit, not each with a fan-out of its own.
+    ns.telling = ns.fates
     with lifecycle.recorded(ns) as moves:
         reaped = _reap(ns, budget)
         _end_deadlines(ns, budget)
@@ -28,12 +30,13 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
         _expire(ns, budget)
         budget.spend(lifecycle.resolve_fates(ns, ns.fates, budget.left))
         pruned = _prune(ns, budget)
+    ns.telling = None
     _forget(ns, budget)
     for queue in ns.queues.values():
         filing.refresh_all(ns, queue)
         for ring in queue.rings.values():
             ring.forget_idle()
-    ns.sweep_left_work = budget.left == 0
+    ns.sweep_left_work = budget.left == 0 or bool(ns.fates)
     return Swept(
         promoted=promoted,
         reaped=tuple(reaped),

@@ -116,8 +116,8 @@ class Machine(RuleBasedStateMachine):
     # calling
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine on this machine's loop."""
-        return self._runner.run(coroutine)
+        """Run a coroutine on this machine's loop (`Runner.run` would install signal handlers for every call)."""
+        return self._runner.get_loop().run_until_complete(coroutine)
 
     def on(self, verb: str, call: Callable[[Broker], Awaitable[_T]]) -> _T:
         """Call a verb of every broker, compare the answers and return the first."""

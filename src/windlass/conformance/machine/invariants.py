@@ -99,7 +99,8 @@ def _check_record(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
     require("a job shows who runs it", view.session == holder, view, holder)
     flagged = view.cancel_requested == entry.flagged or view.state is not State.RUNNING
     require("a job shows that it is to be cancelled", flagged, view, entry.flagged)
-    if view.state is State.READY:
+    before = ledger.view(entry.id)
+    if view.state is State.READY and (before is None or before.state is not State.READY):
         require("nothing is ready before it is due", ledger.time.now >= entry.due, view, entry.due)
     _check_deliveries(entry, view)
     _check_result(ledger, entry, view)
@@ -313,7 +314,9 @@ def _note(ledger: Ledger, now: Snapshot) -> None:
             again = before is not None and before.state is view.state
             if view.state is not State.DEAD and not again:
                 ledger.ends[entry.job.queue, entry.job.task, view.state] += 1
-        elif view.state in WAITING and view.state is not State.READY:
+        elif view.state is State.READY:
+            entry.due = 0  # it stays ready, also when the clock is set back
+        elif view.state in WAITING:
             entry.pristine = False
             entry.placed = entry.placed and view.state is not State.BLOCKED
     ledger.last = now
