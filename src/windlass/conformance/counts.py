@@ -70,7 +70,7 @@ async def test_counts_are_exact_for_unfinished_and_dead__by_queue_and_task(store
 
 
 async def test_counts_are_exact_for_unfinished_and_dead__in_bulk(store: Harness) -> None:
-    """Groups, fan-outs, refused groups, resends, children, purges and schedules' leftovers."""
+    """Groups, resends, refused groups, fan-outs, children, repeated settlements and purges."""
     worker = await store.worker()
     parent = await store.add()
     children = [store.job(after=(Edge(parent),), key=f"k{n % 100}") for n in range(150)]

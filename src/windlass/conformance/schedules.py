@@ -137,8 +137,9 @@ async def test_schedule_belongs_to_its_app(store: Harness) -> None:
         for revision in (1, 7, 9):
             changed = await _declare(store, spec, app="blog", revision=revision)
             assert changed == Changed(Change.OTHER_APP, first.version)
-    older = await _declare(store, b"daily", app="shop", revision=6)
-    assert older == Changed(Change.NEWER_REVISION, first.version)
+    for spec in (b"hourly", b"daily"):
+        older = await _declare(store, spec, app="shop", revision=6)
+        assert older == Changed(Change.NEWER_REVISION, first.version)
     assert await _view(store) == before
     assert (await _declare(store, b"daily", app="shop", revision=7)).change is Change.APPLIED
     assert (await _declare(store, b"weekly", app="shop", revision=8)).change is Change.APPLIED
@@ -154,6 +155,8 @@ async def test_schedule_override_wins_until_reset(store: Harness) -> None:
     assert (view.declared, view.override, view.spec) == (b"hourly", b"daily", b"daily")
     assert (view.next_at, view.version) == (due + HOUR, overridden.version)
     await _declare(store, b"hourly", due)
+    again = await store.broker.override_schedule("s", b"daily", due, overridden.version)
+    assert again == Changed(Change.UNCHANGED, overridden.version)
     assert await _view(store) == view
 
     reset = await store.broker.override_schedule("s", None, due + MINUTE, overridden.version)
@@ -374,7 +377,8 @@ async def test_refused_fire_keeps_its_tick__but_an_absorbed_one_uses_it_up(store
     fired = await _fire(store, store.job(key="k"), then=due + HOUR)
     assert fired.status is FireStatus.FIRED
     assert [(receipt.status, receipt.of) for receipt in fired.receipts] == [(Status.DUPLICATE, first)]
-    assert (await _view(store)).next_at == due + HOUR
+    view = await _view(store)
+    assert (view.next_at, view.fires) == (due + HOUR, (FireRecord(due, due, (first,)),))
 
 
 async def test_fires_are_kept(store: Harness) -> None:

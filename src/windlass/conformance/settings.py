@@ -136,7 +136,9 @@ async def test_older_revision_changes_nothing(store: Harness) -> None:
     ):
         newer = await _try(store, subject, body, revision=5)
         before = await _document(store, subject)
-        assert await _try(store, subject, other, revision=4) == Changed(Change.NEWER_REVISION, newer.version)
+        for older in (other, body):
+            changed = await _try(store, subject, older, revision=4)
+            assert changed == Changed(Change.NEWER_REVISION, newer.version)
         assert await _document(store, subject) == before
         assert (await _try(store, subject, other, revision=5)).change is Change.APPLIED
         assert (await _try(store, subject, body, revision=6)).change is Change.APPLIED
@@ -237,6 +239,7 @@ async def test_override_wins_until_reset(store: Harness) -> None:
     document = await _document(store, _Q)
     assert (document.declared, document.override) == (declared, QueueSettings(concurrency=2))
     assert (document.app, document.version) == (APP, overridden.version)
+    assert await _override(store, _Q, document.override) == Changed(Change.UNCHANGED, overridden.version)
     assert await _claimable(store) == 2
 
     assert (await _override(store, _Q, QueueSettings(concurrency=None))).change is Change.APPLIED

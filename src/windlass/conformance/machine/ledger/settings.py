@@ -62,6 +62,10 @@ class Settings:
         before = self.documents.get(subject)
         if changed.change is not Change.APPLIED:
             self._stands(subject, changed)
+            if before is not None and changed.change is Change.UNCHANGED:
+                # The newer code is content with the document, and owns it from now on.
+                revision = max(before.revision, declaration.revision)
+                self.documents[subject] = msgspec.structs.replace(before, revision=revision)
             return False
         if before is not None and before.app:
             require(
@@ -108,7 +112,9 @@ class Settings:
     def read(self, documents: Sequence[Document]) -> None:
         """Documents were read: both layers are shown, as they were set."""
         shown = {document.subject: document for document in documents}
-        require("documents are shown as they were set", shown == self.documents, shown, self.documents)
+        for subject in {*shown, *self.documents}:
+            read, expected = shown.get(subject), self.documents.get(subject)
+            require("documents are shown as they were set", read == expected, read, expected)
 
     def _set(self, document: Document) -> None:
         grown = document.version > self.version(document.subject)

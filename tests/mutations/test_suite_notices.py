@@ -1,0 +1,158 @@
+"""The suite is sharp: each of these bugs, planted in the model or the core, makes it fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+class Bug(NamedTuple):
+    """A piece of the source, and what it is changed into."""
+
+    file: str
+    right: str
+    wrong: str
+
+
+BUGS = {
+    "no fence check": Bug(
+        "broker/memory/namespace.py",
+        "if job.state is not State.RUNNING or job.fence != fence:",
+        "if job.state is not State.RUNNING:",
+    ),
+    "a lease that was taken away counts": Bug(
+        "broker/memory/namespace.py",
+        "return job.session is None or self.sessions[job.session].state is SessionState.ALIVE",
+        "return True",
+    ),
+    "fence reused after prune": Bug(
+        "broker/memory/claim.py", "job.fence = max(job.fence + 1, now)", "job.fence += 1"
+    ),
+    "attempts counted on failure only": Bug(
+        "broker/memory/claim.py",
+        "    job.attempt += 1\n",
+        "    job.attempt += bool(job.deliveries)\n",
+    ),
+    "bystanders of a crash charged": Bug(
+        "core/settlement.py",
+        "if cause.kind is CauseKind.STOP or (cause.kind is CauseKind.CRASH and not started):",
+        "if cause.kind is CauseKind.STOP:",
+    ),
+    "a stop charges": Bug(
+        "core/settlement.py",
+        "if cause.kind is CauseKind.STOP or (cause.kind is CauseKind.CRASH and not started):",
+        "if cause.kind is CauseKind.CRASH and not started:",
+    ),
+    "a repeated ask hands out new jobs": Bug(
+        "broker/memory/claim.py", "if ask.seq == session.seq:", "if ask.seq < 0:"
+    ),
+    "a repeated ask returns what was settled": Bug(
+        "broker/memory/claim.py", "if session.leases.get(job) == fence", "if job in ns.jobs"
+    ),
+    "a reaped session comes back by a beat": Bug(
+        "broker/memory/sessions.py",
+        "if session is None or session.state is SessionState.ENDED:\n        return Pulse",
+        "if session is None:\n        return Pulse",
+    ),
+    "a reaped session comes back by opening again": Bug(
+        "broker/memory/sessions.py",
+        "if session is None and one.open is not None:",
+        "if one.open is not None and (session is None or session.state is SessionState.ENDED):",
+    ),
+    "sessions reaped after an outage": Bug(
+        "broker/memory/sweep.py", "min(max(0, elapsed), LIVENESS_STEP)", "max(0, elapsed)"
+    ),
+    "reaping prevented by a stuttering sweeper": Bug(
+        "broker/memory/sweep.py",
+        "min(max(0, elapsed), LIVENESS_STEP)",
+        "(elapsed if 0 <= elapsed <= LIVENESS_STEP else 0)",
+    ),
+    "an idle lane returns without its debt": Bug(
+        "core/order.py", "place.clock = max(place.clock, self.time)", "place.clock = self.time"
+    ),
+    "an idle lane returns with credit": Bug(
+        "core/order.py", "place.clock = max(place.clock, self.time)", "place.clock = place.clock"
+    ),
+    "replace drops the newest while the first runs": Bug(
+        "core/dedup.py",
+        "return Meeting.FOLLOW if mode is Mode.REPLACE else Meeting.DUPLICATE",
+        "return Meeting.DUPLICATE",
+    ),
+    "replace keeps the older follower": Bug(
+        "broker/memory/enqueue.py",
+        "return _replace(ns, ns.jobs[key.follower], asked)",
+        "return _absorb(ns, Receipt(Status.REPLACED, asked.id, key.follower))",
+    ),
+    "replay into a taken key": Bug(
+        "broker/memory/operate.py",
+        "if key is not None and key.holder != job.id and _still_holds(ns, key):",
+        "if key is None and _still_holds(ns, Key(job.id, job.asked.mode, 0, 0)) and place is None:",
+    ),
+    "cancel undone by a crash": Bug(
+        "core/settlement.py",
+        "    if ended := _cancelled(standing):\n        return ended\n    if cause.kind",
+        "    if cause.kind",
+    ),
+    "a child unblocked before its last parent": Bug(
+        "broker/memory/lifecycle.py",
+        "    if not child.waiting_for:\n        unblock",
+        "    if True:\n        unblock",
+    ),
+    "an edge resolved twice": Bug(
+        "broker/memory/lifecycle.py",
+        "edge = ns.edges[fate.parent].pop(child_id)",
+        "edge = ns.edges[fate.parent].get(child_id) if told % 2 else ns.edges[fate.parent].pop(child_id)",
+    ),
+    "a schedule fired twice for one tick": Bug(
+        "broker/memory/schedules.py",
+        "if schedule.version != wish.version or schedule.next_at != wish.expect:",
+        "if schedule.version != wish.version:",
+    ),
+    "rate charged for work given back": Bug(
+        "broker/memory/filing.py",
+        "if rate is not None and unstarted and place.bucket is not None:",
+        "if rate is None and unstarted and place.bucket is not None:",
+    ),
+    "a slot freed by a stop only": Bug(
+        "broker/memory/filing.py", "        place.running -= 1\n", "        pass\n"
+    ),
+    "the window is shorter than the resend": Bug(
+        "broker/memory/lifecycle.py",
+        "until = job.finished_at + ns.options.resend_window",
+        "until = job.finished_at",
+    ),
+    "a due job is handed out early": Bug(
+        "broker/memory/lifecycle.py",
+        "    if job.due_at > ns.now():\n",
+        "    if job.due_at > ns.now() + 1_000_000:\n",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_is_noticed(name: str, tmp_path: Path) -> None:
+    bug = BUGS[name]
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    place = tmp_path / "src" / "windlass" / bug.file
+    source = place.read_text()
+    assert source.count(bug.right) == 1, f"{bug.file} has changed: find the place of this bug again"
+    place.write_text(source.replace(bug.right, bug.wrong))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    finished = subprocess.run(  # noqa: S603
+        [*command, str(ROOT / "tests/broker/test_memory.py")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 1, finished.stdout[-2_000:]
+    assert "1 failed" in finished.stdout
+    assert str(tmp_path) in finished.stdout, "the planted bug was not what ran"
