@@ -5,6 +5,14 @@
     ├── InvalidPayload (ValueError)     arguments or a result that cannot be kept
     │   └── PayloadTooLarge
     ├── UnreadablePayload               bytes from a store that this code cannot decode
+    ├── EnqueueRefused                  the store did not accept a job; nothing of its group exists
+    ├── ResultError                     a result cannot be given
+    │   ├── ResultTimeout (TimeoutError)    the job has not finished yet
+    │   ├── JobFailed                   it is dead: the error it ended with
+    │   ├── JobCancelled                it was cancelled
+    │   ├── JobNotFound                 the store knows no such job
+    │   ├── JobLost                     the store accepted the job and has lost it
+    │   └── ResultExpired               it finished, and its result is kept no longer
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
@@ -48,3 +56,35 @@ class StoreUnavailable(StoreError):
 
 class Unsupported(StoreError):
     """The store lacks a capability; the message names it."""
+
+
+class EnqueueRefused(WindlassError):
+    """The store did not accept a job; nothing of its group exists."""
+
+
+class ResultError(WindlassError):
+    """A result cannot be given."""
+
+
+class ResultTimeout(ResultError, TimeoutError):
+    """The job has not finished yet."""
+
+
+class JobFailed(ResultError):
+    """The job is dead: the message is that of the error it ended with."""
+
+
+class JobCancelled(ResultError):
+    """The job was cancelled."""
+
+
+class JobNotFound(ResultError):
+    """The store knows no such job."""
+
+
+class JobLost(ResultError):
+    """The store accepted the job and has no record of it, although it must: it has lost data."""
+
+
+class ResultExpired(ResultError):
+    """The job finished, and its result is kept no longer."""

@@ -94,12 +94,17 @@ def test_subclasses_of_plain_types_are_written_as_what_they_are() -> None:
         (b"\x80\x04K\x01.", "payload of 5 bytes is not readable: JSON is malformed"),
         (b"[]", "payload of 2 bytes is not readable: Expected `object`, got `array`"),
         (b'{"k":{}}', "missing required field `v`"),
-        (b'{"v":2,"later":1}', "payload has format version 2, this code reads version 1; upgrade this process"),
+        (
+            b'{"v":2,"later":1}',
+            "payload has format version 2, this code reads version 1; upgrade this process",
+        ),
         (b'{"v":"1"}', "not readable"),
         (b'{"v":1,"x":1}', "unknown field `x`"),
         (b'{"v":1,"k":{"a":' + b"[" * 100_000, "payload is nested deeper than 64 levels"),
         (b'{"v":1,"k":{"\xff":1}}', "invalid start byte"),
-        (b'{"v":1,"k":{"\\ud800":1}}', "surrogate"),
+        (b'{"v":1,"k":{"\\ud800":1}}', "escape for a lone surrogate"),
+        (b'{"v":1,"k":{"\\udC00":1}}', "escape for a lone surrogate"),
+        (b'{"v":1,"k":{"\\ud83d\\ude00 \\\\ud800":1}', "Input data was truncated"),
     ],
 )
 def test_unreadable_payloads_say_why(document: bytes, message: str) -> None:
@@ -123,8 +128,10 @@ def test_unreadable_results_say_why() -> None:
 @given(VALUES)
 def test_the_envelope_of_a_call(value: object) -> None:
     opened = codec.open_payload(codec.encode(codec.Call(1, (value,), {"k": value})))
-    assert msgspec.json.decode(opened.a[0]) == msgspec.json.decode(opened.k["k"]) == msgspec.json.decode(
-        msgspec.json.encode(value)
+    assert (
+        msgspec.json.decode(opened.a[0])
+        == msgspec.json.decode(opened.k["k"])
+        == msgspec.json.decode(msgspec.json.encode(value))
     )
 
 

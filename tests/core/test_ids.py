@@ -53,7 +53,10 @@ def test_later_ids_sort_later(early: int, late: int, one: int, other: int) -> No
         (lambda: ids.new_job_id(0, 2**74), "random_bits must be a whole number"),
         (lambda: ids.new_job_id(0, b"short"), "random_bits must be 10 bytes, got 5"),
         (lambda: ids.new_job_id(0, 0, 2**16), "tag must be a whole number"),
-        (lambda: ids.JobIds(lambda: 0, os.urandom, lock=threading.Lock, tag=-1), "tag must be a whole number"),
+        (
+            lambda: ids.JobIds(lambda: 0, os.urandom, lock=threading.Lock, tag=-1),
+            "tag must be a whole number",
+        ),
     ],
 )
 def test_numbers_out_of_range_are_refused(call: Callable[[], object], message: str) -> None:
@@ -152,7 +155,9 @@ def test_a_new_seed_forgets_what_was_drawn() -> None:
 def test_threads_share_a_maker() -> None:
     make = ids.JobIds(lambda: 5, os.urandom, lock=threading.Lock)
     made: list[list[str]] = [[] for _ in range(4)]
-    threads = [threading.Thread(target=lambda own=own: own.extend(make() for _ in range(2_000))) for own in made]
+    threads = [
+        threading.Thread(target=lambda own=own: own.extend(make() for _ in range(2_000))) for own in made
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -60,7 +60,7 @@ class Queue(StrEnum):
     MAIL = "mail"
 
 
-class Old(str, Enum):
+class Old(str, Enum):  # noqa: UP042 - common in older code
     MAIL = "mail"
 
 
@@ -93,7 +93,9 @@ def test_namespaces_of_the_pattern_pass(name: str) -> None:
     assert names.check_namespace(name) == name
 
 
-@pytest.mark.parametrize("bad", ["", "A", "1a", "_a", "a-b", "a.b", "a\n", "a" * 49, "pg_x", "information_schema", 1])
+@pytest.mark.parametrize(
+    "bad", ["", "A", "1a", "_a", "a-b", "a.b", "a\n", "a" * 49, "pg_x", "information_schema", 1]
+)
 def test_other_namespaces_are_refused(bad: object) -> None:
     with pytest.raises(InvalidOption, match="namespace"):
         names.check_namespace(bad)
@@ -106,7 +108,10 @@ TEXTS: dict[str, tuple[Callable[[object], str], int, int]] = {
 }
 
 
-@given(st.text(st.characters()) | st.text(st.characters(categories=["Cs", "Cc", "Lu"])), st.sampled_from(sorted(TEXTS)))
+@given(
+    st.text(st.characters()) | st.text(st.characters(categories=["Cs", "Cc", "Lu"])),
+    st.sampled_from(sorted(TEXTS)),
+)
 def test_text_passes_if_and_only_if_it_is_clean_and_short(text: str, what: str) -> None:
     check, least, most = TEXTS[what]
     unclean = any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in text)
@@ -154,13 +159,19 @@ def test_tags_are_kept_once_and_in_order() -> None:
     assert names.check_tags(str(n) for n in range(16)) == tuple(str(n) for n in range(16))
 
 
-@pytest.mark.parametrize("bad", ["abc", b"abc", 1, None, {"a": 1}, [1], [""], ["a\n"], [str(n) for n in range(17)]])
+@pytest.mark.parametrize(
+    "bad", ["abc", b"abc", 1, None, {"a": 1}, [1], [""], ["a\n"], [str(n) for n in range(17)]]
+)
 def test_bad_tags_are_refused(bad: object) -> None:
     with pytest.raises(InvalidOption, match="tag"):
         names.check_tags(bad)
 
 
-@given(st.dictionaries(st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_-]{0,20}\Z"), st.text("abc é", max_size=50), max_size=32))
+@given(
+    st.dictionaries(
+        st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_-]{0,20}\Z"), st.text("abc é", max_size=50), max_size=32
+    )
+)
 def test_headers_are_copied(headers: dict[str, str]) -> None:
     checked = names.check_headers(headers)
     assert checked == headers

@@ -365,6 +365,14 @@ class Consume(Protocol):
         ...
 
 
+class BlockingProduce(Protocol):
+    """The part of a broker that blocking code calls in its own thread, without a hop to an event loop."""
+
+    def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+        """As `Produce.enqueue`, with the same obligations."""
+        ...
+
+
 class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
     """Everything a store does. Each part of the program asks for the part it needs."""
 
@@ -373,6 +381,14 @@ class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
         """What this store can do.
 
         - capabilities_are_declared: and the durability point is said in words.
+        """
+        ...
+
+    @property
+    def blocking(self) -> BlockingProduce | None:
+        """The same store for blocking code; None where the store's client cannot block.
+
+        - blocking_enqueue_is_the_same: what it accepts, the verbs see at once; from any thread.
         """
         ...
 

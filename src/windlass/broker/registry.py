@@ -23,12 +23,25 @@ async def _memory(_url: str, options: Options, clock: Clock | None) -> Broker:
 _OPENERS: dict[str, Opener] = {"memory": _memory}
 
 
-async def open_broker(url: str, *, options: Options | None = None, clock: Clock | None = None) -> Broker:
-    """Open the broker that a URL names. A clock is for tests: by default the store's own counts."""
+_ANY_LOOP = frozenset({"memory", "sqlite"})
+
+
+def check_url(url: str) -> str:
+    """Refuse a URL that no store is known for."""
     scheme = urlsplit(url).scheme
-    opener = _OPENERS.get(scheme)
-    if opener is None:
+    if scheme not in _OPENERS:
         known = ", ".join(f"{name}://" for name in sorted(_OPENERS))
         # The rest of a URL may carry a password, so it is never shown.
         raise InvalidOption(f'no store is known for a URL that starts with "{scheme}:"; known: {known}')
+    return url
+
+
+def serves_any_loop(url: str) -> bool:
+    """Whether one broker for this URL serves every thread and event loop of the process."""
+    return urlsplit(url).scheme in _ANY_LOOP
+
+
+async def open_broker(url: str, *, options: Options | None = None, clock: Clock | None = None) -> Broker:
+    """Open the broker that a URL names. A clock is for tests: by default the store's own counts."""
+    opener = _OPENERS[urlsplit(check_url(url)).scheme]
     return await opener(url, options or Options(), clock)

@@ -1,4 +1,4 @@
-"""Claim: what a lease carries, attempts and fences, and which jobs are not handed out."""
+"""Claim: what a lease carries, attempts, and which jobs are not handed out."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,7 +9,7 @@ from windlass.core.limits import Rate
 from windlass.core.outcome import CauseKind, Verdict
 from windlass.core.session import Note
 from windlass.core.state import Reason, State
-from windlass.core.units import HOUR, SECOND, Micros
+from windlass.core.units import HOUR, SECOND, JobId, Micros
 
 
 def _deadline_ask(*queues: str, visibility: Micros = 30 * SECOND, slots: int = 100) -> Ask:
@@ -72,7 +72,7 @@ async def test_lease_carries_the_job__waited_since_it_was_due(store: Harness) ->
     assert (await worker.one()).waited == SECOND
 
 
-# attempts and fences
+# attempts
 
 
 async def test_attempt_is_counted_at_claim(store: Harness) -> None:
@@ -86,49 +86,6 @@ async def test_attempt_is_counted_at_claim(store: Harness) -> None:
     assert (await store.get(job)).attempt == 1
     assert (await (await store.worker()).one()).attempt == 2
     assert (await store.get(job)).attempt == 2
-
-
-async def test_fence_grows_with_every_claim(store: Harness) -> None:
-    worker = await store.worker()
-    job = await store.add()
-    start = store.clock.now()
-    fences: list[int] = []
-    for step in (0, 0, 0, 5 * SECOND, 0):
-        store.advance(step)
-        lease = await worker.one()
-        assert (await store.get(job)).fence == lease.fence
-        fences.append(lease.fence)
-        await store.release(lease)
-    assert fences == [start, start + 1, start + 2, start + 5 * SECOND, start + 5 * SECOND + 1]
-
-
-async def test_fence_grows_with_every_claim__when_the_clock_goes_back(store: Harness) -> None:
-    worker = await store.worker()
-    await store.add()
-    lease = await worker.one()
-    await store.release(lease)
-    store.advance(-24 * HOUR)
-    assert (await worker.one()).fence == lease.fence + 1
-
-
-async def test_fence_is_never_reused_after_prune(store: Harness) -> None:
-    await store.queue("brief", retention=0)
-    worker = await store.worker()
-    job = await store.add(queue="brief")
-    for _ in range(5):
-        await store.release(await worker.one("brief"))
-    old = await worker.one("brief")
-    await store.done(old)
-    store.advance(10 * SECOND + 1)
-    await store.sweep()
-    assert await store.missing(job)
-
-    await store.add(id=job, queue="brief")
-    new = await worker.one("brief")
-    assert new.job == job
-    assert new.fence > old.fence
-    assert (await store.done(old)).verdict is Verdict.STALE
-    assert await store.state(job) is State.RUNNING
 
 
 # which jobs
@@ -156,6 +113,22 @@ async def test_claim_promotes_due_jobs__of_the_asked_queues(store: Harness) -> N
     store.advance(3 * SECOND)
     assert ids((await worker.claim()).leases) == [held.job, snoozed.job, retried.job]
     assert (await worker.one("other")).job == elsewhere
+
+
+async def _all_that_is_there(worker: Worker) -> list[JobId]:
+    """Claim as long as there is more."""
+    claimed = await worker.claim(slots=1_000)
+    found = ids(claimed.leases)
+    while claimed.more:
+        claimed = await worker.claim(slots=1_000)
+        found += ids(claimed.leases)
+    return found
+
+
+async def test_claim_promotes_due_jobs__a_bounded_number_with_more(store: Harness) -> None:
+    jobs = await store.add_many(300, delay=SECOND)
+    store.advance(SECOND)
+    assert await _all_that_is_there(await store.worker()) == jobs
 
 
 async def test_claim_empties_queues_in_order(store: Harness) -> None:
@@ -262,6 +235,14 @@ async def test_expired_job_is_not_handed_out__and_costs_no_token(store: Harness)
     lasting = await store.add(queue="rated")
     store.advance(SECOND)
     assert ids((await worker.claim("rated")).leases) == [lasting]
+
+
+async def test_expired_job_is_not_handed_out__however_many_stand_before(store: Harness) -> None:
+    expired = await store.add_many(300, expires=SECOND)
+    lasting = await store.add()
+    store.advance(SECOND)
+    assert await _all_that_is_there(await store.worker()) == [lasting]
+    assert await store.count(State.DEAD) == len(expired)
 
 
 # pause

@@ -1,5 +1,6 @@
 """Enqueue: what is accepted, what is refused, and what a repeated call does."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -456,3 +457,17 @@ async def test_full_store_refuses_enqueue_but_drains__operate(store: Harness) ->
     assert (await store.cancel(jobs[1])).effect is Effect.APPLIED
     assert (await store.broker.purge("q", State.READY, 100)).count == len(jobs) - 1
     assert (await _send(store, store.job(payload=bytes(1024)))).status is _CREATED
+
+
+async def test_blocking_enqueue_is_the_same(store: Harness) -> None:
+    blocking = store.broker.blocking
+    if blocking is None:
+        pytest.skip(f"{store.broker.capabilities.store} has no blocking client")
+    job, unknown = store.job(payload=b"1"), store.job(queue="nowhere")
+    receipts = await asyncio.to_thread(blocking.enqueue, [[job], [unknown]])
+    assert [[receipt.status for receipt in group] for group in receipts] == [
+        [Status.CREATED],
+        [Status.REFUSED],
+    ]
+    assert blocking.enqueue([[job]])[0][0].status is Status.DUPLICATE
+    assert (await (await store.worker()).one()).job == job.id

@@ -45,7 +45,7 @@ async def test_lanes_share_by_weight__in_one_claim_of_many(store: Harness) -> No
 
 
 async def test_lanes_share_by_weight__in_whole_numbers(store: Harness) -> None:
-    """A third of 2^20 is cut, so that `a` has three claims just before `b` has two; equal clocks go by name."""
+    """A third of 2^20 is cut, so that `a` has three claims just before `b` has two; ties go by name."""
     for lane, weight in (("a", 3), ("b", 2), ("c", 1)):
         await store.lane("q", lane, weight=weight)
     await _backlog(store, "cba")

@@ -69,14 +69,14 @@ async def test_weighted_bands_share_by_draw(store: Harness) -> None:
 async def test_weighted_bands_share_by_draw__one_draw_for_each_job(store: Harness) -> None:
     """One claim of many hands out what as many claims of one would."""
     orders: list[list[int]] = []
-    for queue in ("at once", "one by one"):
+    for queue in ("at-once", "one-by-one"):
         await store.queue(queue, bands={10: 3, 5: 2, 0: 1})
         for priority in (0, 5, 10):
             await store.add_many(20, queue=queue, priority=priority)
     worker = await store.worker()
-    leases = await worker.take(20, "at once", draw=12345)
+    leases = await worker.take(20, "at-once", draw=12345)
     orders.append([lease.priority for lease in leases])
-    orders.append(await _drawn(store, worker, "one by one", 20, 12345))
+    orders.append(await _drawn(store, worker, "one-by-one", 20, 12345))
     assert orders[0] == orders[1]
     assert set(orders[0]) == {0, 5, 10}
 
@@ -131,7 +131,7 @@ async def test_aging_lifts_old_jobs(store: Harness) -> None:
     step = 10 * SECOND
     assert store.clock.now() % step == 0
     for waited, first in ((2 * step - 1, "new"), (2 * step, "old"), (3 * step, "old")):
-        queue = f"aging {waited}"
+        queue = f"aging-{waited}"
         await store.queue(queue, age_step=step)
         store.advance(-store.clock.now() % step)
         jobs = {await store.add(queue=queue, priority=0): "old"}

@@ -174,6 +174,17 @@ async def test_replace_replaces_the_follower(store: Harness) -> None:
     assert (last.job, last.payload) == (follower, b"3")
 
 
+async def test_replace_replaces_the_follower__and_its_window(store: Harness) -> None:
+    worker, lease, follower = await _followed(store)
+    await replaces(store, follower, window=MINUTE)
+    await store.done(lease)
+    assert await worker.drain() == [follower]
+    store.advance(MINUTE - 1)
+    await absorbed_by(store, follower)
+    store.advance(1)
+    await creates(store)
+
+
 async def test_replace_replaces_the_follower__for_ever(store: Harness) -> None:
     """However calls and runs interleave, what runs last is what was asked for last."""
     worker = await store.worker()

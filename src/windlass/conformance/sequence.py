@@ -170,8 +170,7 @@ async def test_sequence_head_blocks_its_lane__as_a_suspect(store: Harness) -> No
     assert await worker.drain("s") == jobs[1:]
 
 
-async def test_sequence_head_blocks_its_lane__also_a_suspect_behind_it(store: Harness) -> None:
-    """A suspect that is not the head waits for its turn: here the head is a dead letter's successor."""
+async def test_sequence_head_blocks_its_lane__as_a_suspect_before_a_replayed_job(store: Harness) -> None:
     await _queue(store)
     first, second = await _add(store, 2)
     worker = await store.worker()

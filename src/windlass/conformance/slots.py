@@ -80,8 +80,8 @@ async def test_slots_bound_limited_jobs(store: Harness) -> None:
     limits = {
         "concurrency": {"concurrency": 10},
         "rate": {"rate": Rate(1_000)},
-        "lane concurrency": {"lane_concurrency": 10},
-        "lane rate": {"lane_rate": Rate(1_000)},
+        "lane-concurrency": {"lane_concurrency": 10},
+        "lane-rate": {"lane_rate": Rate(1_000)},
         "sequence": {"sequence": True},
     }
     worker = await store.worker()

@@ -70,7 +70,7 @@ def _plain(value: object) -> object:
     """Write subclasses of str, int and float (Django's SafeString, numpy's float64) as what they are."""
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):  # a bool comes here as the key of a dict
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
@@ -81,6 +81,8 @@ encode = msgspec.json.Encoder(enc_hook=_plain).encode
 """Any value as JSON; exceptions of several kinds if it cannot be."""
 
 _LONGEST_REASON = 200
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F]"
+_LONE_SURROGATE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 _decode_payload = msgspec.json.Decoder(Payload).decode
 _decode_result = msgspec.json.Decoder(Result).decode
 _decode_version = msgspec.json.Decoder(_Version).decode
@@ -90,6 +92,14 @@ def brief(error: Exception) -> str:
     """What an error of msgspec says, cut short: it may repeat a name or a value from the document."""
     text = str(error)
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+
+
+def why_unreadable(document: bytes, error: Exception) -> str:
+    """Why msgspec could not read a document. Of a lone surrogate it may say that the input ends too early."""
+    malformed = not isinstance(error, msgspec.ValidationError)
+    if malformed and _LONE_SURROGATE.search(document.replace(b"\\\\", b"")):
+        return "it has an escape for a lone surrogate, which is not text"
+    return brief(error)
 
 
 def open_payload(document: bytes) -> Payload:
@@ -118,7 +128,7 @@ def _unreadable(what: str, document: bytes, error: Exception) -> UnreadablePaylo
     elif isinstance(error, RecursionError):
         reason = f"is nested deeper than {MAX_DEPTH} levels"
     else:
-        reason = f"of {len(document):,} bytes is not readable: {brief(error)}"
+        reason = f"of {len(document):,} bytes is not readable: {why_unreadable(document, error)}"
     return UnreadablePayload(f"{what} {reason}")
 
 

@@ -202,7 +202,7 @@ def _pairs(given: object, arrived: object) -> Iterator[tuple[str | int, object, 
         left, right = cast("list[object]", given), cast("list[object]", arrived)
         return ((index, *pair) for index, pair in enumerate(zip(left, right, strict=True)))
     if alike and (names := fields_of(given)) is not None:
-        return ((name, getattr(given, name), getattr(arrived, name)) for name in names)
+        return ((name, getattr(given, name, None), getattr(arrived, name, None)) for name in names)
     return None
 
 

@@ -29,6 +29,7 @@ from windlass.core.codec import (
     encode,
     open_payload,
     open_result,
+    why_unreadable,
 )
 from windlass.core.complaint import in_words_of, locate
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
@@ -94,6 +95,9 @@ class Signature:
             arrived = self._read(payload)
         except _Refused as refused:
             raise self._explained(_by_place(a, k), refused) from None
+        except UnreadablePayload as error:  # nested so deep that the envelope does not open
+            self._blame(_by_place(a, k))
+            raise InvalidPayload(f"{self.name}(): {error}") from None
         if not _same((a, k), arrived):
             self._compare(_by_place(a, k), _by_place(*arrived))
         return payload
@@ -102,7 +106,7 @@ class Signature:
         """The payload of a call whose arguments are a JSON object, as they come over HTTP.
 
         Every parameter but `*args` is given by its name. The values are those of JSON: a datetime is text
-        here, while `encode` refuses text for it.
+        here, while `encode` refuses text for it. Whatever is wrong is `InvalidPayload`.
         """
         if len(arguments) > self.max_payload:
             self._refuse_size("payload", len(arguments), {})
@@ -111,12 +115,16 @@ class Signature:
         except RecursionError:
             raise InvalidPayload(f"{self.name}(): the payload is {TOO_DEEP}") from None
         except ValueError as error:
+            why = why_unreadable(arguments, error)
             raise InvalidPayload(
-                f"{self.name}(): the payload must be a JSON object of arguments: {brief(error)}"
+                f"{self.name}(): the payload must be a JSON object of arguments: {why}"
             ) from None
         a, k = self._parameters.bind(*self._parameters.split(named))
         payload = self._written("payload", Call(VERSION, a, k), dict)
-        self.decode(payload)
+        try:
+            self.decode(payload)
+        except UnreadablePayload as error:
+            raise InvalidPayload(str(error)) from None
         return payload
 
     def decode(self, payload: bytes) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -145,6 +153,9 @@ class Signature:
             arrived = self._converted(open_result(document).r, self._result, None)
         except _Refused as refused:
             raise self._explained({None: value}, refused) from None
+        except UnreadablePayload as error:
+            self._blame({None: value})
+            raise InvalidPayload(f"{self.name}(): {error}") from None
         if not _same(value, arrived):
             self._compare({None: value}, {None: arrived})
         return document
@@ -178,7 +189,9 @@ class Signature:
         except msgspec.ValidationError as error:
             raise _Refused(place, locate(shape.decode, document, error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UnreadablePayload(f"{self._at(place)} is not readable: {brief(error)}") from None
+            raise UnreadablePayload(
+                f"{self._at(place)} is not readable: {why_unreadable(document, error)}"
+            ) from None
         except Exception as error:
             # Users' code, such as `__post_init__`, raised what msgspec does not take for a refusal.
             raise _Refused(place, Fault((), f"{type(error).__name__}: {shown(str(error))}")) from error

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 
-from windlass.broker.contract import Capabilities, Options, Settled
+from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled
 from windlass.broker.memory import (
     claim,
     enqueue,
@@ -68,6 +68,11 @@ class MemoryBroker:
             self._closed = True
             self._ns.bells.ring_all()
 
+    @property
+    def blocking(self) -> BlockingProduce:
+        """The same store for blocking code."""
+        return _Blocking(self)
+
     @contextmanager
     def _step(self) -> Generator[None]:
         """One verb, alone."""
@@ -78,6 +83,10 @@ class MemoryBroker:
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+        return self.enqueue_now(groups)
+
+    def enqueue_now(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+        """Enqueue without awaiting: nothing here ever waits."""
         with self._step():
             return enqueue.enqueue(self._ns, groups)
 
@@ -246,6 +255,14 @@ class MemoryBroker:
     async def explain(self, job: JobId) -> Explanation:
         with self._step():
             return explain.explain(self._ns, job)
+
+
+class _Blocking:
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+        return self._broker.enqueue_now(groups)
 
 
 def _page(limit: int) -> int:

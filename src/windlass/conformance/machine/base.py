@@ -11,6 +11,7 @@ from windlass.broker.contract import Broker
 from windlass.clock import ManualClock
 from windlass.conformance.harness import OpenBroker
 from windlass.conformance.machine import compare, draws, invariants
+from windlass.conformance.machine.ledger.enqueue import enqueued
 from windlass.conformance.machine.ledger.lease import claimed, settled
 from windlass.conformance.machine.ledger.records import Ledger
 from windlass.conformance.machine.ledger.session import beaten, ended, swept
@@ -18,6 +19,7 @@ from windlass.conformance.machine.snapshot import Snapshot, read_everything
 from windlass.conformance.machine.universe import (
     APPS,
     QUEUES,
+    SCHEDULES,
     STRANGER,
     Want,
     Wish,
@@ -34,6 +36,7 @@ from windlass.core.session import Beat, SessionInfo, Swept
 from windlass.core.settings import Declaration, Kind, LaneSettings, QueueSettings, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.timetable import NewSchedule
 from windlass.core.units import HOUR, SECOND, JobId, Micros
 from windlass.errors import ContractError
 
@@ -69,9 +72,9 @@ class Machine(RuleBasedStateMachine):
         """Whether there is more than one broker."""
         return len(self._brokers) > 1
 
-    @initialize(world=draws.worlds)
-    def open(self, world: draws.World) -> None:
-        """Open every broker on an empty namespace, declare the queues, and open two sessions."""
+    @initialize(world=draws.worlds, backlog=draws.backlogs)
+    def open(self, world: draws.World, backlog: tuple[Wish, ...]) -> None:
+        """Open every broker on an empty namespace, declare queues and a schedule, open two sessions, enqueue jobs."""
         options = world.options()
         self._brokers = [self.run(_opened(broker(self.clock, options))) for broker in self.opens]
         self._read = [Snapshot() for _ in self._brokers]
@@ -85,6 +88,9 @@ class Machine(RuleBasedStateMachine):
         self.sweep(1_000)
         for number in (1, 2):
             self.beat([number], ttl=30 * SECOND)
+        schedule = NewSchedule(name=SCHEDULES[0], spec=b"x", next_at=self.clock.now(), app=APPS[0])
+        self.on("declare_schedule", lambda broker: broker.declare_schedule(schedule))
+        self.enqueue([[wish] for wish in backlog])
 
     @invariant()
     def everything_holds(self) -> None:
@@ -159,6 +165,11 @@ class Machine(RuleBasedStateMachine):
             self.numbers.append(wish.job)
         return wish.new_job(self.clock.now(), self._calls)
 
+    def enqueue(self, groups: Sequence[Sequence[Wish]]) -> None:
+        """Enqueue groups."""
+        jobs = [[self.new_job(wish) for wish in group] for group in groups]
+        enqueued(self.ledger, jobs, self.on("enqueue", lambda broker: broker.enqueue(jobs)))
+
     def declare(
         self,
         said: Sequence[tuple[Subject, QueueSettings | LaneSettings | bytes]],
@@ -232,6 +243,10 @@ class Machine(RuleBasedStateMachine):
         """Whether a session is open."""
         seat = self.ledger.seats.get(session_id(session))
         return seat is not None and seat.alive
+
+    def eldest(self) -> int:
+        """The oldest session that is open; if none is, one that never was."""
+        return next(filter(self.alive, self.sessions), STRANGER)
 
     def words(self) -> list[Word]:
         """Every delivery ever made."""

@@ -1,5 +1,6 @@
 """Rules for workers: asking, settling, beating, ending; and what time brings about."""
 
+import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -33,7 +34,7 @@ _sessions = draws.of_machine(draws.sessions)
 _words = draws.of_machine(draws.words)
 _ends = draws.of_machine(draws.ends)
 _visibilities = st.sampled_from((SECOND, 5 * SECOND, HOUR))
-EAGER = Want(slots=100, max_bytes=1_000_000)
+_EAGER = Want(slots=100, max_bytes=1_000_000)
 
 
 class Claim(Machine):
@@ -44,10 +45,10 @@ class Claim(Machine):
         """Ask for session leases."""
         self.claim(self.next_ask(session, want))
 
-    @rule(session=_sessions, queues=st.permutations(QUEUES), slots=st.integers(1, 3))
-    def claim_anything(self, session: int, queues: list[str], slots: int) -> None:
-        """Ask for whatever there is."""
-        self.claim(self.next_ask(session, Want(queues=tuple(queues), slots=slots)))
+    @rule()
+    def claim_everything(self) -> None:
+        """The oldest session that lives asks for whatever there is."""
+        self.claim(self.next_ask(self.eldest(), _EAGER))
 
     @rule(session=_sessions)
     def claim_a_suspect(self, session: int) -> None:
@@ -71,14 +72,14 @@ class Claim(Machine):
     @rule(session=_sessions, queues=st.sampled_from((QUEUES, *((queue,) for queue in QUEUES))))
     def wait_for_the_next_chance(self, session: int, queues: tuple[str, ...]) -> None:
         """When told to wait, there is nothing to be had until then."""
-        want = Want(queues=queues, slots=100, max_bytes=1_000_000)
+        want = msgspec.structs.replace(_EAGER, queues=queues)
         answer = self.claim(self.next_ask(session, want))
         if answer.leases or answer.more or not self.alive(session) or answer.next_in == 0:
             return
-        before = self.clock.now()
+        self.everything_holds()
         self.clock.advance((HOUR if answer.next_in is None else answer.next_in) - 1)
         early = self.claim(self.next_ask(session, want))
-        require("next_in is never late", not early.leases, answer, early, before)
+        require("next_in is never late", not early.leases, answer, early)
 
     @rule(
         ask=st.sampled_from(
@@ -117,17 +118,29 @@ class Settle(Claim):
         """Settle leases and ask for more in the same step."""
         self._settle(ends, self.next_ask(session, want))
 
-    @rule(outcome=st.sampled_from((Outcome.DONE, Outcome.RETRY, Outcome.RELEASE, Outcome.DEAD)))
-    def settle_all(self, outcome: Outcome) -> None:
+    @precondition(lambda self: any(True for _ in self.ledger.live()))
+    @rule(outcome=st.sampled_from(Outcome), ran=st.booleans())
+    def settle_all(self, outcome: Outcome, *, ran: bool) -> None:
         """Settle whatever runs."""
-        self._settle([End(word=word, outcome=outcome) for word in self.live_words()], None)
+        self._settle([End(word=word, outcome=outcome, ran=ran) for word in self.live_words()], None)
+
+    @rule(session=_sessions, slots=st.integers(1, 3), outcomes=st.lists(st.sampled_from(Outcome), min_size=3, max_size=3))
+    def run_some(self, session: int, slots: int, outcomes: list[Outcome]) -> None:
+        """Claim some jobs and settle them."""
+        leases = self.claim(self.next_ask(session, Want(slots=slots))).leases
+        words = [self.word(lease.job) for lease in leases]
+        self._settle([End(word=word, outcome=end) for word, end in zip(words, outcomes, strict=False)], None)
 
     @precondition(lambda self: self._last_call is not None)
-    @rule()
-    def settle_again(self) -> None:
-        """Repeat the last call, as after a lost reply."""
+    @rule(changed=draws.mostly(None, *Outcome))
+    def settle_again(self, changed: Outcome | None) -> None:
+        """Repeat the last call, as after a lost reply; or change one's mind, too late."""
         assert self._last_call is not None
-        self.settle(*self._last_call)
+        items, ask = self._last_call
+        if changed is not None:
+            hold = HoldKey(HOLD_KEYS[0], "unknown task") if changed is Outcome.HOLD else None
+            items = [msgspec.structs.replace(item, outcome=changed, spawn=(), hold=hold) for item in items]
+        self.settle(items, ask)
 
     def _settle(self, ends: list[End], ask: Ask | None) -> None:
         items = [self._settlement(end) for end in ends]
@@ -167,23 +180,24 @@ class Settle(Claim):
 class Annotate(Settle):
     """Notes of running jobs."""
 
-    @rule(word=_words, extend=st.sampled_from((MILLISECOND, SECOND, HOUR)))
-    def extend(self, word: Word, extend: Micros) -> None:
-        """Ask for more time."""
-        self._annotate(Note(job=job_id(word.job), fence=self.fence(word), extend=extend))
-
-    @rule(word=_words, permille=st.sampled_from((0, 500)), memo=st.sampled_from((None, "m", "n")))
-    def report(self, word: Word, permille: int, memo: str | None) -> None:
-        """Tell how far it is, write a log line, keep a memo."""
+    @rule(
+        word=_words,
+        extend=st.sampled_from((None, MILLISECOND, HOUR)),
+        permille=st.sampled_from((None, 500)),
+        memo=st.sampled_from((None, "m", "n")),
+    )
+    def report(self, word: Word, extend: Micros | None, permille: int | None, memo: str | None) -> None:
+        """A running job asks for more time, tells how far it is, writes a log line, keeps a memo."""
         fence = self.fence(word)
-        said = None if memo is None else (memo, f"{memo}{fence}".encode())
-        line = f"line of {fence}"
         note = Note(
-            job=job_id(word.job), fence=fence, permille=permille, message="so far", logs=(line,), memo=said
+            job=job_id(word.job),
+            fence=fence,
+            extend=extend,
+            permille=permille,
+            message="so far",
+            logs=(f"line of {fence}",),
+            memo=None if memo is None else (memo, f"{memo}{fence}".encode()),
         )
-        self._annotate(note)
-
-    def _annotate(self, note: Note) -> None:
         annotated(self.ledger, [note], self.on("annotate", lambda broker: broker.annotate([note])))
 
 
@@ -196,29 +210,25 @@ class Live(Annotate):
         assume(sum(map(self.alive, self.sessions)) < 4)
         self.beat([len(self.sessions) + 1], ttl=ttl)
 
-    @rule(session=_sessions)
-    def open_again(self, session: int) -> None:
-        """A session that lives stays as it is; one that ended never returns."""
-        self.beat([session], ttl=2 * SECOND)
-
-    @rule(sessions=st.lists(_sessions, min_size=1, max_size=3))
-    def beat_some(self, sessions: list[int]) -> None:
-        """Signs of life."""
-        self.beat(sessions)
+    @rule(sessions=st.lists(_sessions, min_size=1, max_size=3), ttl=draws.mostly(None, 2 * SECOND))
+    def beat_some(self, sessions: list[int], ttl: Micros | None) -> None:
+        """Signs of life; also by opening again: who lives stays as it is, who ended never returns."""
+        self.beat(sessions, ttl)
 
     @rule(
         session=_sessions,
-        kind=st.sampled_from((CauseKind.CRASH, CauseKind.CRASH, CauseKind.STOP, CauseKind.LOST)),
+        kind=st.sampled_from((CauseKind.CRASH, CauseKind.STOP, CauseKind.LOST)),
         started=st.lists(_words, max_size=3),
     )
     def end_session(self, session: int, kind: CauseKind, started: list[Word]) -> None:
         """A session ends; some of the leases that it held, or did not, had started."""
         self.end(session, kind, started)
 
-    @rule(session=_sessions)
-    def crash_with_everything_started(self, session: int) -> None:
-        """A session ends in a crash of everything it ran."""
-        self.end(session, CauseKind.CRASH, self.live_words())
+    @rule(kind=st.sampled_from((CauseKind.CRASH, CauseKind.CRASH, CauseKind.LOST, CauseKind.STOP)))
+    def crash_and_restart(self, kind: CauseKind) -> None:
+        """The oldest session ends with everything started, and its supervisor starts another."""
+        self.end(self.eldest(), kind, self.live_words())
+        self.beat([len(self.sessions) + 1], ttl=30 * SECOND)
 
     @rule(limit=st.sampled_from((1, 2, 1_000, 1_000)), every=draws.mostly(0, 300 * MILLISECOND))
     def sweep_once(self, limit: int, every: Micros) -> None:
@@ -232,6 +242,7 @@ class Live(Annotate):
             self.clock.advance(step)
             self.beat([beating])
             self.sweep(1_000)
+            self.everything_holds()
 
     @rule(by=st.sampled_from((*MOMENTS, *MOMENTS, *STRETCHES)))
     def advance(self, by: Micros) -> None:

@@ -1,6 +1,6 @@
 """What Hypothesis draws: small values, most of them about what is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from windlass.conformance.machine.base import Machine
 
 _T = TypeVar("_T")
+Draw = Callable[[SearchStrategy[Any]], Any]
 Settings = dict[str, Any]
 
 
@@ -74,14 +75,18 @@ def queue_settings(queue: str) -> SearchStrategy[Settings]:
             }
             return st.fixed_dictionaries({"emit": _emits, **limits}, optional={**common, **_kept})
         case _:
-            layouts: tuple[Settings, ...] = (
-                {"sequence": True},
-                {"age_step": SECOND},
-                {"bands": {5: 3, 0: 1}},
-                {"bands": {0: 1}, "order": "lane"},
-            )
-            rest = st.fixed_dictionaries({"emit": _emits}, optional=common)
-            return st.tuples(st.sampled_from(layouts), rest).map(lambda parts: {**parts[0], **parts[1]})
+            return _ordered_settings(st.fixed_dictionaries({"emit": _emits}, optional=common))
+
+
+@st.composite
+def _ordered_settings(draw: Draw, rest: SearchStrategy[Settings]) -> Settings:
+    layouts: tuple[Settings, ...] = (
+        {"sequence": True},
+        {"age_step": SECOND},
+        {"bands": {5: 3, 0: 1}},
+        {"bands": {0: 1}, "order": "lane"},
+    )
+    return {**draw(st.sampled_from(layouts)), **draw(rest)}
 
 
 lane_settings: SearchStrategy[Settings] = st.fixed_dictionaries(
@@ -137,17 +142,12 @@ def jobs(machine: "Machine") -> SearchStrategy[int]:
     return st.sampled_from((*machine.numbers, STRANGER))
 
 
-def new_numbers(machine: "Machine") -> SearchStrategy[int]:
-    """The number of a job to enqueue: most are new, some are sent again."""
-    new = len(machine.numbers) + 1
-    return st.one_of(*[st.just(new)] * 5, st.integers(1, new))
-
-
 @st.composite
-def wishes(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine", *, spawned: bool = False) -> Wish:
-    """A job to enqueue. Options come one at a time, so that most jobs are plain."""
-    queue: str = draw(st.sampled_from((*QUEUES * 5, NOWHERE)))
-    wish: Settings = {"job": draw(new_numbers(machine)), "queue": queue, "task": draw(st.sampled_from(TASKS))}
+def _wishes(draw: Draw, known: Sequence[int], *, new: bool, spawned: bool) -> Wish:
+    """A job to enqueue, `new` or sent again. Options come one at a time, so that most jobs are simple."""
+    number = len(known) + 1 if new or not known else draw(st.sampled_from(known))
+    queue: str = draw(st.sampled_from((*QUEUES * 7, NOWHERE)))
+    wish: Settings = {"job": number, "queue": queue, "task": draw(st.sampled_from(TASKS))}
     if queue != "plain":
         wish["lane"] = draw(st.sampled_from(LANES))
     for name, strategy in _wish_options.items():
@@ -157,16 +157,47 @@ def wishes(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine", *, sp
         wish |= draw(_times)
     if draw(_often_enough):
         wish |= draw(_keys_without_replace if spawned else _keys)
-    if wish.get("mode") is not Mode.REPLACE and draw(_often_enough):
-        wish["after"] = draw(_parents(machine, wish["job"]))
+    if known and wish.get("mode") is not Mode.REPLACE and draw(_often_enough):
+        wish["after"] = draw(_parents(known, number))
     return Wish(**wish)
 
 
-def _parents(machine: "Machine", job: int) -> SearchStrategy[tuple[tuple[int, OnFailure], ...]]:
-    others = [number for number in (*machine.numbers, job + 1) if number != job]
-    parents = st.sampled_from((*others, *others, *others, STRANGER))
+def _parents(known: Sequence[int], job: int) -> SearchStrategy[tuple[tuple[int, OnFailure], ...]]:
+    """Jobs that are there; seldom one that comes later, or never."""
+    others = [number for number in known if number != job]
+    parents = st.sampled_from((*others * 8, job + 1, STRANGER))
     edges = st.tuples(parents, st.sampled_from(OnFailure))
     return st.lists(edges, min_size=1, max_size=2, unique_by=lambda edge: edge[0]).map(tuple)
+
+
+@st.composite
+def _groups(draw: Draw, known: Sequence[int], least: int, most: int) -> tuple[Wish, ...]:
+    known = list(known)
+    wished: list[Wish] = []
+    for _ in range(draw(st.integers(least, most))):
+        wish = draw(_wishes(known, new=not draw(_seldom), spawned=False))
+        wished.append(wish)
+        known.extend([wish.job] if wish.job not in known else [])
+    return tuple(wished)
+
+
+backlogs = _groups((), 2, 6)
+"""Jobs to start with."""
+
+
+def wishes(machine: "Machine") -> SearchStrategy[Wish]:
+    """A job to enqueue: most are new, some are sent again."""
+    return _seldom.flatmap(lambda again: _wishes(machine.numbers, new=not again, spawned=False))
+
+
+def children(machine: "Machine") -> SearchStrategy[Wish]:
+    """A job for a settlement to bring along."""
+    return _wishes(machine.numbers, new=True, spawned=True)
+
+
+def groups(machine: "Machine") -> SearchStrategy[tuple[Wish, ...]]:
+    """Up to three jobs that are accepted together; they may be each other's parents."""
+    return _groups(machine.numbers, 1, 3)
 
 
 _seldom = st.sampled_from((False, False, False, True))
@@ -192,19 +223,6 @@ _keys_without_replace = st.fixed_dictionaries(
 )
 
 
-@st.composite
-def groups(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine") -> tuple[Wish, ...]:
-    """Up to three jobs that are accepted together; they may be each other's parents."""
-    wished: list[Wish] = []
-    for _ in range(draw(st.integers(1, 3))):
-        wish: Wish = draw(wishes(machine))
-        if any(other.job == wish.job for other in wished) and not draw(_seldom):
-            wish = msgspec.structs.replace(wish, job=max(other.job for other in wished) + 1)
-        if all(parent != wish.job for parent, _ in wish.after):
-            wished.append(wish)
-    return tuple(wished)
-
-
 # leases
 
 
@@ -228,16 +246,16 @@ wants = st.builds(
         st.just(QUEUES),
         st.lists(st.sampled_from((*QUEUES, NOWHERE)), min_size=1, max_size=3, unique=True).map(tuple),
     ),
-    slots=st.integers(0, 4),
+    slots=st.sampled_from((2, 1, 3, 0)),
     prefetch=mostly(0, 1, 3),
-    alone=st.sampled_from((False, False, False, True)),
+    alone=st.sampled_from((False,) * 7 + (True,)),
     max_bytes=mostly(1_000, 40, 100),
     draw=mostly(0, 2**31, 2**32 - 1),
 )
 
 
 @st.composite
-def ends(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine") -> End:
+def ends(draw: Draw, machine: "Machine") -> End:
     """A settlement."""
     word: Word = draw(words(machine))
     outcome: Outcome = draw(st.sampled_from(Outcome))
@@ -250,5 +268,5 @@ def ends(draw: Callable[[SearchStrategy[Any]], Any], machine: "Machine") -> End:
     if outcome is Outcome.DONE:
         more["result"] = draw(st.booleans())
         if draw(_seldom):
-            more["spawn"] = (draw(wishes(machine, spawned=True)),)
+            more["spawn"] = (draw(children(machine)),)
     return End(word=word, outcome=outcome, **more)

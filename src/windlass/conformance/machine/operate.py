@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from windlass.conformance.machine import draws
 from windlass.conformance.machine.base import Machine
@@ -18,9 +18,11 @@ _jobs = draws.of_machine(draws.jobs)
 _expected = draws.mostly(None, *State)
 _queues = st.sampled_from((*QUEUES * 3, NOWHERE))
 _targets = st.lists(st.tuples(_jobs, _expected), min_size=1, max_size=2)
+_NO_QUEUE = Subject(Kind.QUEUE, NOWHERE)
 _subjects = st.sampled_from(
     (
-        *(Subject(Kind.QUEUE, queue) for queue in (*QUEUES, NOWHERE)),
+        *(Subject(Kind.QUEUE, queue) for queue in QUEUES),
+        _NO_QUEUE,
         *(Subject(Kind.LANE, "laned", lane) for lane in LANES),
         *(
             Subject(Kind.LANE, NOWHERE, "a"),
@@ -33,10 +35,12 @@ _subjects = st.sampled_from(
 
 
 @st.composite
-def _documents(draw: Any, *, reset: bool) -> tuple[Subject, Said]:
-    """A subject and what is said of it; None resets an override."""
+def _documents(draw: Any, *, override: bool) -> tuple[Subject, Said]:
+    """A subject and what is said of it; None resets an override. Nobody declares the queue `nowhere`."""
     subject: Subject = draw(_subjects)
-    if reset and draw(st.sampled_from((False, False, True))):
+    if subject == _NO_QUEUE and not override:
+        subject = Subject(Kind.QUEUE, QUEUES[0])
+    if override and draw(st.sampled_from((False, False, True))):
         return subject, None
     match subject.kind:
         case Kind.QUEUE:
@@ -56,30 +60,26 @@ def _body(subject: Subject, said: Said) -> Body | None:
 class OperateJobs(Machine):
     """Cancel, replay, discard, edit, purge, unhold."""
 
-    @rule(jobs=_targets)
-    def cancel(self, jobs: list[tuple[int, State | None]]) -> None:
-        """Cancel jobs."""
-        asked = [Target(job_id(number), expect) for number, expect in jobs]
-        cancelled(self.ledger, asked, self.on("cancel", lambda broker: broker.cancel(asked)))
+    @rule(act=st.sampled_from(("cancel", "replay", "discard")), jobs=_targets)
+    def operate(self, act: str, jobs: list[tuple[int, State | None]]) -> None:
+        """Cancel jobs, replay or discard dead letters."""
+        self._operate(act, [Target(job_id(number), expect) for number, expect in jobs])
 
-    @rule(jobs=_targets)
-    def replay(self, jobs: list[tuple[int, State | None]]) -> None:
-        """Replay dead letters."""
-        asked = [Target(job_id(number), expect) for number, expect in jobs]
-        replayed(self.ledger, asked, self.on("replay", lambda broker: broker.replay(asked)))
+    @precondition(lambda self: any(view.state is State.DEAD for view in self.ledger.last.listed))
+    @rule(act=st.sampled_from(("replay", "replay", "discard")))
+    def operate_on_the_dead(self, act: str) -> None:
+        """Replay or discard whatever is dead, twice at once."""
+        dead = [Target(view.id) for view in self.ledger.last.listed if view.state is State.DEAD]
+        self._operate(act, [*dead, *dead])
 
-    @rule()
-    def replay_all(self) -> None:
-        """Replay whatever is dead, twice."""
-        dead = [view.id for view in self.ledger.last.listed if view.state is State.DEAD]
-        asked = [Target(job) for job in (*dead, *dead)]
-        replayed(self.ledger, asked, self.on("replay", lambda broker: broker.replay(asked)))
-
-    @rule(jobs=_targets)
-    def discard(self, jobs: list[tuple[int, State | None]]) -> None:
-        """Discard dead letters."""
-        asked = [Target(job_id(number), expect) for number, expect in jobs]
-        discarded(self.ledger, asked, self.on("discard", lambda broker: broker.discard(asked)))
+    def _operate(self, act: str, targets: list[Target]) -> None:
+        match act:
+            case "cancel":
+                cancelled(self.ledger, targets, self.on(act, lambda broker: broker.cancel(targets)))
+            case "replay":
+                replayed(self.ledger, targets, self.on(act, lambda broker: broker.replay(targets)))
+            case _:
+                discarded(self.ledger, targets, self.on(act, lambda broker: broker.discard(targets)))
 
     @rule(
         job=_jobs,
@@ -106,11 +106,16 @@ class OperateJobs(Machine):
         self.to_the_end("purge", lambda broker: broker.purge(queue, state, limit))
         purged(self.ledger, queue, state)
 
+    @precondition(lambda self: self.held())
     @rule(key=st.sampled_from(HOLD_KEYS), limit=st.sampled_from((1, 100)))
     def unhold(self, key: str, limit: int) -> None:
         """Free held jobs."""
         self.to_the_end("unhold", lambda broker: broker.unhold(key, limit))
         unheld(self.ledger, key)
+
+    def held(self) -> bool:
+        """Whether a job is held."""
+        return any(view.held is not None for view in self.ledger.last.listed)
 
 
 class OperateQueues(OperateJobs):
@@ -118,18 +123,19 @@ class OperateQueues(OperateJobs):
 
     @rule(queue=_queues, lane=st.sampled_from((None, *LANES)))
     def pause(self, queue: str, lane: str | None) -> None:
-        """Pause a queue or a lane."""
+        """Pause a queue or a lane, or let go on whatever is paused."""
+        if self.ledger.settings.paused:
+            self._resume_all()
+            return
         answer = self.on("pause", lambda broker: broker.pause(queue, lane))
         self.ledger.settings.paused_or_resumed(queue, lane, paused=True, answer=answer)
 
-    @rule()
-    def resume_all(self) -> None:
-        """Let everything go on."""
+    def _resume_all(self) -> None:
         for queue, lane in (*self.ledger.settings.paused, (NOWHERE, None), ("plain", "a")):
             answer = self.on("resume", lambda broker, q=queue, at=lane: broker.resume(q, at))
             self.ledger.settings.paused_or_resumed(queue, lane, paused=False, answer=answer)
 
-    @rule(document=_documents(reset=False), app=draws.mostly(*APPS), revision=st.integers(0, 1))
+    @rule(document=_documents(override=False), app=draws.mostly(*APPS), revision=st.integers(0, 1))
     def declare_one(self, document: tuple[Subject, Said], app: str, revision: int) -> None:
         """Declare a document in code."""
         subject, said = document
@@ -137,7 +143,7 @@ class OperateQueues(OperateJobs):
         assert body is not None
         self.declare([(subject, body)], app, revision)
 
-    @rule(document=_documents(reset=True), off=draws.mostly(0, 1))
+    @rule(document=_documents(override=True), off=draws.mostly(0, 1))
     def override(self, document: tuple[Subject, Said], off: int) -> None:
         """Override a document, or reset the override; `off` by its version it is refused."""
         subject, said = document

@@ -15,7 +15,7 @@ from windlass.core.event import FROM_NOW, FROM_START, Event
 from windlass.core.query import FIRST_PAGE, JobQuery, LaneView
 from windlass.core.settings import Document, Kind
 from windlass.core.state import TERMINAL, State
-from windlass.core.units import Cursor
+from windlass.core.units import Cursor, JobId
 
 _filters: dict[str, st.SearchStrategy[Any]] = {
     "queue": st.sampled_from((*QUEUES, NOWHERE)),
@@ -29,40 +29,41 @@ _filters: dict[str, st.SearchStrategy[Any]] = {
 class Read(Machine):
     """Reads change nothing, and agree with each other."""
 
-    @rule(filters=st.fixed_dictionaries({}, optional=_filters), limit=st.integers(1, 3))
-    def list_some(self, filters: dict[str, Any], limit: int) -> None:
-        """Page through what matches a filter."""
-        query = JobQuery(**filters)
+    @rule(
+        filters=st.fixed_dictionaries({}, optional=_filters),
+        jobs=st.lists(draws.of_machine(draws.jobs), min_size=1, max_size=3),
+        limit=st.integers(1, 3),
+    )
+    def read(self, filters: dict[str, Any], jobs: list[int], limit: int) -> None:
+        """Page through everything, filter, watch; waiting is but a hint."""
+        self.on("wait", lambda broker: broker.wait(QUEUES, 0))
+        self._list(JobQuery(**filters), limit)
+        self._watch([job_id(number) for number in jobs])
+        self._page(limit)
+        for start in (FROM_START, FROM_NOW):
+            paged = self.on("events", lambda broker, at=start: _all_events(broker, at, limit))
+            whole = self.on("events", lambda broker, at=start: _all_events(broker, at, 1_000))
+            require("pages of events are the whole", paged == whole, paged, whole)
+
+    def _list(self, query: JobQuery, limit: int) -> None:
         found = self.on("list", lambda broker: list_all(broker, query, limit))
         matching = {view.id for view in self.ledger.last.listed if query.matches(view)}
         require("pages cover what matches", {view.id for view in found} == matching, found, matching)
 
-    @rule(jobs=st.lists(draws.of_machine(draws.jobs), min_size=1, max_size=3))
-    def watch(self, jobs: list[int]) -> None:
-        """Watch jobs: those that have finished are told at once."""
-        ids = [job_id(number) for number in jobs]
-        told = self.on("watch", lambda broker: broker.watch(ids, 0))
-        views = {job: self.ledger.view(job) for job in ids}
+    def _watch(self, jobs: list[JobId]) -> None:
+        told = self.on("watch", lambda broker: broker.watch(jobs, 0))
+        views = {job: self.ledger.view(job) for job in jobs}
         finished = {job for job, view in views.items() if view is not None and view.state in TERMINAL}
         require("a watch tells what has finished", {each.job for each in told} == finished, told, finished)
 
-    @rule(queue=st.sampled_from(QUEUES), limit=st.integers(1, 2))
-    def page(self, queue: str, limit: int) -> None:
-        """Pages are what they are parts of; waiting is but a hint."""
-        self.on("wait", lambda broker: broker.wait([queue], 0))
-        lanes = self.on("lanes", lambda broker: _all_lanes(broker, queue, limit))
-        require("pages of lanes are the whole", lanes == list(self.ledger.last.lanes[queue]), lanes)
+    def _page(self, limit: int) -> None:
+        for queue in QUEUES:
+            lanes = self.on("lanes", lambda broker, q=queue: _all_lanes(broker, q, limit))
+            require("pages of lanes are the whole", lanes == list(self.ledger.last.lanes[queue]), lanes)
         for kind in (Kind.QUEUE, Kind.LANE):
             documents = self.on("documents", lambda broker, k=kind: _all_documents(broker, k, limit))
             whole = [each for each in self.ledger.last.documents if each.subject.kind is kind]
             require("pages of documents are the whole", documents == whole, documents, whole)
-
-    @rule(limit=st.integers(1, 3), start=st.sampled_from((FROM_START, FROM_NOW)))
-    def read_events(self, limit: int, start: Cursor) -> None:
-        """Page through the log: nothing is skipped or repeated."""
-        paged = self.on("events", lambda broker: _all_events(broker, start, limit))
-        whole = self.on("events", lambda broker: _all_events(broker, start, 1_000))
-        require("pages of events are the whole", paged == whole, paged, whole)
 
 
 async def _all_lanes(broker: Broker, queue: str, limit: int) -> list[LaneView]:

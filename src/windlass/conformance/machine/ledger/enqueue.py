@@ -6,7 +6,7 @@ import msgspec
 
 from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
 from windlass.conformance.machine.violated import require
-from windlass.core.job import Mode, NewJob, Receipt, Refusal, Status
+from windlass.core.job import Edge, Mode, NewJob, Receipt, Refusal, Status
 from windlass.core.state import WAITING
 from windlass.core.units import JobId
 
@@ -53,6 +53,19 @@ def _group(ledger: Ledger, group: Sequence[NewJob], receipts: Sequence[Receipt])
     for job, receipt in zip(group, receipts, strict=True):
         require("receipts come in the order of the jobs", receipt.job == job.id, job, receipt)
         _accepted_or_absorbed(ledger, job, receipt)
+    for job in group:
+        if job.id in ledger.created:
+            entry = ledger.entries[job.id]
+            entry.job = msgspec.structs.replace(entry.job, after=_standing(ledger, entry.job))
+
+
+def _standing(ledger: Ledger, job: NewJob) -> tuple[Edge, ...]:
+    """The edges of a job; one to an absorbed call leads to the job that stands for it."""
+    edges = [
+        Edge(edge.parent if known(ledger, edge.parent) else ledger.absorbed[edge.parent][0], edge.on_failure)
+        for edge in job.after
+    ]
+    return tuple({edge.parent: edge for edge in reversed(edges)}.values())[::-1]
 
 
 def _accepted_or_absorbed(ledger: Ledger, job: NewJob, receipt: Receipt) -> None:

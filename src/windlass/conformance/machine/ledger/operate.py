@@ -1,6 +1,6 @@
 """What operators did, and what became of schedules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -96,10 +96,9 @@ def fired(ledger: Ledger, fire: Fire, answer: Fired) -> None:
 
 def _judged(
     ledger: Ledger, targets: Sequence[Target], answers: Sequence[Operated], fit: frozenset[State]
-) -> list[tuple[Target, Operated, Entry]]:
-    """Those that a verb may act on; of the others it must have said so, and nothing changes."""
+) -> Iterator[tuple[Target, Operated, Entry]]:
+    """Those that a verb may act on, one by one; of the others it must have said so, and nothing changes."""
     require("each target is answered", [t.job for t in targets] == [a.job for a in answers], targets, answers)
-    acted: list[tuple[Target, Operated, Entry]] = []
     for target, answer in zip(targets, answers, strict=True):
         entry = ledger.entries.get(target.job)
         if entry is None or not ledger.kept(target.job) or entry.id in ledger.removed:
@@ -107,18 +106,17 @@ def _judged(
             require("what is not there is not found", missing, target, answer)
             continue
         state = _state(ledger, entry)
+        refused = answer.effect in (Effect.WRONG_STATE, Effect.NOT_FOUND)
+        if refused and entry.job.after and ledger.touched:
+            continue  # a parent's end in this very call may have ended it
         if state not in fit or target.expect not in (None, state):
             # What this very call ended may be gone already, where nothing is kept.
-            left = answer.effect is Effect.NOT_FOUND and entry.id in ledger.touched
-            refused = left or answer.effect is Effect.WRONG_STATE
-            require("an operation respects the state", refused, target, answer, state)
+            gone = answer.effect is Effect.NOT_FOUND and entry.id not in ledger.touched
+            require("an operation respects the state", refused and not gone, target, answer, state)
             continue
-        require(
-            "an operation on a fitting job is done", answer.effect is not Effect.WRONG_STATE, target, answer
-        )
+        require("an operation on a fitting job is done", not refused, target, answer)
         ledger.touched.add(entry.id)
-        acted.append((target, answer, entry))
-    return acted
+        yield target, answer, entry
 
 
 def _state(ledger: Ledger, entry: Entry) -> State:

@@ -1,0 +1,41 @@
+"""A connection, with what may be kept in memory between steps because a number in the file says when it is stale."""
+
+from typing import Any
+
+import apsw
+
+from windlass.core.settings import LanePolicy, QueuePolicy
+
+Row = tuple[Any, ...]
+
+
+class Handle:
+    """One connection and its memory. Used by one thread at a time."""
+
+    __slots__ = ("connection", "cursor", "epoch", "lane_policies", "policies", "task_names", "tasks", "timed")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor()
+        self.epoch = -1
+        self.policies: dict[int, QueuePolicy] = {}
+        self.lane_policies: dict[tuple[int, str], LanePolicy] = {}
+        self.tasks: dict[str, int] = {}
+        self.task_names: dict[int, str] = {}
+        self.timed: set[int] = set()
+
+    def at(self, epoch: int) -> None:
+        """Forget policies that were read in another epoch of the file."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.policies.clear()
+            self.lane_policies.clear()
+
+    def forget(self) -> None:
+        """Forget everything: what was read or written may have been rolled back."""
+        self.epoch = -1
+        self.policies.clear()
+        self.lane_policies.clear()
+        self.tasks.clear()
+        self.task_names.clear()
+        self.timed.clear()

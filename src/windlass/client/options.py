@@ -1,0 +1,126 @@
+"""The options of one call, as users give them to `using(...)` and `@app.task(...)`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypedDict, cast
+
+from windlass.core.duration import Duration, instant, micros
+from windlass.core.ids import check_job_id
+from windlass.core.job import (
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
+    MAX_ATTEMPTS,
+    Edge,
+    Mode,
+    NewJob,
+    OnFailure,
+    check_new_job,
+)
+from windlass.core.names import check_flow, check_headers, check_key, check_lane, check_queue, check_tags
+from windlass.core.option import choice, shown, whole
+from windlass.core.units import JobId, Micros
+from windlass.errors import InvalidOption
+
+_MODES = tuple(mode.value for mode in Mode)
+_POLICIES = tuple(policy.value for policy in OnFailure)
+
+
+class CallOptions(TypedDict, total=False):
+    """What `using(...)` takes. Times are seconds, text such as "5m", or timedelta; `run_at` an aware
+    datetime.
+    """
+
+    queue: str
+    lane: str
+    priority: int
+    delay: Duration
+    run_at: datetime
+    expires: Duration
+    key: str
+    mode: Literal["ignore", "replace", "throttle"]
+    window: Duration
+    after: object
+    """A job, its id, or a list of them."""
+    on_failure: Literal["cancel", "ignore", "run"]
+    max_attempts: int
+    headers: Mapping[str, str]
+    tags: Sequence[str]
+    flow: str
+
+
+KNOWN = frozenset(CallOptions.__annotations__)
+
+
+def check_known(options: Mapping[str, object]) -> None:
+    """Refuse an option that does not exist, with those that do."""
+    unknown = sorted(set(options) - KNOWN)
+    if unknown:
+        known = ", ".join(sorted(KNOWN))
+        raise InvalidOption(f"unknown option {shown(unknown[0])}; options are: {known}")
+
+
+def prepared(task: str, revision: int, options: CallOptions) -> dict[str, Any]:
+    """The fields of every job that calls under these options ask for, but id and payload.
+
+    Read and checked once, when a task is registered or `using` is called, not with each call. `InvalidOption`
+    names
+    the option that cannot be honoured.
+    """
+    fields: dict[str, Any] = {
+        name: _READERS[name](value) for name, value in options.items() if name in _READERS
+    }
+    fields.update(task=task, revision=revision)
+    after = options.get("after")
+    if after is not None:
+        fields["after"] = _edges(after, options.get("on_failure", "cancel"))
+    elif "on_failure" in options:
+        raise InvalidOption("on_failure needs parents: give after as well")
+    check_new_job(NewJob(id="", **fields))
+    return fields
+
+
+def _duration(name: str) -> Callable[[Any], Micros]:
+    return lambda value: micros(value, name=name)
+
+
+def _whole(name: str, least: int, most: int) -> Callable[[object], int]:
+    return lambda value: whole(value, name=name, least=least, most=most)
+
+
+def _mode(value: object) -> Mode:
+    return Mode(choice(value, name="mode", among=_MODES))
+
+
+def _run_at(value: object) -> Micros:
+    if not isinstance(value, datetime):
+        raise InvalidOption(
+            f"run_at must be a datetime with a time zone, not {shown(value)}; for a duration use delay"
+        )
+    return instant(value, name="run_at")
+
+
+_READERS: Mapping[str, Callable[[Any], object]] = {
+    "queue": check_queue,
+    "lane": check_lane,
+    "priority": _whole("priority", LOWEST_PRIORITY, HIGHEST_PRIORITY),
+    "delay": _duration("delay"),
+    "run_at": _run_at,
+    "expires": _duration("expires"),
+    "key": check_key,
+    "mode": _mode,
+    "window": _duration("window"),
+    "max_attempts": _whole("max_attempts", 1, MAX_ATTEMPTS),
+    "headers": check_headers,
+    "tags": check_tags,
+    "flow": check_flow,
+}
+
+
+def _edges(after: object, on_failure: str) -> tuple[Edge, ...]:
+    policy = OnFailure(choice(on_failure, name="on_failure", among=_POLICIES))
+    parents = cast("Sequence[object]", after) if isinstance(after, list | tuple) else [after]
+    return tuple(Edge(_parent(parent), policy) for parent in parents)
+
+
+def _parent(parent: object) -> JobId:
+    return check_job_id(getattr(parent, "id", parent))

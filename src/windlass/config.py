@@ -1,0 +1,108 @@
+"""Settings of an application: keywords of `Windlass(...)`, else environment variables, else defaults.
+
+`session_ttl=20` and `WINDLASS_SESSION_TTL=20s` say the same. Durations are seconds or text such as "24h".
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.broker.contract import Options
+from windlass.broker.registry import check_url
+from windlass.core.codec import MAX_PAYLOAD
+from windlass.core.duration import Duration, micros
+from windlass.core.names import check_namespace
+from windlass.core.option import shown, whole
+from windlass.core.session import SESSION_TTL
+from windlass.core.settings import Retention
+from windlass.core.units import MILLISECOND, SECOND, Micros
+from windlass.errors import InvalidOption
+
+DEFAULT_URL = "sqlite:///windlass.db"
+PREFIX = "WINDLASS_"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What an application runs with. Times in microseconds; None: the store's own default."""
+
+    url: str = DEFAULT_URL
+    namespace: str = "windlass"
+    beat: Micros = 5 * SECOND
+    session_ttl: Micros = SESSION_TTL
+    sweep: Micros = 250 * MILLISECOND
+    poll_floor: Micros = SECOND
+    visibility: Micros = 30 * SECOND
+    grace: Micros = 30 * SECOND
+    retention: Micros | None = None
+    result_ttl: Micros | None = None
+    dead_retention: Micros | None = None
+    resend_window: Micros = 10 * SECOND
+    max_payload: int = MAX_PAYLOAD
+
+    def broker_options(self) -> Options:
+        """What the broker is opened with."""
+        said = {
+            name: value
+            for name in ("retention", "result_ttl", "dead_retention")
+            if (value := getattr(self, name)) is not None
+        }
+        return Options(
+            namespace=self.namespace,
+            session_ttl=self.session_ttl,
+            resend_window=self.resend_window,
+            retention=Retention(**said) if said else None,
+        )
+
+
+_DURATIONS = frozenset(
+    (
+        "beat",
+        "session_ttl",
+        "sweep",
+        "poll_floor",
+        "visibility",
+        "grace",
+        "retention",
+        "result_ttl",
+        "dead_retention",
+        "resend_window",
+    )
+)
+_MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
+
+
+def configure(given: Mapping[str, object], environment: Mapping[str, str]) -> Config:
+    """Read the settings; a keyword wins over its variable. `None` stands for "not given"."""
+    values: dict[str, object] = {}
+    for name in Config.__struct_fields__:
+        variable = PREFIX + name.upper()
+        if given.get(name) is not None:
+            values[name] = _read(name, given[name], called=name)
+        elif variable in environment:
+            values[name] = _read(name, environment[variable], called=variable)
+    config = Config(**values)  # pyright: ignore[reportArgumentType]
+    if config.session_ttl < 2 * config.beat:
+        raise InvalidOption(
+            f"session_ttl ({config.session_ttl / SECOND:g} s) must be at least "
+            f"two beats ({config.beat / SECOND:g} s each)"
+        )
+    return config
+
+
+def _read(name: str, value: object, *, called: str) -> object:
+    if name in _DURATIONS:
+        return _duration(value, called, may_be_nothing=name in _MAY_BE_NOTHING)
+    if name == "max_payload":
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+        return whole(number, name=called, least=1, most=8 * MAX_PAYLOAD)
+    if not isinstance(value, str):
+        raise InvalidOption(f"{called} must be text, not {shown(value)}")
+    return check_namespace(value) if name == "namespace" else check_url(value)
+
+
+def _duration(value: object, called: str, *, may_be_nothing: bool) -> Micros:
+    read: Duration = value  # pyright: ignore[reportAssignmentType] - micros refuses what is none
+    length = micros(read, name=called)
+    if length == 0 and not may_be_nothing:
+        raise InvalidOption(f"{called} must be longer than nothing")
+    return length

@@ -1,0 +1,218 @@
+"""Rates: token buckets of queues and lanes, and tokens that come back."""
+
+from collections.abc import Awaitable, Callable
+
+from windlass.conformance.harness import Harness, Worker
+from windlass.core.lease import Ask, Lease
+from windlass.core.limits import Rate
+from windlass.core.outcome import CauseKind, Outcome
+from windlass.core.settlement import HoldKey
+from windlass.core.state import State
+from windlass.core.units import HOUR, MINUTE, SECOND, Micros
+
+
+async def _handed_out(store: Harness, worker: Worker, queue: str, steps: list[Micros]) -> list[int]:
+    """How many jobs each claim of all that there is gives, after each step of time."""
+    counts: list[int] = []
+    for step in steps:
+        store.advance(step)
+        counts.append(len((await worker.claim(queue)).leases))
+    return counts
+
+
+def _assert_every_window_holds(times: list[Micros], rate: Rate) -> None:
+    for first, start in enumerate(times):
+        for last, end in enumerate(times[first:], first):
+            assert (last - first + 1 - rate.size) * rate.per <= rate.count * (end - start)
+
+
+# a rate holds
+
+
+async def test_queue_rate_holds(store: Harness) -> None:
+    """Five a second and three at once, over all lanes, to the microsecond; an hour of rest saves no more."""
+    await store.queue("rated", rate=Rate(5, SECOND, 3))
+    for lane in ("a", "b"):
+        await store.add_many(50, queue="rated", lane=lane)
+    worker = await store.worker()
+    steps = [0, 0, 199_999, 1, 300_000, 100_000, 600_000, HOUR, 0, 200_000]
+    assert await _handed_out(store, worker, "rated", steps) == [3, 0, 0, 1, 1, 1, 3, 3, 0, 1]
+
+
+async def test_queue_rate_holds__in_every_window(store: Harness) -> None:
+    """However the askers come, and nothing is lost: whoever asks often enough gets the whole rate."""
+    rate = Rate(7, SECOND, 2)
+    await store.queue("rated", rate=rate)
+    await store.add_many(60, queue="rated")
+    workers = [await store.worker(), await store.worker()]
+    times: list[Micros] = []
+    start = store.clock.now()
+    for number in range(60):
+        store.advance((37_000, 1, 142_857, 90_011)[number % 4])
+        claimed = await workers[number % 2].claim("rated", slots=1 + number % 3)
+        times += [store.clock.now()] * len(claimed.leases)
+    _assert_every_window_holds(times, rate)
+    assert len(times) >= (store.clock.now() - start) * rate.count // rate.per
+
+
+async def test_queue_rate_holds__with_a_burst_of_a_tenth_of_a_second(store: Harness) -> None:
+    """By default; at least one."""
+    worker = await store.worker()
+    for rate, burst in ((Rate(100), 10), (Rate(19), 1), (Rate(5, MINUTE), 1)):
+        queue = f"rated-{rate.count}"
+        await store.queue(queue, rate=rate)
+        await store.add_many(20, queue=queue)
+        assert await _handed_out(store, worker, queue, [0, HOUR]) == [burst, burst]
+
+
+async def test_queue_rate_holds__for_leases_with_a_deadline(store: Harness) -> None:
+    await store.queue("rated", rate=Rate(1, HOUR, 3))
+    await store.add_many(9, queue="rated")
+    worker = await store.worker()
+    await worker.one("rated")
+    ask = Ask(queues=("rated",), slots=9, limit=9, visibility=MINUTE)
+    assert len((await store.broker.claim(ask)).leases) == 2
+    assert (await worker.claim("rated")).leases == ()
+
+
+async def test_lane_rate_holds(store: Harness) -> None:
+    """Each lane has a bucket of its own, the lane of jobs without one among them."""
+    await store.queue("rated", lane_rate=Rate(2, SECOND, 2))
+    for lane in ("a", ""):
+        await store.add_many(20, queue="rated", lane=lane)
+    worker = await store.worker()
+    steps = [0, 0, 499_999, 1, 750_000, 250_000, HOUR]
+    assert await _handed_out(store, worker, "rated", steps) == [4, 0, 0, 2, 2, 2, 4]
+    await store.add_many(5, queue="rated", lane="b")
+    assert await _handed_out(store, worker, "rated", [0, 0]) == [2, 0]
+
+
+async def test_lane_rate_holds__its_own_before_the_queues_for_lanes(store: Harness) -> None:
+    await store.queue("rated", lane_rate=Rate(1, HOUR, 2))
+    await store.lane("rated", "more", rate=Rate(1, HOUR, 3))
+    await store.lane("rated", "less", rate=Rate(1, HOUR, 1))
+    await store.lane("rated", "none", rate=None)
+    await store.lane("rated", "weighed", weight=5)
+    lanes = {"more": 3, "less": 1, "none": 4, "weighed": 2, "other": 2}
+    for lane in lanes:
+        await store.add_many(4, queue="rated", lane=lane)
+    leases = (await (await store.worker()).claim("rated")).leases
+    assert {lane: sum(lease.lane == lane for lease in leases) for lane in lanes} == lanes
+
+
+async def test_lane_rate_holds__and_spends_nothing_where_the_queue_has_no_token(store: Harness) -> None:
+    """Nor the other way round: only a job that is handed out costs its tokens."""
+    await store.queue("rated", rate=Rate(1, SECOND, 1))
+    await store.lane("rated", "a", rate=Rate(1, HOUR, 2))
+    for lane in "ab":
+        await store.add_many(9, queue="rated", lane=lane)
+    worker = await store.worker()
+    lanes = ""
+    for _ in range(12):
+        lanes += "".join(lease.lane for lease in (await worker.claim("rated")).leases)
+        store.advance(SECOND // 2)
+    assert lanes == "ababbb"
+
+
+# tokens that come back
+
+
+async def _tokens_after(store: Harness, end: Callable[[Worker, list[Lease]], Awaitable[object]]) -> set[int]:
+    """How many tokens are at hand after two were spent and `end` was done, of a queue and of a lane."""
+    found: set[int] = set()
+    for kind in ("rate", "lane_rate"):
+        queue = f"{kind}-{store.clock.now()}"
+        await store.queue(queue, **{kind: Rate(1, HOUR, 2)})
+        await store.add_many(9, queue=queue, lane="a")
+        worker, other = await store.worker(), await store.worker()
+        leases = await worker.take(2, queue)
+        assert (await other.claim(queue)).leases == ()
+        await end(worker, leases)
+        found.add(len((await other.claim(queue)).leases))
+    store.advance(1)
+    return found
+
+
+async def test_given_back_work_returns_its_token(store: Harness) -> None:
+    """Released or held before it started."""
+    hold = HoldKey("task:t", "unknown task")
+    for outcome in (Outcome.RELEASE, Outcome.HOLD):
+        for runtime, tokens in ((None, 1), (0, 0), (1, 0)):
+
+            async def end(
+                _: Worker, leases: list[Lease], outcome: Outcome = outcome, runtime: Micros | None = runtime
+            ) -> None:
+                key = hold if outcome is Outcome.HOLD else None
+                await store.settle(leases[0], outcome, runtime=runtime, hold=key)
+
+            assert await _tokens_after(store, end) == {tokens}, (outcome, runtime)
+
+
+async def test_given_back_work_returns_its_token__what_ran_does_not(store: Harness) -> None:
+    for outcome in (Outcome.DONE, Outcome.RETRY, Outcome.SNOOZE, Outcome.DEAD, Outcome.CANCELLED):
+
+        async def end(_: Worker, leases: list[Lease], outcome: Outcome = outcome) -> None:
+            await store.settle(leases[0], outcome, runtime=1)
+
+        assert await _tokens_after(store, end) == {0}, outcome
+
+
+async def test_given_back_work_returns_its_token__when_a_session_ends(store: Harness) -> None:
+    """For what had not started; for nothing where nobody can tell."""
+    for kind, started, tokens in (
+        (CauseKind.STOP, 0, 2),
+        (CauseKind.STOP, 1, 1),
+        (CauseKind.CRASH, 0, 2),
+        (CauseKind.CRASH, 1, 1),
+        (CauseKind.CRASH, 2, 0),
+        (CauseKind.LOST, 0, 0),
+    ):
+
+        async def end(
+            worker: Worker, leases: list[Lease], kind: CauseKind = kind, started: int = started
+        ) -> None:
+            await worker.end(kind, started=leases[:started])
+
+        assert await _tokens_after(store, end) == {tokens}, (kind, started)
+
+
+async def test_given_back_work_returns_its_token__not_at_a_deadline(store: Harness) -> None:
+    """Nobody can tell."""
+    await store.queue("rated", rate=Rate(1, HOUR, 1))
+    job = await store.add(queue="rated")
+    ask = Ask(queues=("rated",), slots=1, limit=1, visibility=SECOND)
+    assert len((await store.broker.claim(ask)).leases) == 1
+    store.advance(SECOND)
+    await store.sweep()
+    assert await store.state(job) is State.READY
+    assert (await store.broker.claim(ask)).leases == ()
+
+
+async def test_given_back_work_returns_its_token__once(store: Harness) -> None:
+    async def end(worker: Worker, leases: list[Lease]) -> None:
+        for _ in range(2):
+            await store.release(leases[0])
+        await worker.end(CauseKind.STOP, started=[leases[1]])
+        await worker.end(CauseKind.STOP)
+
+    assert await _tokens_after(store, end) == {1}
+
+
+async def test_given_back_work_returns_its_token__into_a_bucket_that_holds_no_more(store: Harness) -> None:
+    async def end(_: Worker, leases: list[Lease]) -> None:
+        store.advance(3 * HOUR)
+        for lease in leases:
+            await store.release(lease)
+
+    assert await _tokens_after(store, end) == {2}
+
+
+async def test_given_back_work_returns_its_token__although_it_was_cancelled(store: Harness) -> None:
+    """Asked to be cancelled before it started, it never ran."""
+
+    async def end(_: Worker, leases: list[Lease]) -> None:
+        await store.cancel(leases[0].job)
+        await store.release(leases[0])
+        assert await store.state(leases[0].job) is State.CANCELLED
+
+    assert await _tokens_after(store, end) == {1}
