@@ -138,7 +138,8 @@ class Produce(Protocol):
           their dependents.
         - ignore_edge_runs_dependents: then, instead.
         - run_edge_does_not_wait_for_a_replay: a dead parent resolves it at once.
-        - fan_out_is_bounded_per_step: one step resolves at most 100 dependents, sweep the rest.
+        - fan_out_is_bounded_per_step: one call of a verb resolves at most 100 dependents, sweep the rest
+          within its limit.
         - parent_is_kept_while_a_dependent_is_unfinished: record and result, past retention and result TTL.
         """
         ...
@@ -320,7 +321,8 @@ class Consume(Protocol):
         - sweep_drops_results_by_ttl: the job stays.
         - nothing_kept_means_nothing_left: with retention 0 and no result a finished job is gone at once, and
           its id after the resend window.
-        - prune_keeps_what_is_needed: never an unfinished job, nor a parent of one.
+        - prune_keeps_what_is_needed: never an unfinished job, nor a done or cancelled parent of one; a dead
+          parent goes, and the edges of those who wait for it act.
         - sweep_is_bounded: by `limit`, with `more`.
         - sweep_paces_the_fleet: by `every`.
         - clock_does_not_go_back: a step back within a TTL is not seen.

@@ -12,6 +12,7 @@ from windlass.core.lease import Ask, Lease
 from windlass.core.operate import Effect
 from windlass.core.outcome import Answer, CauseKind, Outcome, Verdict
 from windlass.core.query import Why
+from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.core.state import Reason, State
 from windlass.core.units import HOUR, MINUTE, SECOND, JobId
@@ -403,3 +404,16 @@ async def test_replace_creates_after_the_end__although_nothing_is_kept(store: Ha
     await store.sweep()
     assert (await store.get(first)).pruned
     await creates(store, _REPLACE)
+
+
+async def test_replace_takes_the_newest__without_what_older_runs_recorded(store: Harness) -> None:
+    """A memo was computed from the older payload."""
+    worker = await store.worker()
+    job = await store.add(key="k", mode=Mode.REPLACE)
+    lease = await worker.one()
+    note = Note(job=job, fence=lease.fence, memo=("step", b"1"), permille=500)
+    assert list(await store.broker.annotate([note])) == [Verdict.APPLIED]
+    await store.retry(lease)
+    await store.enqueue(store.job(key="k", mode=Mode.REPLACE))
+    assert (await store.get(job)).progress is None
+    assert (await worker.one()).memos == {}

@@ -133,7 +133,7 @@ class Refusal(StrEnum):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The answer to one job of an `enqueue`: `of` names the job that stands for it if that is another one."""
+    """The answer to one job of an `enqueue`: unless it was created, `of` names the job that stands for it."""
 
     status: Status
     job: JobId

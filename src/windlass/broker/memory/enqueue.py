@@ -242,7 +242,8 @@ def _replace(ns: Namespace, job: Job, asked: NewJob) -> Receipt:
     job.expires_at = _expires_at(asked, now)
     job.attempt = job.crashes = 0
     job.started = False
-    job.held = job.error = None
+    job.held = job.error = job.progress = None
+    job.memos.clear()  # what a step recorded was computed from the older payload
     key = ns.held_key(job)
     if key is not None:
         key.mode, key.window = asked.mode, asked.window
