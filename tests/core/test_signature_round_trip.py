@@ -60,7 +60,7 @@ ANNOTATIONS: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (Color, st.sampled_from(Color)),
     (Level, st.sampled_from(Level)),
     (Mood, st.sampled_from(Mood)),
-    (Literal["a", 1], st.sampled_from(["a", 1])),
+    (Literal["a", "b"], st.sampled_from(["a", "b"])),
     (list[int], st.lists(INTEGERS)),
     (list, st.lists(JSON, max_size=3)),
     (set[str], st.sets(TEXT)),

@@ -65,7 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """None: the store's own defaults."""
     events_kept: int = 100_000
     max_size: int | None = None
-    """Bytes of payload and results; beyond it enqueue is refused while everything else works."""
+    """Bytes of payloads and results; beyond it enqueue is refused while everything else works."""
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,7 +253,8 @@ class Consume(Protocol):
         - children_exist_exactly_when_applied: `spawn` creates them with `parent` set; stale and repeated
           settlements create none.
         - refused_child_changes_nothing: REFUSED, the lease is still live.
-        - children_come_only_with_done: anything else is a `ContractError`.
+        - children_come_only_with_done: anything else is a `ContractError`; so are more than 1,000 children a
+          call.
         - fused_ask_sees_freed_slots: a settle frees the slot that its own ask takes.
         - repeated_fused_call_answers_the_same: ALREADY, and the same leases.
         - done_stands_over_cancel: with the cancel flag set.
@@ -296,6 +297,7 @@ class Consume(Protocol):
         - extend_moves_the_deadline: of a deadline lease, counted from now; a session lease has none.
         - progress_and_logs_are_readable: the last 100 lines, each cut at 2,000 characters.
         - memos_reach_the_next_run: by name, the last value; until the job is terminal.
+        - too_many_memos_are_refused: beyond 100 names or 1 MiB a job; nothing of that note is kept.
         """
         ...
 
@@ -312,7 +314,8 @@ class Consume(Protocol):
         - silent_session_is_reaped: and all its leases charged; a beating one is not.
         - liveness_stands_still_without_sweeps: an outage of any length reaps nobody.
         - stuttering_sweeper_still_reaps: passes that come late move the clock by 1 s each.
-        - sweep_promotes_due_jobs: ready, in order of their due times.
+        - sweep_promotes_due_jobs: ready, in order of their due times, ties in the order in which they were
+          scheduled.
         - sweep_ends_deadline_leases: charged, not a crash; dead at the last attempt.
         - sweep_expires_waiting_jobs: dead, `expired`; blocked and scheduled ones too; only before their first
           start.
@@ -323,6 +326,8 @@ class Consume(Protocol):
           its id after the resend window.
         - prune_keeps_what_is_needed: never an unfinished job, nor a done or cancelled parent of one; a dead
           parent goes, and the edges of those who wait for it act.
+        - empty_ring_is_forgotten: a resend window after its last lane left; so idle lanes leave nothing
+          behind.
         - sweep_is_bounded: by `limit`, with `more`.
         - sweep_paces_the_fleet: by `every`.
         - clock_does_not_go_back: a step back within a TTL is not seen.
@@ -359,7 +364,7 @@ class Consume(Protocol):
 
         - events_are_off_by_default: and then cost nothing.
         - final_emits_every_end: of a lease, and every terminal state.
-        - all_emits_every_transition: in the order in which they happened.
+        - all_emits_every_transition: those of a job in the order in which they happened.
         - events_page_by_cursor: nothing is skipped or repeated; FROM_NOW starts after the newest.
         - dropped_events_are_a_gap: the log is capped; a reader that fell behind is told and goes on at the
           oldest.

@@ -13,7 +13,7 @@ from windlass.core.session import SessionView
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
-from windlass.core.units import Cursor, JobId, Micros
+from windlass.core.units import Cursor, JobId, Micros, SessionId
 
 
 class Plan(Protocol):
@@ -175,10 +175,12 @@ class Read(Protocol):
     """Reads are bounded by rows examined."""
 
     async def get(self, jobs: Sequence[JobId]) -> Sequence[JobDetail | None]:
-        """Jobs by id, in their order; None for what is unknown.
+        """Jobs by id, at most 1,000, in their order; None for what is unknown.
 
         - get_answers_in_order: with None for unknown ids.
-        - get_remembers_how_it_ended: for the resend window, although nothing else was kept (`pruned`).
+        - get_remembers_how_it_ended: for the resend window: id, state, reason, fence and time, although
+          nothing
+          else was kept (`pruned`).
         """
         ...
 
@@ -207,8 +209,8 @@ class Read(Protocol):
         """
         ...
 
-    async def sessions(self) -> Sequence[SessionView]:
-        """Sessions, those alive and those that ended within the last hour, by id.
+    async def sessions(self, after: SessionId = "", limit: int = 1_000) -> Sequence[SessionView]:
+        """Sessions, those alive and those that ended within the last hour, by id, from behind the one given.
 
         - sessions_show_who_is_alive: with leases, silence, and for ended ones the cause.
         """

@@ -5,7 +5,7 @@ from windlass.conformance.harness import Harness
 from windlass.core.job import Progress
 from windlass.core.lease import Lease
 from windlass.core.outcome import CauseKind, Verdict
-from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Note
+from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, Note
 from windlass.core.state import State
 from windlass.core.units import HOUR, MINUTE, SECOND, Micros
 
@@ -196,3 +196,16 @@ async def test_memos_reach_the_next_run__until_it_is_terminal(store: Harness) ->
     for job in (dead, crashed):
         await store.replay(job)
         assert (await (await store.worker()).one()).memos == {}
+
+
+async def test_too_many_memos_are_refused(store: Harness) -> None:
+    worker = await store.worker()
+    job = await store.add()
+    lease = await worker.one()
+    notes = [Note(job=job, fence=lease.fence, memo=(f"step {number}", b"")) for number in range(101)]
+    assert list(await store.broker.annotate(notes)) == [Verdict.APPLIED] * 100 + [Verdict.REFUSED]
+    again = Note(job=job, fence=lease.fence, memo=("step 7", b"x" * MEMO_BYTES))
+    more = Note(job=job, fence=lease.fence, memo=("step 8", b"x"), permille=10, logs=("line",))
+    assert list(await store.broker.annotate([again, more])) == [Verdict.APPLIED, Verdict.REFUSED]
+    detail = await store.get(job)
+    assert (len(detail.memos), detail.progress, detail.logs) == (100, None, ())

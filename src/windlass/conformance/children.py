@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from windlass.conformance.harness import Harness, ids, new_id
-from windlass.core.job import GROUP_JOBS, Edge, NewJob, Refusal, Status
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.job import GROUP_BYTES, Edge, NewJob, Refusal, Status
 from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.state import State
@@ -116,11 +117,11 @@ def _in_a_cycle(store: Harness) -> tuple[NewJob, ...]:
     return store.job(id=one, after=(Edge(two),)), store.job(id=two, after=(Edge(one),))
 
 
-def _too_many(store: Harness) -> tuple[NewJob, ...]:
-    return tuple(store.job() for _ in range(GROUP_JOBS + 1))
+def _too_large(store: Harness) -> tuple[NewJob, ...]:
+    return (store.job(payload=bytes(GROUP_BYTES)), store.job(payload=b"x"))
 
 
-@pytest.mark.parametrize("made", [_into_an_unknown_queue, _after_an_unknown_parent, _in_a_cycle, _too_many])
+@pytest.mark.parametrize("made", [_into_an_unknown_queue, _after_an_unknown_parent, _in_a_cycle, _too_large])
 async def test_refused_child_changes_nothing(
     store: Harness, made: Callable[[Harness], tuple[NewJob, ...]]
 ) -> None:
@@ -145,3 +146,20 @@ async def test_refused_child_changes_nothing(
     assert (await store.done(lease, b"without")).verdict is Verdict.APPLIED
     assert (await store.get(lease.job)).result == b"without"
     assert len(ids((await worker.claim()).leases)) == 1
+
+
+async def test_children_come_only_with_done__and_not_too_many_of_them(store: Harness) -> None:
+    await store.add_many(2)
+    leases = await (await store.worker()).take(2)
+    settlements = [
+        Settlement(
+            job=lease.job,
+            fence=lease.fence,
+            outcome=Outcome.DONE,
+            spawn=tuple(store.job() for _ in range(CALL_ITEMS // 2 + place)),
+        )
+        for place, lease in enumerate(leases)
+    ]
+    with pytest.raises(ContractError):
+        await store.broker.settle(settlements)
+    assert await store.count(State.RUNNING) == 2

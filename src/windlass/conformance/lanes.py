@@ -5,6 +5,8 @@ Tests spell the order of claims as a word, a letter for each lane: weights 2 and
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from windlass.conformance.harness import Harness, Worker
 from windlass.core.lease import Lease
 from windlass.core.limits import Rate
@@ -252,3 +254,16 @@ async def test_plain_queue_leaves_no_debt__until_it_has_a_lane(store: Harness) -
     assert await _served(store, worker, 1) == "-"
     await _backlog(store, "a")
     assert await _served(store, worker, 5) == "a-a-a"
+
+
+@pytest.mark.parametrize(("waited", "first"), [(10 * SECOND - 1, "b"), (10 * SECOND, "a")])
+async def test_empty_ring_is_forgotten(store: Harness, waited: int, first: str) -> None:
+    """Until then a lane's debt counts: it had a job in advance."""
+    fresh = await store.fresh(resend_window=10 * SECOND)
+    worker = await fresh.worker()
+    await fresh.add(lane="a")
+    assert len(await worker.drain()) == 1
+    fresh.advance(waited)
+    await fresh.sweep()
+    jobs = {await fresh.add(lane=lane): lane for lane in ("a", "b")}
+    assert jobs[(await worker.drain())[0]] == first

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from windlass.conformance.harness import Harness
+from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import Edge, Held, OnFailure
 from windlass.core.lease import Ask
-from windlass.core.operate import OPERATE_JOBS, Edit, Effect, Operated, Purged, Target
+from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.outcome import CauseKind, Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import HOLD_LIMIT
@@ -193,7 +194,7 @@ async def test_operation_respects_the_expected_state__of_each_by_itself(store: H
 
 
 async def test_operation_respects_the_expected_state__of_a_thousand_jobs_a_call(store: Harness) -> None:
-    targets = [Target(job) for job in [*await store.add_many(OPERATE_JOBS), await store.add()]]
+    targets = [Target(job) for job in [*await store.add_many(CALL_ITEMS), await store.add()]]
     before = await store.count(State.READY)
     for verb in (store.broker.cancel, store.broker.replay, store.broker.discard):
         with pytest.raises(ContractError):
@@ -201,9 +202,9 @@ async def test_operation_respects_the_expected_state__of_a_thousand_jobs_a_call(
     with pytest.raises(ContractError):
         await store.broker.edit([Edit(job=target.job, priority=1) for target in targets])
     assert await store.count(State.READY) == before
-    answers = await store.broker.cancel(targets[:OPERATE_JOBS])
+    answers = await store.broker.cancel(targets[:CALL_ITEMS])
     assert {answer.effect for answer in answers} == {Effect.APPLIED}
-    assert [answer.job for answer in answers] == [target.job for target in targets[:OPERATE_JOBS]]
+    assert [answer.job for answer in answers] == [target.job for target in targets[:CALL_ITEMS]]
 
 
 # replay

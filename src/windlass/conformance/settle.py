@@ -5,10 +5,11 @@ import pytest
 
 from windlass.conformance.endings import SAID, deadline_lease
 from windlass.conformance.harness import Harness, ids, new_id, same
+from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import Delivery, Edge, Held
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import Answer, Cause, CauseKind, Error, Outcome, Verdict
-from windlass.core.settlement import SETTLE_ITEMS, Settlement
+from windlass.core.settlement import Settlement
 from windlass.core.state import Reason, State
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Micros
 from windlass.errors import ContractError
@@ -70,13 +71,13 @@ async def test_too_many_settlements_are_an_error(store: Harness) -> None:
     filler = Settlement(job=new_id(), fence=1, outcome=Outcome.DONE)
     ask = worker.ask()
     with pytest.raises(ContractError):
-        await store.broker.settle([_about(lease), *[filler] * SETTLE_ITEMS], ask)
+        await store.broker.settle([_about(lease), *[filler] * CALL_ITEMS], ask)
     assert await store.everything() == before
 
-    settled = await store.broker.settle([_about(lease), *[filler] * (SETTLE_ITEMS - 1)], ask)
+    settled = await store.broker.settle([_about(lease), *[filler] * (CALL_ITEMS - 1)], ask)
     assert [answer.verdict for answer in settled.answers] == [
         Verdict.APPLIED,
-        *[Verdict.GONE] * (SETTLE_ITEMS - 1),
+        *[Verdict.GONE] * (CALL_ITEMS - 1),
     ]
     assert settled.claimed is not None
     assert len(settled.claimed.leases) == 1

@@ -239,6 +239,7 @@ async def test_settlement_wakes_a_waiter__as_operators_do(store: Harness) -> Non
     await wakes(store.broker.pause("q", "acme"), store.broker.resume("q", "acme"))
     await wakes(store.queue("q", concurrency=1), store.add(lane="acme"), worker.one(), store.queue("q"))
     assert await store.state(held) is State.RUNNING
+    await wakes(store.lane("q", "acme", concurrency=1), store.lane("q", "acme"))
 
 
 async def test_settlement_wakes_a_waiter__as_a_sweep_does(store: Harness) -> None:

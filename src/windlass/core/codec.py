@@ -80,6 +80,9 @@ def _plain(value: object) -> object:
 encode = msgspec.json.Encoder(enc_hook=_plain).encode
 """Any value as JSON; exceptions of several kinds if it cannot be."""
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that it cannot decode (before 0.21 its own errors were no ValueErrors)."""
+
 _LONGEST_REASON = 200
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F]"
 _LONE_SURROGATE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
@@ -106,7 +109,7 @@ def open_payload(document: bytes) -> Payload:
     """Take the envelope off a payload, or say why it is `UnreadablePayload`."""
     try:
         return _decode_payload(document)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _unreadable("payload", document, error) from None
 
 
@@ -114,14 +117,14 @@ def open_result(document: bytes) -> Result:
     """Take the envelope off a result, or say why it is `UnreadablePayload`."""
     try:
         return _decode_result(document)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _unreadable("result", document, error) from None
 
 
 def _unreadable(what: str, document: bytes, error: Exception) -> UnreadablePayload:
     try:
         version = _decode_version(document).v
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         version = VERSION
     if version != VERSION:
         reason = f"has format version {version}, this code reads version {VERSION}; upgrade this process"

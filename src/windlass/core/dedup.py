@@ -22,7 +22,7 @@ class Meeting(StrEnum):
 
 
 def meet(mode: Mode, first: State | None, *, within_window: bool) -> Meeting:
-    """Decide by the mode of the later call and the state of the job that holds the key (None: no key record)."""
+    """Decide by the mode of the later call and the state of the job that holds the key (or None)."""
     if first is None:
         return Meeting.CREATE
     if first in WAITING:

@@ -13,6 +13,7 @@ from windlass.errors import InvalidOption
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 GROUP_JOBS = 1_000
 GROUP_BYTES = 8 * 1024 * 1024
+GROUP_EDGES = 10_000
 MAX_PARENTS = 1_000
 MAX_ATTEMPTS = 10_000
 
@@ -204,7 +205,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     replays: int
     progress: Progress | None
     pruned: bool = False
-    """Only the memory of how it ended is left, for the resend window."""
+    """Only the memory of how it ended is left, for the resend window; see `FORGOTTEN`."""
 
 
 class JobDetail(JobView, frozen=True, kw_only=True):
@@ -218,6 +219,39 @@ class JobDetail(JobView, frozen=True, kw_only=True):
     deliveries: tuple[Delivery, ...] = ()
     logs: tuple[str, ...] = ()
     memos: tuple[str, ...] = ()
+
+
+FORGOTTEN = JobDetail(
+    id="",
+    task="",
+    queue="",
+    lane="",
+    priority=0,
+    state=State.DONE,
+    reason=None,
+    attempt=0,
+    max_attempts=0,
+    crashes=0,
+    fence=0,
+    key=None,
+    tags=(),
+    flow="",
+    parent=None,
+    revision=0,
+    accepted_at=0,
+    due_at=0,
+    expires_at=None,
+    finished_at=None,
+    session=None,
+    cancel_requested=False,
+    held=None,
+    waiting_for=0,
+    replays=0,
+    progress=None,
+    pruned=True,
+)
+"""What is read of a job of which only the end is remembered; id, state, reason, fence and time are filled in.
+"""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from windlass.core.bounds import ASK_QUEUES
 from windlass.core.job import GROUP_BYTES
 from windlass.core.units import Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
@@ -14,7 +15,7 @@ DRAW_RANGE = 2**32
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for work: for session leases (`session` and `seq`), or for deadline leases (`visibility`)."""
+    """A request for work: for session leases (`session` and `seq`), or for deadline leases (`visibility`)."""
 
     queues: tuple[str, ...]
     """In the order in which they are emptied."""
@@ -38,6 +39,8 @@ def check_ask(ask: Ask) -> Ask:
     """Refuse an ask that has no meaning. Every broker calls this before its procedure."""
     if (ask.session is None) != (ask.seq is None) or (ask.session is None) == (ask.visibility is None):
         raise ContractError("an ask has either session and seq, or visibility")
+    if len(ask.queues) > ASK_QUEUES:
+        raise ContractError(f"an ask names at most {ASK_QUEUES} queues, got {len(ask.queues)}")
     if ask.seq is not None and ask.seq < 1:
         raise ContractError(f"seq counts from 1, got {ask.seq}")
     if ask.visibility is not None and ask.visibility <= 0:

@@ -25,7 +25,7 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Tokens that a full bucket holds: the burst, by default a tenth of a second's worth, at least one."""
+        """Tokens that a full bucket holds: the burst; by default a tenth of a second's worth, at least 1."""
         return max(1, self.count * SECOND // (10 * self.per)) if self.burst is None else self.burst
 
 
@@ -67,8 +67,8 @@ def refilled(bucket: Bucket, rate: Rate, now: Micros) -> Bucket:
     on.
     """
     capacity = rate.size * rate.per
-    # Whole tokens are cut at the new burst before they are multiplied: the old burst times a long period would
-    # pass 2^53.
+    # Whole tokens are cut at the new burst before they are multiplied: the old burst times a long period
+    # would pass 2^53.
     kept = bucket.level if bucket.per == rate.per else min(bucket.level // bucket.per, rate.size) * rate.per
     level = min(kept, capacity)
     missing = capacity - level

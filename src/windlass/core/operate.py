@@ -8,8 +8,6 @@ import msgspec
 from windlass.core.state import State
 from windlass.core.units import JobId
 
-OPERATE_JOBS = 1_000
-
 
 class Target(msgspec.Struct, frozen=True):
     """A job, and the state in which the operator saw it (None: whatever it is in)."""

@@ -94,6 +94,7 @@ class Ring:
 
     def __init__(self) -> None:
         self.time = 0
+        self.empty_since: Micros | None = None
         self._places: dict[str, Place] = {}
 
     def __contains__(self, lane: str) -> bool:
@@ -119,7 +120,7 @@ class Ring:
         self._places[lane].due = None
 
     def take(self, lane: str, weight: int) -> None:
-        """One job was claimed from a lane of the ring. A changed weight counts from the claim after this one."""
+        """A job was claimed from a lane of the ring. A changed weight counts from the next claim on."""
         place = self._places[lane]
         assert place.due is not None
         self.time = max(self.time, place.clock)

@@ -33,7 +33,7 @@ class CauseKind(StrEnum):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why a session or a lease ended, in a word and in detail ("signal 11", "out of memory", "exit code 3")."""
+    """Why a session or a lease ended, in a word and in detail ("signal 11", "out of memory")."""
 
     kind: CauseKind
     detail: str = ""

@@ -104,7 +104,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 LOG_LINES = 100
 LOG_LINE_CHARS = 2_000
-MEMOS = 1_000
+MEMOS = 100
+MEMO_BYTES = 1024 * 1024
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from windlass.core.order import MAX_WEIGHT
 from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption
 
-DOCUMENT_BYTES = 64 * 1024
+MAX_BANDS = 16
 
 
 class Kind(StrEnum):
@@ -195,6 +195,8 @@ def _check_count(name: str, value: object) -> None:
 
 
 def _check_bands(bands: Mapping[int, int]) -> None:
+    if len(bands) > MAX_BANDS:
+        raise InvalidOption(f"bands can list at most {MAX_BANDS} priorities, got {len(bands)}")
     if not bands or any(not 1 <= weight <= MAX_WEIGHT for weight in bands.values()):
         raise InvalidOption(
             f"bands must give each priority a weight from 1 to {MAX_WEIGHT}, got {dict(bands)}"

@@ -17,7 +17,6 @@ HOLD_CAP: Micros = 5 * MINUTE
 HOLD_LIMIT: Micros = 7 * DAY
 SUSPECT_AFTER = 2
 """From this many crashes on a job is a suspect: it runs alone."""
-SETTLE_ITEMS = 1_000
 
 
 class HoldKey(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from windlass.core.annotation import Shape, decoder_of, resolved, shape_of
 from windlass.core.codec import (
     MAX_DEPTH,
     MAX_PAYLOAD,
+    UNREADABLE,
     VERSION,
     Call,
     Return,
@@ -114,7 +115,7 @@ class Signature:
             named = _decode_arguments(arguments)
         except RecursionError:
             raise InvalidPayload(f"{self.name}(): the payload is {TOO_DEEP}") from None
-        except ValueError as error:
+        except UNREADABLE as error:
             why = why_unreadable(arguments, error)
             raise InvalidPayload(
                 f"{self.name}(): the payload must be a JSON object of arguments: {why}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """Where a job is in its life. Retrying is `scheduled` with attempt > 0; held is `scheduled` with a hold."""
+    """Where a job is in its life. Retrying is `scheduled` with attempt > 0; held, with a hold."""
 
     BLOCKED = "blocked"
     SCHEDULED = "scheduled"

@@ -21,6 +21,7 @@ from windlass.broker.memory import (
 from windlass.broker.memory.bells import Waiter
 from windlass.broker.memory.namespace import Namespace
 from windlass.clock import Clock, SystemClock
+from windlass.core.bounds import check_items
 from windlass.core.event import Events
 from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed
@@ -34,8 +35,6 @@ from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
-
-WATCHED = 1_000
 
 CAPABILITIES = Capabilities(
     store="memory",
@@ -87,6 +86,7 @@ class MemoryBroker:
 
     def enqueue_now(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
         """Enqueue without awaiting: nothing here ever waits."""
+        check_items("groups", groups)
         with self._step():
             return enqueue.enqueue(self._ns, groups)
 
@@ -101,6 +101,7 @@ class MemoryBroker:
             return settle.settle(self._ns, items, ask)
 
     async def beat(self, beats: Sequence[Beat]) -> Sequence[Pulse]:
+        check_items("beats", beats)
         with self._step():
             return sessions.beat(self._ns, beats)
 
@@ -125,8 +126,7 @@ class MemoryBroker:
             await self._woken(waiter, timeout)
 
     async def watch(self, jobs: Sequence[JobId], timeout: float) -> Sequence[Finished]:
-        if len(jobs) > WATCHED:
-            raise ContractError(f"at most {WATCHED} jobs can be watched at once, got {len(jobs)}")
+        check_items("jobs", jobs)
         end = asyncio.get_running_loop().time() + timeout
         while True:
             with self._lock:
@@ -217,6 +217,7 @@ class MemoryBroker:
     # settings
 
     async def declare(self, declarations: Sequence[Declaration]) -> Sequence[Changed]:
+        check_items("declarations", declarations)
         with self._step():
             return settings.declare(self._ns, declarations)
 
@@ -233,6 +234,7 @@ class MemoryBroker:
     # read
 
     async def get(self, jobs: Sequence[JobId]) -> Sequence[JobDetail | None]:
+        check_items("jobs", jobs)
         with self._step():
             return reads.get(self._ns, jobs)
 
@@ -248,9 +250,9 @@ class MemoryBroker:
         with self._step():
             return reads.lanes(self._ns, queue, after, _page(limit))
 
-    async def sessions(self) -> Sequence[SessionView]:
+    async def sessions(self, after: SessionId = "", limit: int = 1_000) -> Sequence[SessionView]:
         with self._step():
-            return reads.sessions(self._ns)
+            return reads.sessions(self._ns, after, _page(limit))
 
     async def explain(self, job: JobId) -> Explanation:
         with self._step():

@@ -43,12 +43,14 @@ def _again(ns: Namespace, session: Session) -> list[Lease]:
 def _answer(ns: Namespace, ask: Ask, leases: list[Lease], *, more: bool) -> Claimed:
     queues = list(_asked(ns, ask))
     for queue in queues:
-        filing.wake_if_claimable(ns, queue)
+        # Only what this kind of asker could have: a waiting suspect would wake the fleet for ever.
+        if _next(ns, queue, ask, 0) is not None:
+            ns.bells.arm(queue.name)
     suspects = sum(len(lane.suspects) for queue in queues for lane in queue.lanes.values())
     return Claimed(
         leases=tuple(leases),
         more=more,
-        next_in=_next_in(ns, queues),
+        next_in=_next_in(ns, queues, ask),
         suspects=min(suspects, SUSPECTS_COUNTED),
     )
 
@@ -147,8 +149,8 @@ def _lease(ns: Namespace, job: Job) -> Lease:
     )
 
 
-def _next_in(ns: Namespace, queues: list[Queue]) -> Micros | None:
-    """How long until time alone may make something claimable."""
+def _next_in(ns: Namespace, queues: list[Queue], ask: Ask) -> Micros | None:
+    """How long until time alone may make something claimable, for this kind of asker."""
     now = ns.now()
     waits: list[Micros] = []
     for queue in queues:
@@ -157,12 +159,12 @@ def _next_in(ns: Namespace, queues: list[Queue]) -> Micros | None:
         waits += [
             max(0, job.due_at - now)
             for job in ns.jobs.values()
-            if job.state is State.SCHEDULED and job.asked.queue == queue.name
+            if job.state is State.SCHEDULED and job.asked.queue == queue.name and job.suspect == ask.alone
         ]
-        if filing.has_claimable(ns, queue):
+        if _next(ns, queue, ask, 0) is not None:
             waits.append(0)
         for lane in queue.lanes.values():
-            if lane.ready or lane.suspects:
+            if lane.suspects if ask.alone else lane.ready:
                 token = max(
                     filing.wait_for_token(queue, queue.policy.rate, now),
                     filing.wait_for_token(lane, lane.policy.rate, now),

@@ -9,6 +9,7 @@ from windlass.broker.memory.namespace import Absorbed, Job, Key, Namespace
 from windlass.core.dedup import Meeting, meet
 from windlass.core.job import (
     GROUP_BYTES,
+    GROUP_EDGES,
     GROUP_JOBS,
     Edge,
     NewJob,
@@ -55,9 +56,12 @@ def refusals(
     ns: Namespace, group: Sequence[NewJob], *, may_fill: bool
 ) -> Mapping[JobId, tuple[Refusal, str]]:
     """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
-    size = sum(len(job.payload) for job in group)
-    if len(group) > GROUP_JOBS or size > GROUP_BYTES:
-        why = f"a group is at most {GROUP_JOBS} jobs and {GROUP_BYTES} bytes, got {len(group)} and {size}"
+    size, edges = sum(len(job.payload) for job in group), sum(len(job.after) for job in group)
+    if len(group) > GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES:
+        why = (
+            f"a group is at most {GROUP_JOBS} jobs, {GROUP_BYTES} bytes and {GROUP_EDGES} edges, "
+            f"got {len(group)}, {size} and {edges}"
+        )
         return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
@@ -94,7 +98,7 @@ def _is_full(ns: Namespace, more: int) -> bool:
 
 
 def _is_parent(ns: Namespace, job: JobId) -> bool:
-    return job in ns.jobs or job in ns.absorbed or job in ns.remembered
+    return _known(ns, job) is not None
 
 
 def _in_cycle(ns: Namespace, group: Sequence[NewJob]) -> set[JobId]:
@@ -220,8 +224,8 @@ def _tie(ns: Namespace, job: Job) -> bool:
 
 def _stands_for(ns: Namespace, parent: JobId) -> JobId:
     """The job that a call stands for: itself, or the one whose key absorbed it."""
-    absorbed = None if parent in ns.jobs else ns.absorbed.get(parent)
-    return parent if absorbed is None or absorbed.receipt.of is None else absorbed.receipt.of
+    receipt = _known(ns, parent)
+    return parent if receipt is None or receipt.of is None else receipt.of
 
 
 def _fate_of(ns: Namespace, parent: JobId) -> State | None:

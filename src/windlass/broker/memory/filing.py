@@ -112,14 +112,25 @@ def refresh(ns: Namespace, queue: Queue, lane: Lane) -> None:
         ring = queue.rings.setdefault(band, Ring())
         if band in wanted and lane.name not in ring:
             ring.enter(lane.name, lane.policy.weight)
+            ring.empty_since = None
         elif band not in wanted and lane.name in ring:
             ring.leave(lane.name)
+            ring.empty_since = None if len(ring) else ns.now()
 
 
 def refresh_all(ns: Namespace, queue: Queue) -> None:
     """Time has passed, or settings have changed."""
     for lane in queue.lanes.values():
         refresh(ns, queue, lane)
+
+
+def forget_idle(ns: Namespace, queue: Queue) -> None:
+    """Drop what only says that lanes were here: clocks that the ring has passed, and rings empty for long."""
+    since = ns.now() - ns.options.resend_window
+    for band, ring in list(queue.rings.items()):
+        ring.forget_idle()
+        if ring.empty_since is not None and ring.empty_since <= since:
+            del queue.rings[band]
 
 
 def _bands(ns: Namespace, queue: Queue, lane: Lane) -> frozenset[int | None]:

@@ -7,7 +7,8 @@ import msgspec
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Key, Namespace
-from windlass.core.operate import OPERATE_JOBS, Edit, Effect, Operated, Purged, Target
+from windlass.core.bounds import check_items
+from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
 from windlass.errors import ContractError
 
@@ -38,8 +39,7 @@ def _each(
     ns: Namespace, items: Sequence[_T], operation: Callable[[Namespace, Job, _T], Operated]
 ) -> tuple[Operated, ...]:
     """Do one thing to each job that is in the expected state."""
-    if len(items) > OPERATE_JOBS:
-        raise ContractError(f"at most {OPERATE_JOBS} jobs a call, got {len(items)}")
+    check_items("jobs", items)
     answers: list[Operated] = []
     for item in items:
         job = ns.jobs.get(item.job)

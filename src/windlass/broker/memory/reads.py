@@ -8,13 +8,13 @@ import msgspec
 from windlass.broker.memory import filing
 from windlass.broker.memory.namespace import Job, Lane, Namespace, Queue
 from windlass.core.event import FROM_NOW, FROM_START, Events
-from windlass.core.job import Finished, JobDetail, JobView
+from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView
 from windlass.core.limits import tokens
 from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Lanes, LaneView, Page
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Kind, Subject
 from windlass.core.state import TERMINAL, Reason, State
-from windlass.core.units import Cursor, JobId
+from windlass.core.units import Cursor, JobId, SessionId
 
 
 def get(ns: Namespace, jobs: Sequence[JobId]) -> tuple[JobDetail | None, ...]:
@@ -25,8 +25,11 @@ def get(ns: Namespace, jobs: Sequence[JobId]) -> tuple[JobDetail | None, ...]:
 def _get_one(ns: Namespace, job_id: JobId) -> JobDetail | None:
     job = ns.jobs.get(job_id)
     if job is not None:
+        view = _view(job)
+        if has_dead_parent(ns, job):
+            view["reason"] = Reason.PARENT_DEAD
         return JobDetail(
-            **_view(ns, job),
+            **view,
             payload=job.asked.payload,
             headers=dict(job.asked.headers),
             after=job.asked.after,
@@ -39,10 +42,13 @@ def _get_one(ns: Namespace, job_id: JobId) -> JobDetail | None:
     remembered = ns.remembered.get(job_id)
     if remembered is None or ns.now() >= remembered.until:
         return None
-    return msgspec.structs.replace(JobDetail(**_view(ns, remembered.job)), pruned=True)
+    job = remembered.job
+    return msgspec.structs.replace(
+        FORGOTTEN, id=job.id, state=job.state, reason=job.reason, fence=job.fence, finished_at=job.finished_at
+    )
 
 
-def _view(ns: Namespace, job: Job) -> dict[str, Any]:
+def _view(job: Job) -> dict[str, Any]:
     asked = job.asked
     return {
         "id": job.id,
@@ -51,7 +57,7 @@ def _view(ns: Namespace, job: Job) -> dict[str, Any]:
         "lane": asked.lane,
         "priority": asked.priority,
         "state": job.state,
-        "reason": Reason.PARENT_DEAD if has_dead_parent(ns, job) else job.reason,
+        "reason": job.reason,
         "attempt": job.attempt,
         "max_attempts": asked.max_attempts,
         "crashes": job.crashes,
@@ -88,7 +94,7 @@ def list_jobs(ns: Namespace, query: JobQuery, after: Cursor, limit: int) -> Page
     for examined, job in enumerate(rows):
         if len(found) == limit or examined == PAGE_ROWS:
             return Page(jobs=tuple(found), cursor=Cursor(str(rows[examined - 1].arrival)))
-        view = JobView(**_view(ns, job))
+        view = JobView(**_view(job))
         if query.matches(view):
             found.append(view)
     return Page(jobs=tuple(found))
@@ -142,8 +148,9 @@ def _lane_view(ns: Namespace, queue: Queue, lane: Lane) -> LaneView:
     )
 
 
-def sessions(ns: Namespace) -> tuple[SessionView, ...]:
+def sessions(ns: Namespace, after: SessionId, limit: int) -> tuple[SessionView, ...]:
     """Sessions by id."""
+    wanted = sorted(session_id for session_id in ns.sessions if session_id > after)[:limit]
     return tuple(
         SessionView(
             id=session_id,
@@ -155,7 +162,7 @@ def sessions(ns: Namespace) -> tuple[SessionView, ...]:
             memory=session.memory,
             cause=session.cause,
         )
-        for session_id, session in sorted(ns.sessions.items())
+        for session_id, session in ((name, ns.sessions[name]) for name in wanted)
     )
 
 

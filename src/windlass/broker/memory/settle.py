@@ -8,11 +8,12 @@ from windlass.broker.memory import lifecycle
 from windlass.broker.memory.claim import claim
 from windlass.broker.memory.enqueue import accept, refusals
 from windlass.broker.memory.namespace import Job, Namespace
+from windlass.core.bounds import check_items
 from windlass.core.job import Held, Progress
 from windlass.core.lease import Ask, check_ask
 from windlass.core.outcome import Answer, Outcome, Verdict
-from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMOS, Note
-from windlass.core.settlement import SETTLE_ITEMS, Ruling, Settlement, rule_settlement
+from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, MEMOS, Note
+from windlass.core.settlement import Ruling, Settlement, rule_settlement
 from windlass.core.units import Fence, JobId
 from windlass.errors import ContractError
 
@@ -29,8 +30,8 @@ def settle(ns: Namespace, items: Sequence[Settlement], ask: Ask | None) -> Settl
 
 
 def _check(items: Sequence[Settlement]) -> None:
-    if len(items) > SETTLE_ITEMS:
-        raise ContractError(f"at most {SETTLE_ITEMS} settlements a call, got {len(items)}")
+    check_items("settlements", items)
+    check_items("children", [child for item in items for child in item.spawn])
     for item in items:
         if item.spawn and item.outcome is not Outcome.DONE:
             raise ContractError(f"children travel only with done, not with {item.outcome}")
@@ -91,6 +92,7 @@ def _late(ns: Namespace, job_id: JobId, fence: Fence) -> Answer:
 
 def annotate(ns: Namespace, notes: Sequence[Note]) -> tuple[Verdict, ...]:
     """Keep what running jobs say of themselves."""
+    check_items("notes", notes)
     return tuple(_annotate_one(ns, note) for note in notes)
 
 
@@ -98,12 +100,20 @@ def _annotate_one(ns: Namespace, note: Note) -> Verdict:
     job = ns.jobs.get(note.job)
     if job is None or not ns.is_live(job, note.fence):
         return _late(ns, note.job, note.fence).verdict
+    if note.memo is not None and not _fits(job, *note.memo):
+        return Verdict.REFUSED
     if note.extend is not None and job.deadline is not None:
         job.deadline = ns.now() + note.extend
     if note.permille is not None:
         job.progress = Progress(note.permille, note.message)
     lines = [*job.logs, *(line[:LOG_LINE_CHARS] for line in note.logs)]
     job.logs = deque(lines[-LOG_LINES:])
-    if note.memo is not None and (note.memo[0] in job.memos or len(job.memos) < MEMOS):
+    if note.memo is not None:
         job.memos[note.memo[0]] = note.memo[1]
     return Verdict.APPLIED
+
+
+def _fits(job: Job, name: str, value: bytes) -> bool:
+    """Whether a job may remember one memo more: so many, and so many bytes of them."""
+    others = [len(memo) for known, memo in job.memos.items() if known != name]
+    return len(others) < MEMOS and sum(others) + len(value) <= MEMO_BYTES

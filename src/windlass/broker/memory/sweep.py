@@ -34,8 +34,7 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
     _forget(ns, budget)
     for queue in ns.queues.values():
         filing.refresh_all(ns, queue)
-        for ring in queue.rings.values():
-            ring.forget_idle()
+        filing.forget_idle(ns, queue)
     ns.sweep_left_work = budget.left == 0 or bool(ns.fates)
     return Swept(
         promoted=promoted,
@@ -132,7 +131,7 @@ def _prune(ns: Namespace, budget: _Budget) -> int:
 def _overdue(ns: Namespace, queue: Queue, finished: list[Job]) -> list[Job]:
     """Of a queue's finished jobs, oldest first, those that are to go."""
     now, policy = ns.now(), queue.policy
-    kept = [job for job in finished if job.state is not State.DEAD]
+    kept = [job for job in finished if job.state is not State.DEAD and not lifecycle.is_needed(ns, job)]
     over = 0 if policy.retention_count is None else max(0, len(kept) - policy.retention_count)
     gone = kept[:over]
     for job in finished:

@@ -117,13 +117,18 @@ class Reading:
         remembers = found is not None and found.pruned_until is not None and self.now < found.pruned_until
         return found if remembers else None
 
-    def numbered(self, n: int) -> Job:
-        """A job by the number of its arrival."""
+    def find(self, n: int) -> Job | None:
+        """The row of a job by the number of its arrival."""
         if n in self._jobs:
             return self._jobs[n]
         row = self.one(SQL["job_by_number"], (n,))
-        assert row is not None, f"no job {n}"
-        return self._keep(Job(*row))
+        return None if row is None else self._keep(Job(*row))
+
+    def numbered(self, n: int) -> Job:
+        """A job by the number of its arrival, which must be there."""
+        job = self.find(n)
+        assert job is not None, f"no job {n}"
+        return job
 
     def _keep(self, job: Job) -> Job:
         if job.n in self._jobs:
@@ -146,6 +151,14 @@ class Reading:
             read_tags(tags),
             read_after(after),
             payload,
+        )
+
+    def bare_body(self, job: Job) -> Body:
+        """What was asked for, without the payload and its overflow pages."""
+        key, mode, window, headers, tags, after = self.one(SQL["bare_body"], (job.n,)) or (None,) * 6
+        mode = Mode.IGNORE if mode is None else Mode(mode)
+        return Body(
+            key, mode, window or 0, read_headers(headers), read_tags(tags), read_after(after), b""
         )
 
     # queues, lanes, tasks

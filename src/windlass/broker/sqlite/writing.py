@@ -1,7 +1,7 @@
 """A write transaction: several verbs, one after the other, each whole or not at all, and one commit for them all."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -152,6 +152,11 @@ class Writing(Reading):
             self.flush()
         return self._cursor.execute(sql, parameters).fetchall()
 
+    def each(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        """The rows of a statement one by one, for rows that are large."""
+        self.flush()
+        return self.handle.connection.cursor().execute(sql, parameters)
+
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """A statement without rows."""
         self.all(sql, parameters)
@@ -194,6 +199,12 @@ class Writing(Reading):
     def touch_queue(self, queue: Queue) -> None:
         """What a queue counts was changed."""
         self._changed_queues[queue.q] = queue
+
+    def renew_lanes(self, queue: Queue) -> None:
+        """Settings have changed: read the lanes of a queue anew when they are needed."""
+        self.flush()
+        for place in [place for place in self._lanes if place[0] == queue.q]:
+            del self._lanes[place]
 
     def forget(self) -> None:
         """Forget the records of jobs: a statement has changed many of them at once."""

@@ -124,7 +124,11 @@ class Settle(Claim):
         """Settle whatever runs."""
         self._settle([End(word=word, outcome=outcome, ran=ran) for word in self.live_words()], None)
 
-    @rule(session=_sessions, slots=st.integers(1, 3), outcomes=st.lists(st.sampled_from(Outcome), min_size=3, max_size=3))
+    @rule(
+        session=_sessions,
+        slots=st.integers(1, 3),
+        outcomes=st.lists(st.sampled_from(Outcome), min_size=3, max_size=3),
+    )
     def run_some(self, session: int, slots: int, outcomes: list[Outcome]) -> None:
         """Claim some jobs and settle them."""
         leases = self.claim(self.next_ask(session, Want(slots=slots))).leases

@@ -83,9 +83,11 @@ def _check_record(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
         *(view.payload, dict(view.headers)),
     )
     require("what was accepted can be read", asked == shown, asked, shown)
-    asked = (job.max_attempts, job.revision, job.flow, job.after, entry.parent, entry.accepted_at)
-    shown = (view.max_attempts, view.revision, view.flow, view.after, view.parent, view.accepted_at)
+    asked = (job.max_attempts, job.revision, job.flow, entry.parent, entry.accepted_at)
+    shown = (view.max_attempts, view.revision, view.flow, view.parent, view.accepted_at)
     require("what was accepted can be read", asked == shown, asked, shown)
+    parents = {edge.parent for edge in job.after} == {edge.parent for edge in view.after}
+    require("edges can be read", parents and set(view.after) <= set(job.after), job.after, view.after)
     require(
         "attempts are claims less what was given back", view.attempt == entry.attempt, view, entry.attempt
     )
@@ -168,16 +170,16 @@ def _check_parents(ledger: Ledger, entry: Entry, now: Snapshot) -> None:
     view = now.jobs[entry.id]
     before = None if entry.id in ledger.created else ledger.view(entry.id)
     waited = (before is not None and before.state is State.BLOCKED) or entry.id in ledger.created
-    if view is None or not waited or not entry.job.after:
+    if view is None or not waited or not view.after:
         return
     if view.state is State.CANCELLED and view.reason is Reason.PARENT_FAILED:
         failed = any(
             edge.on_failure is OnFailure.CANCEL and _fate(ledger, edge.parent, now) == (State.CANCELLED, True)
-            for edge in entry.job.after
+            for edge in view.after
         )
         require("a job is cancelled by a parent that failed for good", failed, view, now.jobs)
     elif view.state not in (State.BLOCKED, State.CANCELLED, State.DEAD):
-        for edge in entry.job.after:
+        for edge in view.after:
             state, sealed = _fate(ledger, edge.parent, now)
             resolved = (
                 state is State.DONE

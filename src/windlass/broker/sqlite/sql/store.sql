@@ -139,7 +139,7 @@ DELETE FROM job WHERE n = ?1;
 -- cost: one row
 SELECT key, mode, window, headers, tags, after, payload FROM body WHERE n = ?1;
 
--- name: unpaid_body
+-- name: bare_body
 -- in:   ?1 n
 -- out:  key, mode, window, headers, tags, after: without the payload
 -- cost: one row, no overflow pages

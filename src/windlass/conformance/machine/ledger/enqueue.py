@@ -60,12 +60,19 @@ def _group(ledger: Ledger, group: Sequence[NewJob], receipts: Sequence[Receipt])
 
 
 def _standing(ledger: Ledger, job: NewJob) -> tuple[Edge, ...]:
-    """The edges of a job; one to an absorbed call leads to the job that stands for it."""
-    edges = [
-        Edge(edge.parent if known(ledger, edge.parent) else ledger.absorbed[edge.parent][0], edge.on_failure)
-        for edge in job.after
-    ]
-    return tuple({edge.parent: edge for edge in reversed(edges)}.values())[::-1]
+    """The edges of a job; one to an absorbed call leads to the job that stands for it.
+
+    Two may then lead to the same job; which of them is kept is left open.
+    """
+    edges: list[Edge] = []
+    for edge in job.after:
+        parent = edge.parent
+        if not known(ledger, parent):
+            absorbed = parent in ledger.absorbed and ledger.time.now < ledger.absorbed[parent][1]
+            require("an edge leads to a job", absorbed, job, parent)
+            parent = ledger.absorbed[parent][0]
+        edges.append(Edge(parent, edge.on_failure))
+    return tuple(edges)
 
 
 def _accepted_or_absorbed(ledger: Ledger, job: NewJob, receipt: Receipt) -> None:

@@ -1,0 +1,117 @@
+"""The short way for what most calls are: jobs without keys and parents, in statements over the whole group.
+
+What it does is what `enqueue.accept` would do job by job; anything it does not know how to do it leaves to that.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from windlass.broker.sqlite.reading import SQL as STORE
+from windlass.broker.sqlite.records import READY, SCHEDULED, Queue, pack
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.event import Emit
+from windlass.core.job import GROUP_BYTES, GROUP_JOBS, NewJob, Receipt, Status
+from windlass.core.order import band_of
+
+SQL = statements("bulk")
+
+
+def accept(tx: Writing, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
+    """Create the jobs of a group, or say that it needs the long way."""
+    queues = _queues(tx, group)
+    if queues is None or tx.absorbed or tx.edges:
+        return None
+    size = sum(len(job.payload) for job in group)
+    limit = tx.options.max_size
+    if size > GROUP_BYTES or (limit is not None and tx.bytes + size > limit):
+        return None
+    heads, bodies, filed = _rows(tx, group, queues)
+    tx.flush()
+    cursor = tx.handle.cursor
+    try:
+        # One statement is atomic only by itself; a group in which an id is known is taken back whole.
+        cursor.execute("SAVEPOINT bulk")
+        cursor.executemany(SQL["add_jobs"], heads)
+    except apsw.ConstraintError:
+        cursor.execute("ROLLBACK TO bulk")
+        cursor.execute("RELEASE bulk")
+        tx.last_number -= 2 * len(group)
+        return None
+    cursor.executemany(STORE["save_body"], bodies)
+    cursor.execute("RELEASE bulk")
+    tx.bytes += size
+    for job in group:
+        queue = queues[job.queue]
+        tx.count(queue.q, tx.task(job.task), READY if job.delay == 0 and job.run_at is None else SCHEDULED, 1)
+    tx.armed |= filed
+    return tuple(Receipt(Status.CREATED, job.id) for job in group)
+
+
+def _queues(tx: Writing, group: Sequence[NewJob]) -> dict[str, Queue] | None:
+    """The queues of a group, if every job of it can go the short way."""
+    if len(group) > GROUP_JOBS:
+        return None
+    queues: dict[str, Queue] = {}
+    for job in group:
+        if job.key is not None or job.after or job.lane or job.run_at is not None:
+            return None
+        if job.queue not in queues:
+            queue = tx.queue(job.queue)
+            if queue is None or queue.laned or queue.policy.sequence or queue.policy.emit is Emit.ALL:
+                return None
+            queues[job.queue] = queue
+    return queues
+
+
+def _rows(
+    tx: Writing, group: Sequence[NewJob], queues: dict[str, Queue]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], set[str]]:
+    """Rows of heads and bodies, and the queues in which something became ready."""
+    now = tx.now
+    heads: list[tuple[Any, ...]] = []
+    bodies: list[tuple[Any, ...]] = []
+    filed: set[str] = set()
+    numbers = iter(tx.numbers(2 * len(group)))
+    for job, n, sequence in zip(group, numbers, numbers, strict=False):
+        queue = queues[job.queue]
+        due = now + job.delay
+        state = SCHEDULED if due > now else READY
+        band = 0
+        if state == READY:
+            band = band_of(job.priority, due, queue.policy.bands, queue.policy.age_step)
+            filed.add(job.queue)
+        heads.append(
+            (
+                n,
+                job.id,
+                queue.q,
+                tx.task(job.task),
+                now,
+                job.flow,
+                job.revision,
+                job.priority,
+                job.max_attempts,
+                state,
+                band,
+                sequence,
+                due,
+                None if job.expires is None else now + job.expires,
+                len(job.payload),
+            )
+        )
+        bodies.append(
+            (
+                n,
+                None,
+                None,
+                None,
+                pack(job.headers) if job.headers else None,
+                pack(job.tags) if job.tags else None,
+                None,
+                job.payload,
+            )
+        )
+    return heads, bodies, filed

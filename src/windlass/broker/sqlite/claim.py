@@ -1,0 +1,204 @@
+"""Claim: who gets what next."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.broker.sqlite import filing, handout, lifecycle
+from windlass.broker.sqlite.handout import Bound
+from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
+from windlass.core.order import next_draw
+from windlass.core.state import Move, State
+from windlass.core.units import Fence, Micros
+
+SQL = statements("claim")
+MEMO_SQL = statements("jobs")
+PROMOTE = 100
+"""Due jobs, and expired ones, that one claim looks after."""
+SUSPECTS_COUNTED = 100
+
+_replied = msgspec.msgpack.Decoder(list[tuple[int, Fence]])
+
+
+def claim(tx: Writing, ask: Ask) -> Claimed:
+    """Answer an ask."""
+    check_ask(ask)
+    queues = _asked(tx, ask)
+    if ask.session is None:
+        bound, more = _hand_out(tx, ask, queues, None)
+        return _answer(tx, queues, bound.leases, more=more)
+    row = tx.one(SQL["session"], (ask.session,))
+    if row is None or row[3] is not None:
+        return Claimed(session=Asker.LOST)
+    s, seq, replied, _ = row
+    assert ask.seq is not None
+    if ask.seq < seq:
+        return Claimed(session=Asker.OUTDATED)
+    if ask.seq == seq:
+        return _answer(tx, queues, _again(tx, s, replied), more=False)
+    bound, more = _hand_out(tx, ask, queues, s)
+    tx.run(SQL["reply"], (s, ask.seq, pack(bound.replied)))
+    return _answer(tx, queues, bound.leases, more=more)
+
+
+def _again(tx: Writing, s: int, replied: bytes | None) -> list[Lease]:
+    """What the last reply handed out, as far as it is still held under the same fence."""
+    leases: list[Lease] = []
+    for n, fence in [] if replied is None else _replied.decode(replied):
+        job = tx.find(n)
+        if job is not None and job.state_code == RUNNING and job.session == s and job.fence == fence:
+            leases.append(lease_of(tx, job))
+    return leases
+
+
+def _answer(tx: Writing, queues: Sequence[Queue], leases: list[Lease], *, more: bool) -> Claimed:
+    suspects = 0
+    waits: list[Micros] = []
+    for queue in queues:
+        claimable = filing.has_claimable(tx, queue)
+        if claimable:
+            tx.armed.add(queue.name)
+        suspects += tx.value(filing.SQL["count_suspects"], (queue.q, SUSPECTS_COUNTED))
+        waits += _waits(tx, queue, claimable=claimable)
+    return Claimed(
+        leases=tuple(leases),
+        more=more,
+        next_in=min(waits, default=None),
+        suspects=min(suspects, SUSPECTS_COUNTED),
+    )
+
+
+def _asked(tx: Writing, ask: Ask) -> list[Queue]:
+    found = (tx.queue(name) for name in dict.fromkeys(ask.queues))
+    return [queue for queue in found if queue is not None]
+
+
+def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
+    """New leases, and whether a bound stopped the claim."""
+    bound = Bound(ask, PROMOTE - promote_due(tx, queues, PROMOTE))
+    for queue in queues:
+        filing.refresh_due(tx, queue)
+        if handout.is_plain(tx, queue) and not ask.alone:
+            stopped = handout.hand_out_plain(tx, queue, bound, s)
+        else:
+            stopped = _hand_out_one_by_one(tx, queue, bound, s)
+        if stopped:
+            return bound, True
+    return bound, bound.left == 0 and any(_has_due(tx, queue) for queue in queues)
+
+
+def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bool:
+    """Hand out what a queue has, each time asking anew who is next; whether a bound stopped it."""
+    ask = bound.ask
+    while (job := _next(tx, queue, ask, len(bound.leases))) is not None:
+        if lifecycle.is_expired(job, tx.now):
+            lifecycle.expire(tx, job)
+            bound.left -= 1
+            if bound.left < 0:
+                return True
+            continue
+        payload = tx.body(job).payload
+        room = _room(tx, queue, job, ask)
+        if not bound.admits(room, len(payload)):
+            return True
+        bound.add(job.n, _start(tx, job, ask, s))
+    return False
+
+
+def _next(tx: Writing, queue: Queue, ask: Ask, handed_out: int) -> Job | None:
+    if ask.alone:
+        return filing.next_suspect(tx, queue)
+    return filing.next_job(tx, queue, next_draw(ask.draw, handed_out))
+
+
+def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
+    """How many jobs may be handed out before this one."""
+    if ask.alone:
+        return min(1, ask.slots)
+    lane = tx.lane(queue, job.lane).policy
+    limits = (queue.policy.concurrency, queue.policy.rate, lane.concurrency, lane.rate)
+    limited = any(limit is not None for limit in limits)
+    last = job.attempt + 1 >= job.max_attempts
+    return ask.slots if limited or last or not tx.is_timed(job.t) else ask.limit
+
+
+def _start(tx: Writing, job: Job, ask: Ask, s: int | None) -> Lease:
+    filing.occupy(tx, job)
+    job.fence = max(job.fence + 1, tx.now)
+    job.attempt += 1
+    job.claimed_at = tx.now
+    job.session = s
+    job.deadline = None if ask.visibility is None else tx.now + ask.visibility
+    lifecycle.transition(tx, job, Move.CLAIM, State.RUNNING, waited=max(0, tx.now - job.due_at))
+    filing.occupied(tx, job)
+    return lease_of(tx, job)
+
+
+def lease_of(tx: Writing, job: Job) -> Lease:
+    """A running job as its holder is told of it."""
+    body = tx.body(job)
+    return Lease(
+        job=job.id,
+        fence=job.fence,
+        task=tx.task_name(job.t),
+        queue=tx.queue_of(job.q).name,
+        lane=job.lane,
+        priority=job.priority,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        crashes=job.crashes,
+        revision=job.revision,
+        payload=body.payload,
+        headers=body.headers,
+        tags=body.tags,
+        flow=job.flow,
+        parents=tuple(edge.parent for edge in body.after),
+        memos=dict(tx.all(MEMO_SQL["memos"], (job.n,))) if job.marks & MEMOS else {},
+        waited=max(0, job.claimed_at - job.due_at),
+        expires_in=None if job.expires_at is None or job.started else job.expires_at - tx.now,
+        visibility=None if job.deadline is None else job.deadline - tx.now,
+    )
+
+
+# due jobs
+
+
+def promote_due(tx: Writing, queues: Sequence[Queue], limit: int) -> int:
+    """Make due jobs ready, in order of their due times, and say how many."""
+    due = sorted(row for queue in queues for row in tx.all(SQL["due"], (queue.q, tx.now, limit)))
+    for _, _, n in due[:limit]:
+        lifecycle.promote(tx, tx.numbered(n), Move.DUE)
+    return len(due[:limit])
+
+
+def _has_due(tx: Writing, queue: Queue) -> bool:
+    due_at = tx.value(SQL["next_due"], (queue.q,))
+    return due_at is not None and due_at <= tx.now
+
+
+def _waits(tx: Writing, queue: Queue, *, claimable: bool) -> list[Micros]:
+    """How long until time alone may make something of a queue claimable."""
+    if queue.paused:
+        return []
+    waits: list[Micros] = []
+    due_at = tx.value(SQL["next_due"], (queue.q,))
+    if due_at is not None:
+        waits.append(max(0, due_at - tx.now))
+    if claimable:
+        waits.append(0)
+    if queue.unlimited or tx.one(filing.SQL["any_ready"], (queue.q,)) is None:
+        return waits
+    token = filing.wait_for_token(queue, queue.policy.rate, tx.now)
+    if queue.laned:
+        wake_at = tx.value(filing.SQL["next_token"], (queue.q,))
+        if wake_at is not None:
+            waits.append(max(0, token, wake_at - tx.now))
+    else:
+        lane = tx.lane(queue, "")
+        token = max(token, filing.wait_for_token(lane, lane.policy.rate, tx.now))
+    if token:
+        waits.append(token)
+    return waits

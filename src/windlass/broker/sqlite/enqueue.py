@@ -1,0 +1,329 @@
+"""Enqueue: groups that come into being whole or not at all, unique keys, edges."""
+
+from collections.abc import Mapping, Sequence
+
+from windlass.broker.sqlite import bulk, filing, keys, lifecycle
+from windlass.broker.sqlite.keys import Key
+from windlass.broker.sqlite.reading import SQL as STORE
+from windlass.broker.sqlite.records import BLOCKED, HAS_CHILDREN, HAS_PARENTS, KEYED, STATES, Body, Job
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.dedup import Meeting, meet
+from windlass.core.job import (
+    GROUP_BYTES,
+    GROUP_JOBS,
+    Edge,
+    NewJob,
+    OnFailure,
+    Receipt,
+    Refusal,
+    Status,
+)
+from windlass.core.state import Move, Reason, State
+from windlass.core.units import JobId
+
+SQL = statements("jobs")
+Refusals = Mapping[JobId, tuple[Refusal, str]]
+
+
+def enqueue(
+    tx: Writing, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
+) -> tuple[tuple[Receipt, ...], ...]:
+    """Accept groups, each by itself. `full` says why nothing can be accepted for want of space."""
+    return tuple(enqueue_group(tx, group, full=full) for group in groups)
+
+
+def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = None) -> tuple[Receipt, ...]:
+    """Accept a group, or refuse it whole."""
+    receipts = None if full is not None else bulk.accept(tx, group)
+    if receipts is not None:
+        return receipts
+    refused = refusals(tx, group, may_fill=False, full=full)
+    if refused:
+        return tuple(_refusal(job, refused) for job in group)
+    return accept(tx, group)
+
+
+def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
+    """Create the jobs of a group that has been found acceptable; receipts in the group's order.
+
+    First every call meets its key, in order; then those that became jobs are tied to their parents and placed. So a
+    parent may come after its child, and an edge to an absorbed call leads to the job that stands for it.
+    """
+    created: list[Job] = []
+    receipts = tuple(_meet(tx, asked, parent, created) for asked in group)
+    for job in created:
+        _place(tx, job)
+    return receipts
+
+
+# what is refused
+
+
+def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None) -> Refusals:
+    """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
+    size = sum(len(job.payload) for job in group)
+    if len(group) > GROUP_JOBS or size > GROUP_BYTES:
+        why = f"a group is at most {GROUP_JOBS} jobs and {GROUP_BYTES} bytes, got {len(group)} and {size}"
+        return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
+    found: dict[JobId, tuple[Refusal, str]] = {}
+    ids = {job.id for job in group}
+    new = [job for job in group if _known(tx, job.id) is None]
+    in_cycle = _in_cycle(new) if any(job.after for job in new) else frozenset[JobId]()
+    full = None if may_fill else full or _is_full(tx, size)
+    for job in new:
+        unknown = next(
+            (e.parent for e in job.after if e.parent not in ids and not _is_parent(tx, e.parent)), None
+        )
+        if tx.queue(job.queue) is None:
+            declared = ", ".join(name for (name,) in tx.all(STORE["queue_names"])) or "none"
+            why = f'queue "{job.queue}" is not declared; declared queues: {declared}'
+            found[job.id] = (Refusal.UNKNOWN_QUEUE, why)
+        elif unknown is not None:
+            found[job.id] = (Refusal.UNKNOWN_PARENT, f"parent {unknown} is not known")
+        elif job.id in in_cycle:
+            found[job.id] = (Refusal.CYCLE, f"job {job.id} waits for itself through its parents")
+        elif full is not None:
+            found[job.id] = (Refusal.STORE_FULL, full)
+    return found
+
+
+def _refusal(job: NewJob, refused: Refusals) -> Receipt:
+    first = next(iter(refused))
+    refusal, why = refused.get(job.id, (Refusal.NEIGHBOUR, f"job {first} of its group was refused"))
+    return Receipt(Status.REFUSED, job.id, None, refusal, why)
+
+
+def _is_full(tx: Writing, more: int) -> str | None:
+    limit = tx.options.max_size
+    if limit is None or tx.bytes + more <= limit:
+        return None
+    return f"the store is at its limit of {limit} bytes"
+
+
+def _is_parent(tx: Writing, job: JobId) -> bool:
+    return tx.record(job) is not None or (bool(tx.absorbed) and tx.one(SQL["absorbed"], (job,)) is not None)
+
+
+def _in_cycle(group: Sequence[NewJob]) -> set[JobId]:
+    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
+    first: dict[object, JobId] = {}
+    stands = {job.id: first.setdefault(_key_of(job) or job.id, job.id) for job in group}
+    parents = {
+        job.id: {stands[edge.parent] for edge in job.after if edge.parent in stands}
+        for job in group
+        if stands[job.id] == job.id  # an absorbed call waits for nobody
+    }
+    while free := [job for job, after in parents.items() if not after & parents.keys()]:
+        for job in free:
+            del parents[job]
+    return {job for job, stand in stands.items() if stand in parents}
+
+
+def _key_of(asked: NewJob) -> tuple[str, str, str, str] | None:
+    return None if asked.key is None else (asked.queue, asked.lane, asked.task, asked.key)
+
+
+# what is accepted
+
+
+def _known(tx: Writing, job: JobId) -> Receipt | None:
+    """The receipt of an id that was sent before."""
+    record = tx.record(job)
+    if record is not None and record.pruned_until is None:
+        return Receipt(Status.DUPLICATE, job, job)
+    if tx.absorbed and (row := tx.one(SQL["absorbed"], (job,))) is not None:
+        status, of, until = row
+        if tx.now < until:
+            return Receipt(Status(status), job, of)
+    if record is not None and record.pruned_until is not None and tx.now < record.pruned_until:
+        return Receipt(Status.DUPLICATE, job, job)
+    return None
+
+
+def _meet(tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
+    """Answer one call; if it becomes a job, that is in `created` and has yet to be placed."""
+    if (receipt := _known(tx, asked.id)) is not None:
+        return receipt
+    queue = tx.queue(asked.queue)
+    assert queue is not None
+    place = None if asked.key is None else (asked.key, queue.q, asked.lane, tx.task(asked.task))
+    key = keys.key_at(tx, place)
+    if key is None or place is None:
+        return _create(tx, asked, parent, created)
+    holder = tx.job(key.holder)
+    within = key.until is None or tx.now < key.until
+    match meet(asked.mode, _state_of_holder(holder), within_window=within):
+        case Meeting.CREATE:
+            return _create(tx, asked, parent, created)
+        case Meeting.DUPLICATE:
+            return _absorb(tx, Receipt(Status.DUPLICATE, asked.id, key.holder))
+        case Meeting.REPLACE:
+            assert holder is not None
+            return _replace(tx, holder, asked)
+        case Meeting.FOLLOW if key.follower is not None:
+            follower = tx.job(key.follower)
+            assert follower is not None
+            return _replace(tx, follower, asked)
+        case Meeting.FOLLOW:
+            key.follower = asked.id
+            keys.save_key(tx, place, key)
+            return _create(tx, asked, parent, created, follows=True)
+
+
+def _state_of_holder(holder: Job | None) -> State:
+    """A holder that is not kept any more has finished; one of the same group, not placed yet, waits."""
+    if holder is None:
+        return State.DONE
+    return STATES[BLOCKED] if holder.state is None else holder.state
+
+
+def _absorb(tx: Writing, receipt: Receipt) -> Receipt:
+    until = tx.now + tx.options.resend_window
+    tx.run(SQL["absorb"], (receipt.job, receipt.status.value, receipt.of, until))
+    tx.absorbed = 1
+    return receipt
+
+
+def _create(
+    tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job], *, follows: bool = False
+) -> Receipt:
+    queue = tx.queue(asked.queue)
+    assert queue is not None
+    if asked.lane != "":
+        filing.become_laned(tx, queue)
+    _forget_id(tx, asked.id)
+    has_children = tx.edges and tx.one(SQL["has_edges"], (asked.id,)) is not None
+    job = Job(
+        n=tx.number(),
+        id=asked.id,
+        q=queue.q,
+        t=tx.task(asked.task),
+        lane=asked.lane,
+        accepted_at=tx.now,
+        parent=parent,
+        flow=asked.flow,
+        revision=asked.revision,
+        priority=asked.priority,
+        max_attempts=asked.max_attempts,
+        due_at=due_at(asked, tx.now),
+        expires_at=None if asked.expires is None else tx.now + asked.expires,
+        waiting_for=int(follows),
+        size=len(asked.payload),
+        marks=(KEYED if asked.key is not None else 0) | (HAS_CHILDREN if has_children else 0),
+    )
+    body = Body(
+        asked.key, asked.mode, asked.window, dict(asked.headers), asked.tags, asked.after, asked.payload
+    )
+    tx.add(job, body)
+    tx.bytes += job.size
+    if asked.key is not None and not follows:
+        place = (asked.key, job.q, job.lane, job.t)
+        keys.save_key(tx, place, Key(job.id, asked.mode, asked.window, tx.now))
+    created.append(job)
+    return Receipt(Status.CREATED, asked.id)
+
+
+def _forget_id(tx: Writing, job: JobId) -> None:
+    """The memory of an earlier job under this id, or call, is over."""
+    old = tx.record(job)
+    if old is not None:
+        lifecycle.remove(tx, old)
+    if tx.absorbed:
+        tx.run(SQL["drop_absorbed"], (job,))
+
+
+def _place(tx: Writing, job: Job) -> None:
+    """Tie a new job to its parents and let it wait."""
+    if _tie(tx, job):
+        lifecycle.finish(tx, job, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
+        lifecycle.drop_if_unkept(tx, job)
+    elif job.waiting_for:
+        lifecycle.transition(tx, job, Move.ENQUEUE, State.BLOCKED)
+    else:
+        filing.line_up(tx, job)
+        lifecycle.make_waiting(tx, job, Move.ENQUEUE)
+
+
+def _tie(tx: Writing, job: Job) -> bool:
+    """Tie a job to its parents; whether an edge to a parent that has failed cancels it."""
+    body = tx.body(job)
+    if not body.after:
+        return False
+    parents = {_stands_for(tx, edge.parent): edge.on_failure for edge in body.after}
+    body.after = tuple(Edge(*edge) for edge in parents.items())
+    tx.save_body(job, body)
+    tx.edges = 1
+    job.marks |= HAS_PARENTS
+    for edge in body.after:
+        record = tx.record(edge.parent)
+        if record is not None and record.pruned_until is None:
+            record.marks |= HAS_CHILDREN
+            tx.touch(record)
+        waits = False
+        match _fate_of(record), edge.on_failure:
+            case State.CANCELLED, OnFailure.CANCEL:
+                _add_edge(tx, edge, job, waits=False)
+                return True
+            case (State.DONE, _) | (State.CANCELLED, _) | (State.DEAD, OnFailure.RUN):
+                pass
+            case _:
+                job.waiting_for += 1
+                waits = True
+        _add_edge(tx, edge, job, waits=waits)
+    tx.touch(job)
+    return False
+
+
+def _add_edge(tx: Writing, edge: Edge, job: Job, *, waits: bool) -> None:
+    tx.run(SQL["add_edge"], (edge.parent, job.n, edge.on_failure.value, int(waits)))
+
+
+def _stands_for(tx: Writing, parent: JobId) -> JobId:
+    """The job that a call stands for: itself, or the one whose key absorbed it."""
+    if not tx.absorbed or tx.job(parent) is not None:
+        return parent
+    row = tx.one(SQL["absorbed"], (parent,))
+    return parent if row is None or row[1] is None else row[1]
+
+
+def _fate_of(record: Job | None) -> State | None:
+    """How a parent has ended. One that is not kept counts by its state, and can no longer be replayed."""
+    if record is None:
+        return State.DONE
+    if record.pruned_until is None:
+        return record.state
+    return State.DONE if record.state is State.DONE else State.CANCELLED
+
+
+def _replace(tx: Writing, job: Job, asked: NewJob) -> Receipt:
+    """Let a waiting job take over what a newer call asks for; it keeps its id."""
+    lifecycle.leave_waiting(tx, job)
+    body = tx.body(job)
+    tx.bytes += len(asked.payload) - job.size
+    job.size = len(asked.payload)
+    body.mode, body.window = asked.mode, asked.window
+    body.payload, body.headers, body.tags = asked.payload, dict(asked.headers), asked.tags
+    tx.save_body(job, body)
+    job.priority, job.max_attempts, job.revision = asked.priority, asked.max_attempts, asked.revision
+    job.due_at = due_at(asked, tx.now)
+    job.expires_at = None if asked.expires is None else tx.now + asked.expires
+    job.attempt = job.crashes = job.started = 0
+    job.held = None
+    lifecycle.set_error(tx, job, None)
+    tx.touch(job)
+    place = keys.place_of(tx, job)
+    key = keys.key_at(tx, place)
+    if place is not None and key is not None and key.holder == job.id:
+        key.mode, key.window = asked.mode, asked.window
+        keys.save_key(tx, place, key)
+    if job.state is State.BLOCKED:
+        lifecycle.transition(tx, job, Move.REPLACE, State.BLOCKED)
+    elif job.state is not None:
+        lifecycle.make_waiting(tx, job, Move.REPLACE)
+    return _absorb(tx, Receipt(Status.REPLACED, asked.id, job.id))
+
+
+def due_at(asked: NewJob, now: int) -> int:
+    """When a job is due."""
+    return now + asked.delay if asked.run_at is None else max(now, asked.run_at)

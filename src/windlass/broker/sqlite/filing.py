@@ -1,0 +1,340 @@
+"""Filing: where a waiting job stands, and which one is next.
+
+A lane is in a ring exactly while it has a job to hand out there and is not parked. `refresh` brings that about after
+every change; nothing else touches a ring's members. A queue that never had a lane has no rings: its jobs are in one
+line per band, and none of the rows of lanes and rings is ever touched.
+"""
+
+from collections.abc import Iterator
+
+from windlass.broker.sqlite.reading import Reading
+from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
+from windlass.core.order import REBASE_AT, band_of, choose_band, stride
+from windlass.core.query import Parked
+from windlass.core.units import Micros
+
+SQL = statements("filing")
+ONE_RING = 0
+"""The band under which the only ring of a queue is kept that puts lanes before bands."""
+LANES_WOKEN = 1_000
+"""Parked lanes that one claim brings back."""
+
+
+# where a job stands
+
+
+def file(tx: Writing, job: Job, *, keeps_place: bool = False) -> None:
+    """Put a job that has just become ready in its place, and wake somebody for it."""
+    queue = tx.queue_of(job.q)
+    if not keeps_place:
+        set_band(job, queue)
+        if not queue.policy.sequence:
+            job.sequence = tx.number()
+    tx.touch(job)
+    if queue.laned:
+        lane = tx.lane(queue, job.lane)
+        lane.ready += 1
+        tx.touch_lane(lane)
+        refresh(tx, queue, lane)
+    tx.armed.add(queue.name)
+
+
+def set_band(job: Job, queue: Queue) -> None:
+    """Fix the band of a job, by what its queue says now."""
+    job.band = band_of(job.priority, job.due_at, queue.policy.bands, queue.policy.age_step)
+
+
+def unfile(tx: Writing, job: Job) -> None:
+    """Take a ready job out of its place."""
+    queue = tx.queue_of(job.q)
+    if not queue.laned:
+        return
+    lane = tx.lane(queue, job.lane)
+    lane.ready -= 1
+    tx.touch_lane(lane)
+    job.state_code = UNPLACED
+    tx.touch(job)
+    refresh(tx, queue, lane)
+    job.state_code = READY
+    tx.touch(job)
+
+
+def line_up(tx: Writing, job: Job) -> None:
+    """Give a job of a queue with `sequence` its number, for good: accepted, unblocked or replayed."""
+    queue = tx.queue_of(job.q)
+    if not queue.policy.sequence:
+        return
+    job.sequence = job.line = tx.number()
+    tx.touch(job)
+    refresh(tx, queue, tx.lane(queue, job.lane))
+
+
+def leave_line(tx: Writing, job: Job) -> None:
+    """A job is finished, so the next of its lane may go."""
+    if job.line is None:
+        return
+    queue = tx.queue_of(job.q)
+    job.line = None
+    tx.touch(job)
+    refresh(tx, queue, tx.lane(queue, job.lane))
+    wake_if_claimable(tx, queue)
+
+
+# rings
+
+
+def become_laned(tx: Writing, queue: Queue) -> None:
+    """The first lane of a queue: from here on it has rings, and counts by lane."""
+    if queue.laned:
+        return
+    lane = tx.lane(queue, "")
+    lane.running = queue.running
+    lane.ready = tx.value(_READY_OF_QUEUE, (queue.q,))
+    queue.laned = True
+    tx.touch_lane(lane)
+    tx.touch_queue(queue)
+    tx.stale()
+    refresh(tx, queue, lane)
+
+
+_READY_OF_QUEUE = statements("jobs")["count_ready"]
+
+
+def parked(tx: Reading, queue: Queue, lane: Lane) -> Parked | None:
+    """Why a lane may not hand anything out."""
+    if lane.paused:
+        return Parked.PAUSED
+    if not has_slot(tx.running_in(queue, lane), lane.policy.concurrency):
+        return Parked.CONCURRENCY
+    if wait_for_token(lane, lane.policy.rate, tx.now):
+        return Parked.RATE
+    return None
+
+
+def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
+    """Let a lane enter and leave rings as it now has, or has not, something to hand out there."""
+    if not queue.laned:
+        return
+    why = parked(tx, queue, lane)
+    wanted = set(_bands(tx, queue, lane)) if why is None else set[int]()
+    present = {band for (band,) in tx.all(SQL["places"], (queue.q, lane.name))}
+    for band in wanted - present:
+        tx.run(SQL["enter"], (queue.q, lane.name, band, stride(lane.policy.weight)))
+    for band in present - wanted:
+        tx.run(SQL["leave"], (queue.q, lane.name, band))
+    waits = why is Parked.RATE and lane.ready > 0
+    wake_at = tx.now + wait_for_token(lane, lane.policy.rate, tx.now) if waits else None
+    if wake_at != lane.wake_at:
+        lane.wake_at = wake_at
+        tx.touch_lane(lane)
+
+
+def refresh_all(tx: Writing, queue: Queue) -> None:
+    """Settings have changed."""
+    if queue.laned:
+        for (name,) in tx.all(SQL["lanes_of"], (queue.q,)):
+            refresh(tx, queue, tx.lane(queue, name))
+
+
+def refresh_due(tx: Writing, queue: Queue) -> None:
+    """Time has passed: bring back lanes that have a token again."""
+    if queue.laned:
+        for (name,) in tx.all(SQL["due_lanes"], (queue.q, tx.now, LANES_WOKEN)):
+            refresh(tx, queue, tx.lane(queue, name))
+
+
+def clear_rings(tx: Writing, queue: Queue) -> None:
+    """The layout of an unused queue changes: clocks of another layout mean nothing."""
+    tx.run(SQL["clear_places"], (queue.q,))
+    tx.run(SQL["clear_rings"], (queue.q,))
+
+
+def forget_idle(tx: Writing, queue: Queue, limit: int) -> None:
+    """Drop the records of idle lanes that their ring has passed."""
+    if queue.laned:
+        tx.run(SQL["forget_idle"], (queue.q, limit))
+
+
+def _bands(tx: Reading, queue: Queue, lane: Lane) -> Iterator[int]:
+    """The rings in which a lane has something to hand out."""
+    if queue.policy.sequence:
+        if _head(tx, queue, lane) is not None:
+            yield ONE_RING
+    elif queue.policy.one_ring:
+        if tx.one(SQL["has_ready"], (queue.q, lane.name)) is not None:
+            yield ONE_RING
+    else:
+        yield from bands_of(tx, queue, lane.name)
+
+
+def bands_of(tx: Reading, queue: Queue, lane: str) -> Iterator[int]:
+    """The bands in which a lane has a ready job, first to last."""
+    band = tx.value(SQL["next_band"], (queue.q, lane, None))
+    while band is not None:
+        yield band
+        band = tx.value(SQL["next_band"], (queue.q, lane, band))
+
+
+def _rings_of(tx: Reading, queue: Queue) -> Iterator[int]:
+    band = tx.value(SQL["next_ring"], (queue.q, None))
+    while band is not None:
+        yield band
+        band = tx.value(SQL["next_ring"], (queue.q, band))
+
+
+def _head(tx: Reading, queue: Queue, lane: Lane) -> Job | None:
+    """With `sequence`: the first job of a lane, if it can be handed out to anyone."""
+    n = tx.value(SQL["head_of_line"], (queue.q, lane.name))
+    job = None if n is None else tx.numbered(n)
+    return job if job is not None and job.state_code == READY and not job.suspect else None
+
+
+# who is next
+
+
+def queue_open(queue: Queue, now: Micros) -> bool:
+    """Whether a queue as a whole may hand out a job."""
+    return (
+        not queue.paused
+        and has_slot(queue.running, queue.policy.concurrency)
+        and not wait_for_token(queue, queue.policy.rate, now)
+    )
+
+
+def next_job(tx: Reading, queue: Queue, draw: int) -> Job | None:
+    """The job that a queue hands out next."""
+    if not queue_open(queue, tx.now):
+        return None
+    name = _next_lane(tx, queue, draw)
+    if name is None:
+        return None
+    lane, band = name
+    if queue.policy.sequence:
+        return _head(tx, queue, tx.lane(queue, lane))
+    if band is None:
+        band = _choose(bands_of(tx, queue, lane), queue, draw)
+    n = None if band is None else tx.value(SQL["head_of_band"], (queue.q, lane, band))
+    return None if n is None else tx.numbered(n)
+
+
+def _next_lane(tx: Reading, queue: Queue, draw: int) -> tuple[str, int | None] | None:
+    """The lane to take from, with the band if that was chosen first."""
+    if not queue.laned:
+        lane = tx.lane(queue, "")
+        return None if parked(tx, queue, lane) is not None else ("", None)
+    if queue.policy.one_ring:
+        name = tx.value(SQL["first_lane"], (queue.q, ONE_RING))
+        return None if name is None else (name, None)
+    band = _choose(_rings_of(tx, queue), queue, draw)
+    if band is None:
+        return None
+    return tx.value(SQL["first_lane"], (queue.q, band)), band
+
+
+def _choose(present: Iterator[int], queue: Queue, draw: int) -> int | None:
+    """The band to take from: without weights the first, and no other is looked at."""
+    if not queue.policy.bands:
+        return next(present, None)
+    bands = list(present)
+    return choose_band(bands, queue.policy.bands, draw) if bands else None
+
+
+def next_suspect(tx: Reading, queue: Queue) -> Job | None:
+    """The suspect that a queue hands out next: first in first out, over the lanes that may."""
+    if not queue_open(queue, tx.now):
+        return None
+    for n, name in tx.all(SQL["suspects"], (queue.q,)):
+        if parked(tx, queue, tx.lane(queue, name)) is not None:
+            continue
+        if not queue.policy.sequence or tx.value(SQL["head_of_line"], (queue.q, name)) == n:
+            return tx.numbered(n)
+    return None
+
+
+def has_claimable(tx: Reading, queue: Queue) -> bool:
+    """Whether anybody could be handed something."""
+    if queue.unlimited and not tx.lane(queue, "").paused:
+        return not queue.paused and tx.one(SQL["any_ready"], (queue.q,)) is not None
+    return next_job(tx, queue, 0) is not None or next_suspect(tx, queue) is not None
+
+
+def wake_if_claimable(tx: Writing, queue: Queue) -> None:
+    """Something may have come free: wake somebody if so."""
+    if queue.name not in tx.armed and has_claimable(tx, queue):
+        tx.armed.add(queue.name)
+
+
+# what a claim takes, and an end gives back
+
+
+def occupy(tx: Writing, job: Job) -> None:
+    """Take a slot and a token of a job's queue and of its lane; the job itself is about to leave its place."""
+    queue = tx.queue_of(job.q)
+    lane = tx.lane(queue, job.lane)
+    if queue.laned:
+        if not job.suspect:
+            _take(tx, queue, lane, ONE_RING if queue.policy.one_ring else job.band)
+        lane.running += 1
+        lane.ready -= 1
+        tx.touch_lane(lane)
+    queue.running += 1
+    tx.touch_queue(queue)
+    if queue.policy.rate is not None:
+        queue.bucket = taken(queue.bucket or full(queue.policy.rate, tx.now), queue.policy.rate, tx.now)
+    if lane.policy.rate is not None:
+        lane.bucket = taken(lane.bucket or full(lane.policy.rate, tx.now), lane.policy.rate, tx.now)
+        tx.touch_lane(lane)
+
+
+def occupied(tx: Writing, job: Job) -> None:
+    """The job has left its place: its lane may have to leave a ring."""
+    queue = tx.queue_of(job.q)
+    refresh(tx, queue, tx.lane(queue, job.lane))
+
+
+def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
+    """One job is claimed from a lane of a ring. A changed weight counts from the claim after this one."""
+    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name))
+    tx.run(SQL["advance"], (queue.q, lane.name, band, stride(lane.policy.weight)))
+    if time >= REBASE_AT:
+        tx.run(SQL["rebase_places"], (queue.q, band, time))
+        tx.run(SQL["rebase_ring"], (queue.q, band))
+
+
+def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
+    """Give back the slot, and for work that never started the token."""
+    queue = tx.queue_of(job.q)
+    queue.running -= 1
+    tx.touch_queue(queue)
+    lane = tx.lane(queue, job.lane)
+    if queue.laned:
+        lane.running -= 1
+        tx.touch_lane(lane)
+    if unstarted:
+        _return_tokens(tx, queue, lane)
+    refresh(tx, queue, lane)
+    if not queue.unlimited or lane.paused:
+        wake_if_claimable(tx, queue)
+
+
+def _return_tokens(tx: Writing, queue: Queue, lane: Lane) -> None:
+    if queue.policy.rate is not None and queue.bucket is not None:
+        queue.bucket = returned(queue.bucket, queue.policy.rate, tx.now)
+    if lane.policy.rate is not None and lane.bucket is not None:
+        lane.bucket = returned(lane.bucket, lane.policy.rate, tx.now)
+        tx.touch_lane(lane)
+
+
+def wait_for_token(place: Queue | Lane, rate: Rate | None, now: Micros) -> Micros:
+    """How long until a queue or lane has a token; 0 if it has one or needs none."""
+    if rate is None or place.bucket is None:
+        return 0
+    return token_in(place.bucket, rate, now)
+
+
+def bucket_of(place: Queue | Lane, rate: Rate, now: Micros) -> Bucket:
+    """The bucket of a queue or lane; full if it was never used."""
+    return place.bucket or full(rate, now)

@@ -1,0 +1,385 @@
+"""The life of a job: the one place where states change, leases end and jobs finish."""
+
+from windlass.broker.sqlite import filing, flows, keys
+from windlass.broker.sqlite.records import (
+    CODES,
+    HAS_CHILDREN,
+    LOGGED,
+    MEMOS,
+    READY,
+    RESULT,
+    RUNNING,
+    SAID,
+    SCHEDULED,
+    STATES,
+    Job,
+    Queue,
+    pack,
+)
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing, count_move
+from windlass.core.event import Emit, Event
+from windlass.core.job import Delivery, Moved
+from windlass.core.outcome import Cause, Error, Outcome
+from windlass.core.settlement import Ruling, Standing, is_crash
+from windlass.core.state import TERMINAL, WAITING, Move, Reason, State, permitted
+from windlass.core.units import Fence, Micros, SessionId
+
+SQL = statements("jobs")
+DELIVERIES = 10
+_UNCOUNTED = frozenset({State.DONE, State.CANCELLED})
+
+
+def transition(
+    tx: Writing,
+    job: Job,
+    move: Move,
+    after: State | None,
+    reason: Reason | None = None,
+    *,
+    outcome: Outcome | None = None,
+    runtime: Micros | None = None,
+    waited: Micros | None = None,
+) -> None:
+    """Change the state of a job, count it and log it. Nothing else does, but for the bulk forms of the same."""
+    before = job.state
+    assert permitted(before, move, after), f"{before} --{move}--> {after} is not in the table"
+    count_move(tx, job, job.state_code, None if after is None else CODES[after])
+    if after is not None:
+        job.state_code = CODES[after]
+        job.reason = None if reason is None else reason.value
+        tx.touch(job)
+    if tx.moves is not None and before is not None and after is not None:
+        tx.moves.append(_moved(tx, job, move, before, after, reason))
+    queue = tx.queue_of(job.q)
+    if queue.policy.emit is not Emit.NONE:
+        log(
+            tx,
+            queue,
+            job,
+            Event(
+                at=tx.now,
+                job=job.id,
+                task=tx.task_name(job.t),
+                queue=queue.name,
+                lane=job.lane,
+                move=move,
+                before=before,
+                after=after,
+                reason=reason,
+                outcome=outcome,
+                attempt=job.attempt,
+                fence=job.fence,
+                runtime=runtime,
+                waited=waited,
+            ),
+        )
+
+
+def log(tx: Writing, queue: Queue, job: Job, event: Event) -> None:
+    """Write a transition to the event log, as far as the queue asks for it."""
+    before, after = event.before, event.after
+    is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
+    if queue.policy.emit is Emit.ALL or (queue.policy.emit is Emit.FINAL and is_end):
+        tx.log(event)
+
+
+def _moved(tx: Writing, job: Job, move: Move, before: State, after: State, reason: Reason | None) -> Moved:
+    return Moved(
+        job=job.id,
+        queue=tx.queue_of(job.q).name,
+        task=tx.task_name(job.t),
+        lane=job.lane,
+        move=move,
+        before=before,
+        after=after,
+        reason=reason,
+    )
+
+
+# waiting
+
+
+def make_waiting(tx: Writing, job: Job, move: Move) -> None:
+    """Let a job wait: scheduled if it is not due, else ready."""
+    if job.due_at > tx.now:
+        transition(tx, job, move, State.SCHEDULED)
+        schedule(tx, job)
+    else:
+        transition(tx, job, move, State.READY)
+        filing.file(tx, job)
+
+
+def schedule(tx: Writing, job: Job) -> None:
+    """Number a job that has just become scheduled: jobs that are due at the same time go in this order."""
+    if not tx.queue_of(job.q).policy.sequence:
+        job.sequence = tx.number()
+        tx.touch(job)
+
+
+def leave_waiting(tx: Writing, job: Job) -> None:
+    """Take a waiting job out of its place; its state is about to change."""
+    if job.state_code == READY:
+        filing.unfile(tx, job)
+
+
+def promote(tx: Writing, job: Job, move: Move) -> None:
+    """Make a scheduled job ready."""
+    transition(tx, job, move, State.READY)
+    filing.file(tx, job)
+
+
+def is_expired(job: Job, now: Micros) -> bool:
+    """Whether a waiting job was not started in time. Only its first start counts."""
+    return job.expires_at is not None and job.expires_at <= now and not job.started
+
+
+# leases
+
+
+def is_live(tx: Writing, job: Job, fence: Fence) -> bool:
+    """Whether this is the live lease of the job: the fence check on which everything rests."""
+    if job.state_code != RUNNING or job.fence != fence or job.pruned_until is not None:
+        return False
+    return job.session is None or session_alive(tx, job.session)
+
+
+def session_alive(tx: Writing, s: int) -> bool:
+    """Whether a session is alive."""
+    return tx.one(SQL["session_alive"], (s,)) is not None
+
+
+def standing(tx: Writing, job: Job) -> Standing:
+    """What the rulings need to know of a running job."""
+    key = keys.held_key(tx, job)
+    held = job.held
+    return Standing(
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        crashes=job.crashes,
+        cancel_requested=bool(job.cancel_requested),
+        superseded=key is not None and key.follower is not None,
+        holds=0 if held is None else held.times,
+        held_for=0 if held is None else tx.now - held.since,
+    )
+
+
+def end_lease(
+    tx: Writing,
+    job: Job,
+    ruling: Ruling,
+    session: SessionId | None,
+    *,
+    unstarted: bool,
+    cause: Cause | None = None,
+    runtime: Micros | None = None,
+    error: Error | None = None,
+) -> None:
+    """End the lease of a running job as ruled. A settlement has no cause; everything else has one."""
+    ran = runtime is not None or ruling.charged
+    _deliver(
+        tx,
+        job,
+        Delivery(
+            fence=job.fence,
+            attempt=job.attempt,
+            session=session,
+            claimed_at=job.claimed_at,
+            ended_at=tx.now,
+            outcome=ruling.outcome,
+            settled=cause is None,
+            cause=cause,
+            runtime=runtime,
+            error=error,
+        ),
+    )
+    job.session = job.deadline = None
+    job.started = int(job.started or ran)
+    job.attempt -= not ruling.charged
+    job.crashes += cause is not None and is_crash(cause, ruling)
+    if error is not None:
+        set_error(tx, job, error)
+    if ran:
+        job.held = None
+    tx.touch(job)
+    filing.vacate(tx, job, unstarted=unstarted)
+    if ruling.state in TERMINAL:
+        finish(tx, job, ruling.move, ruling.state, ruling.reason, outcome=ruling.outcome, runtime=runtime)
+        return
+    if not ruling.keeps_place:
+        job.due_at = tx.now + ruling.delay
+    transition(tx, job, ruling.move, ruling.state, outcome=ruling.outcome, runtime=runtime)
+    if job.state_code == SCHEDULED:
+        schedule(tx, job)
+    else:
+        filing.file(tx, job, keeps_place=ruling.keeps_place)
+
+
+def _deliver(tx: Writing, job: Job, delivery: Delivery) -> None:
+    tx.run(SQL["add_delivery"], (job.n, job.fence, pack(delivery)))
+    job.ends += 1
+    if job.ends > DELIVERIES:
+        tx.run(SQL["cut_deliveries"], (job.n, DELIVERIES))
+
+
+def set_error(tx: Writing, job: Job, error: Error | None) -> None:
+    """Keep the last error of a job, or forget it."""
+    if error is None and not job.marks & SAID:
+        return
+    tx.run(SQL["say_error"], (job.n, None if error is None else pack(error)))
+    job.marks |= SAID
+    tx.touch(job)
+
+
+# the end of a job
+
+
+def finish(
+    tx: Writing,
+    job: Job,
+    move: Move,
+    state: State,
+    reason: Reason | None,
+    *,
+    outcome: Outcome | None = None,
+    runtime: Micros | None = None,
+) -> None:
+    """Bring a job to a terminal state: its key, its line, its memos, and word to its dependents."""
+    leave_waiting(tx, job)
+    transition(tx, job, move, state, reason, outcome=outcome, runtime=runtime)
+    job.finished_at = tx.now
+    job.cancel_requested = 0
+    if job.marks & MEMOS:
+        tx.run(SQL["drop_memos"], (job.n,))
+        job.marks &= ~MEMOS
+    if job.waiting_for:
+        tx.run(SQL["close_edges_of"], (job.n,))
+        job.waiting_for = 0
+    tx.touch(job)
+    filing.leave_line(tx, job)
+    follower = keys.release(tx, job)
+    if follower is not None:
+        follower.waiting_for -= 1
+        tx.touch(follower)
+        unblock(tx, follower)
+    flows.tell_dependents(tx, job.id, state)
+    tx.rung = True
+
+
+def unblock(tx: Writing, job: Job) -> None:
+    """A job's last parent is out of its way."""
+    filing.line_up(tx, job)
+    make_waiting(tx, job, Move.UNBLOCK)
+
+
+def set_result(tx: Writing, job: Job, result: bytes | None) -> None:
+    """Keep the result of a job that is done now."""
+    if job.marks & RESULT:
+        drop_result(tx, job)
+    if result is not None:
+        tx.run(SQL["save_result"], (job.n, job.q, tx.now, result))
+        job.marks |= RESULT
+        job.size += len(result)
+        tx.bytes += len(result)
+    tx.touch(job)
+
+
+def drop_result(tx: Writing, job: Job) -> None:
+    """Forget the result of a job."""
+    length = tx.value(SQL["drop_result"], (job.n,)) or 0
+    job.marks &= ~RESULT
+    job.size -= length
+    tx.bytes -= length
+    tx.touch(job)
+
+
+# removal
+
+
+def drop_if_unkept(tx: Writing, job: Job) -> None:
+    """A finished job of which nothing is to be kept goes at once."""
+    if STATES[job.state_code] not in _UNCOUNTED or job.pruned_until is not None:
+        return
+    policy = tx.queue_of(job.q).policy
+    if not (policy.retention or keeps_result(tx, job) or is_needed(tx, job)):
+        drop(tx, job, Move.PRUNE)
+
+
+def keeps_result(tx: Writing, job: Job) -> bool:
+    """Whether a job's result is still to be kept."""
+    ttl = tx.queue_of(job.q).policy.result_ttl
+    return bool(job.marks & RESULT) and job.finished_at is not None and job.finished_at + ttl > tx.now
+
+
+def is_needed(tx: Writing, job: Job) -> bool:
+    """Whether an unfinished job, or an end that its dependents have yet to be told, depends on it."""
+    return bool(job.marks & HAS_CHILDREN) and flows.is_needed(tx, job)
+
+
+def drop(tx: Writing, job: Job, move: Move) -> None:
+    """Remove a finished job. How it ended is remembered for the resend window; a dead one's edges act."""
+    assert job.state in TERMINAL
+    assert job.finished_at is not None
+    was = job.state
+    if job.marks & RESULT:
+        drop_result(tx, job)
+    tx.bytes -= job.size
+    job.size = 0
+    transition(tx, job, move, None)
+    until = job.finished_at + tx.options.resend_window
+    if job.marks & HAS_CHILDREN:
+        tx.run(flows.SQL["drop_edges_to"], (job.id,))
+    if until > tx.now:
+        _remember(tx, job, until)
+    else:
+        remove(tx, job)
+    if was is State.DEAD:
+        flows.tell_dependents(tx, job.id, State.CANCELLED)
+
+
+def _remember(tx: Writing, job: Job, until: Micros) -> None:
+    """Keep how a job ended and what listings show of it; everything else goes."""
+    job.pruned_until = until
+    body = tx.body(job)
+    if body.key is None and not body.tags:
+        tx.run(SQL["drop_body"], (job.n,))
+    else:
+        tx.run(SQL["blank_body"], (job.n,))
+    if job.marks & SAID:
+        tx.run(SQL["blank_error"], (job.n,))
+    _drop_words(tx, job)
+    tx.run(SQL["drop_deliveries"], (job.n, job.fence))
+    tx.touch(job)
+
+
+def remove(tx: Writing, job: Job) -> None:
+    """Remove every trace of a job but the edges to it."""
+    tx.run(SQL["drop_body"], (job.n,))
+    if job.marks & SAID:
+        tx.run(SQL["drop_said"], (job.n,))
+    _drop_words(tx, job)
+    if job.ends:
+        tx.run(SQL["drop_all_deliveries"], (job.n,))
+    tx.run(SQL["drop_edges_of"], (job.n,))
+    tx.remove(job)
+
+
+def _drop_words(tx: Writing, job: Job) -> None:
+    if job.marks & LOGGED:
+        tx.run(SQL["cut_lines"], (job.n, 2**62))
+        job.marks &= ~LOGGED
+    if job.marks & MEMOS:
+        tx.run(SQL["drop_memos"], (job.n,))
+        job.marks &= ~MEMOS
+
+
+def cancel_waiting(tx: Writing, job: Job, move: Move, reason: Reason) -> None:
+    """Cancel a job that waits."""
+    assert job.state in WAITING
+    finish(tx, job, move, State.CANCELLED, reason)
+    drop_if_unkept(tx, job)
+
+
+def expire(tx: Writing, job: Job) -> None:
+    """A waiting job was not started in time."""
+    finish(tx, job, Move.EXPIRE, State.DEAD, Reason.EXPIRED)

@@ -1,0 +1,192 @@
+"""What operators do to jobs, queues and lanes."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from windlass.broker.sqlite import filing, keys, lifecycle
+from windlass.broker.sqlite.keys import Key
+from windlass.broker.sqlite.records import CODES, READY, RUNNING, SAID, Job
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.operate import Edit, Effect, Operated, Purged, Target
+from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
+from windlass.errors import ContractError
+
+SQL = statements("operate")
+JOBS = statements("jobs")
+_T = TypeVar("_T", Target, Edit)
+
+
+def check(items: Sequence[Target] | Sequence[Edit]) -> None:
+    """Refuse a call that the contract forbids, before anything happens."""
+    if len(items) > CALL_ITEMS:
+        raise ContractError(f"at most {CALL_ITEMS} jobs a call, got {len(items)}")
+
+
+def cancel(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
+    """Cancel waiting jobs, flag running ones."""
+    return _each(tx, targets, _cancel)
+
+
+def replay(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
+    """Send dead letters back."""
+    return _each(tx, targets, _replay)
+
+
+def discard(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
+    """Remove dead letters."""
+    return _each(tx, targets, _discard)
+
+
+def edit(tx: Writing, edits: Sequence[Edit]) -> tuple[Operated, ...]:
+    """Change waiting or dead jobs."""
+    return _each(tx, edits, _edit)
+
+
+def _each(
+    tx: Writing, items: Sequence[_T], operation: Callable[[Writing, Job, _T], Operated]
+) -> tuple[Operated, ...]:
+    """Do one thing to each job that is in the expected state."""
+    answers: list[Operated] = []
+    for item in items:
+        job = tx.job(item.job)
+        if job is None:
+            answers.append(Operated(item.job, Effect.NOT_FOUND))
+        elif item.expect not in (None, job.state):
+            answers.append(Operated(item.job, Effect.WRONG_STATE, job.state))
+        else:
+            answers.append(operation(tx, job, item))
+    return tuple(answers)
+
+
+def _cancel(tx: Writing, job: Job, _: Target) -> Operated:
+    if job.state in TERMINAL:
+        return Operated(job.id, Effect.WRONG_STATE, job.state)
+    if job.state_code == RUNNING:
+        job.cancel_requested = 1
+        tx.touch(job)
+        return Operated(job.id, Effect.FLAGGED, job.state)
+    lifecycle.cancel_waiting(tx, job, Move.CANCEL, Reason.CANCELLED)
+    return Operated(job.id, Effect.APPLIED, job.state)
+
+
+def _replay(tx: Writing, job: Job, _: Target) -> Operated:
+    if job.state is not State.DEAD:
+        return Operated(job.id, Effect.WRONG_STATE, job.state)
+    place = keys.place_of(tx, job)
+    if place is not None:
+        key = keys.key_at(tx, place)
+        if key is not None and key.holder != job.id and (key.until is None or tx.now < key.until):
+            return Operated(job.id, Effect.CONFLICT, job.state, key.holder)
+        body = tx.body(job)
+        keys.save_key(tx, place, Key(job.id, body.mode, body.window, job.accepted_at))
+    job.attempt = job.crashes = 0
+    job.replays += 1
+    job.held = None
+    job.expires_at = job.finished_at = None
+    if job.marks & SAID:
+        tx.run(JOBS["say_progress"], (job.n, None, None))
+    job.due_at = tx.now
+    tx.touch(job)
+    filing.line_up(tx, job)
+    lifecycle.make_waiting(tx, job, Move.REPLAY)
+    return Operated(job.id, Effect.APPLIED, job.state)
+
+
+def _discard(tx: Writing, job: Job, _: Target) -> Operated:
+    if job.state is not State.DEAD:
+        return Operated(job.id, Effect.WRONG_STATE, job.state)
+    lifecycle.drop(tx, job, Move.DISCARD)
+    return Operated(job.id, Effect.APPLIED)
+
+
+def _edit(tx: Writing, job: Job, change: Edit) -> Operated:
+    state = job.state
+    if state is None or state not in WAITING | {State.DEAD}:
+        return Operated(job.id, Effect.WRONG_STATE, state)
+    if job.state_code == READY:
+        filing.unfile(tx, job)
+    _change(tx, job, change)
+    reason = None if job.reason is None else Reason(job.reason)
+    lifecycle.transition(tx, job, Move.EDIT, state, reason)
+    if job.state_code == READY:
+        if change.priority is not None:
+            filing.set_band(job, tx.queue_of(job.q))
+        filing.file(tx, job, keeps_place=True)
+    return Operated(job.id, Effect.APPLIED, state)
+
+
+def _change(tx: Writing, job: Job, change: Edit) -> None:
+    body = tx.body(job)
+    if change.payload is not None:
+        tx.bytes += len(change.payload) - len(body.payload)
+        job.size += len(change.payload) - len(body.payload)
+        body.payload = change.payload
+    if change.headers is not None:
+        body.headers = dict(change.headers)
+    if change.tags is not None:
+        body.tags = change.tags
+    if change.priority is not None:
+        job.priority = change.priority
+    if change.max_attempts is not None:
+        job.max_attempts = change.max_attempts
+    tx.save_body(job, body)
+    tx.touch(job)
+
+
+_PURGES = {
+    State.BLOCKED: "blocked",
+    State.SCHEDULED: "waiting",
+    State.READY: "waiting",
+    State.DONE: "finished",
+    State.CANCELLED: "finished",
+    State.DEAD: "finished",
+}
+
+
+def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
+    """Cancel waiting jobs, remove finished ones, oldest first."""
+    queue = tx.queue(queue_name)
+    if queue is None:
+        return Purged(0, more=False)
+    purged = 0
+    rows = tx.all(SQL[_PURGES[state]], (queue.q, CODES[state], limit + 1))
+    for (n,) in sorted(rows[:limit]):
+        job = tx.find(n)
+        if job is None or job.state is not state or job.pruned_until is not None:
+            continue  # the end of one before it has moved it
+        if state in WAITING:
+            lifecycle.cancel_waiting(tx, job, Move.PURGE, Reason.PURGED)
+        else:
+            lifecycle.drop(tx, job, Move.PURGE)
+        purged += 1
+    return Purged(purged, len(rows) > limit)
+
+
+def unhold(tx: Writing, key: str, limit: int) -> Purged:
+    """Make held jobs of this key ready."""
+    rows = tx.all(SQL["held"], (key, limit + 1))
+    for (n,) in rows[:limit]:
+        job = tx.numbered(n)
+        job.due_at = tx.now
+        tx.touch(job)
+        lifecycle.promote(tx, job, Move.UNHOLD)
+    return Purged(len(rows[:limit]), len(rows) > limit)
+
+
+def set_paused(tx: Writing, queue_name: str, lane_name: str | None, *, paused: bool) -> bool:
+    """Pause or resume a queue or a lane; whether the queue exists."""
+    queue = tx.queue(queue_name)
+    if queue is None:
+        return False
+    if lane_name is None:
+        queue.paused = paused
+        tx.touch_queue(queue)
+    else:
+        lane = tx.lane(queue, lane_name)
+        lane.paused = paused
+        tx.touch_lane(lane)
+        filing.refresh(tx, queue, lane)
+    filing.wake_if_claimable(tx, queue)
+    return True

@@ -1,0 +1,93 @@
+"""Sessions: beats, and what becomes of the leases of a session that ends."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from windlass.broker.sqlite import lifecycle
+from windlass.broker.sqlite.records import pack
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.outcome import Cause, CauseKind
+from windlass.core.session import END_LEASES, Beat, Ended, Pulse
+from windlass.core.settlement import rule_session_end
+from windlass.core.units import Fence, JobId, SessionId
+
+SQL = statements("sessions")
+CANCELS = 1_000
+
+_cause = msgspec.msgpack.Decoder(Cause)
+_started = msgspec.msgpack.Decoder(set[tuple[JobId, Fence]])
+
+
+def session_id(tx: Writing, s: int | None) -> SessionId | None:
+    """The id of a session."""
+    return None if s is None else tx.value(SQL["session_id"], (s,))
+
+
+def beat(tx: Writing, beats: Sequence[Beat]) -> tuple[Pulse, ...]:
+    """Take signs of life."""
+    return tuple(_beat_one(tx, one) for one in beats)
+
+
+def _beat_one(tx: Writing, one: Beat) -> Pulse:
+    row = tx.one(SQL["session"], (one.session,))
+    if row is None and one.open is not None:
+        opened = (one.session, pack(one.open), one.open.ttl, tx.now, tx.live)
+        row = (tx.value(SQL["open"], opened), tx.live, None, None, None)
+    if row is None or row[2] is not None:
+        return Pulse(session=one.session, alive=False, settings=tx.version)
+    s = row[0]
+    tx.run(SQL["beat"], (s, tx.live, one.memory))
+    cancel = tuple((job, fence) for job, fence in tx.all(SQL["flagged"], (s, CANCELS)))
+    return Pulse(session=one.session, alive=True, cancel=cancel, settings=tx.version)
+
+
+def end_session(
+    tx: Writing, session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]
+) -> Ended:
+    """End a session and return its leases, a bounded number at a time."""
+    row = tx.one(SQL["session"], (session,))
+    if row is None:
+        return Ended(known=False)
+    s, seen, ended_at, first_cause, first_started = row
+    if ended_at is None:
+        mark_ended(tx, s, seen, cause, started)
+    else:
+        cause, started = read_end(first_cause, first_started)
+    with tx.recorded() as moved:
+        return_leases(tx, s, session, cause, set(started), END_LEASES)
+    return Ended(known=True, moved=tuple(moved), more=bool(tx.all(SQL["leases"], (s, 1))))
+
+
+def read_end(cause: bytes, started: bytes | None) -> tuple[Cause, set[tuple[JobId, Fence]]]:
+    """Why a session ended, and what had started then: the first word stands."""
+    return _cause.decode(cause), set() if started is None else _started.decode(started)
+
+
+def mark_ended(
+    tx: Writing, s: int, seen: int, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
+) -> None:
+    """From here on none of its words counts, even of leases that are not returned yet."""
+    packed = pack(list(started)) if started else None
+    tx.run(SQL["end"], (s, tx.now, tx.live - seen, pack(cause), packed))
+
+
+def return_leases(
+    tx: Writing,
+    s: int,
+    session: SessionId | None,
+    cause: Cause,
+    started: Collection[tuple[JobId, Fence]],
+    limit: int,
+) -> int:
+    """Give back leases of an ended session, charged by what is known, and say how many."""
+    rows = tx.all(SQL["leases"], (s, limit))
+    for (n,) in rows:
+        job = tx.numbered(n)
+        had_started = (job.id, job.fence) in started
+        ruling = rule_session_end(lifecycle.standing(tx, job), cause, started=had_started)
+        unstarted = cause.kind is not CauseKind.LOST and not had_started
+        lifecycle.end_lease(tx, job, ruling, session, unstarted=unstarted, cause=cause)
+        lifecycle.drop_if_unkept(tx, job)
+    return len(rows)

@@ -1,0 +1,136 @@
+"""Settle and annotate: words about a lease, judged by its fence."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.broker.contract import Settled
+from windlass.broker.sqlite import lifecycle, settle_many
+from windlass.broker.sqlite.claim import claim
+from windlass.broker.sqlite.enqueue import accept, refusals
+from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job
+from windlass.broker.sqlite.sessions import session_id
+from windlass.broker.sqlite.statements import statements
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.job import Delivery, Held
+from windlass.core.lease import Ask, check_ask
+from windlass.core.outcome import Answer, Outcome, Verdict
+from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Note
+from windlass.core.session import MEMOS as MOST_MEMOS
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.settlement import Ruling, Settlement, rule_settlement
+from windlass.core.units import Fence, JobId
+from windlass.errors import ContractError
+
+SQL = statements("jobs")
+_UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
+_delivery = msgspec.msgpack.Decoder(Delivery)
+
+
+def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled:
+    """End leases, then answer the ask."""
+    answers = settle_many.settle_done(tx, items)
+    if answers is None:
+        answers = tuple(_settle_one(tx, item) for item in items)
+    return Settled(answers=answers, claimed=None if ask is None else claim(tx, ask))
+
+
+def check(items: Sequence[Settlement], ask: Ask | None) -> None:
+    """Refuse a call that the contract forbids, before anything happens."""
+    if len(items) > CALL_ITEMS:
+        raise ContractError(f"at most {CALL_ITEMS} settlements a call, got {len(items)}")
+    for item in items:
+        if item.spawn and item.outcome is not Outcome.DONE:
+            raise ContractError(f"children travel only with done, not with {item.outcome}")
+        if (item.outcome is Outcome.HOLD) != (item.hold is not None):
+            raise ContractError("a hold key goes with the outcome hold, and with no other")
+    if ask is not None:
+        check_ask(ask)
+
+
+def _settle_one(tx: Writing, item: Settlement) -> Answer:
+    job = tx.job(item.job)
+    if job is None or not lifecycle.is_live(tx, job, item.fence):
+        return late(tx, item.job, item.fence)
+    refused = refusals(tx, item.spawn, may_fill=True)
+    if refused:
+        return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
+    ruling = rule_settlement(lifecycle.standing(tx, job), item)
+    _record(tx, job, item, ruling)
+    lifecycle.end_lease(
+        tx,
+        job,
+        ruling,
+        session_id(tx, job.session),
+        unstarted=item.outcome in _UNSTARTED and item.runtime is None,
+        runtime=item.runtime,
+        error=item.error,
+    )
+    # After the end, so that a job may spawn its successor under its own key.
+    accept(tx, item.spawn, parent=job.id)
+    answer = Answer(Verdict.APPLIED, ruling.outcome, job.state)
+    lifecycle.drop_if_unkept(tx, job)
+    return answer
+
+
+def _record(tx: Writing, job: Job, item: Settlement, ruling: Ruling) -> None:
+    """Keep what the settlement brings besides its outcome."""
+    if item.runtime is not None:
+        tx.time_task(job.t)
+    if ruling.outcome is Outcome.DONE:
+        lifecycle.set_result(tx, job, item.result)
+    if item.hold is not None and ruling.outcome is Outcome.HOLD:
+        held = job.held
+        since, times = (tx.now, 0) if held is None else (held.since, held.times)
+        job.held = Held(item.hold.key, item.hold.reason, since, times + 1)
+        tx.touch(job)
+
+
+def late(tx: Writing, job_id: JobId, fence: Fence) -> Answer:
+    """The answer to a word about a lease that is not live."""
+    job = tx.job(job_id) or tx.remembered(job_id)
+    if job is None:
+        return Answer(Verdict.GONE)
+    record = tx.value(SQL["delivery"], (job.n, fence))
+    delivery = None if record is None else _delivery.decode(record)
+    if delivery is not None and delivery.settled:
+        return Answer(Verdict.ALREADY, delivery.outcome, job.state)
+    return Answer(Verdict.STALE)
+
+
+def annotate(tx: Writing, notes: Sequence[Note]) -> tuple[Verdict, ...]:
+    """Keep what running jobs say of themselves."""
+    return tuple(_annotate_one(tx, note) for note in notes)
+
+
+def _annotate_one(tx: Writing, note: Note) -> Verdict:
+    job = tx.job(note.job)
+    if job is None or not lifecycle.is_live(tx, job, note.fence):
+        return late(tx, note.job, note.fence).verdict
+    if note.extend is not None and job.deadline is not None:
+        job.deadline = tx.now + note.extend
+    if note.permille is not None:
+        tx.run(SQL["say_progress"], (job.n, note.permille, note.message))
+        job.marks |= SAID
+    if note.logs:
+        _write_lines(tx, job, note.logs[-LOG_LINES:])
+    if note.memo is not None:
+        _write_memo(tx, job, *note.memo)
+    tx.touch(job)
+    return Verdict.APPLIED
+
+
+def _write_lines(tx: Writing, job: Job, lines: Sequence[str]) -> None:
+    last: int = tx.value(SQL["last_line"], (job.n,))
+    rows = [(job.n, i, line[:LOG_LINE_CHARS]) for i, line in enumerate(lines, last + 1)]
+    tx.many(SQL["add_line"], rows)
+    tx.run(SQL["cut_lines"], (job.n, last + len(rows) - LOG_LINES))
+    job.marks |= LOGGED
+
+
+def _write_memo(tx: Writing, job: Job, name: str, value: bytes) -> None:
+    row = tx.one(SQL["count_memos"], (job.n, name))
+    count, known = row or (0, 0)
+    if known or count < MOST_MEMOS:
+        tx.run(SQL["save_memo"], (job.n, name, value))
+        job.marks |= MEMOS

@@ -1,0 +1,136 @@
+-- Filing: where waiting jobs stand, rings of lanes, who is next.
+
+-- name: has_ready
+-- in:   ?1 q, ?2 lane
+-- out:  1 if the lane has a ready job that is no suspect
+-- cost: one seek
+SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 LIMIT 1;
+
+-- name: next_band
+-- in:   ?1 q, ?2 lane, ?3 the band before (NULL: none)
+-- out:  the next band in which the lane has a ready job
+-- cost: one seek
+SELECT band FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2
+    AND band > COALESCE(?3, -9223372036854775808)
+ORDER BY band LIMIT 1;
+
+-- name: head_of_band
+-- in:   ?1 q, ?2 lane, ?3 band
+-- out:  n of the first job
+-- cost: one seek
+SELECT n FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND band = ?3 ORDER BY sequence LIMIT 1;
+
+-- name: head_of_line
+-- in:   ?1 q, ?2 lane
+-- out:  n of the first unfinished job of a lane in sequence
+-- cost: one seek
+SELECT n FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 ORDER BY line LIMIT 1;
+
+-- name: suspects
+-- in:   ?1 q
+-- out:  n, lane of its suspects, first in first out
+-- cost: one row per suspect, at most 1,000
+SELECT n, lane FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 ORDER BY sequence LIMIT 1000;
+
+-- name: count_suspects
+-- in:   ?1 q, ?2 limit
+-- out:  how many suspects wait, up to the limit
+-- cost: one row per suspect, at most `limit`
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT ?2);
+
+-- name: places
+-- in:   ?1 q, ?2 lane
+-- out:  the bands in whose rings the lane is
+-- cost: one row per band of the lane
+SELECT band FROM place WHERE q = ?1 AND lane = ?2 AND due IS NOT NULL;
+
+-- name: next_ring
+-- in:   ?1 q, ?2 the band before (NULL: none)
+-- out:  the next band whose ring has a lane
+-- cost: one seek
+SELECT band FROM place WHERE due IS NOT NULL AND q = ?1 AND band > COALESCE(?2, -9223372036854775808)
+ORDER BY band LIMIT 1;
+
+-- name: first_lane
+-- in:   ?1 q, ?2 band
+-- out:  the lane to take from
+-- cost: one seek
+SELECT lane FROM place WHERE due IS NOT NULL AND q = ?1 AND band = ?2 ORDER BY due, lane LIMIT 1;
+
+-- name: enter
+-- in:   ?1 q, ?2 lane, ?3 band, ?4 stride
+-- cost: one row: the lane enters with its debt, without credit
+INSERT INTO place (q, lane, band, clock, due)
+SELECT ?1, ?2, ?3, t, t + ?4 FROM (SELECT COALESCE((SELECT time FROM ring WHERE q = ?1 AND band = ?3), 0) AS t)
+WHERE TRUE
+ON CONFLICT (q, lane, band) DO UPDATE SET clock = MAX(clock, excluded.clock), due = MAX(clock, excluded.clock) + ?4;
+
+-- name: leave
+-- in:   ?1 q, ?2 lane, ?3 band
+-- cost: one row; the lane keeps its clock
+UPDATE place SET due = NULL WHERE q = ?1 AND lane = ?2 AND band = ?3;
+
+-- name: pass_time
+-- in:   ?1 q, ?2 band, ?3 lane
+-- out:  the ring's time after a claim from the lane: the highest clock at which one was ever claimed from
+-- cost: one row
+INSERT INTO ring (q, band, time) SELECT q, band, clock FROM place WHERE q = ?1 AND band = ?2 AND lane = ?3
+ON CONFLICT (q, band) DO UPDATE SET time = MAX(time, excluded.time)
+RETURNING time;
+
+-- name: advance
+-- in:   ?1 q, ?2 lane, ?3 band, ?4 stride
+-- cost: one row
+UPDATE place SET clock = due, due = due + ?4 WHERE q = ?1 AND lane = ?2 AND band = ?3;
+
+-- name: rebase_places
+-- in:   ?1 q, ?2 band, ?3 base
+-- cost: one row per lane of the ring; once in 2^32 claims
+UPDATE place SET clock = MAX(0, clock - ?3), due = due - ?3 WHERE q = ?1 AND band = ?2;
+
+-- name: rebase_ring
+-- in:   ?1 q, ?2 band
+-- cost: one row
+UPDATE ring SET time = 0 WHERE q = ?1 AND band = ?2;
+
+-- name: clear_places
+-- in:   ?1 q
+-- cost: one row per lane; when the layout of an unused queue changes
+DELETE FROM place WHERE q = ?1;
+
+-- name: clear_rings
+-- in:   ?1 q
+-- cost: one row per band
+DELETE FROM ring WHERE q = ?1;
+
+-- name: lanes_of
+-- in:   ?1 q
+-- out:  names of the lanes that have ready jobs
+-- cost: one row per lane; when settings of the queue change
+SELECT name FROM lane WHERE q = ?1 AND ready > 0;
+
+-- name: due_lanes
+-- in:   ?1 q, ?2 now, ?3 limit
+-- out:  names of parked lanes that have a token again
+-- cost: one row per lane, at most `limit`
+SELECT name FROM lane WHERE wake_at IS NOT NULL AND q = ?1 AND wake_at <= ?2 ORDER BY wake_at LIMIT ?3;
+
+-- name: next_token
+-- in:   ?1 q
+-- out:  when the first parked lane has a token again
+-- cost: one seek
+SELECT wake_at FROM lane WHERE wake_at IS NOT NULL AND q = ?1 ORDER BY wake_at LIMIT 1;
+
+-- name: any_ready
+-- in:   ?1 q
+-- out:  1 if the queue has a ready job, suspects too
+-- cost: one seek
+SELECT 1 FROM job WHERE state IN (1, 2) AND q = ?1 AND state = 2 LIMIT 1;
+
+-- name: forget_idle
+-- in:   ?1 q, ?2 limit
+-- cost: `limit` rows: idle lanes that their ring has passed would enter at its time anyway
+DELETE FROM place WHERE (q, lane, band) IN (
+    SELECT place.q, place.lane, place.band FROM ring
+    JOIN place ON place.due IS NULL AND place.q = ring.q AND place.band = ring.band AND place.clock <= ring.time
+    WHERE ring.q = ?1 LIMIT ?2);

@@ -1,0 +1,280 @@
+-- The life of a job: deliveries, keys, edges, removal.
+
+-- name: count_ready
+-- in:   ?1 q
+-- out:  how many jobs of the queue are ready
+-- cost: one row per ready job; once in the life of a queue, when its first lane appears
+SELECT COUNT(*) FROM job WHERE state IN (1, 2) AND q = ?1 AND state = 2;
+
+-- name: add_delivery
+-- in:   ?1 n, ?2 fence, ?3 record
+-- cost: one row
+INSERT INTO delivery (n, fence, record) VALUES (?1, ?2, ?3);
+
+-- name: cut_deliveries
+-- in:   ?1 n, ?2 how many to keep
+-- cost: as many rows
+DELETE FROM delivery WHERE n = ?1 AND fence < (
+    SELECT MIN(fence) FROM (SELECT fence FROM delivery WHERE n = ?1 ORDER BY fence DESC LIMIT ?2));
+
+-- name: delivery
+-- in:   ?1 n, ?2 fence
+-- out:  record
+-- cost: one row
+SELECT record FROM delivery WHERE n = ?1 AND fence = ?2;
+
+-- name: deliveries
+-- in:   ?1 n
+-- out:  records, oldest first
+-- cost: ten rows
+SELECT record FROM delivery WHERE n = ?1 ORDER BY fence;
+
+-- name: drop_deliveries
+-- in:   ?1 n, ?2 fence
+-- cost: ten rows: all but the one of this fence
+DELETE FROM delivery WHERE n = ?1 AND fence < ?2;
+
+-- name: session_alive
+-- in:   ?1 s
+-- out:  1 if the session is alive
+-- cost: one row
+SELECT 1 FROM session WHERE s = ?1 AND ended_at IS NULL;
+
+-- name: said
+-- in:   ?1 n
+-- out:  permille, message, error
+-- cost: one row
+SELECT permille, message, error FROM said WHERE n = ?1;
+
+-- name: say_error
+-- in:   ?1 n, ?2 error
+-- cost: one row
+INSERT INTO said (n, error) VALUES (?1, ?2) ON CONFLICT (n) DO UPDATE SET error = ?2;
+
+-- name: say_progress
+-- in:   ?1 n, ?2 permille, ?3 message
+-- cost: one row
+INSERT INTO said (n, permille, message) VALUES (?1, ?2, ?3)
+ON CONFLICT (n) DO UPDATE SET permille = ?2, message = ?3;
+
+-- name: memos
+-- in:   ?1 n
+-- out:  name, value, by name
+-- cost: one row per memo, at most 1,000
+SELECT name, value FROM memo WHERE n = ?1 ORDER BY name;
+
+-- name: count_memos
+-- in:   ?1 n, ?2 name
+-- out:  how many memos there are, and whether one has this name
+-- cost: one row per memo
+SELECT COUNT(*), COALESCE(SUM(name = ?2), 0) FROM memo WHERE n = ?1;
+
+-- name: save_memo
+-- in:   ?1 n, ?2 name, ?3 value
+-- cost: one row
+INSERT INTO memo (n, name, value) VALUES (?1, ?2, ?3) ON CONFLICT (n, name) DO UPDATE SET value = ?3;
+
+-- name: drop_memos
+-- in:   ?1 n
+-- cost: one row per memo
+DELETE FROM memo WHERE n = ?1;
+
+-- name: logs
+-- in:   ?1 n
+-- out:  lines, oldest first
+-- cost: 100 rows
+SELECT line FROM log WHERE n = ?1 ORDER BY i;
+
+-- name: last_line
+-- in:   ?1 n
+-- out:  the number of the last line
+-- cost: one seek
+SELECT COALESCE(MAX(i), 0) FROM log WHERE n = ?1;
+
+-- name: add_line
+-- in:   ?1 n, ?2 number, ?3 line
+-- cost: one row
+INSERT INTO log (n, i, line) VALUES (?1, ?2, ?3);
+
+-- name: cut_lines
+-- in:   ?1 n, ?2 the last number to go
+-- cost: one row per line that goes
+DELETE FROM log WHERE n = ?1 AND i <= ?2;
+
+-- name: save_result
+-- in:   ?1 n, ?2 q, ?3 finished_at, ?4 value
+-- cost: one row
+INSERT INTO result (n, q, finished_at, value) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (n) DO UPDATE SET q = ?2, finished_at = ?3, value = ?4;
+
+-- name: result
+-- in:   ?1 n
+-- out:  value
+-- cost: one row
+SELECT value FROM result WHERE n = ?1;
+
+-- name: drop_result
+-- in:   ?1 n
+-- out:  its length
+-- cost: one row
+DELETE FROM result WHERE n = ?1 RETURNING LENGTH(value);
+
+-- name: drop_said
+-- in:   ?1 n
+-- cost: one row
+DELETE FROM said WHERE n = ?1;
+
+-- name: drop_body
+-- in:   ?1 n
+-- cost: one row
+DELETE FROM body WHERE n = ?1;
+
+-- name: blank_body
+-- in:   ?1 n
+-- cost: one row: key and tags stay for as long as it is remembered how the job ended
+UPDATE body SET headers = NULL, after = NULL, payload = x'' WHERE n = ?1;
+
+-- name: blank_error
+-- in:   ?1 n
+-- cost: one row
+UPDATE said SET error = NULL WHERE n = ?1;
+
+-- name: drop_all_deliveries
+-- in:   ?1 n
+-- cost: ten rows
+DELETE FROM delivery WHERE n = ?1;
+
+-- name: key
+-- in:   ?1 key, ?2 q, ?3 lane, ?4 t
+-- out:  holder, mode, window, accepted_at, follower, until
+-- cost: one row
+SELECT holder, mode, window, accepted_at, follower, until FROM unique_key
+WHERE key = ?1 AND q = ?2 AND lane = ?3 AND t = ?4;
+
+-- name: save_key
+-- in:   ?1 key, ?2 q, ?3 lane, ?4 t, ?5 holder, ?6 mode, ?7 window, ?8 accepted_at, ?9 follower, ?10 until
+-- cost: one row
+INSERT INTO unique_key (key, q, lane, t, holder, mode, window, accepted_at, follower, until)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+ON CONFLICT (key, q, lane, t) DO UPDATE SET holder = ?5, mode = ?6, window = ?7, accepted_at = ?8, follower = ?9,
+    until = ?10;
+
+-- name: drop_key
+-- in:   ?1 key, ?2 q, ?3 lane, ?4 t
+-- cost: one row
+DELETE FROM unique_key WHERE key = ?1 AND q = ?2 AND lane = ?3 AND t = ?4;
+
+-- name: absorbed
+-- in:   ?1 id
+-- out:  status, of, until
+-- cost: one row
+SELECT status, of, until FROM absorbed WHERE id = ?1;
+
+-- name: absorb
+-- in:   ?1 id, ?2 status, ?3 of, ?4 until
+-- cost: one row
+INSERT INTO absorbed (id, status, of, until) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (id) DO UPDATE SET status = ?2, of = ?3, until = ?4;
+
+-- name: drop_absorbed
+-- in:   ?1 id
+-- cost: one row
+DELETE FROM absorbed WHERE id = ?1;
+
+-- name: add_edge
+-- in:   ?1 parent, ?2 child, ?3 on_failure, ?4 open
+-- cost: one row
+INSERT INTO edge (parent, child, on_failure, open) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (parent, child) DO UPDATE SET on_failure = ?3, open = ?4;
+
+-- name: has_edges
+-- in:   ?1 parent
+-- out:  1 if an edge leads to it
+-- cost: one seek
+SELECT 1 FROM edge WHERE parent = ?1 LIMIT 1;
+
+-- name: next_edge
+-- in:   ?1 parent
+-- out:  child, on_failure of an unresolved edge
+-- cost: one seek
+SELECT child, on_failure FROM edge WHERE open = 1 AND parent = ?1 ORDER BY on_failure, child LIMIT 1;
+
+-- name: next_run_edge
+-- in:   ?1 parent
+-- out:  child, on_failure of an unresolved edge that acts on a dead parent
+-- cost: one seek
+SELECT child, on_failure FROM edge WHERE open = 1 AND parent = ?1 AND on_failure = 'run' ORDER BY child LIMIT 1;
+
+-- name: close_edge
+-- in:   ?1 parent, ?2 child
+-- cost: one row
+UPDATE edge SET open = 0 WHERE parent = ?1 AND child = ?2;
+
+-- name: close_edges_of
+-- in:   ?1 child
+-- cost: one row per parent it waits for
+UPDATE edge SET open = 0 WHERE child = ?1 AND open = 1;
+
+-- name: drop_edges_to
+-- in:   ?1 parent
+-- cost: one row per dependent
+DELETE FROM edge WHERE parent = ?1 AND open = 0;
+
+-- name: drop_edges_of
+-- in:   ?1 child
+-- cost: one row per parent
+DELETE FROM edge WHERE child = ?1;
+
+-- name: open_parents
+-- in:   ?1 child
+-- out:  the parents it waits for
+-- cost: one row per parent
+SELECT parent FROM edge WHERE child = ?1 AND open = 1 ORDER BY parent;
+
+-- name: dead_parent
+-- in:   ?1 child
+-- out:  1 if it waits for a dead parent
+-- cost: one row per parent
+SELECT 1 FROM edge JOIN job ON job.id = edge.parent
+WHERE edge.child = ?1 AND edge.open = 1 AND job.state = 5 AND job.pruned_until IS NULL LIMIT 1;
+
+-- name: needed
+-- in:   ?1 parent, ?2 1 if it is dead
+-- out:  1 if an unfinished job needs it; those that wait for a dead parent do not
+-- cost: one row per dependent
+SELECT 1 FROM edge JOIN job ON job.n = edge.child
+WHERE edge.parent = ?1 AND job.state IN (0, 1, 2, 3) AND NOT (?2 = 1 AND edge.open = 1) LIMIT 1;
+
+-- name: add_fate
+-- in:   ?1 parent, ?2 state
+-- cost: one row
+INSERT INTO fate (parent, state) VALUES (?1, ?2);
+
+-- name: fate_of
+-- in:   ?1 parent
+-- out:  1 if its dependents have yet to be told
+-- cost: one seek
+SELECT 1 FROM fate WHERE parent = ?1 LIMIT 1;
+
+-- name: fates
+-- in:   ?1 limit
+-- out:  i, parent, state, oldest first
+-- cost: `limit` rows
+SELECT i, parent, state FROM fate ORDER BY i LIMIT ?1;
+
+-- name: drop_fates
+-- in:   ?1 the last number to go
+-- cost: one row per fate
+DELETE FROM fate WHERE i <= ?1;
+
+-- name: any_fate
+-- in:   nothing
+-- out:  1 if there is one
+-- cost: one seek
+SELECT 1 FROM fate LIMIT 1;
+
+-- name: error
+-- in:   ?1 n
+-- out:  its last error
+-- cost: one row
+SELECT error FROM said WHERE n = ?1;

@@ -1,0 +1,31 @@
+-- What operators do: purges and holds.
+
+-- name: blocked
+-- in:   ?1 q, ?2 state, ?3 limit
+-- out:  n of blocked jobs, oldest first
+-- cost: `limit` rows of an index
+SELECT n FROM job WHERE state = 0 AND q = ?1 AND ?2 = 0 ORDER BY n LIMIT ?3;
+
+-- name: waiting
+-- in:   ?1 q, ?2 state (scheduled or ready), ?3 limit
+-- out:  n of such jobs, in order of their due times
+-- cost: `limit` rows of an index
+SELECT n FROM job WHERE state IN (1, 2) AND q = ?1 AND state = ?2 ORDER BY due_at, sequence LIMIT ?3;
+
+-- name: finished
+-- in:   ?1 q, ?2 state, ?3 limit
+-- out:  n of finished jobs that nobody needs, of dead letters all
+-- cost: one row of an index per job of the queue that is kept, in the worst case
+SELECT n FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = 5) = (?2 = 5)
+    AND (marks & 64) IN (0, 64) AND state = ?2
+    AND (?2 = 5 OR marks & 2 = 0 OR NOT (
+        EXISTS (SELECT 1 FROM fate WHERE fate.parent = job.id)
+        OR EXISTS (SELECT 1 FROM edge JOIN job AS child ON child.n = edge.child
+                   WHERE edge.parent = job.id AND child.state IN (0, 1, 2, 3))))
+LIMIT ?3;
+
+-- name: held
+-- in:   ?1 hold key, ?2 limit
+-- out:  n of held jobs of this key, first due first
+-- cost: `limit` rows of an index
+SELECT n FROM job WHERE hold_key IS NOT NULL AND state = 1 AND hold_key = ?1 ORDER BY due_at, sequence LIMIT ?2;
