@@ -205,7 +205,7 @@ def test_a_bad_option_is_refused_in_one_line(app: Windlass, options: dict[str, A
         (("\x00",), {}, 'argument "to"'),
         (("a",), {"size": object()}, 'argument "size"'),
     ],
-    ids=repr,
+    ids=["type", "missing", "too many", "unknown", "NaN", "surrogate", "NUL", "object"],
 )
 def test_bad_arguments_are_named(app: Windlass, args: Any, kwargs: Any, words: str) -> None:
     @app.task

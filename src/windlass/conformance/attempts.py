@@ -170,6 +170,15 @@ async def test_first_crash_reruns_at_once(store: Harness, kind: CauseKind) -> No
     assert await _counted(store, [behind]) == [(State.READY, 0, 0)]
 
 
+async def test_first_crash_reruns_at_once__while_the_clock_goes_back(store: Harness) -> None:
+    job = await store.add()
+    await store.sweep()
+    store.advance(-HOUR)
+    await store.sweep()
+    await _crash(store)
+    assert await _counted(store, [job]) == [(State.READY, 1, 1)]
+
+
 async def test_first_crash_reruns_at_once__whatever_failed_before(store: Harness) -> None:
     """Crashes count, not attempts."""
     worker = await store.worker()

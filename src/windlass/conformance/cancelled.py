@@ -71,6 +71,7 @@ async def test_cancelled_run_ends_cancelled__by_its_own_word(store: Harness) -> 
 async def _is_cancelled_for_good(store: Harness, job: str) -> None:
     detail = await store.get(job)
     assert (detail.state, detail.reason) == (State.CANCELLED, Reason.CANCELLED)
+    assert (detail.session, detail.held, detail.cancel_requested) == (None, None, False)
     assert detail.finished_at is not None
     assert detail.deliveries[-1].outcome is Outcome.CANCELLED
     store.advance(HOUR)

@@ -260,3 +260,16 @@ async def test_long_step_back_is_followed__by_the_ttl_of_the_namespace(store: Ha
     assert (await other.broker.sweep(limit=100)).stepped_back == 0
     other.advance(-1)
     assert (await other.broker.sweep(limit=100)).stepped_back == SECOND + 1
+
+
+async def test_long_step_back_is_followed__by_a_paced_fleet(store: Harness) -> None:
+    """The time since the last pass is not over for hours: that must not keep the fleet from sweeping."""
+    every = 250 * MILLISECOND
+    worker = await _worker(store, ttl=SECOND)
+    store.advance(-HOUR)
+    assert (await store.broker.sweep(limit=100, every=every)).stepped_back == HOUR
+    reaped: list[SessionId] = []
+    for _ in range(5):
+        store.advance(every)
+        reaped.extend((await store.broker.sweep(limit=100, every=every)).reaped)
+    assert reaped == [worker.id]

@@ -8,6 +8,7 @@ import pytest
 from windlass.conformance.endings import words
 from windlass.conformance.harness import Harness, Worker, ids, same
 from windlass.core.lease import Ask, Asker
+from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import END_LEASES, ENDED_KEPT, Beat, Ended, Pulse, SessionInfo, SessionState
 from windlass.core.settings import Kind, LaneSettings, QueueSettings, Subject
@@ -131,6 +132,21 @@ async def test_pulse_names_what_to_cancel(store: Harness) -> None:
     assert (await worker.beat()).cancel == ()
 
 
+async def test_pulse_names_what_to_cancel__a_thousand_at_a_time(store: Harness) -> None:
+    worker = await store.worker()
+    jobs = await store.add_many(1_000) + await store.add_many(2)
+    leases = {lease.job: lease for lease in await worker.take(1_000) + await worker.take(2)}
+    await store.broker.cancel([Target(job) for job in jobs[:1_000]])
+    await store.broker.cancel([Target(job) for job in jobs[1_000:]])
+    cancel = (await worker.beat()).cancel
+    assert len(set(cancel)) == len(cancel) == 1_000
+    for job, fence in cancel[:10]:
+        assert leases[job].fence == fence
+        await store.settle(leases[job], Outcome.CANCELLED)
+    later = (await worker.beat()).cancel
+    assert {job for job, _ in cancel} | {job for job, _ in later} == set(jobs)
+
+
 async def test_pulse_tells_the_settings_version(store: Harness) -> None:
     worker, other = await store.worker(), await store.worker()
     version = (await worker.beat()).settings
@@ -236,6 +252,7 @@ async def test_end_session_is_bounded__sweep_does_the_rest(store: Harness) -> No
     worker, jobs = await _with_many_leases(store, 5)
     ended = await worker.end(CauseKind.STOP, detail="asked to")
     assert (len(ended.moved), ended.more) == (END_LEASES, True)
+    store.advance(2 * ENDED_KEPT)
     swept = await store.broker.sweep(limit=3)
     assert (len(swept.moved), swept.reaped, swept.more) == (3, (), True)
     assert await _leases(store, worker) == 2

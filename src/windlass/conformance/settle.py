@@ -263,6 +263,18 @@ async def test_release_spends_no_attempt(store: Harness, runtime: Micros | None)
     assert await worker.drain() == [first, second]
 
 
+@pytest.mark.parametrize("back", [10 * SECOND, HOUR])
+async def test_release_spends_no_attempt__while_the_clock_goes_back(store: Harness, back: Micros) -> None:
+    """Given back means ready, although the time at which it was due has not come again."""
+    worker = await store.worker()
+    first, second = await store.add_many(2)
+    await store.sweep()
+    store.advance(-back)
+    await store.sweep()
+    assert (await store.release(await worker.one())).state is State.READY
+    assert await worker.drain() == [first, second]
+
+
 # held
 
 

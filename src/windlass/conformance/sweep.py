@@ -6,7 +6,7 @@ import pytest
 
 from windlass.broker.contract import Options
 from windlass.conformance.endings import deadline_lease, words
-from windlass.conformance.harness import Harness
+from windlass.conformance.harness import Harness, ids
 from windlass.core.job import Edge
 from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.session import ENDED_KEPT
@@ -148,12 +148,13 @@ async def test_sweep_expires_waiting_jobs(store: Harness) -> None:
 
 async def test_sweep_expires_waiting_jobs__only_before_their_first_start(store: Harness) -> None:
     """A lease that ended with a runtime, or that was charged, was a start."""
-    jobs = await store.add_many(8, expires=MINUTE)
+    jobs = await store.add_many(9, expires=MINUTE)
     worker, crashing, stopping = await store.worker(), await store.worker(), await store.worker()
-    retried, snoozed, released, unstarted, _ = await worker.take(5)
+    retried, charged, snoozed, released, unstarted, _ = await worker.take(6)
     started, bystander = await crashing.take(2)
     stopped = await stopping.one()
     await store.retry(retried)
+    await store.retry(charged, runtime=None)
     await store.snooze(snoozed, HOUR)
     await store.release(released, runtime=1)
     await store.release(unstarted)
@@ -219,10 +220,26 @@ async def test_sweep_prunes_by_retention__by_count(store: Harness) -> None:
     elsewhere = await store.add_many(3, queue="other")
     for lease in await worker.take(3, "other"):
         await store.done(lease)
-    done = await _finished(store, 5)
+    jobs = await store.add_many(5)
+    leases = await worker.take(5)
+    finished = [leases[index] for index in (1, 4, 0, 2, 3)]
+    for lease in finished[:2]:
+        await store.done(lease)
+        await store.passes(1, SECOND)
+    assert await _kept(store, jobs) == [True] * 5
+    for lease in finished[2:]:
+        await store.done(lease)
+        store.advance(SECOND)
     await store.sweep()
-    assert await _kept(store, done) == [False, False, False, True, True]
+    assert await _kept(store, ids(finished)) == [False, False, False, True, True]
     assert await _kept(store, dead + elsewhere) == [True] * 6
+
+
+async def test_sweep_prunes_by_retention__by_both(store: Harness) -> None:
+    await store.queue("q", retention=MINUTE, retention_count=2)
+    await _finished(store, 5)
+    (swept,) = await store.passes(1, HOUR)
+    assert (swept.pruned, await store.listed()) == (5, [])
 
 
 async def test_sweep_prunes_by_retention__of_the_namespace(store: Harness) -> None:
@@ -282,6 +299,22 @@ async def test_nothing_kept_means_nothing_left(store: Harness) -> None:
     await store.passes(1, 1)
     assert [await store.missing(job) for job in jobs] == [True, True]
     assert [await store.count(state) for state in (State.DONE, State.CANCELLED)] == [1, 1]
+
+
+async def test_nothing_kept_means_nothing_left__however_it_ended(store: Harness) -> None:
+    """Cancelled runs that end with their session, or when their deadline passes."""
+    await store.queue("q", retention=0)
+    worker = await store.worker()
+    jobs = await store.add_many(2)
+    await worker.one()
+    await deadline_lease(store)
+    for job in jobs:
+        await store.cancel(job)
+    ended = await worker.end(CauseKind.LOST)
+    (swept,) = await store.passes(1, SECOND)
+    assert [moved.after for moved in (*ended.moved, *swept.moved)] == [State.CANCELLED, State.CANCELLED]
+    assert await store.listed() == []
+    assert await store.states(jobs) == [State.CANCELLED, State.CANCELLED]
 
 
 async def test_prune_keeps_what_is_needed(store: Harness) -> None:

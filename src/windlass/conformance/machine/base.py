@@ -244,9 +244,10 @@ class Machine(RuleBasedStateMachine):
         seat = self.ledger.seats.get(session_id(session))
         return seat is not None and seat.alive
 
-    def eldest(self) -> int:
-        """The oldest session that is open; if none is, one that never was."""
-        return next(filter(self.alive, self.sessions), STRANGER)
+    def busiest(self) -> int:
+        """The open session with the most leases; if none is open, one that never was."""
+        alive = [number for number in self.sessions if self.alive(number)]
+        return max(alive, key=lambda number: len(self.ledger.held_by(session_id(number))), default=STRANGER)
 
     def words(self) -> list[Word]:
         """Every delivery ever made."""

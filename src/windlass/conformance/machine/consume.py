@@ -1,11 +1,13 @@
 """Rules for workers: asking, settling, beating, ending; and what time brings about."""
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from windlass.broker.contract import Settled
+from windlass.broker.contract import Broker
 from windlass.conformance.machine import draws
 from windlass.conformance.machine.base import Machine, ask_for
 from windlass.conformance.machine.ledger.lease import annotated
@@ -34,6 +36,13 @@ _sessions = draws.of_machine(draws.sessions)
 _words = draws.of_machine(draws.words)
 _ends = draws.of_machine(draws.ends)
 _visibilities = st.sampled_from((SECOND, 5 * SECOND, HOUR))
+_NONSENSE = (
+    Ask(queues=QUEUES, slots=1, limit=1),
+    Ask(queues=QUEUES, slots=2, limit=1, visibility=SECOND),
+    Ask(queues=QUEUES, slots=1, limit=1, session="session-1"),
+    Ask(queues=QUEUES, slots=1, limit=1, session="session-1", seq=0),
+    Ask(queues=QUEUES, slots=1, limit=1, visibility=SECOND, draw=2**32),
+)
 _EAGER = Want(slots=100, max_bytes=1_000_000)
 
 
@@ -47,8 +56,8 @@ class Claim(Machine):
 
     @rule()
     def claim_everything(self) -> None:
-        """The oldest session that lives asks for whatever there is."""
-        self.claim(self.next_ask(self.eldest(), _EAGER))
+        """The busiest session asks for whatever there is."""
+        self.claim(self.next_ask(self.busiest(), _EAGER))
 
     @rule(session=_sessions)
     def claim_a_suspect(self, session: int) -> None:
@@ -80,25 +89,6 @@ class Claim(Machine):
         self.clock.advance((HOUR if answer.next_in is None else answer.next_in) - 1)
         early = self.claim(self.next_ask(session, want))
         require("next_in is never late", not early.leases, answer, early)
-
-    @rule(
-        ask=st.sampled_from(
-            (
-                Ask(queues=QUEUES, slots=1, limit=1),
-                Ask(queues=QUEUES, slots=2, limit=1, visibility=SECOND),
-                Ask(queues=QUEUES, slots=1, limit=1, session="session-1"),
-                Ask(queues=QUEUES, slots=1, limit=1, session="session-1", seq=0),
-                Ask(queues=QUEUES, slots=1, limit=1, visibility=SECOND, draw=2**32),
-            )
-        )
-    )
-    def ask_nonsense(self, ask: Ask) -> None:
-        """An ask without meaning is an error, before anything happens."""
-        try:
-            answer = self.on("claim", lambda broker: broker.claim(ask))
-        except ContractError:
-            return
-        require("an ask without meaning is refused", None, ask, answer)
 
 
 class Settle(Claim):
@@ -167,18 +157,21 @@ class Settle(Claim):
         )
 
     @rule(word=_words, outcome=st.sampled_from([each for each in Outcome if each is not Outcome.DONE]))
-    def spawn_without_being_done(self, word: Word, outcome: Outcome) -> None:
-        """Children come only with done: anything else is an error, before anything happens."""
+    def be_refused(self, word: Word, outcome: Outcome) -> None:
+        """Calls without meaning are errors, before anything happens."""
         hold = HoldKey(HOLD_KEYS[0], "unknown task") if outcome is Outcome.HOLD else None
         spawn = (Wish(job=STRANGER).new_job(self.clock.now(), 0),)
-        child = Settlement(
-            job=job_id(word.job), fence=self.fence(word), outcome=outcome, spawn=spawn, hold=hold
-        )
+        child = Settlement(job=job_id(word.job), fence=self.fence(word), outcome=outcome, spawn=spawn, hold=hold)
+        self._refused("children come only with done", "settle", lambda broker: broker.settle([child]))
+        for ask in _NONSENSE:
+            self._refused("an ask without meaning is refused", "claim", lambda broker, a=ask: broker.claim(a))
+
+    def _refused(self, invariant: str, verb: str, call: Callable[[Broker], Awaitable[object]]) -> None:
         try:
-            answer: Settled = self.on("settle", lambda broker: broker.settle([child]))
+            answer = self.on(verb, call)
         except ContractError:
             return
-        require("children come only with done", None, child, answer)
+        require(invariant, None, answer)
 
 
 class Annotate(Settle):
@@ -230,8 +223,8 @@ class Live(Annotate):
 
     @rule(kind=st.sampled_from((CauseKind.CRASH, CauseKind.CRASH, CauseKind.LOST, CauseKind.STOP)))
     def crash_and_restart(self, kind: CauseKind) -> None:
-        """The oldest session ends with everything started, and its supervisor starts another."""
-        self.end(self.eldest(), kind, self.live_words())
+        """The busiest session ends with everything started, and its supervisor starts another."""
+        self.end(self.busiest(), kind, self.live_words())
         self.beat([len(self.sessions) + 1], ttl=30 * SECOND)
 
     @rule(limit=st.sampled_from((1, 2, 1_000, 1_000)), every=draws.mostly(0, 300 * MILLISECOND))

@@ -47,6 +47,8 @@ def mostly(common: _T, *rare: _T) -> SearchStrategy[_T]:
     return st.sampled_from((common,) * (3 * len(rare)) + rare)
 
 
+_seldom = st.sampled_from((False, False, False, True))
+
 # the world
 
 moments = st.sampled_from(MOMENTS)
@@ -142,23 +144,47 @@ def jobs(machine: "Machine") -> SearchStrategy[int]:
     return st.sampled_from((*machine.numbers, STRANGER))
 
 
+_FLAVOURS: tuple[Settings, ...] = (
+    *({},) * 8,
+    *({"priority": priority} for priority in (-5, 3, 5, 7)),
+    *({"expires": expires} for expires in (MOMENTS[1], 2 * SECOND, HOUR)),
+    *({"delay": delay} for delay in (*MOMENTS, HOUR)),
+    *({"run_in": run_in} for run_in in (-SECOND, 0, SECOND, HOUR)),
+    *({"size": size} for size in (30, 60)),
+    *({"max_attempts": attempts} for attempts in (1, 2, 2)),
+    *({"flow": flow} for flow in ("f", "g")),
+)
+"""Options, one at a time: of each job there are two draws, so that most are simple."""
+_KEYED: tuple[Settings, ...] = tuple(
+    {"key": key, "mode": mode, "window": window}
+    for key in KEYS
+    for mode in (Mode.REPLACE, Mode.IGNORE, Mode.REPLACE, Mode.THROTTLE)
+    for window in (0, SECOND, HOUR)
+)
+
+
 @st.composite
 def _wishes(draw: Draw, known: Sequence[int], *, new: bool, spawned: bool) -> Wish:
-    """A job to enqueue, `new` or sent again. Options come one at a time, so that most jobs are simple."""
+    """A job to enqueue, `new` or sent again."""
     number = len(known) + 1 if new or not known else draw(st.sampled_from(known))
     queue: str = draw(st.sampled_from((*QUEUES * 7, NOWHERE)))
     wish: Settings = {"job": number, "queue": queue, "task": draw(st.sampled_from(TASKS))}
     if queue != "plain":
         wish["lane"] = draw(st.sampled_from(LANES))
-    for name, strategy in _wish_options.items():
-        if draw(_seldom):
-            wish[name] = draw(strategy)
-    if draw(_seldom):
-        wish |= draw(_times)
-    if draw(_often_enough):
-        wish |= draw(_keys_without_replace if spawned else _keys)
-    if known and wish.get("mode") is not Mode.REPLACE and draw(_often_enough):
-        wish["after"] = draw(_parents(known, number))
+    for _ in range(2):
+        flavour = draw(st.sampled_from(_FLAVOURS))
+        if not (flavour.keys() & {"delay", "run_in"} and wish.keys() & {"delay", "run_in"}):
+            wish |= flavour
+    match draw(st.sampled_from(("", "", "", "key", "key", "after"))):
+        case "key":
+            # Few lanes and tasks, so that calls under one key meet.
+            wish |= {**draw(st.sampled_from(_KEYED)), "task": TASKS[0], "lane": ""}
+            if spawned and wish["mode"] is Mode.REPLACE:
+                wish["mode"] = Mode.IGNORE
+        case "after" if known:
+            wish["after"] = draw(_parents(known, number))
+        case _:
+            pass
     return Wish(**wish)
 
 
@@ -198,29 +224,6 @@ def children(machine: "Machine") -> SearchStrategy[Wish]:
 def groups(machine: "Machine") -> SearchStrategy[tuple[Wish, ...]]:
     """Up to three jobs that are accepted together; they may be each other's parents."""
     return _groups(machine.numbers, 1, 3)
-
-
-_seldom = st.sampled_from((False, False, False, True))
-_often_enough = st.sampled_from((False, False, True))
-_wish_options: dict[str, SearchStrategy[Any]] = {
-    "priority": st.sampled_from((-5, 3, 5, 7)),
-    "expires": st.sampled_from((MOMENTS[1], 2 * SECOND, HOUR)),
-    "size": st.sampled_from((30, 60)),
-    "max_attempts": st.sampled_from((1, 2)),
-    "flow": st.sampled_from(("f", "g")),
-}
-_times = st.one_of(
-    st.fixed_dictionaries({"delay": st.sampled_from((*MOMENTS, HOUR))}),
-    st.fixed_dictionaries({"run_in": st.sampled_from((-SECOND, 0, SECOND, HOUR))}),
-)
-_windows = st.sampled_from((0, SECOND, HOUR))
-_keys = st.fixed_dictionaries(
-    {"key": st.sampled_from(KEYS)}, optional={"mode": st.sampled_from(Mode), "window": _windows}
-)
-_keys_without_replace = st.fixed_dictionaries(
-    {"key": st.sampled_from(KEYS)},
-    optional={"mode": st.sampled_from((Mode.IGNORE, Mode.THROTTLE)), "window": _windows},
-)
 
 
 # leases

@@ -13,7 +13,6 @@ from windlass.core.timetable import Fire, FireStatus, NewSchedule
 from windlass.core.units import HOUR, SECOND, Micros
 
 _names = draws.mostly(*SCHEDULES)
-_ticks = st.sampled_from((-SECOND, 0, SECOND, HOUR))
 
 
 class Produce(Machine):
@@ -38,38 +37,42 @@ class Produce(Machine):
 class Plan(Produce):
     """Schedules: declared, overridden, paused, deleted, fired."""
 
-    @rule(name=_names, spec=st.sampled_from((b"x", b"y")), first_in=_ticks, app=st.sampled_from(APPS))
-    def declare_schedule(self, name: str, spec: bytes, first_in: Micros, app: str) -> None:
-        """Declare a schedule in code."""
-        schedule = NewSchedule(name=name, spec=spec, next_at=self.clock.now() + first_in, app=app)
-        self.on("declare_schedule", lambda broker: broker.declare_schedule(schedule))
+    @rule(
+        name=_names,
+        act=st.sampled_from(("declare", "override", "reset", "pause", "resume", "delete")),
+        spec=st.sampled_from((b"x", b"y")),
+        first_in=st.sampled_from((-SECOND, 0, SECOND, HOUR)),
+        off=draws.mostly(0, 1),
+    )
+    def change_schedule(self, name: str, act: str, spec: bytes, first_in: Micros, off: int) -> None:
+        """Change a schedule; `off` by its version an override is refused, `off` by its app a declaration."""
+        next_at = self.clock.now() + first_in
+        match act:
+            case "declare":
+                schedule = NewSchedule(name=name, spec=spec, next_at=next_at, app=APPS[off])
+                self.on("declare_schedule", lambda broker: broker.declare_schedule(schedule))
+            case "override" | "reset":
+                self._override(name, spec if act == "override" else None, next_at, off)
+            case _:
+                self._operate_schedule(name, act)
 
-    @rule(name=_names, spec=st.sampled_from((None, b"x", b"z")), first_in=_ticks, off=draws.mostly(0, 1))
-    def override_schedule(self, name: str, spec: bytes | None, first_in: Micros, off: int) -> None:
-        """Override a schedule, or reset the override; `off` by its version it is refused."""
+    def _override(self, name: str, spec: bytes | None, next_at: Micros, off: int) -> None:
         standing = self.ledger.last.schedules.get(name)
         expect = (0 if standing is None else standing.version) + off
-        next_at = self.clock.now() + first_in
         changed = self.on(
             "override_schedule", lambda broker: broker.override_schedule(name, spec, next_at, expect)
         )
         refused = changed.change is Change.CONFLICT
         require("an override is compare-and-set", refused or not off, name, changed)
 
-    @rule(name=_names, act=draws.mostly("resume", "pause", "delete"))
-    def operate_schedule(self, name: str, act: str) -> None:
-        """Pause a schedule, let it go on, or delete it."""
+    def _operate_schedule(self, name: str, act: str) -> None:
         if act == "delete":
             known = self.on("delete_schedule", lambda broker: broker.delete_schedule(name))
             self.ledger.ticks = {tick for tick in self.ledger.ticks if tick[0] != name}
         else:
             paused = act == "pause"
             known = self.on("pause_schedule", lambda broker: broker.pause_schedule(name, paused=paused))
-        require(
-            "a verb says whether there is such a schedule",
-            known == (name in self.ledger.last.schedules),
-            name,
-        )
+        require("a verb says whether there is such a schedule", known == (name in self.ledger.last.schedules), name)
 
     @rule(
         name=_names,

@@ -1,0 +1,74 @@
+"""Those who read: connections of their own on a snapshot of the file, so that they neither wait nor are waited for."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from windlass.broker.contract import Options
+from windlass.broker.sqlite.files import connect, in_words
+from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.reading import Reading
+from windlass.clock import Clock
+
+_T = TypeVar("_T")
+THREADS = 2
+
+
+class Readers:
+    """Reading connections, as many as read at the same time."""
+
+    def __init__(self, path: Path, options: Options, clock: Clock) -> None:
+        self._path = path
+        self._options = options
+        self._clock = clock
+        self._idle: list[Handle] = []
+        self._guard = Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def read(self, query: Callable[[Reading], _T]) -> _T:
+        """Run a query in this thread, on one snapshot."""
+        handle = self._take()
+        try:
+            with in_words(self._path):
+                handle.cursor.execute("BEGIN")
+                try:
+                    return query(Reading(handle, self._options, self._clock.now()))
+                finally:
+                    handle.cursor.execute("ROLLBACK")
+        finally:
+            self._give(handle)
+
+    async def aread(self, query: Callable[[Reading], _T]) -> _T:
+        """Run a query on another thread."""
+        with self._guard:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(THREADS, "windlass-sqlite-reader")
+            threads = self._threads
+        return await asyncio.get_running_loop().run_in_executor(threads, self.read, query)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._guard:
+            self._closed = True
+            threads, idle, self._idle = self._threads, self._idle, []
+        if threads is not None:
+            threads.shutdown(wait=True)
+        for handle in idle:
+            handle.connection.close()
+
+    def _take(self) -> Handle:
+        with self._guard:
+            if self._idle:
+                return self._idle.pop()
+        return connect(self._path, writes=False)
+
+    def _give(self, handle: Handle) -> None:
+        with self._guard:
+            if not self._closed:
+                self._idle.append(handle)
+                return
+        handle.connection.close()

@@ -1,0 +1,223 @@
+"""The one who writes: verbs that come at the same time share one transaction and one commit.
+
+    async callers ──▶ queue ──▶ writer thread ──┐
+                                                ├─▶ mutex ─▶ lock beside the file ─▶ BEGIN … COMMIT ─▶ answers, wakes
+    blocking caller, nobody writing ────────────┘
+
+A blocking caller who finds nobody writing does it in its own thread, and takes along what waits in the queue. Each verb of
+a shared transaction has a savepoint of its own: one that fails takes back what it did, and harms nobody.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from windlass.broker.contract import Options
+from windlass.broker.sqlite.files import in_words, translated
+from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.lock import FileLock
+from windlass.broker.sqlite.writing import Writing
+from windlass.clock import Clock
+from windlass.errors import StoreUnavailable
+
+_T = TypeVar("_T")
+MOST_VERBS = 256
+"""Verbs that share a transaction at the most: the first of them waits for the last."""
+
+
+class Call:
+    """A verb that waits to be done, and what became of it."""
+
+    __slots__ = ("answer", "done", "error", "future", "loop", "verb")
+
+    def __init__(self, verb: Callable[[Writing], Any]) -> None:
+        self.verb = verb
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.done: threading.Event | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Any] | None = None
+
+    def outcome(self) -> Any:
+        """The answer, or the error raised."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def resolve(self) -> None:
+        """Tell the waiting coroutine, on its own loop."""
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)
+
+
+class Writer:
+    """The writing connection of a process."""
+
+    def __init__(
+        self,
+        path: Path,
+        handle: Handle,
+        lock: FileLock,
+        options: Options,
+        clock: Clock,
+        committed: Callable[[set[str], bool], None],
+    ) -> None:
+        self._path = path
+        self._handle = handle
+        self._lock = lock
+        self._options = options
+        self._clock = clock
+        self._committed = committed
+        self._mutex = threading.Lock()
+        self._queue: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def call(self, verb: Callable[[Writing], _T]) -> _T:
+        """Do a verb and wait for it; in this thread, if nobody is writing."""
+        call = Call(verb)
+        if self._mutex.acquire(blocking=False):
+            try:
+                self._execute([call, *self._waiting(MOST_VERBS - 1)])
+            finally:
+                self._mutex.release()
+        else:
+            call.done = threading.Event()
+            self._put(call)
+            call.done.wait()
+        return call.outcome()
+
+    async def submit(self, verb: Callable[[Writing], _T]) -> _T:
+        """Do a verb on the writer's thread, together with what else waits."""
+        call = Call(verb)
+        call.loop = asyncio.get_running_loop()
+        call.future = call.loop.create_future()
+        self._put(call)
+        return await call.future
+
+    def close(self) -> None:
+        """Do what waits, then let go of the connection."""
+        with self._starting:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            self._queue.put(None)
+            thread.join()
+        with self._mutex, in_words(self._path):
+            self._handle.connection.close()
+
+    def _put(self, call: Call) -> None:
+        with self._starting:
+            if self._closed:
+                raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="windlass-sqlite-writer", daemon=True)
+                self._thread.start()
+            self._queue.put(call)
+
+    def _run(self) -> None:
+        while (call := self._queue.get()) is not None:
+            with self._mutex:
+                self._execute([call, *self._waiting(MOST_VERBS - 1)])
+
+    def _waiting(self, most: int) -> Iterable[Call]:
+        """What waits in the queue, without waiting for it."""
+        for _ in range(most):
+            try:
+                call = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if call is None:
+                self._queue.put(None)
+                return
+            yield call
+
+    # a transaction
+
+    def _execute(self, calls: list[Call]) -> None:
+        """Do verbs in one transaction, and answer."""
+        armed: set[str] = set()
+        rung = False
+        try:
+            if self._closed and self._thread is None:
+                raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
+            self._lock.acquire()
+            try:
+                armed, rung = self._transact(calls)
+            finally:
+                self._lock.release()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
+            told = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            for call in calls:
+                # Nothing was committed, so nobody's verb has happened.
+                call.answer, call.error = None, call.error or told
+        self._answer(calls)
+        if armed or rung:
+            self._committed(armed, rung)
+
+    def _transact(self, calls: list[Call]) -> tuple[set[str], bool]:
+        cursor = self._handle.cursor
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            tx = Writing(self._handle, self._options, self._clock.now())
+            if len(calls) == 1:
+                calls[0].answer = self._verb(tx, calls[0])
+            else:
+                for call in calls:
+                    self._guarded(tx, call)
+            tx.finish()
+            cursor.execute("COMMIT")
+        except BaseException:
+            self._handle.forget()
+            if not self._handle.connection.getautocommit():
+                cursor.execute("ROLLBACK")
+            raise
+        return tx.armed, tx.rung
+
+    def _verb(self, tx: Writing, call: Call) -> Any:
+        tx.begin_verb(self._clock.now())
+        answer = call.verb(tx)
+        tx.end_verb()
+        return answer
+
+    def _guarded(self, tx: Writing, call: Call) -> None:
+        """Do a verb so that its failure takes back nothing but itself."""
+        cursor = self._handle.cursor
+        saved = tx.saved()
+        cursor.execute("SAVEPOINT verb")
+        try:
+            call.answer = self._verb(tx, call)
+        except Exception as error:
+            if self._handle.connection.getautocommit():
+                raise  # SQLite itself has taken back the whole transaction
+            call.error = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            cursor.execute("ROLLBACK TO verb")
+            tx.restore(saved)
+        cursor.execute("RELEASE verb")
+
+    def _answer(self, calls: list[Call]) -> None:
+        """Tell those who wait: coroutines once per loop, threads one by one."""
+        loops: dict[asyncio.AbstractEventLoop, list[Call]] = {}
+        for call in calls:
+            if call.done is not None:
+                call.done.set()
+            elif call.loop is not None:
+                loops.setdefault(call.loop, []).append(call)
+        for loop, theirs in loops.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, theirs)
+
+
+def _resolve(calls: list[Call]) -> None:
+    for call in calls:
+        call.resolve()
