@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled
@@ -68,9 +68,9 @@ class MemoryBroker:
             self._ns.bells.ring_all()
 
     @property
-    def blocking(self) -> BlockingProduce:
-        """The same store for blocking code."""
-        return _Blocking(self)
+    def blocking(self) -> BlockingProduce | None:
+        """The same store for blocking code: nothing here ever waits."""
+        return _Blocking(self._enqueue)
 
     @contextmanager
     def _step(self) -> Generator[None]:
@@ -82,10 +82,9 @@ class MemoryBroker:
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        return self.enqueue_now(groups)
+        return self._enqueue(groups)
 
-    def enqueue_now(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        """Enqueue without awaiting: nothing here ever waits."""
+    def _enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
         check_items("groups", groups)
         with self._step():
             return enqueue.enqueue(self._ns, groups)
@@ -260,11 +259,11 @@ class MemoryBroker:
 
 
 class _Blocking:
-    def __init__(self, broker: MemoryBroker) -> None:
-        self._broker = broker
+    def __init__(self, enqueue: Callable[[Sequence[Sequence[NewJob]]], Sequence[Sequence[Receipt]]]) -> None:
+        self._enqueue = enqueue
 
     def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        return self._broker.enqueue_now(groups)
+        return self._enqueue(groups)
 
 
 def _page(limit: int) -> int:

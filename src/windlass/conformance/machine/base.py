@@ -86,8 +86,8 @@ class Machine(RuleBasedStateMachine):
         )
         # Before the first pass the liveness clock has nothing to count from.
         self.sweep(1_000)
-        for number in (1, 2):
-            self.beat([number], ttl=30 * SECOND)
+        self.beat([1], ttl=30 * SECOND)
+        self.beat([2], ttl=2 * SECOND)
         schedule = NewSchedule(name=SCHEDULES[0], spec=b"x", next_at=self.clock.now(), app=APPS[0])
         self.on("declare_schedule", lambda broker: broker.declare_schedule(schedule))
         self.enqueue([[wish] for wish in backlog])

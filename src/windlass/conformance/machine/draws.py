@@ -145,13 +145,13 @@ def jobs(machine: "Machine") -> SearchStrategy[int]:
 
 
 _FLAVOURS: tuple[Settings, ...] = (
-    *({},) * 8,
+    *({},) * 4,
     *({"priority": priority} for priority in (-5, 3, 5, 7)),
     *({"expires": expires} for expires in (MOMENTS[1], 2 * SECOND, HOUR)),
     *({"delay": delay} for delay in (*MOMENTS, HOUR)),
     *({"run_in": run_in} for run_in in (-SECOND, 0, SECOND, HOUR)),
     *({"size": size} for size in (30, 60)),
-    *({"max_attempts": attempts} for attempts in (1, 2, 2)),
+    *({"max_attempts": attempts} for attempts in (1, 1, 2, 2, 2, 2)),
     *({"flow": flow} for flow in ("f", "g")),
 )
 """Options, one at a time: of each job there are two draws, so that most are simple."""
