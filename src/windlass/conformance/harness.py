@@ -10,6 +10,7 @@ import pytest
 
 from windlass.broker.contract import Broker, Options, Settled
 from windlass.clock import ManualClock
+from windlass.core.bounds import CALL_ITEMS
 from windlass.core.event import FROM_START
 from windlass.core.job import Edge, JobDetail, NewJob, Receipt, Status
 from windlass.core.lease import Ask, Claimed, Lease
@@ -323,7 +324,7 @@ class Harness:
         queues = [document.subject.name for document in await self.broker.documents(Kind.QUEUE)]
         counts = await self.broker.counts()
         return {
-            "jobs": list(await self.broker.get(jobs)),
+            "jobs": [detail for page in batched(jobs) for detail in await self.broker.get(page)],
             "counts": {(row.queue, row.task, row.state): row.count for row in counts.rows},
             "oldest": dict(counts.oldest),
             "lanes": [await self.broker.lanes(queue) for queue in queues],
@@ -334,6 +335,11 @@ class Harness:
     async def explain(self, job: JobId) -> Explanation:
         """Why a job waits."""
         return await self.broker.explain(job)
+
+
+def batched(jobs: Sequence[JobId]) -> list[Sequence[JobId]]:
+    """Jobs in as many parts as it takes to name them all."""
+    return [jobs[start : start + CALL_ITEMS] for start in range(0, len(jobs), CALL_ITEMS)]
 
 
 def ids(leases: Sequence[Lease]) -> list[JobId]:

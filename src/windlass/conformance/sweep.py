@@ -1,4 +1,4 @@
-"""Sweep: what only time brings about, in bounded steps. Sessions and clocks have their own: `liveness`."""
+"""Sweep: what only time brings about, in bounded steps. See also `liveness` and `retention`."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,34 +6,13 @@ import pytest
 
 from windlass.broker.contract import Options
 from windlass.conformance.endings import deadline_lease, words
-from windlass.conformance.harness import Harness, ids
+from windlass.conformance.harness import Harness
 from windlass.core.job import Edge
 from windlass.core.outcome import CauseKind, Outcome, Verdict
-from windlass.core.session import ENDED_KEPT
-from windlass.core.settings import Retention
 from windlass.core.state import Move, Reason, State
-from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
+from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Micros
 
 _WINDOW = Options().resend_window
-
-
-async def _kept(store: Harness, jobs: list[JobId]) -> list[bool]:
-    """Which jobs are kept, rather than forgotten or remembered by their end alone."""
-    found = await store.broker.get(jobs)
-    return [detail is not None and not detail.pruned for detail in found]
-
-
-async def _finished(store: Harness, count: int = 1, result: bytes | None = None) -> list[JobId]:
-    """Jobs done one after the other, a second apart."""
-    worker = await store.worker()
-    jobs = await store.add_many(count)
-    for job in jobs:
-        lease = await worker.one()
-        assert lease.job == job
-        await store.done(lease, result)
-        store.advance(SECOND)
-    await worker.end(CauseKind.STOP)
-    return jobs
 
 
 # due jobs
@@ -66,6 +45,19 @@ async def test_sweep_promotes_due_jobs__in_order_over_several_steps(store: Harne
         assert (await store.broker.sweep(limit=2)).promoted == 2
         assert await store.states([jobs[delay] for delay in delays]) == [State.READY, State.READY]
     assert await worker.drain() == [jobs[delay] for delay in (1, 3, 4, 5, 7, 9)]
+
+
+async def test_sweep_promotes_due_jobs__ties_as_they_were_scheduled(store: Harness) -> None:
+    worker = await store.worker()
+    retried = await store.add()
+    lease = await worker.one()
+    first = await store.add(delay=2 * SECOND)
+    store.advance(SECOND)
+    second = await store.add(delay=SECOND)
+    await store.retry(lease, SECOND)
+    third = await store.add(run_at=store.clock.now() + SECOND)
+    await store.passes(1, SECOND)
+    assert await worker.drain() == [first, second, retried, third]
 
 
 # deadlines
@@ -171,176 +163,6 @@ async def test_sweep_expires_waiting_jobs__held_ones_too(store: Harness) -> None
     await store.hold(await worker.one())
     await store.passes(1, MINUTE)
     assert (await store.get(job)).reason is Reason.EXPIRED
-
-
-# retention
-
-
-async def test_sweep_prunes_by_retention(store: Harness) -> None:
-    await store.queue("q", retention=MINUTE, result_ttl=MINUTE, dead_retention=HOUR)
-    worker = await store.worker()
-    done, dead, cancelled = jobs = await store.add_many(3)
-    first, second = await worker.take(2)
-    await store.done(first, b"r")
-    await store.dead(second)
-    await store.cancel(cancelled)
-    (swept,) = await store.passes(1, MINUTE - 1)
-    assert (swept.pruned, await _kept(store, jobs)) == (0, [True, True, True])
-    await store.passes(1, 1)
-    assert await _kept(store, jobs) == [False, True, False]
-    assert (await store.missing(done), await store.missing(cancelled)) == (True, True)
-    assert await store.listed() == await store.listed(states=frozenset({State.DEAD}))
-
-    await store.passes(1, HOUR - MINUTE - 1)
-    assert await _kept(store, [dead]) == [True]
-    await store.passes(1, 1)
-    assert await store.missing(dead)
-    assert await store.listed() == []
-
-
-async def test_sweep_prunes_by_retention__from_the_end_of_the_job(store: Harness) -> None:
-    await store.queue("q", retention=MINUTE)
-    worker = await store.worker()
-    job = await store.add()
-    lease = await worker.one()
-    store.advance(HOUR)
-    await store.done(lease)
-    await store.passes(1, MINUTE - 1)
-    assert await _kept(store, [job]) == [True]
-
-
-async def test_sweep_prunes_by_retention__by_count(store: Harness) -> None:
-    """The newest stay; dead letters do not count."""
-    await store.queue("q", retention=DAY, retention_count=2, dead_retention=DAY)
-    await store.queue("other", retention=DAY)
-    worker = await store.worker()
-    dead = await store.add_many(3)
-    for lease in await worker.take(3):
-        await store.dead(lease)
-    elsewhere = await store.add_many(3, queue="other")
-    for lease in await worker.take(3, "other"):
-        await store.done(lease)
-    jobs = await store.add_many(5)
-    leases = await worker.take(5)
-    finished = [leases[index] for index in (1, 4, 0, 2, 3)]
-    for lease in finished[:2]:
-        await store.done(lease)
-        await store.passes(1, SECOND)
-    assert await _kept(store, jobs) == [True] * 5
-    for lease in finished[2:]:
-        await store.done(lease)
-        store.advance(SECOND)
-    await store.sweep()
-    assert await _kept(store, ids(finished)) == [False, False, False, True, True]
-    assert await _kept(store, dead + elsewhere) == [True] * 6
-
-
-async def test_sweep_prunes_by_retention__by_both(store: Harness) -> None:
-    await store.queue("q", retention=MINUTE, retention_count=2)
-    await _finished(store, 5)
-    (swept,) = await store.passes(1, HOUR)
-    assert (swept.pruned, await store.listed()) == (5, [])
-
-
-async def test_sweep_prunes_by_retention__of_the_namespace(store: Harness) -> None:
-    """Where a queue says nothing."""
-    retention = Retention(retention=MINUTE, result_ttl=SECOND, dead_retention=HOUR, retention_count=None)
-    other = await store.fresh(retention=retention)
-    worker = await other.worker()
-    jobs = await other.add_many(2)
-    first, second = await worker.take(2)
-    await other.done(first, b"r")
-    await other.dead(second)
-    await other.passes(1, SECOND)
-    assert ((await other.get(jobs[0])).result, await _kept(other, jobs)) == (None, [True, True])
-    await other.passes(1, MINUTE)
-    assert await _kept(other, jobs) == [False, True]
-    await other.passes(1, HOUR)
-    assert await _kept(other, jobs) == [False, False]
-
-
-async def test_sweep_prunes_by_retention__ended_sessions(store: Harness) -> None:
-    """They are remembered for an hour."""
-    worker, other = await store.worker(), await store.worker()
-    await worker.end(CauseKind.STOP)
-    await store.passes(1, ENDED_KEPT - 1)
-    assert len(await store.broker.sessions()) == 2
-    await store.passes(1, 1)
-    assert [view.id for view in await store.broker.sessions()] == [other.id]
-
-
-async def test_sweep_drops_results_by_ttl(store: Harness) -> None:
-    await store.queue("q", retention=DAY, result_ttl=MINUTE)
-    (job,) = await _finished(store, result=b"r")
-    before = await store.get(job)
-    await store.passes(1, MINUTE - SECOND - 1)
-    assert (await store.get(job)).result == b"r"
-    await store.passes(1, 1)
-    after = await store.get(job)
-    assert (after.result, after.state, after.pruned) == (None, State.DONE, False)
-    assert (after.finished_at, after.deliveries) == (before.finished_at, before.deliveries)
-
-
-async def test_nothing_kept_means_nothing_left(store: Harness) -> None:
-    await store.queue("q", retention=0)
-    worker = await store.worker()
-    done, cancelled = jobs = await store.add_many(2)
-    await store.done(await worker.one())
-    await store.cancel(cancelled)
-    assert await store.listed() == []
-    for job, state in ((done, State.DONE), (cancelled, State.CANCELLED)):
-        memory = await store.get(job)
-        assert (memory.pruned, memory.state, memory.finished_at) == (True, state, store.clock.now())
-        assert (memory.payload, memory.deliveries, memory.logs) == (b"", (), ())
-        assert await store.count(state) == 1
-
-    await store.passes(1, _WINDOW - 1)
-    assert [await store.missing(job) for job in jobs] == [False, False]
-    await store.passes(1, 1)
-    assert [await store.missing(job) for job in jobs] == [True, True]
-    assert [await store.count(state) for state in (State.DONE, State.CANCELLED)] == [1, 1]
-
-
-async def test_nothing_kept_means_nothing_left__however_it_ended(store: Harness) -> None:
-    """Cancelled runs that end with their session, or when their deadline passes."""
-    await store.queue("q", retention=0)
-    worker = await store.worker()
-    jobs = await store.add_many(2)
-    await worker.one()
-    await deadline_lease(store)
-    for job in jobs:
-        await store.cancel(job)
-    ended = await worker.end(CauseKind.LOST)
-    (swept,) = await store.passes(1, SECOND)
-    assert [moved.after for moved in (*ended.moved, *swept.moved)] == [State.CANCELLED, State.CANCELLED]
-    assert await store.listed() == []
-    assert await store.states(jobs) == [State.CANCELLED, State.CANCELLED]
-
-
-async def test_prune_keeps_what_is_needed(store: Harness) -> None:
-    """However long: unfinished jobs, and the done parents of unfinished jobs."""
-    await store.queue("q", retention=0, result_ttl=0, dead_retention=0)
-    worker = await store.worker()
-    parent = await store.add(priority=1)
-    lease = await worker.one()
-    waiting = await store.add(priority=-1, after=(Edge(parent),))
-    await store.done(lease, b"r")
-    running = await worker.one()
-    assert running.job == waiting
-    others = [
-        await store.add(priority=-2),
-        await store.add(delay=900 * DAY),
-    ]
-    others.append(await store.add(after=(Edge(others[1]),)))
-    await store.passes(3, 30 * DAY)
-    assert await _kept(store, [parent, waiting, *others]) == [True] * 5
-    assert (await store.get(parent)).result == b"r"
-    assert await store.states(others) == [State.READY, State.SCHEDULED, State.BLOCKED]
-
-    await store.done(running)
-    await store.passes(1, _WINDOW)
-    assert (await store.missing(parent), await store.missing(waiting)) == (True, True)
-    assert await _kept(store, others) == [True] * 3
 
 
 # bounds

@@ -91,7 +91,8 @@ def _ahead(ns: Namespace, job: Job) -> int:
     if job.suspect:
         ahead = lane.suspects.index((job.sequence, job.id))
     elif queue.policy.sequence:
-        ahead = lane.line.index((job.sequence, job.id))
+        before = lane.line[: lane.line.index((job.sequence, job.id))]
+        ahead = sum(ns.jobs[other].state is State.READY for _, other in before)
     else:
         ahead = lane.ready.index((job.band, job.sequence, job.id))
     return min(ahead, AHEAD_LIMIT)

@@ -128,7 +128,9 @@ def translated(error: apsw.Error, path: Path) -> StoreError:
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f'"{path}" is locked by another program; close it there and try again')
         case apsw.FullError():
-            return StoreError(f'the disk is full where "{path}" is; nothing was written: make room and try again')
+            return StoreError(
+                f'the disk is full where "{path}" is; nothing was written: make room and try again'
+            )
         case apsw.NotADBError():
             return StoreError(f'"{path}" is not a SQLite database; name another file')
         case apsw.CorruptError():

@@ -157,9 +157,7 @@ class Reading:
         """What was asked for, without the payload and its overflow pages."""
         key, mode, window, headers, tags, after = self.one(SQL["bare_body"], (job.n,)) or (None,) * 6
         mode = Mode.IGNORE if mode is None else Mode(mode)
-        return Body(
-            key, mode, window or 0, read_headers(headers), read_tags(tags), read_after(after), b""
-        )
+        return Body(key, mode, window or 0, read_headers(headers), read_tags(tags), read_after(after), b"")
 
     # queues, lanes, tasks
 

@@ -82,6 +82,7 @@ class Writer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._shut = False
 
     def call(self, verb: Callable[[Writing], _T]) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
@@ -114,6 +115,7 @@ class Writer:
             self._queue.put(None)
             thread.join()
         with self._mutex, in_words(self._path):
+            self._shut = True
             self._handle.connection.close()
 
     def _put(self, call: Call) -> None:
@@ -149,7 +151,7 @@ class Writer:
         armed: set[str] = set()
         rung = False
         try:
-            if self._closed and self._thread is None:
+            if self._shut:
                 raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
             self._lock.acquire()
             try:

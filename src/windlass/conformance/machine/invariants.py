@@ -67,7 +67,7 @@ def _check_move(
     ended = before in TERMINAL or (after is None and (view is None or view.state in TERMINAL))
     if after is None and (before is not None or entry.id in ledger.created):
         require("only what is finished is removed", ended, entry.id, before, view)
-    if view is None:
+    if view is None and (entry.id in ledger.created or ledger.view(entry.id) is not None):
         finished = ledger.finished_at.get(entry.id)
         forgotten = finished is not None and ledger.time.now >= finished + ledger.options.resend_window
         require(

@@ -1,0 +1,248 @@
+"""Waking those who wait, in this process and in others.
+
+For work there is a FIFO per queue beside the file: a byte in it is an armed wake, which one waiter takes, in whatever process.
+It is written after the commit, and only into an empty FIFO: a thousand jobs are one wake, and the claim that leaves work
+arms the next. For jobs that finish and for events everybody who listens is told: at once in this process, and in others by
+the version of the file, which they look at every 2 to 50 ms while they listen, a tenth of the time they have waited.
+"""
+
+import array
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import select
+import termios
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+QUICKEST, SLOWEST = 0.002, 0.050
+_PATIENCE = 10
+"""The part of the time already waited after which the file's version is looked at again."""
+_WAKE = b"\1"
+
+
+class Bells:
+    """The wakes of a file, as one process hears and rings them."""
+
+    def __init__(self, folder: Path, version: Callable[[], int]) -> None:
+        self._folder = folder
+        self._version = version
+        self._guard = threading.Lock()
+        self._fifos: dict[str, int] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, dict[int, deque[asyncio.Future[None]]]] = {}
+        self._listeners: set[Listener] = set()
+        self._seen = version()
+        self._looked = 0.0
+        self.generation = 0
+        """Grows with every commit that this process has heard of."""
+        self.closed = False
+
+    # work
+
+    def arm(self, queues: set[str]) -> None:
+        """Jobs of these queues became claimable: wake one waiter of each, or let the next one return at once."""
+        for name in queues:
+            fifo = self._fifo(name)
+            waiting = array.array("i", [0])
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(fifo, termios.FIONREAD, waiting)
+                if not waiting[0]:
+                    os.write(fifo, _WAKE)
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        """Return when a wake of one of the queues was taken, or after `timeout` seconds."""
+        fifos = {self._fifo(name) for name in queues}
+        # Each is emptied: one wake is enough for somebody who will ask all of these queues.
+        if self.closed or any([_take(fifo) for fifo in fifos]):
+            return
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        waiting = self._loops.setdefault(loop, {})
+        for fifo in fifos:
+            if fifo not in waiting:
+                waiting[fifo] = deque()
+                loop.add_reader(fifo, _hand_on, fifo, waiting[fifo])
+            waiting[fifo].append(woken)
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(woken)
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            if woken.done() and not woken.cancelled():
+                self.arm(set(queues))  # it was woken and will not act on it: another should
+            raise
+        finally:
+            self._leave(loop, fifos, woken)
+
+    def wait_blocking(self, queues: Sequence[str], timeout: float) -> None:
+        """The same for a thread."""
+        fifos = {self._fifo(name) for name in queues}
+        end = time.monotonic() + timeout
+        poll = select.poll()
+        for fifo in fifos:
+            poll.register(fifo, select.POLLIN)
+        while not self.closed and not any([_take(fifo) for fifo in fifos]):
+            left = end - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                return
+
+    def _leave(self, loop: asyncio.AbstractEventLoop, fifos: set[int], woken: asyncio.Future[None]) -> None:
+        waiting = self._loops.get(loop, {})
+        for fifo in fifos & waiting.keys():
+            with contextlib.suppress(ValueError):
+                waiting[fifo].remove(woken)
+            if not waiting[fifo]:
+                del waiting[fifo]
+                loop.remove_reader(fifo)
+        if not waiting:
+            self._loops.pop(loop, None)
+
+    def _fifo(self, name: str) -> int:
+        """The FIFO of a queue. Open for both ways, so that it is never at its end and keeps a byte for later."""
+        with self._guard:
+            fifo = self._fifos.get(name)
+            if fifo is None:
+                path = self._folder / hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
+                self._folder.mkdir(exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkfifo(path)
+                fifo = self._fifos[name] = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            return fifo
+
+    # ends and events
+
+    def ring(self) -> None:
+        """Something finished or was logged in this process."""
+        with self._guard:
+            self.generation += 1
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener.wake()
+
+    def listen(self) -> "Listener":
+        """Somebody who is to be told of the next commit. Listen first, look then: nothing falls between."""
+        listener = Listener(self)
+        with self._guard:
+            self._listeners.add(listener)
+        return listener
+
+    def leave(self, listener: "Listener") -> None:
+        """Somebody listens no longer."""
+        with self._guard:
+            self._listeners.discard(listener)
+
+    def look(self) -> int:
+        """Look whether another process has committed; at most once in a while, however many ask."""
+        with self._guard:
+            now = time.monotonic()
+            if now - self._looked >= QUICKEST and not self.closed:
+                self._looked = now
+                version = self._version()
+                if version != self._seen:
+                    self._seen = version
+                    self.generation += 1
+            return self.generation
+
+    def close(self) -> None:
+        """Let everybody go."""
+        with self._guard:
+            self.closed = True
+        for loop, waiting in list(self._loops.items()):
+            for each in waiting.values():
+                for woken in list(each):
+                    if not loop.is_closed():
+                        loop.call_soon_threadsafe(_wake, woken)
+        self.ring()
+
+    def let_go(self) -> None:
+        """Close the FIFOs; nobody waits any more."""
+        with self._guard:
+            fifos, self._fifos = self._fifos, {}
+        for fifo in fifos.values():
+            os.close(fifo)
+
+
+class Listener:
+    """Somebody who waits for ends or events: a coroutine or a thread."""
+
+    def __init__(self, bells: Bells) -> None:
+        self._bells = bells
+        self._heard = bells.generation
+        self._since = time.monotonic()
+        self._event = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Something happened; from any thread."""
+        self._event.set()
+        loop, future = self._loop, self._future
+        if loop is not None and future is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(_wake, future)
+
+    async def heard(self, end: float) -> bool:
+        """Wait for the next commit until a time of the monotonic clock; whether there was one."""
+        self._loop = asyncio.get_running_loop()
+        while not self._new():
+            self._future = self._loop.create_future()
+            if self._event.is_set():
+                continue
+            pause = self._pause(end)
+            if pause <= 0:
+                return False
+            timer = self._loop.call_later(pause, _wake, self._future)
+            try:
+                await self._future
+            finally:
+                timer.cancel()
+        return True
+
+    def heard_blocking(self, end: float) -> bool:
+        """The same for a thread."""
+        while not self._new():
+            pause = self._pause(end)
+            if pause <= 0:
+                return False
+            self._event.wait(pause)
+        return True
+
+    def _new(self) -> bool:
+        """Whether there was a commit since it was asked last."""
+        self._event.clear()
+        generation = self._bells.look()
+        if generation == self._heard and not self._bells.closed:
+            return False
+        self._heard = generation
+        return True
+
+    def _pause(self, end: float) -> float:
+        now = time.monotonic()
+        pause = min(max((now - self._since) / _PATIENCE, QUICKEST), SLOWEST)
+        return min(pause, end - now)
+
+
+def _take(fifo: int) -> bool:
+    """Take a wake, if there is one."""
+    try:
+        return bool(os.read(fifo, 4096))
+    except BlockingIOError:
+        return False
+
+
+def _hand_on(fifo: int, waiting: deque[asyncio.Future[None]]) -> None:
+    """A wake has come: the first who waits has it, unless another process was quicker."""
+    while waiting and waiting[0].done():
+        waiting.popleft()
+    if waiting and _take(fifo):
+        _wake(waiting.popleft())
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

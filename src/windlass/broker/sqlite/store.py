@@ -1,0 +1,78 @@
+"""What one process has open of a file: the writer, the readers, the bells. A child of a fork opens its own."""
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from windlass.broker.contract import Options
+from windlass.broker.sqlite.bells import Bells
+from windlass.broker.sqlite.files import check_library, connect, in_words, prepare
+from windlass.broker.sqlite.filesystem import Space, check_place
+from windlass.broker.sqlite.lock import FileLock
+from windlass.broker.sqlite.readers import Readers
+from windlass.broker.sqlite.writer import Writer
+from windlass.clock import Clock
+
+LOCK_TIMEOUT: Final = 30.0
+_open: "weakref.WeakSet[Store]" = weakref.WeakSet()
+_inherited: list[object] = []
+"""What a child got from its parent. It is never closed: closing would checkpoint and unlock what is the parent's."""
+
+
+class Store:
+    """A file, opened by this process."""
+
+    def __init__(self, path: Path, options: Options, clock: Clock, lock_timeout: float) -> None:
+        check_library(apsw.sqlite_lib_version())
+        check_place(path)
+        self.path = path
+        self.space = Space(path)
+        self.lock = FileLock(path, lock_timeout)
+        try:
+            prepare(path, options.namespace, self.lock)
+            self._watching = connect(path, writes=False)
+            self._looking = threading.Lock()
+            self.bells = Bells(Path(f"{path}-wake"), self._version)
+            self.readers = Readers(path, options, clock)
+            self.writer = Writer(path, connect(path, writes=True), self.lock, options, clock, self._committed)
+        except BaseException:
+            self.lock.close()
+            raise
+        _open.add(self)
+
+    def close(self) -> None:
+        """Let everybody who waits go, then let go of everything."""
+        _open.discard(self)
+        self.bells.close()
+        self.writer.close()
+        self.readers.close()
+        with self._looking, in_words(self.path):
+            self._watching.connection.close()
+        self.bells.let_go()
+        self.lock.close()
+
+    def _committed(self, armed: set[str], rung: bool) -> None:  # noqa: FBT001 - a callback of one caller
+        if armed:
+            self.bells.arm(armed)
+        if rung:
+            self.bells.ring()
+
+    def _version(self) -> int:
+        """A number that changes when another connection has committed."""
+        with self._looking:
+            return self._watching.cursor.execute("PRAGMA data_version").fetchall()[0][0]
+
+
+def _leave_behind() -> None:
+    """In a child: nothing of the parent's is touched again, and its lock is not kept by an inherited file."""
+    for store in list(_open):
+        store.lock.abandon()
+        _inherited.append(store)
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_leave_behind)
