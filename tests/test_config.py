@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from windlass import Windlass
-from windlass.config import Config, configure
+from windlass.config import Config, Settings, configure
 from windlass.core.settings import Retention
 from windlass.core.units import HOUR, SECOND
 from windlass.errors import InvalidOption
@@ -47,7 +47,12 @@ def test_the_environment_reaches_the_app(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"namespace": "A b"}, {}, "namespace"),
         ({"namespace": 3}, {}, "namespace must be text, not 3"),
         ({"url": "mysql://root:secret@host/db"}, {}, 'no store is known for a URL that starts with "mysql:"'),
-        ({"url": ""}, {}, "no store is known"),
+        ({}, {"WINDLASS_URL": "mysql://host"}, "WINDLASS_URL: no store is known"),
+        ({}, {"WINDLASS_NAMESPACE": "A b"}, "WINDLASS_NAMESPACE: namespace 'A b' does not match"),
+        ({"url": ""}, {}, "url is empty; give it a value, or leave it out"),
+        ({}, {"WINDLASS_URL": ""}, "WINDLASS_URL is empty"),
+        ({"url": "memory://root:secret@[::1"}, {}, "url is not a URL, such as sqlite:///windlass.db"),
+        ({"max_size": 0}, {}, "max_size must be a whole number"),
     ],
     ids=str,
 )
@@ -56,3 +61,20 @@ def test_a_bad_setting_is_named(given: dict[str, Any], environment: dict[str, st
         configure(given, environment)
     assert words in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_the_keywords_are_the_settings() -> None:
+    assert {"url", *Settings.__annotations__} == set(Config.__struct_fields__)
+
+
+def test_an_unknown_setting_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(InvalidOption, match=r"^unknown option 'retries'; options are: beat, dead_retention"):
+        Windlass("memory://", retries=3)  # pyright: ignore[reportCallIssue]
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(configure({"url": "memory://root:secret@host/db"}, {}))
+
+
+def test_the_size_limit_reaches_the_broker() -> None:
+    assert configure({"max_size": 2**30}, {}).broker_options().max_size == 2**30

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 import msgspec
 
@@ -15,7 +16,7 @@ from windlass.core.names import check_namespace
 from windlass.core.option import shown, whole
 from windlass.core.session import SESSION_TTL
 from windlass.core.settings import Retention
-from windlass.core.units import MILLISECOND, SECOND, Micros
+from windlass.core.units import MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
 
 DEFAULT_URL = "sqlite:///windlass.db"
@@ -38,6 +39,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     dead_retention: Micros | None = None
     resend_window: Micros = 10 * SECOND
     max_payload: int = MAX_PAYLOAD
+    max_size: int | None = None
+
+    def __repr__(self) -> str:
+        """Without the URL, which may carry a password."""
+        return f"<Config of {self.url.partition(':')[0]}:, namespace {self.namespace}>"
 
     def broker_options(self) -> Options:
         """What the broker is opened with."""
@@ -51,7 +57,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             session_ttl=self.session_ttl,
             resend_window=self.resend_window,
             retention=Retention(**said) if said else None,
+            max_size=self.max_size,
         )
+
+
+class Settings(TypedDict, total=False):
+    """What `Windlass(...)` takes besides its URL; None stands for "not given"."""
+
+    namespace: str | None
+    beat: Duration | None
+    session_ttl: Duration | None
+    sweep: Duration | None
+    poll_floor: Duration | None
+    visibility: Duration | None
+    grace: Duration | None
+    retention: Duration | None
+    result_ttl: Duration | None
+    dead_retention: Duration | None
+    resend_window: Duration | None
+    max_payload: int | None
+    max_size: int | None
 
 
 _DURATIONS = frozenset(
@@ -68,6 +93,7 @@ _DURATIONS = frozenset(
         "resend_window",
     )
 )
+_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER}
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
 
@@ -90,14 +116,21 @@ def configure(given: Mapping[str, object], environment: Mapping[str, str]) -> Co
 
 
 def _read(name: str, value: object, *, called: str) -> object:
+    if value == "":
+        raise InvalidOption(f"{called} is empty; give it a value, or leave it out")
     if name in _DURATIONS:
         return _duration(value, called, may_be_nothing=name in _MAY_BE_NOTHING)
-    if name == "max_payload":
+    if name in _SIZES:
         number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-        return whole(number, name=called, least=1, most=8 * MAX_PAYLOAD)
+        return whole(number, name=called, least=1, most=_SIZES[name])
     if not isinstance(value, str):
         raise InvalidOption(f"{called} must be text, not {shown(value)}")
-    return check_namespace(value) if name == "namespace" else check_url(value)
+    try:
+        return check_namespace(value) if name == "namespace" else check_url(value)
+    except InvalidOption as error:
+        raise InvalidOption(f"{called}: {error}") from None
+    except ValueError:  # brackets in the wrong place; the URL may carry a password, so it is not shown
+        raise InvalidOption(f"{called} is not a URL, such as sqlite:///windlass.db") from None
 
 
 def _duration(value: object, called: str, *, may_be_nothing: bool) -> Micros:

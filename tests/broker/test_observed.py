@@ -1,6 +1,8 @@
 """Everything that a broker does can be watched at one seam, and watching changes nothing."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -82,9 +84,33 @@ def test_an_observer_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) ->
 
     asyncio.run(main())
     assert len(seen) == 2
-    assert [record.message for record in caplog.records] == [
-        "an observer of the broker failed and is left out from now on: RuntimeError('no')"
+    assert [record.message.partition("<locals>.") for record in caplog.records] == [
+        (
+            "an observer of the broker failed and is left out from now on: RuntimeError in "
+            "test_an_observer_that_fails_is_left_out.",
+            "<locals>.",
+            "broken",
+        )
     ]
+
+
+def test_an_observer_that_fails_in_many_threads_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    together = threading.Barrier(4)
+
+    def broken(_: Observation) -> None:
+        together.wait(10)
+        raise RuntimeError("no")
+
+    blocking = observe(MemoryBroker(), [broken]).blocking
+    assert blocking is not None
+    with ThreadPoolExecutor(4) as pool:
+        assert [list(answer) for answer in pool.map(blocking.enqueue, [[]] * 4)] == [[]] * 4
+    assert len(caplog.records) == 1
+
+
+def test_an_observation_does_not_show_what_was_asked() -> None:
+    seen = Observation(verb="enqueue", args=("secret",), kwargs={}, answer="secret", seconds=0.0012)
+    assert repr(seen) == "<enqueue: answered in 1.200 ms>"
 
 
 def test_without_observers_there_is_no_wrapper() -> None:

@@ -1,6 +1,7 @@
 """Calls are sent and kept: one, many, from blocking and from async code."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -221,8 +222,8 @@ async def _total(app: Windlass) -> int:
     return sum(row.count for row in (await (await app.connection.broker()).counts()).rows)
 
 
-def test_an_oversized_payload_is_refused() -> None:
-    app = Windlass("memory://", max_payload=1_000)
+def test_an_oversized_payload_is_refused(new_app: Callable[..., Windlass]) -> None:
+    app = new_app(max_payload=1_000)
 
     @app.task
     def send(text: str) -> None: ...

@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from windlass import Job, Windlass
 from windlass.broker.contract import Broker
+from windlass.broker.observed import Observation
 from windlass.clock import ManualClock
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import Error, Outcome
@@ -18,21 +21,24 @@ from windlass.core.state import State
 from windlass.core.units import HOUR, SECOND
 from windlass.errors import (
     InvalidOption,
+    InvalidPayload,
     JobCancelled,
     JobFailed,
     JobLost,
     JobNotFound,
     ResultExpired,
     ResultTimeout,
+    StoreError,
+    UnreadablePayload,
 )
 
 
 class Bench:
     """An app, and a worker's part of the contract by hand."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, url: str) -> None:
         self.clock = ManualClock()
-        self.app = Windlass("memory://", clock=self.clock, **config)
+        self.app = Windlass(url, clock=self.clock)
         self._seq = 0
 
         @self.app.task
@@ -70,8 +76,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
+def bench(url: str) -> Iterator[Bench]:
+    made = Bench(url)
     yield made
     made.app.close()
 
@@ -176,17 +182,111 @@ def test_a_result_past_its_time_is_expired(bench: Bench) -> None:
 
 
 def test_a_job_that_is_gone_within_the_resend_window_is_lost(bench: Bench) -> None:
-    job = bench.double.handle(UNKNOWN, accepted=True)
-    with pytest.raises(JobLost, match="it has lost data"):
-        job.result(timeout=0)
+    job = Job[int](bench.app, UNKNOWN, exists=True, sent=time.monotonic())
+    for ask in (job.state, job.cancel, lambda: job.result(timeout=0)):
+        with pytest.raises(JobLost, match="it has lost data"):
+            ask()
 
 
 def test_a_job_that_is_gone_after_the_resend_window_is_expired(bench: Bench) -> None:
     job = bench.nothing.enqueue()
-    assert job._accepted is not None
-    job._accepted -= 60
+    assert job._sent is not None
+    job._sent -= 60
     bench.done()
     bench.clock.advance(48 * HOUR + SECOND)
     bench.app.connection.run(bench.sweep())
     with pytest.raises(ResultExpired, match="nothing of it is kept"):
         job.result(timeout=0)
+
+
+def test_a_duplicate_of_a_job_that_is_gone_is_expired_not_lost(bench: Bench) -> None:
+    sender = bench.nothing.using(key="k", window="3d")
+    first = sender.enqueue()
+    bench.done()
+    bench.clock.advance(48 * HOUR + SECOND)
+    bench.app.connection.run(bench.sweep())
+    again = sender.enqueue()
+    assert (again.id, again.created) == (first.id, False)
+    for ask in (again.state, again.cancel, again.result):
+        with pytest.raises(ResultExpired, match="nothing of it is kept"):
+            ask()
+
+
+def test_waiting_for_a_job_that_never_was_ends_at_once(bench: Bench) -> None:
+    with pytest.raises(JobNotFound):
+        bench.app.job(UNKNOWN).result(timeout=None)
+
+
+def test_without_a_timeout_it_waits_until_the_end(bench: Bench) -> None:
+    job = bench.double.enqueue(4)
+    worker = threading.Thread(target=bench.done, args=(8,))
+    worker.start()
+    assert job.result() == 8
+    worker.join()
+
+
+@pytest.mark.parametrize("timeout", [-1, "soon", float("nan"), True], ids=str)
+def test_a_timeout_is_a_duration(bench: Bench, timeout: Any) -> None:
+    with pytest.raises(InvalidOption, match="timeout must"):
+        bench.double.enqueue(4).result(timeout=timeout)
+
+
+def test_a_result_that_cannot_be_read_names_its_job(bench: Bench) -> None:
+    job = bench.double.enqueue(4)
+    bench.app.connection.run(bench.settle(Outcome.DONE, result=b'{"v":1,"r":"eight"}'))
+    with pytest.raises(InvalidPayload, match=f"job {job.id} is done, and its result cannot be read: double"):
+        job.result(timeout=1)
+    assert "eight" not in str(pytest.raises(InvalidPayload, job.result).value)
+
+
+def test_a_result_of_another_version_names_its_job(bench: Bench) -> None:
+    job = bench.double.enqueue(4)
+    bench.app.connection.run(bench.settle(Outcome.DONE, result=b'{"v":2,"r":8}'))
+    with pytest.raises(UnreadablePayload, match=f"job {job.id} is done"):
+        job.result(timeout=1)
+
+
+def test_a_handle_by_id_knows_the_task_s_result(bench: Bench) -> None:
+    job = bench.double.enqueue(4)
+    bench.done(8)
+    bench.clock.advance(2 * HOUR)
+    bench.app.connection.run(bench.sweep())
+    for handle in (bench.app.job(job.id), bench.double.handle(job.id)):
+        with pytest.raises(ResultExpired, match="its result is kept no longer"):
+            handle.result(timeout=0)
+
+
+def test_a_task_elsewhere_may_have_no_result(bench: Bench) -> None:
+    job = bench.app.external("elsewhere").enqueue()
+    bench.done()
+    assert job.result(timeout=1) is None
+
+
+def test_a_waiter_is_let_go_when_the_app_is_closed(bench: Bench) -> None:
+    job = bench.double.enqueue(4)
+    watching = threading.Event()
+
+    @bench.app.observe
+    def _(seen: Observation) -> None:
+        if seen.verb == "get":  # a handle by id looks for its job before it waits
+            watching.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(bench.app.job(job.id).result)
+        assert watching.wait(10)
+        bench.app.close()
+        with pytest.raises(StoreError, match="the app was closed"):
+            waiting.result(timeout=10)
+
+
+def test_an_async_waiter_is_let_go_when_the_app_is_closed(bench: Bench) -> None:
+    job = bench.double.enqueue(4)
+
+    async def main() -> None:
+        waiting = asyncio.create_task(job.aresult())
+        await asyncio.sleep(0)
+        await bench.app.aclose()
+        with pytest.raises(StoreError, match=f"the app was closed while job {job.id} was waited for"):
+            await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(main())

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.core.bounds import ASK_QUEUES
 from windlass.core.lease import CLAIM_JOBS, DRAW_RANGE, Ask, check_ask
 from windlass.core.units import DAY
 from windlass.errors import ContractError
@@ -35,6 +36,7 @@ def test_a_sensible_ask_passes_unchanged(asker: dict[str, Any], one: int, other:
         ({"session": "s", "seq": 0}, "seq counts from 1, got 0"),
         ({"visibility": 0}, "visibility must be positive, got 0"),
         ({"visibility": -1}, "visibility must be positive, got -1"),
+        ({**WORKER, "queues": ("q",) * (ASK_QUEUES + 1)}, "an ask names at most .* queues, got"),
         ({**WORKER, "slots": -1}, "0 <= slots <= limit <= 1000, got -1 and 1"),
         ({**WORKER, "slots": 2}, "got 2 and 1"),
         ({**WORKER, "limit": 1_001}, "got 1 and 1001"),

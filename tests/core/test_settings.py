@@ -10,6 +10,7 @@ from windlass.core.event import Emit
 from windlass.core.limits import Rate
 from windlass.core.order import MAX_WEIGHT
 from windlass.core.settings import (
+    MAX_BANDS,
     Kind,
     LanePolicy,
     LaneSettings,
@@ -44,7 +45,10 @@ queue_settings = st.builds(
     lane_concurrency=maybe(counts),
     lane_rate=maybe(rates),
     order=maybe(st.sampled_from(["band", "lane"])),
-    bands=maybe(st.none() | st.dictionaries(st.integers(-100, 100), st.integers(1, MAX_WEIGHT), min_size=1)),
+    bands=maybe(
+        st.none()
+        | st.dictionaries(st.integers(-100, 100), st.integers(1, MAX_WEIGHT), min_size=1, max_size=5)
+    ),
     age_step=maybe(st.none() | st.integers(SECOND, DAY)),
     sequence=maybe(st.booleans()),
     emit=maybe(st.sampled_from(Emit)),
@@ -151,6 +155,7 @@ def test_sensible_lane_settings_pass(settings: LaneSettings):
         ({"dead_retention": -1}, "dead_retention must not be negative"),
         ({"age_step": SECOND - 1}, "age_step must be at least 1 second, got 999999 µs"),
         ({"bands": {}}, "bands must give each priority a weight"),
+        ({"bands": dict.fromkeys(range(MAX_BANDS + 1), 1)}, "at most .* priorities, got"),
         ({"bands": {0: 0}}, "a weight from 1 to 1000"),
         ({"bands": {10: 5, 0: MAX_WEIGHT + 1}}, "a weight from 1 to 1000"),
         ({"bands": {0: 1}, "age_step": SECOND}, "bands and age_step exclude each other"),

@@ -4,13 +4,14 @@ none.
     broker = Observed(broker, [log_slow_verbs, count_outcomes])
 
 An observer is called after each verb with what was asked and what was answered: receipts, leases, verdicts
-and the
-transitions that sweep and end_session return are all that metrics need. It gets the arguments whole; what it
-keeps of
-them is its duty (payloads stay out of logs). An observer that raises is reported once, and harms nobody.
+and the transitions that sweep and end_session return are all that metrics need. It is called on the loop or
+the thread that called the verb, so it must be quick and must not wait. It gets the arguments whole; what it
+keeps of them is its duty (payloads stay out of logs). One that raises is reported once, left out, and harms
+nobody.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,6 +43,11 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Set instead of the answer. A cancelled call counts as an error."""
     seconds: float
 
+    def __repr__(self) -> str:
+        """Without what was asked and answered: it may hold payloads."""
+        how = "answered" if self.error is None else type(self.error).__name__
+        return f"<{self.verb}: {how} in {self.seconds * 1_000:.3f} ms>"
+
 
 Observer = Callable[[Observation], None]
 
@@ -51,7 +57,8 @@ class Observed:
 
     def __init__(self, broker: Broker, observers: Sequence[Observer]) -> None:
         self._broker = broker
-        self._observers = list(observers)
+        self._observers = tuple(observers)
+        self._leaving = threading.Lock()
         for verb in VERBS:
             setattr(self, verb, self._wrapped(verb, getattr(broker, verb)))
 
@@ -95,12 +102,20 @@ class Observed:
     ) -> None:
         seconds = time.perf_counter() - started
         seen = Observation(verb=verb, args=args, kwargs=kwargs, answer=answer, error=error, seconds=seconds)
-        for observer in tuple(self._observers):
+        for observer in self._observers:
             try:
                 observer(seen)
             except Exception as failure:  # noqa: BLE001 - watching must not change what happens
-                self._observers.remove(observer)
-                _log.error("an observer of the broker failed and is left out from now on: %r", failure)
+                self._leave_out(observer, failure)
+
+    def _leave_out(self, observer: Observer, failure: Exception) -> None:
+        with self._leaving:
+            if observer not in self._observers:
+                return  # another thread met the same
+            self._observers = tuple(other for other in self._observers if other is not observer)
+        # Not the message: it may quote what the observer saw.
+        kind, name = type(failure).__name__, getattr(observer, "__qualname__", type(observer).__qualname__)
+        _log.error("an observer of the broker failed and is left out from now on: %s in %s", kind, name)
 
 
 class _ObservedBlocking:

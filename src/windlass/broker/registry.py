@@ -19,8 +19,15 @@ async def _memory(_url: str, options: Options, clock: Clock | None) -> Broker:
     return MemoryBroker(clock=clock, options=options)
 
 
+async def _sqlite(url: str, options: Options, clock: Clock | None) -> Broker:
+    from windlass.broker.sqlite import SqliteBroker, read_url  # noqa: PLC0415 - see _OPENERS
+
+    place = read_url(url)
+    return await SqliteBroker.open(place.path, clock=clock, options=options, lock_timeout=place.lock_timeout)
+
+
 # Each opener imports its store when it is first asked for: an extra is needed only by those who use it.
-_OPENERS: dict[str, Opener] = {"memory": _memory}
+_OPENERS: dict[str, Opener] = {"memory": _memory, "sqlite": _sqlite}
 
 
 _ANY_LOOP = frozenset({"memory", "sqlite"})

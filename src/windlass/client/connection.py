@@ -1,56 +1,103 @@
 """The store as one application sees it: opened when first needed, and again in a child after a fork."""
 
 import asyncio
-import os
-import random
+import contextlib
+import contextvars
+import inspect
 import threading
 import time
-import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from windlass.broker.contract import Broker
+from windlass.broker.contract import BlockingProduce, Broker
+from windlass.broker.observed import Observer, observe
 from windlass.broker.registry import open_broker, serves_any_loop
 from windlass.client.coalescer import Coalescer
-from windlass.client.portal import Portal
+from windlass.client.declared import Declared
+from windlass.client.forks import renew_after_fork
+from windlass.client.portal import Portal, PortalClosed
+from windlass.client.resend import Resend
 from windlass.clock import Clock
 from windlass.config import Config
 from windlass.core.job import NewJob, Receipt
-from windlass.core.settings import Change, Changed, Declaration
 from windlass.core.units import SECOND
-from windlass.errors import InvalidOption, StoreUnavailable
+from windlass.errors import StoreUnavailable
 
 _T = TypeVar("_T")
 Groups = Sequence[Sequence[NewJob]]
 Receipts = Sequence[Sequence[Receipt]]
 
 
-class _Process:
-    """What belongs to one process: nothing of it may be touched by a child."""
+class _Store:
+    """A broker that is open, or will be; and how much of what the application declares it was told."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.portal = Portal()
+        self._bare: Broker | None = None
+        self._broker: Broker | None = None
+        self.blocking: BlockingProduce | None = None
+        self.told = -1
+
+    @property
+    def broker(self) -> Broker:
+        """The broker; only to be asked for when it was told something."""
+        assert self._broker is not None
+        return self._broker
+
+    @property
+    def is_open(self) -> bool:
+        return self._bare is not None
+
+    def hold(self, bare: Broker, observers: Sequence[Observer]) -> None:
+        self._bare = bare
+        self.observe(observers)
+
+    def observe(self, observers: Sequence[Observer]) -> None:
+        if self._bare is not None:
+            self._broker = observe(self._bare, observers)
+            self.blocking = self._broker.blocking
+
+    async def close(self) -> None:
+        bare, self._bare, self.told = self._bare, None, -1
+        if bare is not None:
+            await bare.close()
+
+
+class _Loop:
+    """What belongs to one event loop."""
+
+    def __init__(self, coalescer: Coalescer) -> None:
+        self.coalescer = coalescer
+        self.store = _Store()
+        self.preparing: asyncio.Task[None] | None = None
+
+
+class _Process:
+    """What belongs to one process, until the app is closed: nothing of it may be touched by a child."""
+
+    def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.shared: Broker | None = None
-        self.by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Broker]] = (
-            weakref.WeakKeyDictionary()
-        )
-        self.coalescers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Coalescer] = (
-            weakref.WeakKeyDictionary()
-        )
-        self.declared: weakref.WeakKeyDictionary[Broker, int] = weakref.WeakKeyDictionary()
+        self.portal = Portal()
+        self.shared = _Store()
+        self.preparing: Future[None] | None = None
+        self.loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
 
 
 class Connection:
     """Opens brokers, declares what the application declares before it is used, and sends jobs."""
 
-    def __init__(self, config: Config, declarations: Sequence[Declaration], clock: Clock | None) -> None:
+    def __init__(self, config: Config, declared: Declared, clock: Clock | None) -> None:
         self._config = config
-        self._declarations = declarations
-        """Grows while the application is being imported."""
+        self._declared = declared
         self._clock = clock
+        self._window = config.resend_window / SECOND
+        self._any_loop = serves_any_loop(config.url)
+        self._observers: list[Observer] = []
         self._process = _Process()
+        self._inherited: list[_Process] = []
+        self.closings = 0
+        """How often it was closed; who waits can tell that it was."""
+        renew_after_fork(self)
 
     # --- sending --------------------------------------------------------------------------------------------
 
@@ -58,136 +105,152 @@ class Connection:
         """Send from blocking code: in this thread where the store's client can block, else through the
         portal.
         """
-        process = self._here()
-        if serves_any_loop(self._config.url):
-            broker = self._open_shared(process)
-            blocking = broker.blocking
+        if self._any_loop:
+            blocking = self._ready().blocking
             if blocking is not None:
-                if process.declared.get(broker) != len(self._declarations):
-                    process.portal.run(self._declare(process, broker))
-                return self._persist(lambda: blocking.enqueue(groups))
+                return self._persist(blocking, groups)
         return self.run(self.send(groups))
 
     async def aenqueue(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
         """Send one group from async code, together with those of other callers."""
-        process, loop = self._here(), asyncio.get_running_loop()
-        coalescer = process.coalescers.get(loop)
-        if coalescer is None:
-            coalescer = process.coalescers[loop] = Coalescer(self.send)
-        return await coalescer.enqueue(jobs)
+        return await self._loop().coalescer.enqueue(jobs)
 
-    async def send(self, groups: Groups) -> Receipts:
-        """Send groups from async code, for up to the resend window: an id that is sent again makes no second
-        job.
+    async def send(self, groups: Groups, resend: Resend | None = None) -> Receipts:
+        """Send groups from async code, again while the resend window allows it: an id that is sent again
+        makes no second job.
         """
         broker = await self.broker()
-        trying = _Trying(self._config.resend_window / SECOND)
-        while True:
+        resend = resend or Resend(self._window)
+        try:
+            return await broker.enqueue(groups)
+        except StoreUnavailable as error:
+            away = error
+        while (pause := resend.pause()) is not None:
+            await asyncio.sleep(pause)
             try:
-                return await broker.enqueue(groups)
-            except StoreUnavailable:
-                await asyncio.sleep(trying.pause_or_raise())
+                async with asyncio.timeout(resend.left):  # a try that arrives too late makes a second job
+                    return await broker.enqueue(groups)
+            except StoreUnavailable as error:
+                away = error
+            except TimeoutError:
+                break
+        raise away
 
-    def _persist(self, send: Callable[[], Receipts]) -> Receipts:
-        trying = _Trying(self._config.resend_window / SECOND)
+    def _persist(self, blocking: BlockingProduce, groups: Groups) -> Receipts:
+        resend = Resend(self._window)
         while True:
             try:
-                return send()
+                return blocking.enqueue(groups)
             except StoreUnavailable:
-                time.sleep(trying.pause_or_raise())
+                if (pause := resend.pause()) is None:
+                    raise
+                time.sleep(pause)
 
     # --- opening --------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run async code for a blocking caller."""
-        return self._here().portal.run(work)
+        try:
+            while True:
+                with contextlib.suppress(PortalClosed):  # closed in this moment: there is a new one
+                    return self._process.portal.run(lambda: work)
+        finally:
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # it was never begun
 
     async def broker(self) -> Broker:
         """The broker for the running loop, with everything declared."""
-        process = self._here()
-        if serves_any_loop(self._config.url):
-            broker = process.shared or await asyncio.to_thread(self._open_shared, process)
-        else:
-            loop = asyncio.get_running_loop()
-            if loop not in process.by_loop:
-                process.by_loop[loop] = asyncio.create_task(self._open())
-            broker = await asyncio.shield(process.by_loop[loop])
-        if process.declared.get(broker) != len(self._declarations):
-            await self._declare(process, broker)
-        return broker
+        if not self._any_loop:
+            return await self._broker_of_this_loop()
+        while (store := self._process.shared).told != self._declared.version:
+            with contextlib.suppress(PortalClosed):
+                # A caller that leaves must not take the opening away from those who wait for it, too.
+                await asyncio.shield(asyncio.wrap_future(self._preparing(self._process)))
+        return store.broker
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer of every verb from now on."""
+        self._observers.append(observer)
+        for store in (self._process.shared, *(loop.store for loop in list(self._process.loops.values()))):
+            store.observe(self._observers)
+
+    def _ready(self) -> _Store:
+        while (store := self._process.shared).told != self._declared.version:
+            with contextlib.suppress(PortalClosed):
+                process = self._process
+                process.portal.wait(self._preparing(process))
+        return store
+
+    def _preparing(self, process: _Process) -> Future[None]:
+        """The one preparation under way: whoever asks at the same time waits for the same."""
+        with process.lock:
+            if process.preparing is None or process.preparing.done():
+                process.preparing = process.portal.submit(lambda: self._prepare(process.shared))
+            return process.preparing
+
+    async def _broker_of_this_loop(self) -> Broker:
+        loop = self._loop()
+        while loop.store.told != self._declared.version:
+            if loop.preparing is None or loop.preparing.done():
+                loop.preparing = asyncio.create_task(self._prepare(loop.store), context=contextvars.Context())
+            await asyncio.shield(loop.preparing)
+        return loop.store.broker
+
+    async def _prepare(self, store: _Store) -> None:
+        """Open the broker and declare what it has not been told; what fails is tried anew by the next
+        call.
+        """
+        if not store.is_open:
+            opened = await open_broker(
+                self._config.url, options=self._config.broker_options(), clock=self._clock
+            )
+            store.hold(opened, self._observers)
+        version = self._declared.version
+        await self._declared.tell(store.broker, since=max(0, store.told))
+        store.told = version
+
+    def _loop(self) -> _Loop:
+        loops, running = self._process.loops, asyncio.get_running_loop()
+        found = loops.get(running)
+        if found is None:
+            for other in [loop for loop in list(loops) if loop.is_closed()]:
+                loops.pop(other, None)  # not a weak dictionary: a broker refers to its loop
+            found = loops[running] = _Loop(Coalescer(self.send, self._window))
+        return found
+
+    # --- closing --------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close what this process has opened on this loop, and what it shares."""
-        process, self._process = self._here(), _Process()
-        opened = process.by_loop.pop(asyncio.get_running_loop(), None)
-        for broker in (process.shared, None if opened is None else await opened):
-            if broker is not None:
-                await broker.close()
-        await asyncio.to_thread(process.portal.close)
+        process = self._replaced()
+        await _close_loop(process)
+        await asyncio.to_thread(process.portal.close, lambda: _close_shared(process))
 
     def shut(self) -> None:
         """Close, from blocking code, what this process shares; brokers of other loops are theirs to close."""
-        process, self._process = self._here(), _Process()
-        if process.shared is not None:
-            process.portal.run(process.shared.close())
-        process.portal.close()
+        process = self._replaced()
+        process.portal.close(lambda: _close_shared(process))
 
-    def _here(self) -> _Process:
-        if self._process.pid != os.getpid():
-            self._process = _Process()
-        return self._process
-
-    def _open_shared(self, process: _Process) -> Broker:
-        if process.shared is None:
-            with process.lock:
-                if process.shared is None:
-                    process.shared = process.portal.run(self._open())
-        return process.shared
-
-    async def _open(self) -> Broker:
-        return await open_broker(self._config.url, options=self._config.broker_options(), clock=self._clock)
-
-    async def _declare(self, process: _Process, broker: Broker) -> None:
-        """Declare what this broker has not been told yet."""
-        wanted = list(self._declarations)
-        told = process.declared.get(broker, 0)
-        answers = await broker.declare(wanted[told:])
-        for declaration, changed in zip(wanted[told:], answers, strict=True):
-            _check(declaration, changed)
-        process.declared[broker] = len(wanted)
-
-
-def _check(declaration: Declaration, changed: Changed) -> None:
-    """Say so if what the code declares is not in force. A newer revision's settings are its own business."""
-    subject = declaration.subject
-    what = f'{subject.kind} "{subject.name}"'
-    if changed.change is Change.OTHER_APP and declaration.body != type(declaration.body)():
-        raise InvalidOption(
-            f"{what} belongs to another app; give this one a queue of its own, or declare it without settings"
-        )
-    if changed.change is Change.IN_USE:
-        raise InvalidOption(
-            f"{what}: order, age_step and sequence cannot change while the queue has unfinished jobs; "
-            "drain it, or use a new queue"
-        )
-    if changed.change is Change.UNKNOWN_QUEUE:
-        raise InvalidOption(f"{what}: the queue is not declared; declare it with app.queue()")
-
-
-class _Trying:
-    """How long, and how patiently, an enqueue is sent again."""
-
-    def __init__(self, seconds: float) -> None:
-        # The store remembers an id for the window; half of it leaves room for a slow reply.
-        self._end = time.monotonic() + seconds / 2
-        self._pause = 0.05
-
-    def pause_or_raise(self) -> float:
-        """Seconds to wait before the next try; called in an except block, raises what was caught when it is
-        over.
+    def renew(self) -> None:
+        """Start anew in the child of a fork. What the parent opened is kept and not touched: to close it, or
+        to drop it, would reach into the parent's connections and its loop.
         """
-        self._pause = min(1.0, self._pause * 2)
-        pause = self._pause * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret
-        if time.monotonic() + pause > self._end:
-            raise  # noqa: PLE0704 - called while the error is handled
-        return pause
+        self._inherited.append(self._process)
+        self._process = _Process()
+
+    def _replaced(self) -> _Process:
+        process, self._process = self._process, _Process()
+        self.closings += 1
+        return process
+
+
+async def _close_shared(process: _Process) -> None:
+    """On the portal's loop, which is where what is shared was opened."""
+    await process.shared.close()
+    await _close_loop(process)
+
+
+async def _close_loop(process: _Process) -> None:
+    loop = process.loops.pop(asyncio.get_running_loop(), None)
+    if loop is not None:
+        await loop.store.close()

@@ -3,22 +3,26 @@
 import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from windlass.core.duration import Duration, micros
 from windlass.core.job import Finished, JobDetail
 from windlass.core.operate import Effect, Target
+from windlass.core.signature import Signature
 from windlass.core.state import State
 from windlass.core.units import SECOND, JobId
 from windlass.errors import (
+    InvalidPayload,
     JobCancelled,
     JobFailed,
     JobLost,
     JobNotFound,
     ResultExpired,
     ResultTimeout,
+    StoreError,
+    UnreadablePayload,
 )
 
 if TYPE_CHECKING:
     from windlass.client.app import Windlass
-    from windlass.core.signature import Signature
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
@@ -26,20 +30,24 @@ R = TypeVar("R", covariant=True)  # noqa: PLC0105
 class Job(Generic[R]):
     """One job, by its id. Asking costs a round trip; nothing is cached."""
 
-    __slots__ = ("_accepted", "_app", "_signature", "created", "id")
+    __slots__ = ("_app", "_exists", "_sent", "_signature", "created", "id")
 
     def __init__(
         self,
         app: "Windlass",
         job_id: JobId,
-        signature: "Signature | None" = None,
+        signature: Signature | None = None,
         *,
-        accepted: bool = False,
+        exists: bool = False,
         created: bool = False,
+        sent: float | None = None,
     ) -> None:
         self._app = app
         self._signature = signature
-        self._accepted = time.monotonic() if accepted else None
+        self._exists = exists
+        """The store has named it."""
+        self._sent = sent
+        """Just before the call that this job was unfinished after; None if it may have finished before."""
         self.id: JobId = job_id
         """With a unique key: the id of the job that stands for the call."""
         self.created = created
@@ -60,9 +68,10 @@ class Job(Generic[R]):
         """Where the job is now; `JobNotFound` if the store has no record of it."""
         return self._app.connection.run(self.astate())
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: Duration | None = None) -> R:
         """Wait for the job to finish and return what its task returned; see `aresult`."""
-        return self._app.connection.run(self.aresult(timeout))
+        # Read in the caller's thread: decoding may run users' code.
+        return self._read(self._app.connection.run(self._finished(timeout)))
 
     def cancel(self) -> bool:
         """Cancel the job; whether it was, or its worker was asked to stop it. False: it had finished."""
@@ -74,24 +83,14 @@ class Job(Generic[R]):
         """Async twin of `state`."""
         return (await self._detail()).state
 
-    async def aresult(self, timeout: float | None = None) -> R:
+    async def aresult(self, timeout: Duration | None = None) -> R:
         """Wait for the job to finish and return what its task returned.
 
-        `ResultTimeout` (a TimeoutError): it has not finished within `timeout` seconds; None waits for ever.
+        `ResultTimeout` (a TimeoutError): it has not finished within `timeout`; None waits for ever.
         `JobFailed`: it is dead. `JobCancelled`. `ResultExpired`: it finished long ago. `JobNotFound`: no such
-        job.
-        `JobLost`: the store accepted it and has lost it.
+        job. `JobLost`: the store accepted it and has lost it.
         """
-        broker = await self._app.connection.broker()
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _WATCH if end is None else min(_WATCH, max(0.0, end - time.monotonic()))
-            finished = await broker.watch([self.id], left)
-            if finished:
-                return self._read(finished[0])
-            await self._detail()  # a job that is gone never finishes
-            if end is not None and time.monotonic() >= end:
-                raise ResultTimeout(f"job {self.id} has not finished within {timeout:g} s")
+        return self._read(await self._finished(timeout))
 
     async def acancel(self) -> bool:
         """Async twin of `cancel`."""
@@ -103,6 +102,25 @@ class Job(Generic[R]):
 
     # --- answers --------------------------------------------------------------------------------------------
 
+    async def _finished(self, timeout: Duration | None) -> Finished:
+        length = None if timeout is None else micros(timeout, name="timeout") / SECOND
+        end = None if length is None else time.monotonic() + length
+        connection = self._app.connection
+        closings = connection.closings
+        if self._sent is None:
+            detail = await self._detail()  # who waits for a job that never was would wait in vain
+            self._signature = self._signature or self._app.signature_of(detail.task)
+        while True:
+            left = _WATCH if end is None else min(_WATCH, max(0.0, end - time.monotonic()))
+            finished = await (await connection.broker()).watch([self.id], left)
+            if finished:
+                return finished[0]
+            if connection.closings != closings:
+                raise StoreError(f"the app was closed while job {self.id} was waited for")
+            await self._detail()  # nor does one that is gone ever finish
+            if end is not None and time.monotonic() >= end:
+                raise ResultTimeout(f"job {self.id} has not finished within {length:g} s")
+
     async def _detail(self) -> JobDetail:
         broker = await self._app.connection.broker()
         detail = (await broker.get([self.id]))[0]
@@ -112,10 +130,11 @@ class Job(Generic[R]):
 
     def _missing(self) -> Exception:
         """What it means that the store has no record."""
-        if self._accepted is None:
+        if not self._exists:
             return JobNotFound(f"job {self.id} is not known; it may have finished long ago, or never existed")
         # An unfinished job is always there, and a finished one is remembered for the resend window.
-        if time.monotonic() - self._accepted < self._app.config.resend_window / SECOND:
+        window = self._app.config.resend_window / SECOND
+        if self._sent is not None and time.monotonic() - self._sent < window:
             return JobLost(f"job {self.id} was accepted and the store has no record of it: it has lost data")
         return ResultExpired(
             f"job {self.id} finished, and nothing of it is kept any more; see retention and result_ttl"
@@ -126,10 +145,13 @@ class Job(Generic[R]):
             raise JobCancelled(f"job {self.id} was cancelled: {finished.reason or 'on request'}")
         if finished.state is State.DEAD:
             error = finished.error
-            why = f"{error.type}: {error.message}" if error is not None else str(finished.reason)
-            raise JobFailed(f"job {self.id} failed ({finished.reason}): {why}")
+            why = "its error is kept no longer" if error is None else f"{error.type}: {error.message}"
+            raise JobFailed(f"job {self.id} failed ({finished.reason or 'dead'}): {why}")
         if finished.result is not None:
-            value: Any = self._app.decode_result(self._signature, finished.result)
+            try:
+                value: Any = (self._signature or _UNTYPED).decode_result(finished.result)
+            except (UnreadablePayload, InvalidPayload) as error:
+                raise type(error)(f"job {self.id} is done, and its result cannot be read: {error}") from error
             return value
         if self._signature is not None and self._signature.keeps_result:
             raise ResultExpired(f"job {self.id} is done, and its result is kept no longer; see result_ttl")
@@ -139,3 +161,6 @@ class Job(Generic[R]):
 
 _WATCH = 30.0
 """Seconds of one watch; after each the job is looked for."""
+
+_UNTYPED = Signature.untyped("result")
+"""For a task that this program does not know: plain JSON."""

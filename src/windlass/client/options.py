@@ -48,14 +48,10 @@ class CallOptions(TypedDict, total=False):
     flow: str
 
 
-KNOWN = frozenset(CallOptions.__annotations__)
-
-
-def check_known(options: Mapping[str, object]) -> None:
-    """Refuse an option that does not exist, with those that do."""
-    unknown = sorted(set(options) - KNOWN)
-    if unknown:
-        known = ", ".join(sorted(KNOWN))
+def check_known(options: Mapping[str, object], kind: type[Any]) -> None:
+    """Refuse an option that a kind of options (a TypedDict) does not have, with those that it has."""
+    if unknown := sorted(options.keys() - kind.__annotations__.keys()):
+        known = ", ".join(sorted(kind.__annotations__))
         raise InvalidOption(f"unknown option {shown(unknown[0])}; options are: {known}")
 
 
@@ -63,8 +59,7 @@ def prepared(task: str, revision: int, options: CallOptions) -> dict[str, Any]:
     """The fields of every job that calls under these options ask for, but id and payload.
 
     Read and checked once, when a task is registered or `using` is called, not with each call. `InvalidOption`
-    names
-    the option that cannot be honoured.
+    names the option that cannot be honoured.
     """
     fields: dict[str, Any] = {
         name: _READERS[name](value) for name, value in options.items() if name in _READERS

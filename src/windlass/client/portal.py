@@ -1,48 +1,124 @@
 """A door from blocking code to async code: one event loop on a thread of its own."""
 
 import asyncio
+import contextlib
+import contextvars
 import threading
-from collections.abc import Coroutine
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
+
+from windlass.errors import ContractError, StoreError
 
 _T = TypeVar("_T")
 
 
+class PortalClosed(Exception):
+    """Nothing was begun: ask the portal that took its place."""
+
+
 class Portal:
-    """Runs coroutines for threads without an event loop. Started when first used; not shared over a fork."""
+    """Runs coroutines for threads. Started when first used, closed once; not shared over a fork.
+
+    A daemon, so that a program that never closes its app ends; and it ends with the last reference to it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closed = False
 
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine on the portal's loop and wait for it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+    def submit(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Future[_T]:
+        """Begin a coroutine on the portal's loop."""
+        future: Future[_T] = Future()
+        with self._lock:
+            if self._closed:
+                raise PortalClosed
+            loop = self._loop or self._start()
+            # Under the lock, so that nothing is begun behind the end that `close` puts into the same line.
+            loop.call_soon_threadsafe(_begin, loop, work, future)
+        return future
+
+    def wait(self, future: Future[_T]) -> _T:
+        """Wait for what was begun."""
+        self._refuse_itself()
+        return future.result()
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Run a coroutine and wait for it; it does not go on when the waiting thread is interrupted."""
+        self._refuse_itself()
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:
-            # The waiting thread may be interrupted: nothing that it asked for goes on behind it.
             future.cancel()
             raise
 
-    def close(self) -> None:
-        """Stop the loop and its thread."""
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Let everybody who waits go, with an error; then run `last`, and end the loop and its thread."""
+        self._refuse_itself()
         with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+            loop, thread, self._closed = self._loop, self._thread, True
+            self._loop = self._thread = None
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+            ended: Future[None] = Future()
+            loop.call_soon_threadsafe(_begin, loop, lambda: _end(loop, last), ended)
+            try:
+                ended.result()
+            finally:
+                thread.join()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="windlass-portal", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_serve, args=(loop,), name="windlass-portal", daemon=True)
+        self._thread.start()
+        weakref.finalize(self, _stop, loop).atexit = False
+        return loop
+
+    def _refuse_itself(self) -> None:
+        if self._thread is threading.current_thread():
+            raise ContractError("a blocking call would wait for itself here; observers use none")
+
+
+def _begin(
+    loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, _T]], future: Future[_T]
+) -> None:
+    if future.cancelled():
+        return
+    # An empty context: the work of one caller may serve others, so it carries nobody's trace.
+    task = loop.create_task(_carry(work(), future), context=contextvars.Context())
+
+    def left(future: Future[_T]) -> None:
+        if future.cancelled() and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+
+    future.add_done_callback(left)
+
+
+async def _carry(work: Coroutine[Any, Any, _T], future: Future[_T]) -> None:
+    """Carry what comes of the work to the thread that waits, even SystemExit: here it would end the loop."""
+    with contextlib.suppress(InvalidStateError):  # the waiting thread has left
+        try:
+            answer = await work
+        except asyncio.CancelledError:
+            future.set_exception(StoreError("the app was closed before the store had answered"))
+        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
+            future.set_exception(error)
+        else:
+            future.set_result(answer)
+
+
+async def _end(loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    try:
+        await last()
+    finally:
+        loop.call_soon(loop.stop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -51,3 +127,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    with contextlib.suppress(RuntimeError):  # it is closed already
+        loop.call_soon_threadsafe(loop.stop)

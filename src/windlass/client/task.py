@@ -1,16 +1,21 @@
 """Tasks: functions that can be enqueued, calls of them, and options for a call."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known, prepared
+from windlass.core.duration import Duration, micros
+from windlass.core.ids import check_job_id
 from windlass.core.job import NewJob
+from windlass.core.limits import Rate
+from windlass.core.option import choice, shown, whole
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import Micros
+from windlass.errors import InvalidOption
 
 if TYPE_CHECKING:
     from windlass.client.app import Windlass
@@ -20,6 +25,24 @@ C = TypeVar("C", covariant=True)  # noqa: PLC0105
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
 Run = Literal["loop", "thread", "process", "inline"]
+
+
+class TaskKeywords(TypedDict, total=False):
+    """What `@app.task(...)` takes."""
+
+    name: str | None
+    queue: str | None
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    run: Run | None
+    concurrency: int | None
+    rate: str | Rate | None
+    lane_concurrency: int | None
+    lane_rate: str | Rate | None
+    priority: int | None
+    expires: Duration | None
+    revision: int
+    keep_result: bool
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +57,30 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     external: bool = False
     calls: Mapping[str, Any] = {}
     """Defaults for the options of each call."""
+
+
+def task_options(queue: str, options: TaskKeywords) -> TaskOptions:
+    """The options of a task that lives in a queue; `InvalidOption` names the one that is wrong."""
+    retry, timeout, run = options.get("retry"), options.get("timeout"), options.get("run")
+    if retry is not None and not isinstance(retry, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOption(
+            f"retry must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {shown(retry)}"
+        )
+    length = None if timeout is None else micros(timeout, name="timeout")
+    if length == 0:
+        raise InvalidOption(
+            f"timeout must be longer than nothing, or None for no limit, got {shown(timeout)}"
+        )
+    if run is not None:
+        choice(run, name="run", among=("loop", "thread", "process", "inline"))
+    return TaskOptions(
+        queue=queue,
+        retry=retry or RetryPolicy(),
+        timeout=length,
+        run=run,
+        revision=whole(options.get("revision", 0), name="revision", least=0, most=2**31),
+        calls={name: value for name in ("priority", "expires") if (value := options.get(name)) is not None},
+    )
 
 
 class Call(Generic[R]):
@@ -81,7 +128,7 @@ class Sender(Generic[P, R]):
 
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":
         """The same task under other options: `send.using(delay=60, lane="acme").enqueue(...)`."""
-        check_known(options)
+        check_known(options, CallOptions)
         return Sender(self._app, self.name, self.signature, self.options, {**self._calls, **options})
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -96,21 +143,40 @@ class Sender(Generic[P, R]):
         """Send a call, from async code; it is kept when this returns."""
         return await self._app.asend_one(self.call(*args, **kwargs))
 
-    def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[Job[R]]:
-        """Send many calls of this task under these options, a round trip for each thousand."""
-        return self._app.enqueue_many(self.rebuilt(call) for call in calls)
+    def enqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
+        """Send many calls of this task, a round trip for each thousand. These options win over those that a
+        call brings.
+        """
+        return self._app.enqueue_many(self._rebuilt(calls))
 
-    async def aenqueue_many(self, calls: Iterable[Call[Any]]) -> list[Job[R]]:
+    async def aenqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
         """Async twin of `enqueue_many`."""
-        return await self._app.aenqueue_many(self.rebuilt(call) for call in calls)
+        return await self._app.aenqueue_many(self._rebuilt(calls))
 
     def rebuilt(self, call: Call[Any]) -> Call[R]:
-        """A call of this task, with its arguments, under these options."""
+        """A call of this task, with its arguments, under these options alone."""
         return Call(self, self._job(call.job.payload))
 
-    def handle(self, job_id: str, *, accepted: bool = False, created: bool = False) -> Job[R]:
-        """The handle of a job of this task."""
-        return Job(self._app, job_id, self.signature, accepted=accepted, created=created)
+    def handle(self, job_id: str) -> Job[R]:
+        """The handle of a job of this task by its id: `app.job` with the type of the result."""
+        return Job(self._app, check_job_id(job_id), self.signature)
+
+    def _rebuilt(self, calls: "Iterable[Call[R]]") -> "Iterator[Call[R]]":
+        merged: dict[Sender[Any, Any], Sender[Any, R]] = {}
+        for call in calls:
+            if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidOption(
+                    f"enqueue_many takes calls, as in {self.name}.call(...), not {shown(call)}"
+                )
+            if call.job.task != self.name:
+                raise InvalidOption(
+                    f'{self.name}.enqueue_many takes calls of "{self.name}", not of "{call.job.task}"; '
+                    "app.enqueue_many takes both"
+                )
+            sender = merged.get(call.task)
+            if sender is None:
+                sender = merged[call.task] = call.task.using(**self._calls)
+            yield sender.rebuilt(call)
 
     def _job(self, payload: bytes) -> NewJob:
         return NewJob(id=self._app.new_id(), payload=payload, **self._fields)
@@ -132,7 +198,9 @@ class Task(Sender[P, R], Generic[P, C, R]):
         super().__init__(app, name, signature, options, {})
         self.function = function
         self.__doc__ = function.__doc__
-        self.__module__ = function.__module__
+        self.__module__ = getattr(function, "__module__", __name__)
+        self.__name__ = getattr(function, "__name__", name)
+        self.__qualname__ = getattr(function, "__qualname__", name)
         self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:

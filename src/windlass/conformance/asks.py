@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from windlass.conformance.harness import Harness, Worker, ids, same
+from windlass.core.bounds import ASK_QUEUES
 from windlass.core.lease import Ask, Asker
 from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.settlement import Settlement
@@ -149,6 +150,7 @@ def _meaningless(ask: Ask) -> list[Ask]:
         msgspec.structs.replace(ask, session=None, seq=None),
         msgspec.structs.replace(ask, visibility=SECOND),
         msgspec.structs.replace(ask, session=None, seq=None, visibility=0),
+        msgspec.structs.replace(ask, queues=("q",) * (ASK_QUEUES + 1)),
         msgspec.structs.replace(ask, seq=0),
         msgspec.structs.replace(ask, slots=-1),
         msgspec.structs.replace(ask, slots=2, limit=1),

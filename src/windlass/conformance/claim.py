@@ -61,12 +61,16 @@ async def test_lease_carries_the_job__again(store: Harness) -> None:
 
 
 async def test_lease_carries_the_job__waited_since_it_was_due(store: Harness) -> None:
-    """Not since it was accepted; a retry has waited since its own due time."""
+    """Not since it was accepted or given back; a retry has waited since its own due time."""
     worker = await store.worker()
     await store.add(delay=10 * SECOND)
     store.advance(13 * SECOND)
     lease = await worker.one()
     assert lease.waited == 3 * SECOND
+    await store.release(lease)
+    store.advance(SECOND)
+    lease = await worker.one()
+    assert lease.waited == 4 * SECOND
     await store.retry(lease, 5 * SECOND)
     store.advance(6 * SECOND)
     assert (await worker.one()).waited == SECOND

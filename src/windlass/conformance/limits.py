@@ -320,8 +320,10 @@ async def test_changed_limit_takes_effect__of_a_rate(store: Harness) -> None:
         assert len((await worker.claim(queue)).leases) == 2
         store.advance(SECOND)
         await worker.one(queue)
+        await store.queue(queue, **{kind: Rate(10, SECOND, 3)})
+        await worker.one(queue)
         await store.queue(queue, **{kind: Rate(1, HOUR, 3)})
-        assert len((await worker.claim(queue)).leases) == 3
+        assert len((await worker.claim(queue)).leases) == 2
         store.advance(HOUR - 1)
         assert (await worker.claim(queue)).leases == ()
         await store.queue(queue)

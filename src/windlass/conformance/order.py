@@ -152,6 +152,16 @@ async def test_aging_lifts_old_jobs__by_their_due_time(store: Harness) -> None:
     assert await (await store.worker()).drain("aging") == [newest, early, late]
 
 
+async def test_aging_lifts_old_jobs__also_those_found_due_late(store: Harness) -> None:
+    """Nobody looked when it became due; it is as old as its due time all the same."""
+    await store.queue("aging", age_step=10 * SECOND)
+    due = await store.add(queue="aging", delay=10 * SECOND)
+    store.advance(30 * SECOND)
+    newer = await store.add(queue="aging")
+    store.advance(30 * SECOND)
+    assert await (await store.worker()).drain("aging") == [due, newer]
+
+
 # lanes before bands
 
 

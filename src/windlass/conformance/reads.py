@@ -52,7 +52,6 @@ async def test_get_remembers_how_it_ended(store: Harness) -> None:
     assert (memory.pruned, memory.id, memory.state) == (True, cancelled, State.CANCELLED)
     assert await brief.listed() == []
     brief.advance(2)
-    await brief.sweep()
     assert await brief.missing(done)
     assert await brief.missing(cancelled)
 
@@ -193,6 +192,11 @@ async def test_lanes_show_fairness_and_limits(store: Harness) -> None:
     await store.lane("q", "a", weight=2, concurrency=1)
     await store.lane("q", "c", rate=Rate(1, SECOND, burst=2))
     await store.lane("q", "d", concurrency=None)
+    assert list((await store.broker.lanes("q")).lanes) == [
+        _lane("a", weight=2, concurrency=1),
+        _lane("c", concurrency=2, tokens=2),
+        _lane("d"),
+    ]
     await store.add_many(3, lane="a")
     await store.add_many(3, lane="b")
     await store.add_many(3, lane="c")
@@ -262,6 +266,17 @@ async def test_lanes_show_fairness_and_limits__of_busy_lanes_only(store: Harness
     assert (await store.broker.lanes("unknown")).lanes == ()
 
 
+async def test_lanes_show_fairness_and_limits__with_suspects(store: Harness) -> None:
+    """A job that waits to run alone is ready all the same."""
+    await store.add(lane="a", max_attempts=9)
+    for _ in range(2):
+        worker = await store.worker()
+        await worker.end(CauseKind.CRASH, [await worker.one()])
+    store.advance(SECOND)
+    await store.sweep()
+    assert [(view.lane, view.ready) for view in (await store.broker.lanes("q")).lanes] == [("a", 1)]
+
+
 async def test_lanes_show_fairness_and_limits__in_a_sequence(store: Harness) -> None:
     await store.queue("q", sequence=True)
     await store.lane("q", "a", concurrency=5)
@@ -271,7 +286,7 @@ async def test_lanes_show_fairness_and_limits__in_a_sequence(store: Harness) -> 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
 async def test_lanes_show_fairness_and_limits__by_name(store: Harness, limit: int) -> None:
-    names = sorted(["b", "a", "B", "é", "a b", "日本", "z"])
+    names = sorted(["", "b", "a", "B", "é", "a b", "日本", "z"])
     await store.queue("r")
     for name in reversed(names):
         await store.add(lane=name)

@@ -172,6 +172,17 @@ async def test_done_keeps_its_result(store: Harness) -> None:
     assert (await store.get(reader.parents[0])).result == b"\x00\xff 42"
 
 
+async def test_done_keeps_its_result__although_the_job_is_not(store: Harness) -> None:
+    await store.queue("q", retention=0, result_ttl=MINUTE)
+    worker = await store.worker()
+    job = await store.add()
+    await store.done(await worker.one(), b"r")
+    await store.passes(1, MINUTE - 1)
+    assert (await store.get(job)).result == b"r"
+    await store.passes(1, 1)
+    assert await store.missing(job)
+
+
 @pytest.mark.parametrize("result", [None, b"", b"null"])
 async def test_done_keeps_its_result__none_is_not_empty(store: Harness, result: bytes | None) -> None:
     worker = await store.worker()

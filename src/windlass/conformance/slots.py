@@ -279,6 +279,20 @@ async def test_next_in_tells_the_next_chance__none_where_there_is_none(store: Ha
     assert (await worker.claim()).next_in is None
 
 
+async def test_next_in_tells_the_next_chance__not_at_once_where_there_is_none_now(store: Harness) -> None:
+    """A worker that waits as it is told does not spin in front of a limit or a pause."""
+    await store.queue("limited", concurrency=1)
+    await store.queue("laned", lane_concurrency=1)
+    await store.queue("spent", rate=Rate(1, HOUR, 1))
+    await store.queue("paused")
+    await store.broker.pause("paused")
+    worker = await store.worker()
+    for queue in ("limited", "laned", "spent", "paused"):
+        await store.add_many(2, queue=queue)
+        await worker.claim(queue)
+        assert (await worker.claim(queue)).next_in != 0, queue
+
+
 async def test_next_in_tells_the_next_chance__to_consumers_with_deadlines(store: Harness) -> None:
     await store.add(delay=5 * SECOND)
     claimed = await store.broker.claim(Ask(queues=("q",), slots=1, limit=1, visibility=SECOND))

@@ -8,9 +8,9 @@ from windlass.core.state import State
 from windlass.core.units import HOUR, SECOND, JobId
 
 
-async def _suspects(store: Harness, count: int, queue: str = "q") -> list[JobId]:
+async def _suspects(store: Harness, count: int, queue: str = "q", lane: str = "") -> list[JobId]:
     """New jobs of an empty queue that had started in two crashes, ready again."""
-    jobs = await store.add_many(count, queue=queue)
+    jobs = await store.add_many(count, queue=queue, lane=lane)
     for _ in range(2):
         worker = await store.worker()
         await worker.end(CauseKind.CRASH, started=await worker.take(count, queue))
@@ -82,6 +82,21 @@ async def test_suspects_run_alone__within_limits_and_pauses(store: Harness) -> N
     await store.done(running)
     assert (await alone.one(alone=True)).job == suspect
     await store.add()
+    assert (await worker.claim()).leases == ()
+
+
+async def test_suspects_run_alone__within_those_of_their_lane(store: Harness) -> None:
+    worker, alone = await store.worker(), await store.worker()
+    (suspect,) = await _suspects(store, 1, lane="a")
+    await store.lane("q", "a", concurrency=1)
+    await store.add_many(2, lane="a")
+    running = await worker.one()
+    assert (await alone.claim(alone=True)).leases == ()
+    await store.done(running)
+    await store.broker.pause("q", "a")
+    assert (await alone.claim(alone=True)).leases == ()
+    await store.broker.resume("q", "a")
+    assert (await alone.one(alone=True)).job == suspect
     assert (await worker.claim()).leases == ()
 
 

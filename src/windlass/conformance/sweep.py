@@ -136,6 +136,7 @@ async def test_sweep_expires_waiting_jobs(store: Harness) -> None:
         assert (dead.state, dead.reason, dead.attempt) == (State.DEAD, Reason.EXPIRED, 0)
         assert dead.finished_at == store.clock.now()
     assert await store.state(parent) is State.SCHEDULED
+    assert (await (await store.worker()).claim()).leases == ()
 
 
 async def test_sweep_expires_waiting_jobs__only_before_their_first_start(store: Harness) -> None:
@@ -152,6 +153,9 @@ async def test_sweep_expires_waiting_jobs__only_before_their_first_start(store: 
     await store.release(unstarted)
     await crashing.end(CauseKind.CRASH, [started])
     await stopping.end(CauseKind.STOP, [stopped])
+    again = await worker.one()
+    assert again.job == released.job
+    await store.release(again)
     await store.passes(1, MINUTE)
     dead = [job for job in jobs if await store.state(job) is State.DEAD]
     assert dead == [unstarted.job, bystander.job, stopped.job]

@@ -1,9 +1,10 @@
 """Waking those who wait, in this process and in others.
 
-For work there is a FIFO per queue beside the file: a byte in it is an armed wake, which one waiter takes, in whatever process.
-It is written after the commit, and only into an empty FIFO: a thousand jobs are one wake, and the claim that leaves work
-arms the next. For jobs that finish and for events everybody who listens is told: at once in this process, and in others by
-the version of the file, which they look at every 2 to 50 ms while they listen, a tenth of the time they have waited.
+For work there is a FIFO per queue beside the file: a byte in it is an armed wake, which one waiter takes, in
+whatever process. It is written after the commit, and only into an empty FIFO: a thousand jobs are one wake,
+and the claim that leaves work arms the next. For jobs that finish and for events everybody who listens is
+told: at once in this process, and in others by the version of the file, which they look at every 2 to 50 ms
+while they listen, a tenth of the time they have waited.
 """
 
 import array
@@ -45,7 +46,7 @@ class Bells:
     # work
 
     def arm(self, queues: set[str]) -> None:
-        """Jobs of these queues became claimable: wake one waiter of each, or let the next one return at once."""
+        """Jobs of these queues became claimable: wake one waiter of each, or let the next return at once."""
         for name in queues:
             fifo = self._fifo(name)
             waiting = array.array("i", [0])
@@ -58,7 +59,7 @@ class Bells:
         """Return when a wake of one of the queues was taken, or after `timeout` seconds."""
         fifos = {self._fifo(name) for name in queues}
         # Each is emptied: one wake is enough for somebody who will ask all of these queues.
-        if self.closed or any([_take(fifo) for fifo in fifos]):
+        if self.closed or sum(map(_take, fifos)):
             return
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
@@ -87,7 +88,7 @@ class Bells:
         poll = select.poll()
         for fifo in fifos:
             poll.register(fifo, select.POLLIN)
-        while not self.closed and not any([_take(fifo) for fifo in fifos]):
+        while not self.closed and not sum(map(_take, fifos)):
             left = end - time.monotonic()
             if left <= 0 or not poll.poll(left * 1000):
                 return
@@ -104,7 +105,7 @@ class Bells:
             self._loops.pop(loop, None)
 
     def _fifo(self, name: str) -> int:
-        """The FIFO of a queue. Open for both ways, so that it is never at its end and keeps a byte for later."""
+        """The FIFO of a queue. Open both ways, so that it is never at its end and keeps a byte for later."""
         with self._guard:
             fifo = self._fifos.get(name)
             if fifo is None:

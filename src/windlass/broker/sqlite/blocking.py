@@ -1,4 +1,6 @@
-"""The blocking twin of the broker: the same verbs, for threads. A verb that finds nobody writing runs in its caller's."""
+"""The blocking twin of the broker: the same verbs, for threads. A verb that finds nobody writing runs in its
+caller's.
+"""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -159,8 +161,8 @@ class Blocking:
     def lanes(self, queue: str, after: Cursor = FIRST_PAGE, limit: int = 100) -> Lanes:
         return self._store().readers.read(verbs.read_lanes(queue, after, limit))
 
-    def sessions(self) -> Sequence[SessionView]:
-        return self._store().readers.read(verbs.read_sessions())
+    def sessions(self, after: SessionId = "", limit: int = 1_000) -> Sequence[SessionView]:
+        return self._store().readers.read(verbs.read_sessions(after, limit))
 
     def explain(self, job: JobId) -> Explanation:
         return self._store().readers.read(verbs.read_explain(job))

@@ -1,4 +1,6 @@
-"""The face of the SQLite broker: the contract's verbs, each one transaction, shared with those that come with it."""
+"""The face of the SQLite broker: the contract's verbs, each one transaction, shared with those that come with
+it.
+"""
 
 import asyncio
 import os
@@ -37,7 +39,9 @@ CAPABILITIES = Capabilities(
 
 
 class SqliteBroker:
-    """A broker whose store is a file. Any thread may call it, and any child of a fork: it opens the file for itself."""
+    """A broker whose store is a file. Any thread may call it, and any child of a fork: it opens the file for
+    itself.
+    """
 
     def __init__(
         self,
@@ -221,8 +225,8 @@ class SqliteBroker:
     async def lanes(self, queue: str, after: Cursor = FIRST_PAGE, limit: int = 100) -> Lanes:
         return await self.store.readers.aread(verbs.read_lanes(queue, after, limit))
 
-    async def sessions(self) -> Sequence[SessionView]:
-        return await self.store.readers.aread(verbs.read_sessions())
+    async def sessions(self, after: SessionId = "", limit: int = 1_000) -> Sequence[SessionView]:
+        return await self.store.readers.aread(verbs.read_sessions(after, limit))
 
     async def explain(self, job: JobId) -> Explanation:
         return await self.store.readers.aread(verbs.read_explain(job))

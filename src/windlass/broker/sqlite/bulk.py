@@ -1,6 +1,7 @@
 """The short way for what most calls are: jobs without keys and parents, in statements over the whole group.
 
-What it does is what `enqueue.accept` would do job by job; anything it does not know how to do it leaves to that.
+What it does is what `enqueue.accept` would do job by job; anything it does not know how to do it leaves to
+that.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ def claim(tx: Writing, ask: Ask) -> Claimed:
     queues = _asked(tx, ask)
     if ask.session is None:
         bound, more = _hand_out(tx, ask, queues, None)
-        return _answer(tx, queues, bound.leases, more=more)
+        return _answer(tx, ask, queues, bound.leases, more=more)
     row = tx.one(SQL["session"], (ask.session,))
     if row is None or row[3] is not None:
         return Claimed(session=Asker.LOST)
@@ -38,10 +38,10 @@ def claim(tx: Writing, ask: Ask) -> Claimed:
     if ask.seq < seq:
         return Claimed(session=Asker.OUTDATED)
     if ask.seq == seq:
-        return _answer(tx, queues, _again(tx, s, replied), more=False)
+        return _answer(tx, ask, queues, _again(tx, s, replied), more=False)
     bound, more = _hand_out(tx, ask, queues, s)
     tx.run(SQL["reply"], (s, ask.seq, pack(bound.replied)))
-    return _answer(tx, queues, bound.leases, more=more)
+    return _answer(tx, ask, queues, bound.leases, more=more)
 
 
 def _again(tx: Writing, s: int, replied: bytes | None) -> list[Lease]:
@@ -54,15 +54,16 @@ def _again(tx: Writing, s: int, replied: bytes | None) -> list[Lease]:
     return leases
 
 
-def _answer(tx: Writing, queues: Sequence[Queue], leases: list[Lease], *, more: bool) -> Claimed:
+def _answer(tx: Writing, ask: Ask, queues: Sequence[Queue], leases: list[Lease], *, more: bool) -> Claimed:
     suspects = 0
     waits: list[Micros] = []
     for queue in queues:
-        claimable = filing.has_claimable(tx, queue)
+        # Only what this kind of asker could have: a waiting suspect would wake the fleet for ever.
+        claimable = _next(tx, queue, ask, 0) is not None
         if claimable:
             tx.armed.add(queue.name)
         suspects += tx.value(filing.SQL["count_suspects"], (queue.q, SUSPECTS_COUNTED))
-        waits += _waits(tx, queue, claimable=claimable)
+        waits += _waits(tx, queue, ask, claimable=claimable)
     return Claimed(
         leases=tuple(leases),
         more=more,
@@ -130,7 +131,7 @@ def _start(tx: Writing, job: Job, ask: Ask, s: int | None) -> Lease:
     job.fence = max(job.fence + 1, tx.now)
     job.attempt += 1
     job.claimed_at = tx.now
-    job.session = s
+    job.session, job.lease = s, tx.number()
     job.deadline = None if ask.visibility is None else tx.now + ask.visibility
     lifecycle.transition(tx, job, Move.CLAIM, State.RUNNING, waited=max(0, tx.now - job.due_at))
     filing.occupied(tx, job)
@@ -179,26 +180,28 @@ def _has_due(tx: Writing, queue: Queue) -> bool:
     return due_at is not None and due_at <= tx.now
 
 
-def _waits(tx: Writing, queue: Queue, *, claimable: bool) -> list[Micros]:
-    """How long until time alone may make something of a queue claimable."""
+def _waits(tx: Writing, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micros]:
+    """How long until time alone may make something of a queue claimable, for this kind of asker."""
     if queue.paused:
         return []
     waits: list[Micros] = []
-    due_at = tx.value(SQL["next_due"], (queue.q,))
+    due_at = tx.value(SQL["next_suspect_due" if ask.alone else "next_due"], (queue.q,))
     if due_at is not None:
         waits.append(max(0, due_at - tx.now))
     if claimable:
         waits.append(0)
-    if queue.unlimited or tx.one(filing.SQL["any_ready"], (queue.q,)) is None:
-        return waits
-    token = filing.wait_for_token(queue, queue.policy.rate, tx.now)
-    if queue.laned:
-        wake_at = tx.value(filing.SQL["next_token"], (queue.q,))
-        if wake_at is not None:
-            waits.append(max(0, token, wake_at - tx.now))
-    else:
-        lane = tx.lane(queue, "")
-        token = max(token, filing.wait_for_token(lane, lane.policy.rate, tx.now))
-    if token:
+    elif not queue.unlimited and (token := _next_token(tx, queue, ask)):
         waits.append(token)
     return waits
+
+
+def _next_token(tx: Writing, queue: Queue, ask: Ask) -> Micros | None:
+    """How long until the queue, or the first of its lanes, has a token for what waits."""
+    if tx.one(filing.SQL["any_suspect" if ask.alone else "any_ready"], (queue.q,)) is None:
+        return None
+    token = filing.wait_for_token(queue, queue.policy.rate, tx.now)
+    if not queue.laned:
+        lane = tx.lane(queue, "")
+        return max(token, filing.wait_for_token(lane, lane.policy.rate, tx.now))
+    wake_at = tx.value(filing.SQL["next_token"], (queue.q,))
+    return token if wake_at is None else max(0, min(token, wake_at - tx.now) if token else wake_at - tx.now)

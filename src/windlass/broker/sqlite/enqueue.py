@@ -11,6 +11,7 @@ from windlass.broker.sqlite.writing import Writing
 from windlass.core.dedup import Meeting, meet
 from windlass.core.job import (
     GROUP_BYTES,
+    GROUP_EDGES,
     GROUP_JOBS,
     Edge,
     NewJob,
@@ -47,8 +48,9 @@ def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = No
 def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
-    First every call meets its key, in order; then those that became jobs are tied to their parents and placed. So a
-    parent may come after its child, and an edge to an absorbed call leads to the job that stands for it.
+    First every call meets its key, in order; then those that became jobs are tied to their parents and
+    placed. So a parent may come after its child, and an edge to an absorbed call leads to the job that stands
+    for it.
     """
     created: list[Job] = []
     receipts = tuple(_meet(tx, asked, parent, created) for asked in group)
@@ -62,9 +64,12 @@ def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) ->
 
 def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None) -> Refusals:
     """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
-    size = sum(len(job.payload) for job in group)
-    if len(group) > GROUP_JOBS or size > GROUP_BYTES:
-        why = f"a group is at most {GROUP_JOBS} jobs and {GROUP_BYTES} bytes, got {len(group)} and {size}"
+    size, edges = sum(len(job.payload) for job in group), sum(len(job.after) for job in group)
+    if len(group) > GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES:
+        why = (
+            f"a group is at most {GROUP_JOBS} jobs, {GROUP_BYTES} bytes and {GROUP_EDGES} edges, "
+            f"got {len(group)}, {size} and {edges}"
+        )
         return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
@@ -102,7 +107,7 @@ def _is_full(tx: Writing, more: int) -> str | None:
 
 
 def _is_parent(tx: Writing, job: JobId) -> bool:
-    return tx.record(job) is not None or (bool(tx.absorbed) and tx.one(SQL["absorbed"], (job,)) is not None)
+    return _known(tx, job) is not None
 
 
 def _in_cycle(group: Sequence[NewJob]) -> set[JobId]:
@@ -281,10 +286,8 @@ def _add_edge(tx: Writing, edge: Edge, job: Job, *, waits: bool) -> None:
 
 def _stands_for(tx: Writing, parent: JobId) -> JobId:
     """The job that a call stands for: itself, or the one whose key absorbed it."""
-    if not tx.absorbed or tx.job(parent) is not None:
-        return parent
-    row = tx.one(SQL["absorbed"], (parent,))
-    return parent if row is None or row[1] is None else row[1]
+    receipt = _known(tx, parent)
+    return parent if receipt is None or receipt.of is None else receipt.of
 
 
 def _fate_of(record: Job | None) -> State | None:
@@ -310,7 +313,7 @@ def _replace(tx: Writing, job: Job, asked: NewJob) -> Receipt:
     job.expires_at = None if asked.expires is None else tx.now + asked.expires
     job.attempt = job.crashes = job.started = 0
     job.held = None
-    lifecycle.set_error(tx, job, None)
+    lifecycle.forget_words(tx, job)
     tx.touch(job)
     place = keys.place_of(tx, job)
     key = keys.key_at(tx, place)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.handle import Connection, Handle
 from windlass.broker.sqlite.lock import FileLock
 from windlass.broker.sqlite.statements import migrations
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable
@@ -31,7 +31,7 @@ def check_library(version: str) -> None:
 def connect(path: Path, *, writes: bool) -> Handle:
     """A connection that survives a power cut (WAL, synchronous=FULL), or that only reads."""
     with in_words(path):
-        connection = apsw.Connection(str(path), statementcachesize=_STATEMENTS)
+        connection: Connection = apsw.Connection(str(path), statementcachesize=_STATEMENTS)
         connection.set_busy_timeout(_BUSY)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -46,11 +46,12 @@ def connect(path: Path, *, writes: bool) -> Handle:
 def prepare(path: Path, namespace: str, lock: FileLock) -> None:
     """Bring a file to the newest layout, made anew if there is none; every step is one transaction.
 
-    A process that is killed between two steps leaves the file at the earlier one, from which the next goes on.
+    A process that is killed between two steps leaves the file at the earlier one, from which the next goes
+    on.
     """
     scripts = migrations()
     with in_words(path):
-        connection = apsw.Connection(str(path))
+        connection: Connection = apsw.Connection(str(path))
         try:
             connection.set_busy_timeout(_BUSY)
             _check_owner(connection, path)
@@ -66,14 +67,14 @@ def prepare(path: Path, namespace: str, lock: FileLock) -> None:
             connection.close()
 
 
-def _check_owner(connection: apsw.Connection, path: Path) -> None:
+def _check_owner(connection: Connection, path: Path) -> None:
     owner = _number(connection, "PRAGMA application_id")
     has_tables = _number(connection, "SELECT COUNT(*) FROM sqlite_schema") > 0
     if owner != APPLICATION_ID and (owner or has_tables):
         raise InvalidOption(f'"{path}" is the SQLite file of another program; name a file of its own')
 
 
-def _migrate(connection: apsw.Connection, scripts: tuple[str, ...], namespace: str) -> None:
+def _migrate(connection: Connection, scripts: tuple[str, ...], namespace: str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     for number, script in enumerate(scripts, 1):
@@ -92,7 +93,7 @@ def _migrate(connection: apsw.Connection, scripts: tuple[str, ...], namespace: s
             raise
 
 
-def _check_version(connection: apsw.Connection, path: Path, newest: int) -> None:
+def _check_version(connection: Connection, path: Path, newest: int) -> None:
     version = _number(connection, "PRAGMA user_version")
     if version > newest:
         raise StoreError(
@@ -101,7 +102,7 @@ def _check_version(connection: apsw.Connection, path: Path, newest: int) -> None
         )
 
 
-def _check_namespace(connection: apsw.Connection, path: Path, namespace: str) -> None:
+def _check_namespace(connection: Connection, path: Path, namespace: str) -> None:
     kept = connection.execute("SELECT name FROM namespace").fetchall()[0][0]
     if kept != namespace:
         raise InvalidOption(
@@ -109,7 +110,7 @@ def _check_namespace(connection: apsw.Connection, path: Path, namespace: str) ->
         )
 
 
-def _number(connection: apsw.Connection, sql: str) -> int:
+def _number(connection: Connection, sql: str) -> int:
     return connection.execute(sql).fetchall()[0][0]
 
 

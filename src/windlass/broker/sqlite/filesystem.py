@@ -10,7 +10,25 @@ RESERVE = 64 * 1024 * 1024
 """Enqueue is refused while less than this is free, so that what was accepted can be worked off."""
 _LOOK_AGAIN = 1.0
 _REMOTE = frozenset(
-    "nfs nfs4 cifs smb3 smbfs 9p afs ncpfs coda ceph lustre glusterfs gpfs beegfs orangefs pvfs2 davfs".split()
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "afs",
+        "ncpfs",
+        "coda",
+        "ceph",
+        "lustre",
+        "glusterfs",
+        "gpfs",
+        "beegfs",
+        "orangefs",
+        "pvfs2",
+        "davfs",
+    ]
 )
 """File systems on which the shared memory of WAL, or locks, do not reach the other machines."""
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -72,9 +90,10 @@ class Space:
             self._looked = now
             found = os.statvfs(self._folder)
             free = found.f_bavail * found.f_frsize
-            self._short = (
-                None
-                if free >= RESERVE
-                else f'less than {RESERVE // 1024**2} MiB is free where "{self._folder}" is: {free // 1024**2} MiB'
-            )
+            self._short = None if free >= RESERVE else _shortage(self._folder, free)
         return self._short
+
+
+def _shortage(folder: Path, free: int) -> str:
+    mebibyte = 1024 * 1024
+    return f'{free // mebibyte} MiB are free where "{folder}" is, less than {RESERVE // mebibyte} MiB'

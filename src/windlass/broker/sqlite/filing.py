@@ -1,8 +1,8 @@
 """Filing: where a waiting job stands, and which one is next.
 
-A lane is in a ring exactly while it has a job to hand out there and is not parked. `refresh` brings that about after
-every change; nothing else touches a ring's members. A queue that never had a lane has no rings: its jobs are in one
-line per band, and none of the rows of lanes and rings is ever touched.
+A lane is in a ring exactly while it has a job to hand out there and is not parked. `refresh` brings that
+about after every change; nothing else touches a ring's members. A queue that never had a lane has no rings:
+its jobs are in one line per band, and none of the rows of lanes and rings is ever touched.
 """
 
 from collections.abc import Iterator
@@ -123,10 +123,12 @@ def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
     present = {band for (band,) in tx.all(SQL["places"], (queue.q, lane.name))}
     for band in wanted - present:
         tx.run(SQL["enter"], (queue.q, lane.name, band, stride(lane.policy.weight)))
+        tx.run(SQL["fill_ring"], (queue.q, band))
     for band in present - wanted:
         tx.run(SQL["leave"], (queue.q, lane.name, band))
-    waits = why is Parked.RATE and lane.ready > 0
-    wake_at = tx.now + wait_for_token(lane, lane.policy.rate, tx.now) if waits else None
+        tx.run(SQL["empty_ring"], (queue.q, band, tx.now))
+    wait = wait_for_token(lane, lane.policy.rate, tx.now) if lane.ready else 0
+    wake_at = tx.now + wait if wait else None
     if wake_at != lane.wake_at:
         lane.wake_at = wake_at
         tx.touch_lane(lane)
@@ -153,9 +155,14 @@ def clear_rings(tx: Writing, queue: Queue) -> None:
 
 
 def forget_idle(tx: Writing, queue: Queue, limit: int) -> None:
-    """Drop the records of idle lanes that their ring has passed."""
-    if queue.laned:
-        tx.run(SQL["forget_idle"], (queue.q, limit))
+    """Drop what only says that lanes were here: clocks that the ring has passed, and rings empty for long."""
+    if not queue.laned:
+        return
+    tx.run(SQL["forget_idle"], (queue.q, limit))
+    since = tx.now - tx.options.resend_window
+    for (band,) in tx.all(SQL["empty_rings"], (queue.q, since)):
+        tx.run(SQL["clear_ring"], (queue.q, band))
+        tx.run(SQL["drop_ring"], (queue.q, band))
 
 
 def _bands(tx: Reading, queue: Queue, lane: Lane) -> Iterator[int]:
@@ -271,7 +278,7 @@ def wake_if_claimable(tx: Writing, queue: Queue) -> None:
 
 
 def occupy(tx: Writing, job: Job) -> None:
-    """Take a slot and a token of a job's queue and of its lane; the job itself is about to leave its place."""
+    """Take a slot and a token of a job's queue and of its lane; the job is about to leave its place."""
     queue = tx.queue_of(job.q)
     lane = tx.lane(queue, job.lane)
     if queue.laned:
@@ -281,9 +288,9 @@ def occupy(tx: Writing, job: Job) -> None:
         lane.ready -= 1
         tx.touch_lane(lane)
     queue.running += 1
-    tx.touch_queue(queue)
     if queue.policy.rate is not None:
         queue.bucket = taken(queue.bucket or full(queue.policy.rate, tx.now), queue.policy.rate, tx.now)
+    tx.touch_queue(queue)
     if lane.policy.rate is not None:
         lane.bucket = taken(lane.bucket or full(lane.policy.rate, tx.now), lane.policy.rate, tx.now)
         tx.touch_lane(lane)
@@ -323,6 +330,7 @@ def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
 def _return_tokens(tx: Writing, queue: Queue, lane: Lane) -> None:
     if queue.policy.rate is not None and queue.bucket is not None:
         queue.bucket = returned(queue.bucket, queue.policy.rate, tx.now)
+        tx.touch_queue(queue)
     if lane.policy.rate is not None and lane.bucket is not None:
         lane.bucket = returned(lane.bucket, lane.policy.rate, tx.now)
         tx.touch_lane(lane)

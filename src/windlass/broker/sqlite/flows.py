@@ -4,7 +4,7 @@ from collections import deque
 
 from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import CODES, DEAD, STATES, Job
+from windlass.broker.sqlite.records import CODES, DEAD, Job, state_of
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Fate, Writing
 from windlass.core.job import OnFailure
@@ -17,8 +17,8 @@ SQL = statements("jobs")
 def tell_dependents(tx: Writing, parent: JobId, state: State) -> None:
     """Resolve the edges to a parent that has ended, a bounded number of them now and the rest by sweep.
 
-    An end can cascade (a cancelled dependent has dependents): the work is a queue, not a recursion, and the bound is
-    on the whole of it.
+    An end can cascade (a cancelled dependent has dependents): the work is a queue, not a recursion, and the
+    bound is on the whole of it.
     """
     if not tx.edges or tx.one(SQL["next_edge"], (parent,)) is None:
         return
@@ -77,11 +77,13 @@ def _resolve(tx: Writing, child: Job, fate: Fate, on_failure: OnFailure) -> None
 
 
 def take_fates(tx: Writing, limit: int) -> deque[Fate]:
-    """The oldest ends that dependents have yet to be told; they are put back by `keep_fates` if time runs out."""
+    """The oldest ends that dependents have yet to be told; they are put back by `keep_fates` if time runs
+    out.
+    """
     rows = tx.all(SQL["fates"], (limit,))
     if rows:
         tx.run(SQL["drop_fates"], (rows[-1][0],))
-    return deque(Fate(parent, STATES[state]) for _, parent, state in rows)
+    return deque(Fate(parent, state_of(state)) for _, parent, state in rows)
 
 
 def any_fate(tx: Writing) -> bool:

@@ -1,12 +1,14 @@
-"""A connection, with what may be kept in memory between steps because a number in the file says when it is stale."""
+"""A connection, with what may be kept in memory between steps because a number in the file says when it is
+stale.
+"""
 
-from typing import Any
-
-import apsw
+from typing import Any, TypeAlias
 
 from windlass.core.settings import LanePolicy, QueuePolicy
 
-Row = tuple[Any, ...]
+Row: TypeAlias = tuple[Any, ...]
+Connection: TypeAlias = Any
+"""An `apsw.Connection`: its stubs use names that type checkers of Python 3.11 do not know."""
 
 
 class Handle:
@@ -14,9 +16,9 @@ class Handle:
 
     __slots__ = ("connection", "cursor", "epoch", "lane_policies", "policies", "task_names", "tasks", "timed")
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.cursor = connection.cursor()
+        self.cursor: Any = connection.cursor()
         self.epoch = -1
         self.policies: dict[int, QueuePolicy] = {}
         self.lane_policies: dict[tuple[int, str], LanePolicy] = {}

@@ -70,7 +70,7 @@ def hand_out_plain(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
 def _choose(
     tx: Writing, queue: Queue, rows: Iterator[Row], bound: Bound
 ) -> tuple[list[Row], bool, int | None]:
-    """The rows that are handed out; whether a bound stopped there; the job that stopped it by having expired."""
+    """The rows to hand out; whether a bound stopped there; the job that stopped it by having expired."""
     taken: list[Row] = []
     ask, now = bound.ask, tx.now
     for row in rows:
@@ -134,7 +134,8 @@ def _lease(tx: Writing, queue: Queue, rows: list[Row], ask: Ask, s: int | None) 
     """Write what was handed out."""
     tx.forget()
     deadline = None if ask.visibility is None else tx.now + ask.visibility
-    tx.run(SQL["lease_jobs"], (json.dumps([row[0] for row in rows]), tx.now, s, deadline))
+    first = tx.numbers(len(rows)).start
+    tx.run(SQL["lease_jobs"], (json.dumps([row[0] for row in rows]), tx.now, s, deadline, first))
     queue.running += len(rows)
     tx.touch_queue(queue)
     for row in rows:

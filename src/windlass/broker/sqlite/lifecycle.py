@@ -41,7 +41,7 @@ def transition(
     runtime: Micros | None = None,
     waited: Micros | None = None,
 ) -> None:
-    """Change the state of a job, count it and log it. Nothing else does, but for the bulk forms of the same."""
+    """Change the state of a job, count it and log it. Nothing else does but the bulk forms of the same."""
     before = job.state
     assert permitted(before, move, after), f"{before} --{move}--> {after} is not in the table"
     count_move(tx, job, job.state_code, None if after is None else CODES[after])
@@ -56,7 +56,6 @@ def transition(
         log(
             tx,
             queue,
-            job,
             Event(
                 at=tx.now,
                 job=job.id,
@@ -76,7 +75,7 @@ def transition(
         )
 
 
-def log(tx: Writing, queue: Queue, job: Job, event: Event) -> None:
+def log(tx: Writing, queue: Queue, event: Event) -> None:
     """Write a transition to the event log, as far as the queue asks for it."""
     before, after = event.before, event.after
     is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
@@ -222,12 +221,20 @@ def _deliver(tx: Writing, job: Job, delivery: Delivery) -> None:
         tx.run(SQL["cut_deliveries"], (job.n, DELIVERIES))
 
 
-def set_error(tx: Writing, job: Job, error: Error | None) -> None:
-    """Keep the last error of a job, or forget it."""
-    if error is None and not job.marks & SAID:
-        return
-    tx.run(SQL["say_error"], (job.n, None if error is None else pack(error)))
+def set_error(tx: Writing, job: Job, error: Error) -> None:
+    """Keep the last error of a job."""
+    tx.run(SQL["say_error"], (job.n, pack(error)))
     job.marks |= SAID
+    tx.touch(job)
+
+
+def forget_words(tx: Writing, job: Job) -> None:
+    """Forget the last error, progress and memos: they were about an older payload."""
+    if job.marks & SAID:
+        tx.run(SQL["drop_said"], (job.n,))
+    if job.marks & MEMOS:
+        tx.run(SQL["drop_memos"], (job.n,))
+    job.marks &= ~(SAID | MEMOS)
     tx.touch(job)
 
 
@@ -338,15 +345,9 @@ def drop(tx: Writing, job: Job, move: Move) -> None:
 
 
 def _remember(tx: Writing, job: Job, until: Micros) -> None:
-    """Keep how a job ended and what listings show of it; everything else goes."""
+    """Keep how a job ended, for those who ask again; everything else goes."""
     job.pruned_until = until
-    body = tx.body(job)
-    if body.key is None and not body.tags:
-        tx.run(SQL["drop_body"], (job.n,))
-    else:
-        tx.run(SQL["blank_body"], (job.n,))
-    if job.marks & SAID:
-        tx.run(SQL["blank_error"], (job.n,))
+    tx.run(SQL["drop_body"], (job.n,))
     _drop_words(tx, job)
     tx.run(SQL["drop_deliveries"], (job.n, job.fence))
     tx.touch(job)
@@ -355,8 +356,6 @@ def _remember(tx: Writing, job: Job, until: Micros) -> None:
 def remove(tx: Writing, job: Job) -> None:
     """Remove every trace of a job but the edges to it."""
     tx.run(SQL["drop_body"], (job.n,))
-    if job.marks & SAID:
-        tx.run(SQL["drop_said"], (job.n,))
     _drop_words(tx, job)
     if job.ends:
         tx.run(SQL["drop_all_deliveries"], (job.n,))
@@ -365,12 +364,10 @@ def remove(tx: Writing, job: Job) -> None:
 
 
 def _drop_words(tx: Writing, job: Job) -> None:
+    forget_words(tx, job)
     if job.marks & LOGGED:
         tx.run(SQL["cut_lines"], (job.n, 2**62))
         job.marks &= ~LOGGED
-    if job.marks & MEMOS:
-        tx.run(SQL["drop_memos"], (job.n,))
-        job.marks &= ~MEMOS
 
 
 def cancel_waiting(tx: Writing, job: Job, move: Move, reason: Reason) -> None:

@@ -1,9 +1,9 @@
 """The lock beside the file: writers of many processes queue for it, and it is free when its holder dies.
 
-Two locks, `turn` and `lock`. Who wants to write takes the turn, waits for the lock, and gives the turn back. So a
-process that writes without pause cannot take the lock again in front of the one that has the turn. Waiting is done by the
-kernel; nobody polls. `flock` belongs to the open file, so a child must close what it inherits (`abandon`), or it would
-keep the lock of a parent that died.
+Two locks, `turn` and `lock`. Who wants to write takes the turn, waits for the lock, and gives the turn back.
+So a process that writes without pause cannot take the lock again in front of the one that has the turn.
+Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, so a child must close what it
+inherits (`abandon`), or it would keep the lock of a parent that died.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class FileLock:
                 self._helper = _Helper(self._turn, self._lock)
         if not self._helper.acquire(self._patience):
             raise StoreUnavailable(
-                f'waited {self._patience:g} s to write to "{self._path}", which process {self.holder()} is writing to; '
+                f'waited {self._patience:g} s to write to "{self._path}": process {self.holder()} writes; '
                 "see whether it hangs, or raise lock_timeout"
             )
         _PID.pack_into(self._holder, 0, self._pid)
@@ -81,7 +81,7 @@ class _Helper:
     def __init__(self, turn: int, lock: int) -> None:
         self._turn = turn
         self._lock = lock
-        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._guard = threading.Condition()
         self._wanted = False
         self._held = False
@@ -94,13 +94,13 @@ class _Helper:
             self._wanted = True
             if not self.busy:
                 self.busy = True
-                self._asked.put(True)
+                self._asked.put("lock")
             self._guard.wait_for(lambda: self._held, patience)
             got, self._wanted, self._held = self._held, False, False
             return got
 
     def stop(self) -> None:
-        self._asked.put(False)
+        self._asked.put("")
 
     def _run(self) -> None:
         while self._asked.get():

@@ -8,20 +8,12 @@ from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.records import CODES, READY, RUNNING, SAID, Job
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
-from windlass.core.bounds import CALL_ITEMS
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
-from windlass.errors import ContractError
 
 SQL = statements("operate")
 JOBS = statements("jobs")
 _T = TypeVar("_T", Target, Edit)
-
-
-def check(items: Sequence[Target] | Sequence[Edit]) -> None:
-    """Refuse a call that the contract forbids, before anything happens."""
-    if len(items) > CALL_ITEMS:
-        raise ContractError(f"at most {CALL_ITEMS} jobs a call, got {len(items)}")
 
 
 def cancel(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
@@ -135,23 +127,16 @@ def _change(tx: Writing, job: Job, change: Edit) -> None:
     tx.touch(job)
 
 
-_PURGES = {
-    State.BLOCKED: "blocked",
-    State.SCHEDULED: "waiting",
-    State.READY: "waiting",
-    State.DONE: "finished",
-    State.CANCELLED: "finished",
-    State.DEAD: "finished",
-}
-
-
 def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
     """Cancel waiting jobs, remove finished ones, oldest first."""
     queue = tx.queue(queue_name)
     if queue is None:
         return Purged(0, more=False)
     purged = 0
-    rows = tx.all(SQL[_PURGES[state]], (queue.q, CODES[state], limit + 1))
+    if state in WAITING:
+        rows = tx.all(SQL[state.value], (queue.q, limit + 1))
+    else:
+        rows = tx.all(SQL["finished"], (queue.q, limit + 1, CODES[state]))
     for (n,) in sorted(rows[:limit]):
         job = tx.find(n)
         if job is None or job.state is not state or job.pruned_until is not None:

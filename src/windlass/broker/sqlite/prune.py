@@ -47,10 +47,9 @@ def _overdue(tx: Writing, queue: Queue, budget: Budget) -> Iterator[int]:
     """Of a queue's finished jobs, oldest first, those that are to go: too many, or too old."""
     policy, now = queue.policy, tx.now
     if policy.retention_count is not None:
-        over = tx.value(SQL["count_finished"], (queue.q,)) - policy.retention_count
         oldest = merge(*(_finished(tx, queue, 0, mark, _ALWAYS, budget) for mark in (0, RESULT)))
-        for _, (_, n) in zip(range(over), oldest, strict=False):
-            yield n
+        free = [n for _, n in oldest if not lifecycle.is_needed(tx, tx.numbered(n))]
+        yield from free[: max(0, len(free) - policy.retention_count)]
     kept_results = max(policy.retention, policy.result_ttl)
     for dead, mark, kept in (
         (0, 0, policy.retention),

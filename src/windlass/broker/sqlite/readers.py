@@ -1,4 +1,6 @@
-"""Those who read: connections of their own on a snapshot of the file, so that they neither wait nor are waited for."""
+"""Those who read: connections of their own on a snapshot of the file, so that they neither wait nor are
+waited for.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -54,7 +54,9 @@ class Counters(NamedTuple):
 
 
 class Reading:
-    """What a step can read. Records are made once per step, so that two parts of it never hold two of one job."""
+    """What a step can read. Records are made once per step, so that two parts of it never hold two of one
+    job.
+    """
 
     def __init__(self, handle: Handle, options: Options, clock: Micros) -> None:
         self.handle = handle

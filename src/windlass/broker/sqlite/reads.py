@@ -8,16 +8,16 @@ import msgspec
 
 from windlass.broker.sqlite import flows
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import LOGGED, MEMOS, RESULT, SAID, STATES, Body, Job
+from windlass.broker.sqlite.records import LOGGED, MEMOS, RESULT, SAID, Body, Job, state_of
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
 from windlass.broker.sqlite.statements import statements
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
-from windlass.core.job import Delivery, Finished, JobDetail, JobView, Progress
+from windlass.core.job import FORGOTTEN, Delivery, Finished, JobDetail, JobView, Progress
 from windlass.core.outcome import Cause, Error
 from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Page
 from windlass.core.session import SessionInfo, SessionState, SessionView
 from windlass.core.state import Reason, State
-from windlass.core.units import Cursor, JobId
+from windlass.core.units import Cursor, JobId, SessionId
 
 SQL = statements("reads")
 JOBS = statements("jobs")
@@ -39,11 +39,16 @@ def _get_one(tx: Reading, job_id: JobId) -> JobDetail | None:
     job = tx.job(job_id) or tx.remembered(job_id)
     if job is None:
         return None
+    if job.pruned_until is not None:
+        reason = None if job.reason is None else Reason(job.reason)
+        return msgspec.structs.replace(
+            FORGOTTEN, id=job.id, state=job.state, reason=reason, fence=job.fence, finished_at=job.finished_at
+        )
     body = tx.body(job)
     progress, error = _said(tx, job)
     view = _view(tx, job, body, progress)
-    if job.pruned_until is not None:
-        return JobDetail(**view, pruned=True)
+    if flows.has_dead_parent(tx, job):
+        view["reason"] = Reason.PARENT_DEAD
     return JobDetail(
         **view,
         payload=body.payload,
@@ -62,7 +67,7 @@ def _said(tx: Reading, job: Job) -> tuple[Progress | None, Error | None]:
     if not job.marks & SAID:
         return None, None
     permille, message, error = tx.one(JOBS["said"], (job.n,)) or (None, None, None)
-    progress = None if permille is None else Progress(permille, message)
+    progress = None if permille is None else Progress(permille, message or "")
     return progress, None if error is None else _error.decode(error)
 
 
@@ -72,7 +77,6 @@ def error_of(tx: Reading, job: Job) -> Error | None:
 
 
 def _view(tx: Reading, job: Job, body: Body, progress: Progress | None) -> dict[str, Any]:
-    reason = None if job.reason is None else Reason(job.reason)
     return {
         "id": job.id,
         "task": tx.task_name(job.t),
@@ -80,7 +84,7 @@ def _view(tx: Reading, job: Job, body: Body, progress: Progress | None) -> dict[
         "lane": job.lane,
         "priority": job.priority,
         "state": job.state,
-        "reason": Reason.PARENT_DEAD if flows.has_dead_parent(tx, job) else reason,
+        "reason": None if job.reason is None else Reason(job.reason),
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "crashes": job.crashes,
@@ -108,7 +112,7 @@ def list_jobs(tx: Reading, query: JobQuery, after: Cursor, limit: int) -> Page:
     last = int(after) if after else _END
     if query.flow:
         rows = tx.all(SQL["page_of_flow"], (last, PAGE_ROWS + 1, query.flow))
-    elif query.states == {State.DEAD}:
+    elif query.states == frozenset({State.DEAD}):
         rows = tx.all(SQL["page_of_dead"], (last, PAGE_ROWS + 1))
     else:
         rows = tx.all(SQL["page"], (last, PAGE_ROWS + 1))
@@ -124,7 +128,7 @@ def list_jobs(tx: Reading, query: JobQuery, after: Cursor, limit: int) -> Page:
 
 def _may_match(tx: Reading, query: JobQuery, job: Job) -> bool:
     return (
-        STATES[job.state_code] in query.states
+        state_of(job.state_code) in query.states
         and query.lane in (None, job.lane)
         and query.flow in (None, job.flow)
         and query.queue in (None, tx.queue_of(job.q).name)
@@ -139,11 +143,13 @@ def counts(tx: Reading) -> Counts:
         due_at = tx.value(SQL["oldest"], (queue.q,))
         if due_at is not None:
             oldest[queue.name] = max(0, tx.now - due_at)
-    rows = [Count(queue, task, STATES[state], count) for queue, task, state, count in tx.all(SQL["tallies"])]
+    rows = [
+        Count(queue, task, state_of(state), count) for queue, task, state, count in tx.all(SQL["tallies"])
+    ]
     return Counts(rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))), oldest=oldest)
 
 
-def sessions(tx: Reading) -> tuple[SessionView, ...]:
+def sessions(tx: Reading, after: SessionId, limit: int) -> tuple[SessionView, ...]:
     """Sessions by id."""
     return tuple(
         SessionView(
@@ -157,7 +163,7 @@ def sessions(tx: Reading) -> tuple[SessionView, ...]:
             cause=None if cause is None else _cause.decode(cause),
         )
         for _, session, info, opened_at, seen, memory, ended_at, silent_for, cause, leases in tx.all(
-            SESSIONS["views"]
+            SESSIONS["views"], (after, limit)
         )
     )
 
@@ -179,7 +185,7 @@ def finished(tx: Reading, jobs: Sequence[JobId]) -> tuple[Finished, ...]:
         found.append(
             Finished(
                 job=job,
-                state=STATES[state],
+                state=state_of(state),
                 reason=None if reason is None else Reason(reason),
                 result=tx.value(JOBS["result"], (n,)) if marks & RESULT else None,
                 error=None if error is None else _error.decode(error),

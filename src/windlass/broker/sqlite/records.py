@@ -12,7 +12,7 @@ from windlass.core.settlement import SUSPECT_AFTER
 from windlass.core.state import State
 from windlass.core.units import Fence, JobId, Micros
 
-STATES: Final = (
+STATES: Final[tuple[State, ...]] = (
     State.BLOCKED,
     State.SCHEDULED,
     State.READY,
@@ -21,7 +21,7 @@ STATES: Final = (
     State.DEAD,
     State.CANCELLED,
 )
-CODES: Final = {state: code for code, state in enumerate(STATES)}
+CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATES)}
 UNPLACED: Final = -1
 BLOCKED, SCHEDULED, READY, RUNNING, DONE, DEAD, CANCELLED = range(7)
 
@@ -62,6 +62,7 @@ class Job:
     due_at: Micros = 0
     expires_at: Micros | None = None
     session: int | None = None
+    lease: int | None = None
     deadline: Micros | None = None
     claimed_at: Micros = 0
     finished_at: Micros | None = None
@@ -124,6 +125,7 @@ class Job:
             self.due_at,
             self.expires_at,
             self.session,
+            self.lease,
             self.deadline,
             self.claimed_at,
             self.finished_at,
@@ -205,6 +207,11 @@ class Lane:
     policy: LanePolicy
     kept: bool
     """Whether the file has a row of it."""
+
+
+def state_of(code: int) -> State:
+    """The state that a number stands for."""
+    return STATES[code]
 
 
 pack = msgspec.msgpack.Encoder().encode

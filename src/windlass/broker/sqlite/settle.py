@@ -12,12 +12,12 @@ from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
+from windlass.core.bounds import check_items
 from windlass.core.job import Delivery, Held
 from windlass.core.lease import Ask, check_ask
 from windlass.core.outcome import Answer, Outcome, Verdict
-from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Note
+from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, Note
 from windlass.core.session import MEMOS as MOST_MEMOS
-from windlass.core.bounds import CALL_ITEMS
 from windlass.core.settlement import Ruling, Settlement, rule_settlement
 from windlass.core.units import Fence, JobId
 from windlass.errors import ContractError
@@ -37,8 +37,8 @@ def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled
 
 def check(items: Sequence[Settlement], ask: Ask | None) -> None:
     """Refuse a call that the contract forbids, before anything happens."""
-    if len(items) > CALL_ITEMS:
-        raise ContractError(f"at most {CALL_ITEMS} settlements a call, got {len(items)}")
+    check_items("settlements", items)
+    check_items("children", [child for item in items for child in item.spawn])
     for item in items:
         if item.spawn and item.outcome is not Outcome.DONE:
             raise ContractError(f"children travel only with done, not with {item.outcome}")
@@ -107,6 +107,8 @@ def _annotate_one(tx: Writing, note: Note) -> Verdict:
     job = tx.job(note.job)
     if job is None or not lifecycle.is_live(tx, job, note.fence):
         return late(tx, note.job, note.fence).verdict
+    if note.memo is not None and not _fits(tx, job, *note.memo):
+        return Verdict.REFUSED
     if note.extend is not None and job.deadline is not None:
         job.deadline = tx.now + note.extend
     if note.permille is not None:
@@ -129,8 +131,11 @@ def _write_lines(tx: Writing, job: Job, lines: Sequence[str]) -> None:
 
 
 def _write_memo(tx: Writing, job: Job, name: str, value: bytes) -> None:
-    row = tx.one(SQL["count_memos"], (job.n, name))
-    count, known = row or (0, 0)
-    if known or count < MOST_MEMOS:
-        tx.run(SQL["save_memo"], (job.n, name, value))
-        job.marks |= MEMOS
+    tx.run(SQL["save_memo"], (job.n, name, value))
+    job.marks |= MEMOS
+
+
+def _fits(tx: Writing, job: Job, name: str, value: bytes) -> bool:
+    """Whether a job may remember one memo more: so many, and so many bytes of them."""
+    count, size = tx.one(SQL["size_of_memos"], (job.n, name)) or (0, 0)
+    return count < MOST_MEMOS and size + len(value) <= MEMO_BYTES

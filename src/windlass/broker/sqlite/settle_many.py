@@ -1,4 +1,6 @@
-"""The short way of a settle: many runs that are done, of queues without lanes and limits, in a few statements."""
+"""The short way of a settle: many runs that are done, of queues without lanes and limits, in a few
+statements.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""SQL lives in files of its own: `sql/<concern>.sql`, each statement headed by its name, inputs, outputs and cost."""
+"""SQL lives in files of its own: `sql/<concern>.sql`, each statement headed by its name, inputs, outputs and
+cost.
+"""
 
 from collections.abc import Mapping
 from functools import cache

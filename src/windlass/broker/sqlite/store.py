@@ -1,4 +1,4 @@
-"""What one process has open of a file: the writer, the readers, the bells. A child of a fork opens its own."""
+"""What one process has open of a file: writer, readers, bells. A child of a fork opens its own."""
 
 import os
 import threading
@@ -20,7 +20,9 @@ from windlass.clock import Clock
 LOCK_TIMEOUT: Final = 30.0
 _open: "weakref.WeakSet[Store]" = weakref.WeakSet()
 _inherited: list[object] = []
-"""What a child got from its parent. It is never closed: closing would checkpoint and unlock what is the parent's."""
+"""What a child got from its parent. It is never closed: closing would checkpoint and unlock what is the
+parent's.
+"""
 
 
 class Store:

@@ -1,4 +1,6 @@
-"""The verbs as steps, written once: the broker runs them on the writer's thread, its blocking twin in the caller's."""
+"""The verbs as steps, written once: the broker runs them on the writer's thread, its blocking twin in the
+caller's.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -20,6 +22,7 @@ from windlass.broker.sqlite import (
 )
 from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.writing import Writing
+from windlass.core.bounds import check_items
 from windlass.core.event import Events
 from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed, check_ask
@@ -37,7 +40,6 @@ from windlass.errors import ContractError
 _T = TypeVar("_T")
 Write = Callable[[Writing], _T]
 Read = Callable[[Reading], _T]
-WATCHED = 1_000
 
 
 def _page(limit: int) -> int:
@@ -50,6 +52,7 @@ def _page(limit: int) -> int:
 
 
 def do_enqueue(groups: Sequence[Sequence[NewJob]], full: str | None) -> Write[Sequence[Sequence[Receipt]]]:
+    check_items("groups", groups)
     return partial(enqueue.enqueue, groups=groups, full=full)
 
 
@@ -64,6 +67,7 @@ def do_settle(items: Sequence[Settlement], ask: Ask | None) -> Write[Settled]:
 
 
 def do_beat(beats: Sequence[Beat]) -> Write[Sequence[Pulse]]:
+    check_items("beats", beats)
     return partial(sessions.beat, beats=beats)
 
 
@@ -74,6 +78,7 @@ def do_end_session(
 
 
 def do_annotate(notes: Sequence[Note]) -> Write[Sequence[Verdict]]:
+    check_items("notes", notes)
     return partial(settle.annotate, notes=notes)
 
 
@@ -82,8 +87,7 @@ def do_sweep(limit: int, every: Micros) -> Write[Swept]:
 
 
 def check_watch(jobs: Sequence[JobId]) -> None:
-    if len(jobs) > WATCHED:
-        raise ContractError(f"at most {WATCHED} jobs can be watched at once, got {len(jobs)}")
+    check_items("jobs", jobs)
 
 
 def read_finished(jobs: Sequence[JobId]) -> Read[Sequence[Finished]]:
@@ -127,22 +131,22 @@ def read_schedules(after: Cursor, limit: int) -> Read[Schedules]:
 
 
 def do_cancel(targets: Sequence[Target]) -> Write[Sequence[Operated]]:
-    operate.check(targets)
+    check_items("jobs", targets)
     return partial(operate.cancel, targets=targets)
 
 
 def do_replay(targets: Sequence[Target]) -> Write[Sequence[Operated]]:
-    operate.check(targets)
+    check_items("jobs", targets)
     return partial(operate.replay, targets=targets)
 
 
 def do_discard(targets: Sequence[Target]) -> Write[Sequence[Operated]]:
-    operate.check(targets)
+    check_items("jobs", targets)
     return partial(operate.discard, targets=targets)
 
 
 def do_edit(edits: Sequence[Edit]) -> Write[Sequence[Operated]]:
-    operate.check(edits)
+    check_items("jobs", edits)
     return partial(operate.edit, edits=edits)
 
 
@@ -164,6 +168,7 @@ def do_set_paused(queue: str, lane: str | None, *, paused: bool) -> Write[bool]:
 
 
 def do_declare(declarations: Sequence[Declaration]) -> Write[Sequence[Changed]]:
+    check_items("declarations", declarations)
     return partial(settings.declare, declarations=declarations)
 
 
@@ -179,6 +184,7 @@ def read_documents(kind: Kind, after: Subject | None, limit: int) -> Read[Sequen
 
 
 def read_get(jobs: Sequence[JobId]) -> Read[Sequence[JobDetail | None]]:
+    check_items("jobs", jobs)
     return partial(reads.get, jobs=jobs)
 
 
@@ -194,8 +200,8 @@ def read_lanes(queue: str, after: Cursor, limit: int) -> Read[Lanes]:
     return partial(lanes.lanes, queue_name=queue, after=after, limit=_page(limit))
 
 
-def read_sessions() -> Read[Sequence[SessionView]]:
-    return reads.sessions
+def read_sessions(after: SessionId, limit: int) -> Read[Sequence[SessionView]]:
+    return partial(reads.sessions, after=after, limit=_page(limit))
 
 
 def read_explain(job: JobId) -> Read[Explanation]:

@@ -1,11 +1,13 @@
 """The one who writes: verbs that come at the same time share one transaction and one commit.
 
     async callers ──▶ queue ──▶ writer thread ──┐
-                                                ├─▶ mutex ─▶ lock beside the file ─▶ BEGIN … COMMIT ─▶ answers, wakes
+                                                ├─▶ mutex ─▶ lock beside the file ─▶ BEGIN … COMMIT ─▶
+                                                answers, wakes
     blocking caller, nobody writing ────────────┘
 
-A blocking caller who finds nobody writing does it in its own thread, and takes along what waits in the queue. Each verb of
-a shared transaction has a savepoint of its own: one that fails takes back what it did, and harms nobody.
+A blocking caller who finds nobody writing does it in its own thread, and takes along what waits in the queue.
+Each verb of a shared transaction has a savepoint of its own: one that fails takes back what it did, and harms
+nobody.
 """
 
 import asyncio
@@ -151,9 +153,7 @@ class Writer:
         armed: set[str] = set()
         rung = False
         try:
-            if self._shut:
-                raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
-            self._lock.acquire()
+            self._take_lock()
             try:
                 armed, rung = self._transact(calls)
             finally:
@@ -166,6 +166,11 @@ class Writer:
         self._answer(calls)
         if armed or rung:
             self._committed(armed, rung)
+
+    def _take_lock(self) -> None:
+        if self._shut:
+            raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
+        self._lock.acquire()
 
     def _transact(self, calls: list[Call]) -> tuple[set[str], bool]:
         cursor = self._handle.cursor

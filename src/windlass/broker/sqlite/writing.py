@@ -1,4 +1,6 @@
-"""A write transaction: several verbs, one after the other, each whole or not at all, and one commit for them all."""
+"""A write transaction: several verbs, one after the other, each whole or not at all, and one commit for them
+all.
+"""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -38,7 +40,9 @@ class _Saved(NamedTuple):
 
 
 class Writing(Reading):
-    """A transaction. Records that a step changed are written before the next statement and at the end of a verb."""
+    """A transaction. Records that a step changed are written before the next statement and at the end of a
+    verb.
+    """
 
     def __init__(self, handle: Handle, options: Options, clock: Micros) -> None:
         super().__init__(handle, options, clock)

@@ -29,7 +29,7 @@ from windlass.conformance.machine.universe import (
     session_id,
 )
 from windlass.conformance.machine.violated import Differs, require
-from windlass.core.job import NewJob
+from windlass.core.job import NewJob, Receipt
 from windlass.core.lease import Ask, Claimed
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import Beat, SessionInfo, Swept
@@ -165,10 +165,11 @@ class Machine(RuleBasedStateMachine):
             self.numbers.append(wish.job)
         return wish.new_job(self.clock.now(), self._calls)
 
-    def enqueue(self, groups: Sequence[Sequence[Wish]]) -> None:
-        """Enqueue groups."""
+    def enqueue(self, groups: Sequence[Sequence[Wish]], *, blocking: bool = False) -> None:
+        """Enqueue groups; `blocking` by the other face of a store that has one."""
         jobs = [[self.new_job(wish) for wish in group] for group in groups]
-        enqueued(self.ledger, jobs, self.on("enqueue", lambda broker: broker.enqueue(jobs)))
+        call = _enqueue_blocking if blocking else _enqueue
+        enqueued(self.ledger, jobs, self.on("enqueue", lambda broker: call(broker, jobs)))
 
     def declare(
         self,
@@ -332,6 +333,14 @@ def ask_for(want: Want, **who: Any) -> Ask:
 
 async def _opened(awaitable: Awaitable[_T]) -> _T:
     return await awaitable
+
+
+async def _enqueue(broker: Broker, jobs: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+    return await broker.enqueue(jobs)
+
+
+async def _enqueue_blocking(broker: Broker, jobs: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+    return await broker.enqueue(jobs) if broker.blocking is None else broker.blocking.enqueue(jobs)
 
 
 async def _until_done(broker: Broker, call: Callable[[Broker], Awaitable[_T]]) -> list[_T]:

@@ -15,7 +15,7 @@ from windlass.broker.contract import Settled
 from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import Differs
 from windlass.core.event import Event, Events
-from windlass.core.job import Receipt
+from windlass.core.job import JobDetail, Receipt
 from windlass.core.lease import Claimed
 from windlass.core.operate import Purged
 from windlass.core.outcome import Answer
@@ -121,6 +121,13 @@ def _(value: Receipt | Answer) -> object:
 @comparable.register
 def _(value: Fired) -> object:
     return (value.status, comparable(value.receipts))
+
+
+@comparable.register
+def _(value: JobDetail) -> object:
+    if value.pruned:  # what is remembered of a job that is not kept
+        return (value.id, value.state, value.reason, value.fence, value.finished_at)
+    return value
 
 
 @comparable.register

@@ -29,6 +29,7 @@ from windlass.core.lease import Ask
 from windlass.core.outcome import CauseKind, Error, Outcome
 from windlass.core.session import Note
 from windlass.core.settlement import HoldKey, Settlement
+from windlass.core.state import State
 from windlass.core.units import HOUR, MILLISECOND, SECOND, Micros
 from windlass.errors import ContractError
 
@@ -163,6 +164,8 @@ class Settle(Claim):
         spawn = (Wish(job=STRANGER).new_job(self.clock.now(), 0),)
         child = Settlement(job=job_id(word.job), fence=self.fence(word), outcome=outcome, spawn=spawn, hold=hold)
         self._refused("children come only with done", "settle", lambda broker: broker.settle([child]))
+        purge = "running jobs are not purged"
+        self._refused(purge, "purge", lambda broker: broker.purge(QUEUES[0], State.RUNNING, 1))
         for ask in _NONSENSE:
             self._refused("an ask without meaning is refused", "claim", lambda broker, a=ask: broker.claim(a))
 

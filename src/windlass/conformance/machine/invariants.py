@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from windlass.conformance.machine import arrows
+from windlass.conformance.machine.ledger.enqueue import resolve_tentative
 from windlass.conformance.machine.ledger.records import Entry, Ledger, Lent, key_of
 from windlass.conformance.machine.ledger.session import sessions_read
 from windlass.conformance.machine.snapshot import Snapshot
@@ -27,6 +28,7 @@ CANCELLED_REASONS = frozenset({Reason.CANCELLED, Reason.SUPERSEDED, Reason.PAREN
 
 def check(ledger: Ledger, now: Snapshot, verbs: Collection[str]) -> None:
     """Hold what was read after a step against the ledger, then note it."""
+    resolve_tentative(ledger, now)
     allowed = arrows.reachable(arrows.moves(verbs))
     for job, view in now.jobs.items():
         entry = ledger.entries.get(job)
@@ -77,6 +79,8 @@ def _check_move(
 
 def _check_record(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
     job, lent = entry.job, entry.live
+    running = (view.state is State.RUNNING) == (lent is not None)
+    require("no lease without a holder, no holder without a lease", running, view, lent)
     asked = (job.task, job.queue, job.lane, job.priority, job.key, job.tags, job.payload, dict(job.headers))
     shown = (
         *(view.task, view.queue, view.lane, view.priority, view.key, view.tags),
@@ -95,8 +99,6 @@ def _check_record(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
     require("crashes are counted where they were charged", crashes, view, entry.crashes)
     fence = entry.lent[-1].fence if entry.lent else 0
     require("a job shows its last fence", view.fence == fence, view, fence)
-    running = (view.state is State.RUNNING) == (lent is not None)
-    require("no lease without a holder, no holder without a lease", running, view, lent)
     holder = None if lent is None else lent.session
     require("a job shows who runs it", view.session == holder, view, holder)
     flagged = view.cancel_requested == entry.flagged or view.state is not State.RUNNING
@@ -118,7 +120,9 @@ def _check_deliveries(entry: Entry, view: JobDetail) -> None:
 def _check_result(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
     result = entry.results.get(view.fence) if view.state is State.DONE else None
     require("a result belongs to the fence that finished", view.result in (None, result), view, result)
-    if result is not None and view.finished_at is not None:
+    before = ledger.view(entry.id)
+    there = before is None or before.state is not State.DONE or before.result is not None
+    if there and result is not None and view.finished_at is not None:
         lasts = ledger.time.now < view.finished_at + ledger.settings.queue(view.queue).result_ttl
         require("a result is kept for its time", view.result is not None or not lasts, view, result)
 
@@ -313,7 +317,8 @@ def _note(ledger: Ledger, now: Snapshot) -> None:
             entry.final = view.state
             if view.finished_at is not None:
                 ledger.finished_at[job] = view.finished_at
-            again = before is not None and before.state is view.state
+            # A memory that the clock, set back, brings up again is no end either.
+            again = job not in ledger.created and (before is None or before.state is view.state)
             if view.state is not State.DEAD and not again:
                 ledger.ends[entry.job.queue, entry.job.task, view.state] += 1
         elif view.state is State.READY:

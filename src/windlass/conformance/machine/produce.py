@@ -25,8 +25,8 @@ class Produce(Machine):
 
     @rule(group=draws.of_machine(draws.groups))
     def enqueue_some(self, group: tuple[Wish, ...]) -> None:
-        """Enqueue jobs, each in a group of its own."""
-        self.enqueue([[wish] for wish in group])
+        """Enqueue jobs from blocking code, each in a group of its own."""
+        self.enqueue([[wish] for wish in group], blocking=True)
 
     @rule(group=draws.of_machine(draws.groups), one=draws.of_machine(draws.wishes))
     def enqueue_groups(self, group: tuple[Wish, ...], one: Wish) -> None:

@@ -67,6 +67,7 @@ CREATE TABLE job (
     due_at           INTEGER NOT NULL,
     expires_at       INTEGER,
     session          INTEGER,
+    lease            INTEGER,               -- the number of its lease: leases end in the order of their claims
     deadline         INTEGER,
     claimed_at       INTEGER NOT NULL,
     finished_at      INTEGER,
@@ -84,12 +85,14 @@ CREATE TABLE job (
 -- One index per question. All are partial: a job is in those that its state asks for.
 CREATE INDEX job_ready    ON job (q, lane, band, sequence)  WHERE state = 2 AND crashes < 2;
 CREATE INDEX job_suspect  ON job (q, sequence)              WHERE state = 2 AND crashes >= 2;
-CREATE INDEX job_due      ON job (q, state, due_at, sequence) WHERE state IN (1, 2);
+CREATE INDEX job_due      ON job (q, due_at, sequence)      WHERE state = 1;
+CREATE INDEX job_waiting  ON job (q, due_at, sequence)      WHERE state = 2;
+CREATE INDEX job_suspect_due ON job (q, due_at)             WHERE state = 1 AND crashes >= 2;
 CREATE INDEX job_blocked  ON job (q, n)                     WHERE state = 0;
 CREATE INDEX job_line     ON job (q, lane, line)            WHERE line IS NOT NULL;
-CREATE INDEX job_session  ON job (session, n)               WHERE session IS NOT NULL;
+CREATE INDEX job_session  ON job (session, lease)           WHERE session IS NOT NULL;
 CREATE INDEX job_deadline ON job (deadline, n)              WHERE deadline IS NOT NULL;
-CREATE INDEX job_flagged  ON job (session, n)               WHERE cancel_requested = 1;
+CREATE INDEX job_flagged  ON job (session, lease)           WHERE cancel_requested = 1;
 CREATE INDEX job_expiry   ON job (expires_at, n)            WHERE expires_at IS NOT NULL AND started = 0 AND state IN (0, 1, 2);
 CREATE INDEX job_held     ON job (hold_key, due_at, sequence) WHERE hold_key IS NOT NULL AND state = 1;
 CREATE INDEX job_finished ON job (q, (state = 5), (marks & 64), finished_at, n) WHERE finished_at IS NOT NULL AND pruned_until IS NULL;
@@ -207,6 +210,7 @@ CREATE TABLE ring (
     q    INTEGER NOT NULL,
     band INTEGER NOT NULL,
     time INTEGER NOT NULL,
+    empty_since INTEGER,                    -- when its last lane left
     PRIMARY KEY (q, band)
 ) STRICT, WITHOUT ROWID;
 

@@ -65,6 +65,34 @@ SELECT ?1, ?2, ?3, t, t + ?4 FROM (SELECT COALESCE((SELECT time FROM ring WHERE 
 WHERE TRUE
 ON CONFLICT (q, lane, band) DO UPDATE SET clock = MAX(clock, excluded.clock), due = MAX(clock, excluded.clock) + ?4;
 
+-- name: fill_ring
+-- in:   ?1 q, ?2 band
+-- cost: one row, if the ring was empty: a lane has entered it
+UPDATE ring SET empty_since = NULL WHERE q = ?1 AND band = ?2 AND empty_since IS NOT NULL;
+
+-- name: empty_ring
+-- in:   ?1 q, ?2 band, ?3 now
+-- cost: one row, if no lane is left in the ring
+INSERT INTO ring (q, band, time, empty_since) SELECT ?1, ?2, 0, ?3
+WHERE NOT EXISTS (SELECT 1 FROM place WHERE due IS NOT NULL AND q = ?1 AND band = ?2)
+ON CONFLICT (q, band) DO UPDATE SET empty_since = ?3;
+
+-- name: empty_rings
+-- in:   ?1 q, ?2 a time
+-- out:  bands of rings that have been empty since then
+-- cost: one row per ring of the queue
+SELECT band FROM ring WHERE q = ?1 AND empty_since <= ?2;
+
+-- name: clear_ring
+-- in:   ?1 q, ?2 band
+-- cost: one row per lane that was ever in the ring
+DELETE FROM place WHERE due IS NULL AND q = ?1 AND band = ?2;
+
+-- name: drop_ring
+-- in:   ?1 q, ?2 band
+-- cost: one row
+DELETE FROM ring WHERE q = ?1 AND band = ?2;
+
 -- name: leave
 -- in:   ?1 q, ?2 lane, ?3 band
 -- cost: one row; the lane keeps its clock
@@ -121,11 +149,17 @@ SELECT name FROM lane WHERE wake_at IS NOT NULL AND q = ?1 AND wake_at <= ?2 ORD
 -- cost: one seek
 SELECT wake_at FROM lane WHERE wake_at IS NOT NULL AND q = ?1 ORDER BY wake_at LIMIT 1;
 
+-- name: any_suspect
+-- in:   ?1 q
+-- out:  1 if the queue has a suspect
+-- cost: one seek
+SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT 1;
+
 -- name: any_ready
 -- in:   ?1 q
 -- out:  1 if the queue has a ready job, suspects too
 -- cost: one seek
-SELECT 1 FROM job WHERE state IN (1, 2) AND q = ?1 AND state = 2 LIMIT 1;
+SELECT 1 FROM job WHERE state = 2 AND q = ?1 LIMIT 1;
 
 -- name: forget_idle
 -- in:   ?1 q, ?2 limit

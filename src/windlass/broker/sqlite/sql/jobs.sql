@@ -4,7 +4,7 @@
 -- in:   ?1 q
 -- out:  how many jobs of the queue are ready
 -- cost: one row per ready job; once in the life of a queue, when its first lane appears
-SELECT COUNT(*) FROM job WHERE state IN (1, 2) AND q = ?1 AND state = 2;
+SELECT COUNT(*) FROM job WHERE state = 2 AND q = ?1;
 
 -- name: add_delivery
 -- in:   ?1 n, ?2 fence, ?3 record
@@ -63,11 +63,11 @@ ON CONFLICT (n) DO UPDATE SET permille = ?2, message = ?3;
 -- cost: one row per memo, at most 1,000
 SELECT name, value FROM memo WHERE n = ?1 ORDER BY name;
 
--- name: count_memos
+-- name: size_of_memos
 -- in:   ?1 n, ?2 name
--- out:  how many memos there are, and whether one has this name
--- cost: one row per memo
-SELECT COUNT(*), COALESCE(SUM(name = ?2), 0) FROM memo WHERE n = ?1;
+-- out:  how many memos of other names there are, and their bytes
+-- cost: one row per memo, at most 100
+SELECT COUNT(*), COALESCE(SUM(LENGTH(value)), 0) FROM memo WHERE n = ?1 AND name <> ?2;
 
 -- name: save_memo
 -- in:   ?1 n, ?2 name, ?3 value
@@ -128,16 +128,6 @@ DELETE FROM said WHERE n = ?1;
 -- in:   ?1 n
 -- cost: one row
 DELETE FROM body WHERE n = ?1;
-
--- name: blank_body
--- in:   ?1 n
--- cost: one row: key and tags stay for as long as it is remembered how the job ended
-UPDATE body SET headers = NULL, after = NULL, payload = x'' WHERE n = ?1;
-
--- name: blank_error
--- in:   ?1 n
--- cost: one row
-UPDATE said SET error = NULL WHERE n = ?1;
 
 -- name: drop_all_deliveries
 -- in:   ?1 n

@@ -1,28 +1,34 @@
 -- What operators do: purges and holds.
 
 -- name: blocked
--- in:   ?1 q, ?2 state, ?3 limit
+-- in:   ?1 q, ?2 limit
 -- out:  n of blocked jobs, oldest first
 -- cost: `limit` rows of an index
-SELECT n FROM job WHERE state = 0 AND q = ?1 AND ?2 = 0 ORDER BY n LIMIT ?3;
+SELECT n FROM job WHERE state = 0 AND q = ?1 ORDER BY n LIMIT ?2;
 
--- name: waiting
--- in:   ?1 q, ?2 state (scheduled or ready), ?3 limit
--- out:  n of such jobs, in order of their due times
+-- name: scheduled
+-- in:   ?1 q, ?2 limit
+-- out:  n of scheduled jobs, in order of their due times
 -- cost: `limit` rows of an index
-SELECT n FROM job WHERE state IN (1, 2) AND q = ?1 AND state = ?2 ORDER BY due_at, sequence LIMIT ?3;
+SELECT n FROM job WHERE state = 1 AND q = ?1 ORDER BY due_at, sequence LIMIT ?2;
+
+-- name: ready
+-- in:   ?1 q, ?2 limit
+-- out:  n of ready jobs, in order of their due times
+-- cost: `limit` rows of an index
+SELECT n FROM job WHERE state = 2 AND q = ?1 ORDER BY due_at, sequence LIMIT ?2;
 
 -- name: finished
--- in:   ?1 q, ?2 state, ?3 limit
+-- in:   ?1 q, ?2 limit, ?3 state
 -- out:  n of finished jobs that nobody needs, of dead letters all
 -- cost: one row of an index per job of the queue that is kept, in the worst case
-SELECT n FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = 5) = (?2 = 5)
-    AND (marks & 64) IN (0, 64) AND state = ?2
-    AND (?2 = 5 OR marks & 2 = 0 OR NOT (
+SELECT n FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = 5) = (?3 = 5)
+    AND (marks & 64) IN (0, 64) AND state = ?3
+    AND (?3 = 5 OR marks & 2 = 0 OR NOT (
         EXISTS (SELECT 1 FROM fate WHERE fate.parent = job.id)
         OR EXISTS (SELECT 1 FROM edge JOIN job AS child ON child.n = edge.child
                    WHERE edge.parent = job.id AND child.state IN (0, 1, 2, 3))))
-LIMIT ?3;
+LIMIT ?2;
 
 -- name: held
 -- in:   ?1 hold key, ?2 limit

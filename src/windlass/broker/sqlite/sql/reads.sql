@@ -29,7 +29,7 @@ JOIN queue ON queue.q = tally.q JOIN task ON task.t = tally.t WHERE tally.count 
 -- in:   ?1 q
 -- out:  due_at of the ready job that has been due for longest
 -- cost: one seek
-SELECT due_at FROM job WHERE state IN (1, 2) AND q = ?1 AND state = 2 ORDER BY due_at LIMIT 1;
+SELECT due_at FROM job WHERE state = 2 AND q = ?1 ORDER BY due_at LIMIT 1;
 
 -- name: lane_names
 -- in:   ?1 q, ?2 queue, ?3 the name before (NULL: none), ?4 limit
@@ -55,9 +55,10 @@ SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q =
 
 -- name: ahead_in_line
 -- in:   ?1 q, ?2 lane, ?3 its place, ?4 limit
--- out:  unfinished jobs of its lane before it, up to the limit
--- cost: `limit` rows of an index
-SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 AND line < ?3 LIMIT ?4);
+-- out:  ready jobs of its lane before it, up to the limit
+-- cost: one row of an index per unfinished job before it
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 AND line < ?3 AND state = 2
+    LIMIT ?4);
 
 -- name: ahead_in_lane
 -- in:   ?1 q, ?2 lane, ?3 band, ?4 sequence, ?5 limit

@@ -27,7 +27,7 @@ UPDATE session SET seen = ?2, memory = ?3 WHERE s = ?1;
 -- in:   ?1 s, ?2 limit
 -- out:  id, fence of leases that are to be cancelled
 -- cost: one row per flagged lease
-SELECT id, fence FROM job WHERE cancel_requested = 1 AND session = ?1 ORDER BY n LIMIT ?2;
+SELECT id, fence FROM job WHERE cancel_requested = 1 AND session = ?1 ORDER BY lease LIMIT ?2;
 
 -- name: end
 -- in:   ?1 s, ?2 ended_at, ?3 silent_for, ?4 cause, ?5 started
@@ -38,7 +38,7 @@ UPDATE session SET ended_at = ?2, silent_for = ?3, cause = ?4, started = ?5, rep
 -- in:   ?1 s, ?2 limit
 -- out:  n of its leases
 -- cost: `limit` rows
-SELECT n FROM job WHERE session IS NOT NULL AND session = ?1 ORDER BY n LIMIT ?2;
+SELECT n FROM job WHERE session IS NOT NULL AND session = ?1 ORDER BY lease LIMIT ?2;
 
 -- name: silent
 -- in:   ?1 the liveness clock
@@ -72,12 +72,12 @@ DELETE FROM session WHERE s = ?1;
 SELECT COUNT(*) FROM session WHERE ended_at IS NULL;
 
 -- name: views
--- in:   nothing
+-- in:   ?1 the id before, ?2 limit
 -- out:  s, id, info, opened_at, seen, memory, ended_at, silent_for, cause and the number of leases, by id
--- cost: one row per session and one index row per lease
+-- cost: `limit` rows and one index row per lease
 SELECT s, id, info, opened_at, seen, memory, ended_at, silent_for, cause,
     (SELECT COUNT(*) FROM job WHERE job.session IS NOT NULL AND job.session = session.s)
-FROM session ORDER BY id;
+FROM session WHERE id > ?1 ORDER BY id LIMIT ?2;
 
 -- name: infos
 -- in:   nothing

@@ -97,7 +97,7 @@ UPDATE task SET timed = 1 WHERE t = ?1;
 -- out:  the columns of `records.Job`
 -- cost: one row
 SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, deadline, claimed_at, finished_at,
+    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
     cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
 FROM job WHERE id = ?1;
 
@@ -106,7 +106,7 @@ FROM job WHERE id = ?1;
 -- out:  the columns of `records.Job`
 -- cost: one row
 SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, deadline, claimed_at, finished_at,
+    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
     cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
 FROM job WHERE n = ?1;
 
@@ -114,19 +114,19 @@ FROM job WHERE n = ?1;
 -- in:   the columns of `records.Job`
 -- cost: one row and its indexes
 INSERT INTO job (n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band,
-    sequence, line, attempt, crashes, fence, started, due_at, expires_at, session, deadline, claimed_at, finished_at,
+    sequence, line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
     cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
-    ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35);
+    ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36);
 
 -- name: save_job
--- in:   ?1 to ?27 the columns that may change, ?28 n
+-- in:   ?1 to ?28 the columns that may change, ?29 n
 -- cost: one row and its indexes
 UPDATE job SET revision = ?1, priority = ?2, max_attempts = ?3, state = ?4, reason = ?5, band = ?6, sequence = ?7,
     line = ?8, attempt = ?9, crashes = ?10, fence = ?11, started = ?12, due_at = ?13, expires_at = ?14, session = ?15,
-    deadline = ?16, claimed_at = ?17, finished_at = ?18, cancel_requested = ?19, hold_key = ?20, held = ?21,
-    waiting_for = ?22, replays = ?23, ends = ?24, size = ?25, marks = ?26, pruned_until = ?27
-WHERE n = ?28;
+    lease = ?16, deadline = ?17, claimed_at = ?18, finished_at = ?19, cancel_requested = ?20, hold_key = ?21, held =
+    ?22, waiting_for = ?23, replays = ?24, ends = ?25, size = ?26, marks = ?27, pruned_until = ?28
+WHERE n = ?29;
 
 -- name: remove_job
 -- in:   ?1 n

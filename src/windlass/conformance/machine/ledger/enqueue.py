@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
+from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import require
 from windlass.core.job import Edge, Mode, NewJob, Receipt, Refusal, Status
 from windlass.core.state import WAITING
@@ -21,7 +22,26 @@ def enqueued(
         _group(ledger, group, receipts)
 
 
-def accepted(ledger: Ledger, job: NewJob, parent: JobId | None = None) -> None:
+def spawned(ledger: Ledger, parent: JobId, children: Sequence[NewJob]) -> None:
+    """Children came with a settlement that counts. Whether a key absorbed one can only be read."""
+    for child in children:
+        if not known(ledger, child.id) and child.id not in ledger.absorbed:
+            _accepted(ledger, child, parent)
+            if child.key is not None:
+                ledger.tentative.add(child.id)
+
+
+def resolve_tentative(ledger: Ledger, now: Snapshot) -> None:
+    """Forget the children that a key absorbed: they are not there."""
+    for job in ledger.tentative:
+        if now.jobs.get(job) is None:
+            key = key_of(ledger.entries.pop(job).job)
+            ledger.created.discard(job)
+            holder = max((e for e in ledger.entries.values() if key_of(e.job) == key), key=lambda e: e.order)
+            ledger.absorbed[job] = (holder.id, ledger.time.now + ledger.options.resend_window)
+
+
+def _accepted(ledger: Ledger, job: NewJob, parent: JobId | None = None) -> None:
     """A job came into being."""
     now = ledger.time.now
     ledger.entries[job.id] = Entry(
@@ -86,7 +106,7 @@ def _accepted_or_absorbed(ledger: Ledger, job: NewJob, receipt: Receipt) -> None
         return
     if receipt.status is Status.CREATED:
         require("a queue is declared before its first use", ledger.settings.known(job.queue), job)
-        accepted(ledger, job)
+        _accepted(ledger, job)
         return
     require("another job stands for an absorbed call", receipt.of not in (None, job.id), job, receipt)
     assert receipt.of is not None
@@ -115,7 +135,7 @@ def _replaced(ledger: Ledger, other: Entry, job: NewJob) -> None:
     other.due = job.run_at if job.run_at is not None else now + job.delay
     other.expires_at = None if job.expires is None else now + job.expires
     other.attempt = other.crashes = 0
-    other.started = other.overspent = other.pristine = other.placed = False
+    other.started = other.overspent = other.pristine = False
     other.first_held = None
     other.memos.clear()
     ledger.touched.add(other.id)

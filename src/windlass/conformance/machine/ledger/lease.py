@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from windlass.conformance.machine.ledger.enqueue import accepted, known
+from windlass.conformance.machine.ledger.enqueue import known, spawned
 from windlass.conformance.machine.ledger.records import Entry, Ledger, Lent
 from windlass.conformance.machine.violated import require
 from windlass.core.lease import Ask, Asker, Claimed, Lease
@@ -85,6 +85,7 @@ def _lend(ledger: Ledger, ask: Ask, place: int, lease: Lease) -> Lent:
     )
     entry.lent.append(lent)
     entry.pristine = False
+    entry.due = 0  # behind it, also when the clock is set back
     ledger.fences[lease.job].append(lease.fence)
     ledger.touched.add(lease.job)
     ledger.lent_now.append(lent)
@@ -239,9 +240,7 @@ def _applied(ledger: Ledger, item: Settlement, answer: Answer) -> None:
     match outcome:
         case Outcome.DONE:
             entry.results[item.fence] = item.result
-            for child in item.spawn:
-                if not known(ledger, child.id):
-                    accepted(ledger, child, parent=item.job)
+            spawned(ledger, item.job, item.spawn)
         case Outcome.RETRY | Outcome.SNOOZE:
             entry.due = ledger.time.now + item.delay
         case Outcome.HOLD:

@@ -131,6 +131,8 @@ class Ledger:
         self.ticks: set[tuple[str, int, Micros]] = set()
         self.created: set[JobId] = set()
         """Jobs that came into being in this step."""
+        self.tentative: set[JobId] = set()
+        """Children that a key may have absorbed."""
         self.removed: set[JobId] = set()
         """Jobs whose record an operator removed in this step."""
         self.touched: set[JobId] = set()
@@ -145,7 +147,7 @@ class Ledger:
 
     def begin_step(self) -> None:
         """Forget what concerned the step before alone."""
-        for noted in (self.created, self.removed, self.touched, self.restated, self.lent_now):
+        for noted in (self.created, self.tentative, self.removed, self.touched, self.restated, self.lent_now):
             noted.clear()
 
     def next_order(self) -> int:

@@ -1,0 +1,195 @@
+"""Figures of the SQLite broker on this machine, in a minute or two: `python bench/sqlite_numbers.py [folder]`.
+
+Everything runs at the defaults (WAL, synchronous=FULL), payloads have 200 bytes, batches 100. `bare` is a loop of
+`BEGIN; INSERT; COMMIT` in a file beside it, the most that one job per call can reach.
+"""
+
+import asyncio
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+
+from windlass.broker.sqlite import SqliteBroker
+from windlass.core.ids import new_job_id
+from windlass.core.job import NewJob
+from windlass.core.lease import Ask
+from windlass.core.outcome import Outcome
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settlement import Settlement
+
+PAYLOAD = b"x" * 200
+SESSION = "bench"
+
+
+def main() -> None:
+    """Measure and print a table."""
+    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
+        for title, figure in figures(Path(name)):
+            print(f"{title:<58} {figure}", flush=True)
+
+
+def figures(folder: Path) -> Iterator[tuple[str, str]]:
+    """Every figure, as it is measured."""
+    yield "bare BEGIN; INSERT; COMMIT", rate(2_000, lambda: bare(folder / "bare.db", 2_000))
+    broker = opened(folder / "one.db")
+    yield "single enqueue, blocking", rate(2_000, lambda: one_by_one(broker, 2_000))
+    yield "bulk enqueue, groups of 1,000", rate(50_000, lambda: bulk(broker, 50_000))
+    yield "claim + settle in batches of 100 (settle asks)", rate(30_000, lambda: drain(broker, 30_000))
+    yield "100 concurrent aenqueue", rate(10_000, lambda: asyncio.run(concurrent(broker, 10_000)))
+    broker.blocking.close()
+    yield from backlog(folder)
+    yield from leases(folder)
+
+
+def backlog(folder: Path) -> Iterator[tuple[str, str]]:
+    """The time of a claim of 10 with few and with many jobs waiting."""
+    broker = opened(folder / "backlog.db")
+    waiting = 0
+    for size in (1_000, int(os.environ.get("BENCH_BACKLOG", "1000000"))):
+        bulk(broker, size - waiting)
+        waiting = size
+        times = sorted(claims(broker, 50))
+        yield (
+            f"claim of 10 with {size:,} waiting",
+            f"p50 {times[25] * 1e3:.2f} ms, p99 {times[-1] * 1e3:.2f} ms",
+        )
+        waiting -= 500
+    broker.blocking.close()
+
+
+def leases(folder: Path) -> Iterator[tuple[str, str]]:
+    """Beat and sweep with many leases under few sessions."""
+    broker = opened(folder / "leases.db")
+    count = int(os.environ.get("BENCH_LEASES", "100000"))
+    bulk(broker, count)
+    names = [f"s{number}" for number in range(20)]
+    broker.blocking.beat([Beat(session=name, open=SessionInfo()) for name in names])
+    for seq in range(1, count // 20_000 + 1):
+        for name in names:
+            ask = Ask(session=name, seq=seq, queues=("q",), slots=1_000, limit=1_000)
+            broker.blocking.claim(ask)
+    yield (
+        f"beat of 20 sessions with {count:,} leases",
+        timed(lambda: broker.blocking.beat([Beat(session=name) for name in names])),
+    )
+    yield f"sweep with {count:,} leases", timed(lambda: broker.blocking.sweep(limit=1_000))
+    broker.blocking.close()
+
+
+# the work
+
+
+def opened(path: Path) -> SqliteBroker:
+    """A broker with the queue `q` and a session."""
+    broker = SqliteBroker(path)
+    subject = Subject(Kind.QUEUE, "q")
+    broker.blocking.declare([Declaration(subject=subject, body=QueueSettings(), app="bench")])
+    broker.blocking.beat([Beat(session=SESSION, open=SessionInfo())])
+    return broker
+
+
+def new_id() -> str:
+    """A job id of now."""
+    return new_job_id(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def job() -> NewJob:
+    """A plain job."""
+    return NewJob(id=new_id(), task="t", queue="q", payload=PAYLOAD)
+
+
+def bare(path: Path, count: int) -> None:
+    """One insert per transaction, without anything around it."""
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE t (id TEXT PRIMARY KEY, payload BLOB) STRICT")
+    for _ in range(count):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO t VALUES (?1, ?2)", (new_id(), PAYLOAD))
+        connection.execute("COMMIT")
+    connection.close()
+
+
+def one_by_one(broker: SqliteBroker, count: int) -> None:
+    """One job per call."""
+    for _ in range(count):
+        broker.blocking.enqueue([[job()]])
+
+
+def bulk(broker: SqliteBroker, count: int) -> None:
+    """Groups of 1,000."""
+    for start in range(0, count, 1_000):
+        broker.blocking.enqueue([[job() for _ in range(min(1_000, count - start))]])
+
+
+_seq = itertools.count(1)
+
+
+def next_ask(limit: int) -> Ask:
+    """The next ask of the session."""
+    return Ask(session=SESSION, seq=next(_seq), queues=("q",), slots=limit, limit=limit)
+
+
+def drain(broker: SqliteBroker, count: int) -> None:
+    """Take 100, then settle them and take 100 more in one call, until so many are done."""
+    leases = broker.blocking.claim(next_ask(100)).leases
+    for _ in range(count // 100):
+        done = [
+            Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE, runtime=1) for each in leases
+        ]
+        settled = broker.blocking.settle(done, next_ask(100))
+        assert settled.claimed is not None
+        leases = settled.claimed.leases
+    for each in leases:
+        broker.blocking.settle([Settlement(job=each.job, fence=each.fence, outcome=Outcome.RELEASE)])
+
+
+async def concurrent(broker: SqliteBroker, count: int) -> None:
+    """A hundred callers, each one job at a time."""
+
+    async def caller() -> None:
+        for _ in range(count // 100):
+            await broker.enqueue([[job()]])
+
+    await asyncio.gather(*(caller() for _ in range(100)))
+
+
+def claims(broker: SqliteBroker, count: int) -> Iterator[float]:
+    """Seconds of claims of 10."""
+    for _ in range(count):
+        ask = next_ask(10)
+        start = time.perf_counter()
+        claimed = broker.blocking.claim(ask)
+        yield time.perf_counter() - start
+        assert len(claimed.leases) == 10
+
+
+def rate(count: int, work: Callable[[], None]) -> str:
+    """How many a second, and the CPU of this process per piece."""
+    start, cpu = time.perf_counter(), time.process_time()
+    work()
+    seconds, used = time.perf_counter() - start, time.process_time() - cpu
+    return f"{count / seconds:>10,.0f} /s   {used / count * 1e6:6.1f} µs CPU"
+
+
+def timed(work: Callable[[], object]) -> str:
+    """The median of a few runs."""
+    times: list[float] = []
+    for _ in range(9):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return f"median {statistics.median(times) * 1e3:.2f} ms"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What an application declares: queues, lanes and schedules; told to each broker before it is used."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from windlass.broker.contract import Broker
+from windlass.core.schedule import next_tick
+from windlass.core.settings import Change, Changed, Declaration, Kind, LaneSettings, QueueSettings, Subject
+from windlass.core.specification import Specification, encode_specification
+from windlass.core.timetable import NewSchedule
+from windlass.errors import InvalidOption
+
+_Name: TypeAlias = Subject | str
+"""Of a document, or of a schedule."""
+
+
+class Declared:
+    """The declarations of one application. They grow while it is being imported, and may be replaced."""
+
+    def __init__(self, app: str, revision: int) -> None:
+        self._app = app
+        self._revision = revision
+        self._documents: dict[Subject, QueueSettings | LaneSettings] = {}
+        self._schedules: dict[str, Specification] = {}
+        self._order: list[_Name] = []
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return len(self._order)
+
+    def has_queue(self, name: str) -> bool:
+        """Whether anything was said of a queue, be it that it exists."""
+        return Subject(Kind.QUEUE, name) in self._documents
+
+    def put(self, subject: Subject, body: QueueSettings | LaneSettings) -> None:
+        """Declare a document; it replaces an earlier one."""
+        if self._documents.get(subject) != body:
+            self._documents[subject] = body
+            self._order.append(subject)
+
+    def put_schedule(self, name: str, specification: Specification) -> None:
+        """Declare a schedule."""
+        if name in self._schedules:
+            raise InvalidOption(f'there are two schedules called "{name}"; give one of them another name')
+        self._schedules[name] = specification
+        self._order.append(name)
+
+    async def tell(self, broker: Broker, *, since: int) -> None:
+        """Declare what has changed since a version. `InvalidOption`: something is not in force."""
+        # Each subject once, as it stands: on the way to `sequence=True` the empty document of a task's queue
+        # would ask a queue with jobs for another layout, and be refused.
+        changed = list(dict.fromkeys(self._order[since:]))
+        await self._tell_documents(broker, [name for name in changed if isinstance(name, Subject)])
+        await self._tell_schedules(broker, [name for name in changed if isinstance(name, str)])
+
+    async def _tell_documents(self, broker: Broker, subjects: Sequence[Subject]) -> None:
+        if not subjects:
+            return
+        wanted = [
+            Declaration(
+                subject=subject, body=self._documents[subject], app=self._app, revision=self._revision
+            )
+            for subject in subjects
+        ]
+        answers = await broker.declare(wanted)
+        for declaration, changed in zip(wanted, answers, strict=True):
+            _check(declaration, changed)
+
+    async def _tell_schedules(self, broker: Broker, names: Sequence[str]) -> None:
+        if not names:
+            return
+        now = (await broker.schedules(limit=1)).now  # ticks are counted by the store's clock
+        for name in names:
+            specification = self._schedules[name]
+            answer = await broker.declare_schedule(
+                NewSchedule(
+                    name=name,
+                    spec=encode_specification(specification),
+                    next_at=next_tick(
+                        specification.rule, now, start=specification.start, end=specification.end
+                    ),
+                    app=self._app,
+                    revision=self._revision,
+                )
+            )
+            if answer.change is Change.OTHER_APP:
+                raise InvalidOption(f'schedule "{name}" belongs to another app; give this one another name')
+
+
+def _check(declaration: Declaration, changed: Changed) -> None:
+    """Say so if what the code declares is not in force. A newer revision's settings are its own business."""
+    subject = declaration.subject
+    what = f'{subject.kind} "{subject.name}"'
+    if subject.kind is Kind.LANE:
+        what = f'lane "{subject.lane}" of queue "{subject.name}"'
+    if changed.change is Change.OTHER_APP and declaration.body != type(declaration.body)():
+        raise InvalidOption(
+            f"{what} belongs to another app; give this one a queue of its own, or declare it without settings"
+        )
+    if changed.change is Change.IN_USE:
+        raise InvalidOption(
+            f"{what}: order, age_step and sequence cannot change while the queue has unfinished jobs; "
+            "drain it, or use a new queue"
+        )
+    if changed.change is Change.UNKNOWN_QUEUE:
+        raise InvalidOption(f"{what}: the queue is not declared; declare it with app.queue()")

@@ -1,0 +1,70 @@
+"""The state machine: it finds nothing in the model, and everything in brokers that break a promise."""
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.broker import saboteurs
+from tests.broker.saboteurs import Saboteur
+from windlass.conformance.machine import machine_for, open_model
+from windlass.conformance.machine.violated import Differs, Violated
+
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
+ONE_FAILURE = settings(
+    QUICK,
+    derandomize=True,
+    max_examples=400,
+    stateful_step_count=40,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+
+ALL = [
+    each
+    for each in vars(saboteurs).values()
+    if isinstance(each, type) and issubclass(each, Saboteur) and each.notices
+]
+SEEN_BY_COMPARING = [
+    saboteurs.DropsTheFenceCheck,
+    saboteurs.HandsOutNewJobs,
+    saboteurs.LosesReplies,
+    saboteurs.WakesLate,
+    saboteurs.Miscounts,
+    saboteurs.HidesReasons,
+    saboteurs.SpendsAttempts,
+    saboteurs.RevivesSessions,
+]
+
+
+def test_the_model_keeps_every_invariant() -> None:
+    run_state_machine_as_test(machine_for(), settings=settings(QUICK, max_examples=80, stateful_step_count=40))
+
+
+def test_two_models_answer_the_same() -> None:
+    few = settings(QUICK, max_examples=20, stateful_step_count=40)
+    run_state_machine_as_test(machine_for(open_model), settings=few)
+
+
+def test_waking_early_is_no_difference() -> None:
+    few = settings(QUICK, max_examples=20, stateful_step_count=30)
+    run_state_machine_as_test(machine_for(saboteurs.WakesEarly.opener()), settings=few)
+
+
+@pytest.mark.parametrize("saboteur", ALL)
+def test_a_broken_promise_is_noticed(saboteur: type[Saboteur]) -> None:
+    with pytest.raises(Violated) as violated:
+        run_state_machine_as_test(machine_for(model=saboteur.opener()), settings=ONE_FAILURE)
+    assert re.search(saboteur.notices, str(violated.value))
+
+
+@pytest.mark.parametrize("saboteur", SEEN_BY_COMPARING)
+def test_a_different_answer_is_noticed(saboteur: type[Saboteur]) -> None:
+    with pytest.raises(Differs):
+        run_state_machine_as_test(machine_for(saboteur.opener()), settings=ONE_FAILURE)
+
+
+@pytest.mark.slow
+def test_the_model_keeps_every_invariant_for_long() -> None:
+    run_state_machine_as_test(machine_for(), settings=settings(suppress_health_check=list(HealthCheck)))
