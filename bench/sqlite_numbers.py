@@ -1,7 +1,7 @@
-"""Figures of the SQLite broker on this machine, in a minute or two: `python bench/sqlite_numbers.py [folder]`.
+"""Figures of the SQLite broker, in a minute or two: `python bench/sqlite_numbers.py [folder]`.
 
-Everything runs at the defaults (WAL, synchronous=FULL), payloads have 200 bytes, batches 100. `bare` is a loop of
-`BEGIN; INSERT; COMMIT` in a file beside it, the most that one job per call can reach.
+Everything runs at the defaults (WAL, synchronous=FULL), payloads have 200 bytes, batches 100. `bare` is a
+loop of `BEGIN; INSERT; COMMIT` in a file beside it, the most that one job per call can reach.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ def figures(folder: Path) -> Iterator[tuple[str, str]]:
     yield "claim + settle in batches of 100 (settle asks)", rate(30_000, lambda: drain(broker, 30_000))
     yield "100 concurrent aenqueue", rate(10_000, lambda: asyncio.run(concurrent(broker, 10_000)))
     broker.blocking.close()
+    yield "eight processes, single enqueues for 3 s", fairness(folder / "eight.db", 8, 3.0)
     yield from backlog(folder)
     yield from leases(folder)
 
@@ -63,6 +64,37 @@ def backlog(folder: Path) -> Iterator[tuple[str, str]]:
         )
         waiting -= 500
     broker.blocking.close()
+
+
+def fairness(path: Path, writers: int, seconds: float) -> str:
+    """What each of several processes gets done in the same time, and the longest that one waited."""
+    opened(path).blocking.close()
+    read, write = os.pipe()
+    for _ in range(writers):
+        if os.fork() == 0:
+            os.write(write, f"{' '.join(map(str, busy(path, seconds)))}\n".encode())
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answers:
+        done = [line.split() for line in answers]
+    for _ in range(writers):
+        os.wait()
+    counts = sorted(int(count) for count, _ in done)
+    longest = max(float(wait) for _, wait in done)
+    return (
+        f"{sum(counts) / seconds:,.0f} /s; each {counts[0]} to {counts[-1]}; longest {longest * 1e3:.0f} ms"
+    )
+
+
+def busy(path: Path, seconds: float) -> tuple[int, float]:
+    """Enqueue without pause; how many, and the longest call."""
+    broker = SqliteBroker(path)
+    count, longest, end = 0, 0.0, time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        broker.blocking.enqueue([[job()]])
+        longest = max(longest, time.perf_counter() - start)
+        count += 1
+    return count, longest
 
 
 def leases(folder: Path) -> Iterator[tuple[str, str]]:

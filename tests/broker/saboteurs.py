@@ -15,6 +15,7 @@ from windlass.core.job import Receipt, Status
 from windlass.core.operate import Effect, Operated
 from windlass.core.outcome import Answer, Cause, CauseKind, Outcome, Verdict
 from windlass.core.session import Beat
+from windlass.core.settings import Change
 from windlass.core.state import State
 from windlass.core.timetable import Fired, FireStatus
 from windlass.core.units import SECOND
@@ -69,13 +70,18 @@ class _ChangesSettings(Saboteur):
         self.said: dict[Any, Any] = {}
 
     async def declare(self, declarations: Any) -> Any:
-        for each in declarations:
-            self.said[each.subject] = each.body
-        return await self.inner.declare([change(each, body=self._stripped(each.body)) for each in declarations])
+        stripped = [change(each, body=self._stripped(each.body)) for each in declarations]
+        answers = await self.inner.declare(stripped)
+        for each, answer in zip(declarations, answers, strict=True):
+            if answer.change is Change.APPLIED:
+                self.said[each.subject] = each.body
+        return answers
 
     async def override(self, subject: Any, body: Any, expect: int) -> Any:
-        self.said[subject, "override"] = body
-        return await self.inner.override(subject, None if body is None else self._stripped(body), expect)
+        answer = await self.inner.override(subject, None if body is None else self._stripped(body), expect)
+        if answer.change is Change.APPLIED:
+            self.said[subject, "override"] = body
+        return answer
 
     async def documents(self, *args: Any) -> Any:
         found = await self.inner.documents(*args)
@@ -89,7 +95,9 @@ class _ChangesSettings(Saboteur):
         ]
 
     def _stripped(self, body: Any) -> Any:
-        names = [name for name in self.strips if name in getattr(body, "__struct_fields__", ())]
+        if isinstance(body, bytes):
+            return body
+        names = [name for name in self.strips if name in body.__struct_fields__]
         return change(body, **dict.fromkeys(names, msgspec.UNSET))
 
 
@@ -105,13 +113,17 @@ class AcceptsHalfAGroup(Saboteur):
 class LosesJobs(Saboteur):
     """Says that every third job was created, and drops it."""
 
-    notices = "an accepted job is there"
+    notices = "an accepted job is there|an edge leads to a job|resending a known id is a no-op"
 
     async def enqueue(self, groups: Any) -> Any:
         answers = []
         for group in groups:
             lost = len(group) == 1 and job_number(group[0].id) % 3 == 0 and group[0].key is None
-            if lost and (await self.inner.get([group[0].id]))[0] is None and group[0].queue in ("plain", "laned"):
+            if (
+                lost
+                and (await self.inner.get([group[0].id]))[0] is None
+                and group[0].queue in ("plain", "laned")
+            ):
                 answers.append([Receipt(Status.CREATED, group[0].id)])
             else:
                 answers.extend(await self.inner.enqueue([group]))
@@ -216,7 +228,7 @@ class NumbersAnew(Saboteur):
 class WakesLate(Saboteur):
     """Says `next_in` a second too late."""
 
-    notices = "next_in is never late|when to ask again after claim: late"
+    notices = "next_in is never late"
 
     async def claim(self, ask: Any) -> Any:
         claimed = await self.inner.claim(ask)
@@ -243,7 +255,7 @@ class IgnoresConcurrency(_ChangesSettings):
 class IgnoresRates(_ChangesSettings):
     """Takes no notice of rates."""
 
-    notices = "rates hold in every window"
+    notices = "rates hold in every window|only what is free and timed is prefetched"
     strips = ("rate", "lane_rate")
 
 
@@ -253,7 +265,7 @@ class IgnoresPauses(Saboteur):
     notices = "what is paused hands out nothing"
 
     async def pause(self, queue: str, lane: str | None = None) -> bool:
-        return await self.inner.resume(queue, lane)
+        return await (self.inner.resume(queue) if lane is None else self.inner.pause(queue, lane))
 
 
 class NeverResumes(Saboteur):
@@ -262,7 +274,9 @@ class NeverResumes(Saboteur):
     notices = "with everything healed, the backlog drains"
 
     async def resume(self, queue: str, lane: str | None = None) -> bool:
-        return queue in ("plain", "laned", "ordered") if lane is None else await self.inner.resume(queue, lane)
+        return (
+            queue in ("plain", "laned", "ordered") if lane is None else await self.inner.resume(queue, lane)
+        )
 
 
 class ForgetsToSettle(Saboteur):
@@ -291,7 +305,9 @@ class SpendsAttempts(Saboteur):
         ]
         settled = await self.inner.settle(changed, ask)
         answers = [
-            change(answer, outcome=Outcome.RELEASE) if given_back and answer.outcome is Outcome.RETRY else answer
+            change(answer, outcome=Outcome.RELEASE)
+            if given_back and answer.outcome is Outcome.RETRY
+            else answer
             for answer, given_back in zip(settled.answers, released, strict=True)
         ]
         return change(settled, answers=tuple(answers))
@@ -367,7 +383,9 @@ class ForgetsCancels(Saboteur):
     async def cancel(self, targets: Any) -> Any:
         views = await self.inner.get([target.job for target in targets])
         running = [view is not None and view.state is State.RUNNING for view in views]
-        rest = iter(await self.inner.cancel([t for t, runs in zip(targets, running, strict=True) if not runs]))
+        rest = iter(
+            await self.inner.cancel([t for t, runs in zip(targets, running, strict=True) if not runs])
+        )
         answers = []
         for target, runs in zip(targets, running, strict=True):
             wrong = runs and target.expect not in (None, State.RUNNING)
@@ -402,7 +420,7 @@ class FiresTwice(Saboteur):
 class Miscounts(Saboteur):
     """Counts one too many."""
 
-    notices = "counts are what is there|what counts shows"
+    notices = "counts are what is there"
 
     async def counts(self) -> Any:
         counts = await self.inner.counts()
@@ -411,9 +429,9 @@ class Miscounts(Saboteur):
 
 
 class HidesReasons(Saboteur):
-    """Does not say why a job is dead."""
+    """Does not say why a job is dead or cancelled."""
 
-    notices = "no dead letter without a reason|what jobs shows"
+    notices = "without a reason"
 
     async def get(self, jobs: Any) -> Any:
         return [view if view is None else change(view, reason=None) for view in await self.inner.get(jobs)]

@@ -5,9 +5,9 @@ import re
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-
 from tests.broker import saboteurs
 from tests.broker.saboteurs import Saboteur
+
 from windlass.conformance.machine import machine_for, open_model
 from windlass.conformance.machine.violated import Differs, Violated
 
@@ -39,7 +39,9 @@ SEEN_BY_COMPARING = [
 
 
 def test_the_model_keeps_every_invariant() -> None:
-    run_state_machine_as_test(machine_for(), settings=settings(QUICK, max_examples=80, stateful_step_count=40))
+    run_state_machine_as_test(
+        machine_for(), settings=settings(QUICK, max_examples=80, stateful_step_count=40)
+    )
 
 
 def test_two_models_answer_the_same() -> None:

@@ -9,6 +9,7 @@ import pytest
 from windlass import Windlass
 from windlass.broker import registry
 
+
 @pytest.fixture(params=sorted({"memory", "sqlite"} & registry._OPENERS.keys()))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'windlass.db'}"

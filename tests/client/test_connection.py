@@ -1,6 +1,7 @@
 """One app serves threads, event loops and what comes after it was closed."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 from collections.abc import Callable
@@ -135,10 +136,8 @@ def test_threads_that_use_it_while_it_is_closed(app: Windlass) -> None:
     def use() -> int:
         made = 0
         while not going.is_set() or not made:
-            try:
+            with contextlib.suppress(StoreError):  # closed under its hands; the next call opens anew
                 made += send.enqueue(made).created
-            except StoreError:
-                pass  # closed under its hands: a clear error, and the next call opens anew
         return made
 
     with ThreadPoolExecutor(4) as pool:
@@ -198,7 +197,9 @@ def test_a_caller_that_leaves_does_not_take_the_opening_along(
 
 
 @pytest.mark.usefixtures("loop_bound")
-def test_a_store_of_one_loop_is_opened_for_each(new_app: Callable[..., Windlass], openings: list[str]) -> None:
+def test_a_store_of_one_loop_is_opened_for_each(
+    new_app: Callable[..., Windlass], openings: list[str]
+) -> None:
     app = new_app()
     send = task_of(app)
 

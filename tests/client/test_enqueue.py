@@ -263,3 +263,57 @@ def test_enqueue_many_takes_calls_only(app: Windlass) -> None:
 
     with pytest.raises(InvalidOption, match="enqueue_many takes calls"):
         app.enqueue_many([send.call(), "send"])  # pyright: ignore[reportArgumentType]
+
+
+def test_options_around_many_calls_win_over_those_of_a_call(app: Windlass) -> None:
+    @app.task
+    def send(number: int) -> None: ...
+
+    calls = [send.using(lane="other", priority=3).call(1), send.call(2)]
+    kept = [detail(app, job.id) for job in send.using(lane="acme").enqueue_many(calls)]
+    assert [(job.lane, job.priority) for job in kept] == [("acme", 3), ("acme", 0)]
+
+
+def test_many_calls_of_one_task_are_not_those_of_another(app: Windlass) -> None:
+    @app.task
+    def send() -> None: ...
+
+    @app.task
+    def other() -> None: ...
+
+    with pytest.raises(InvalidOption, match=r'send.enqueue_many takes calls of "send", not of "other"'):
+        send.using(lane="a").enqueue_many([send.call(), other.call()])
+    with pytest.raises(InvalidOption, match=r"enqueue_many takes calls, as in send.call\(...\), not 5"):
+        asyncio.run(send.aenqueue_many([5]))  # pyright: ignore[reportArgumentType]
+    assert app.connection.run(_total(app)) == 0
+
+
+def test_an_error_among_many_calls_says_what_was_accepted(app: Windlass) -> None:
+    @app.task
+    def send(number: int) -> None: ...
+
+    numbers = [*range(1_500), "bad"]
+    for enqueue_many in (app.enqueue_many, lambda calls: asyncio.run(app.aenqueue_many(calls))):
+        with pytest.raises(InvalidPayload) as caught:
+            enqueue_many(send.call(number) for number in numbers)  # pyright: ignore[reportArgumentType]
+        assert caught.value.__notes__ == ["the first 1,000 calls were accepted"]
+    assert app.connection.run(_total(app)) == 2_000
+
+
+def test_groups_are_bounded_by_edges(app: Windlass) -> None:
+    @app.task
+    def send(number: int) -> None: ...
+
+    parents = app.enqueue_many(send.call(number) for number in range(900))
+    child = send.using(after=parents)
+    assert len(app.enqueue_many(child.call(number) for number in range(23))) == 23
+
+
+def test_messages_do_not_hold_payloads(app: Windlass) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    call = send.using(queue="nowhere").call("secret")
+    with pytest.raises(EnqueueRefused) as caught:
+        app.enqueue_many([call])
+    assert "secret" not in f"{caught.value}{call!r}{send!r}"

@@ -234,9 +234,12 @@ def test_a_timeout_is_a_duration(bench: Bench, timeout: Any) -> None:
 def test_a_result_that_cannot_be_read_names_its_job(bench: Bench) -> None:
     job = bench.double.enqueue(4)
     bench.app.connection.run(bench.settle(Outcome.DONE, result=b'{"v":1,"r":"eight"}'))
-    with pytest.raises(InvalidPayload, match=f"job {job.id} is done, and its result cannot be read: double"):
+    with pytest.raises(InvalidPayload) as caught:
         job.result(timeout=1)
-    assert "eight" not in str(pytest.raises(InvalidPayload, job.result).value)
+    assert str(caught.value).startswith(
+        f"job {job.id} is done, and its result cannot be read: double(): result"
+    )
+    assert "eight" not in str(caught.value)
 
 
 def test_a_result_of_another_version_names_its_job(bench: Bench) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
-from windlass import Call, Job, Windlass
+from windlass import Call, Job, Rate, Windlass
 
 app = Windlass("memory://")
 
@@ -26,7 +26,24 @@ assert_type(add.enqueue(1).result(timeout=1), int)
 assert_type(send.enqueue("a", subject="b").result(), str)
 assert_type(add.using(delay="5m", priority=3).enqueue(1).result(), int)
 assert_type(add.call(1), Call[int])
+assert_type(add.call(1).using(lane="x"), Call[int])
 assert_type(app.enqueue_many([add.call(1)]), list[Job[int]])
+assert_type(app.enqueue_many([add.call(1), send.call("a", subject="b")]), list[Job[int | str]])
+assert_type(add.using(lane="x").enqueue_many([add.call(1)]), list[Job[int]])
+assert_type(add.handle("id"), Job[int])
+assert_type(app.external("resize", queue="images").enqueue(1, width=2), Job[Any])
+app.schedule("nightly", add.call(1), cron="0 3 * * *", tz="Europe/Paris", overlap="skip")
+app.queue("mail", concurrency=5, rate="100/s", lane_rate=Rate(5), bands={10: 80, 0: 20})
+
+
+class Sums:
+    @app.task
+    @staticmethod
+    def static(number: int) -> int:
+        return number
+
+
+assert_type(Sums.static.enqueue(1).result("10s"), int)
 
 
 async def main() -> None:
@@ -42,3 +59,10 @@ send.call("a")  # wrong: subject is missing
 add.using(delai=5)  # wrong: no such option
 add.using(mode="debounce")  # wrong: no such mode
 app.task(queu="mail")  # wrong: no such option
+app.task(retry=3)  # wrong: not a policy
+app.queue("mail", order="fifo")  # wrong: no such order
+app.external("resize", colour="red")  # wrong: no such option
+app.schedule("nightly", add, every=5)  # wrong: a task is no call
+app.schedule("nightly", add.call(1), overlap="no")  # wrong: no such policy
+add.using(lane="x").enqueue("1")  # wrong: str for int
+Windlass(beats=5)  # wrong: no such setting

@@ -50,6 +50,7 @@ async def test_get_remembers_how_it_ended(store: Harness) -> None:
     assert memory.payload == b""
     memory = await brief.get(cancelled)
     assert (memory.pruned, memory.id, memory.state) == (True, cancelled, State.CANCELLED)
+    assert (memory.reason, memory.finished_at) == (Reason.CANCELLED, brief.clock.now() - 10 * SECOND + 1)
     assert await brief.listed() == []
     brief.advance(2)
     assert await brief.missing(done)

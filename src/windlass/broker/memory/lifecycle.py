@@ -351,13 +351,13 @@ def drop(ns: Namespace, job: Job, move: Move) -> None:
     """Remove a finished job. How it ended is remembered for the resend window; a dead one's edges act."""
     assert job.state in TERMINAL
     assert job.finished_at is not None
-    was = job.state
+    was, why = job.state, job.reason
     last = job.deliveries[-1] if job.deliveries else None
     until = job.finished_at + ns.options.resend_window
     if until > ns.now():
         ns.remembered[job.id] = Remembered(job, last.outcome if last and last.settled else None, until)
     transition(ns, job, move, None)
-    job.state = was
+    job.state, job.reason = was, why  # for those who still ask how it ended
     del ns.jobs[job.id]
     ns.dependents.pop(job.id, None)
     if was is State.DEAD:

@@ -4,6 +4,7 @@ What it does is what `enqueue.accept` would do job by job; anything it does not 
 that.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ SQL = statements("bulk")
 def accept(tx: Writing, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
     """Create the jobs of a group, or say that it needs the long way."""
     queues = _queues(tx, group)
-    if queues is None or tx.absorbed or tx.edges:
+    if queues is None or _remembered(tx, group):
         return None
     size = sum(len(job.payload) for job in group)
     limit = tx.options.max_size
@@ -31,24 +32,41 @@ def accept(tx: Writing, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
         return None
     heads, bodies, filed = _rows(tx, group, queues)
     tx.flush()
-    cursor = tx.handle.cursor
-    try:
-        # One statement is atomic only by itself; a group in which an id is known is taken back whole.
-        cursor.execute("SAVEPOINT bulk")
-        cursor.executemany(SQL["add_jobs"], heads)
-    except apsw.ConstraintError:
-        cursor.execute("ROLLBACK TO bulk")
-        cursor.execute("RELEASE bulk")
+    if not _inserted(tx, heads):
         tx.last_number -= 2 * len(group)
         return None
-    cursor.executemany(STORE["save_body"], bodies)
-    cursor.execute("RELEASE bulk")
+    tx.handle.cursor.executemany(STORE["save_body"], bodies)
     tx.bytes += size
     for job in group:
         queue = queues[job.queue]
         tx.count(queue.q, tx.task(job.task), READY if job.delay == 0 and job.run_at is None else SCHEDULED, 1)
     tx.armed |= filed
     return tuple(Receipt(Status.CREATED, job.id) for job in group)
+
+
+def _inserted(tx: Writing, heads: list[tuple[Any, ...]]) -> bool:
+    """Write the heads; False, and none is written, if one of their ids is known."""
+    cursor = tx.handle.cursor
+    several = len(heads) > 1
+    if several:
+        cursor.execute("SAVEPOINT bulk")
+    try:
+        cursor.executemany(SQL["add_jobs"], heads)
+    except apsw.ConstraintError:
+        if several:
+            cursor.execute("ROLLBACK TO bulk")
+        return False
+    finally:
+        if several:
+            cursor.execute("RELEASE bulk")
+    return True
+
+
+def _remembered(tx: Writing, group: Sequence[NewJob]) -> bool:
+    """Whether a key absorbed one of these calls before, or somebody waits for one of these ids."""
+    if not tx.absorbed and not tx.edges:
+        return False
+    return tx.one(SQL["remembered"], (json.dumps([job.id for job in group]),)) is not None
 
 
 def _queues(tx: Writing, group: Sequence[NewJob]) -> dict[str, Queue] | None:

@@ -65,11 +65,11 @@ class FileLock:
         """Let go of the files."""
         if self._helper is not None:
             self._helper.stop()
-        self._holder.close()
         self.abandon()
 
     def abandon(self) -> None:
         """Close the files without a word to the lock: in a child, that of its parent stays as it is."""
+        self._holder.close()  # it has a descriptor of its own
         for descriptor in (self._turn, self._lock):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -47,9 +47,7 @@ def _overdue(tx: Writing, queue: Queue, budget: Budget) -> Iterator[int]:
     """Of a queue's finished jobs, oldest first, those that are to go: too many, or too old."""
     policy, now = queue.policy, tx.now
     if policy.retention_count is not None:
-        oldest = merge(*(_finished(tx, queue, 0, mark, _ALWAYS, budget) for mark in (0, RESULT)))
-        free = [n for _, n in oldest if not lifecycle.is_needed(tx, tx.numbered(n))]
-        yield from free[: max(0, len(free) - policy.retention_count)]
+        yield from _too_many(tx, queue, policy.retention_count, budget)
     kept_results = max(policy.retention, policy.result_ttl)
     for dead, mark, kept in (
         (0, 0, policy.retention),
@@ -58,6 +56,18 @@ def _overdue(tx: Writing, queue: Queue, budget: Budget) -> Iterator[int]:
     ):
         for _, n in _finished(tx, queue, dead, mark, now - kept, budget):
             yield n
+
+
+def _too_many(tx: Writing, queue: Queue, count: int, budget: Budget) -> Iterator[int]:
+    """The oldest of those that nothing needs, but for the newest so many."""
+    over = tx.value(SQL["count_finished"], (queue.q,)) - count
+    if over > 0:
+        over -= tx.value(SQL["count_needed"], (queue.q,))
+    oldest = merge(*(_finished(tx, queue, 0, mark, _ALWAYS, budget) for mark in (0, RESULT)))
+    while over > 0 and (first := next(oldest, None)) is not None:
+        if not lifecycle.is_needed(tx, tx.numbered(first[1])):
+            over -= 1
+            yield first[1]
 
 
 def _finished(

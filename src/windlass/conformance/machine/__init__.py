@@ -1,8 +1,7 @@
-"""The state machine: Hypothesis calls every verb of the contract, under a controlled clock, in a world so small that
-calls collide.
+"""The state machine: Hypothesis calls every verb of the contract, in a world so small that calls collide.
 
-    TestModel = machine_for().TestCase                  # the model alone, held against an independent ledger
-    TestMine = machine_for(open_my_broker).TestCase     # and compared with a store, after each step
+TestModel = machine_for().TestCase                  # the model alone, held against an independent ledger
+TestMine = machine_for(open_my_broker).TestCase     # and compared with a store, after each step
 """
 
 from windlass.broker.contract import Broker, Options

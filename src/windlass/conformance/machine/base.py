@@ -1,4 +1,4 @@
-"""The ground that every rule stands on: the brokers, the clock, the ledger, and what is checked after each step."""
+"""The ground that every rule stands on: brokers, clock, ledger, and what is checked after each step."""
 
 import asyncio
 import sys
@@ -74,7 +74,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(world=draws.worlds, backlog=draws.backlogs)
     def open(self, world: draws.World, backlog: tuple[Wish, ...]) -> None:
-        """Open every broker on an empty namespace, declare queues and a schedule, open two sessions, enqueue jobs."""
+        """Open every broker; declare queues and a schedule, open two sessions, enqueue jobs."""
         options = world.options()
         self._brokers = [self.run(_opened(broker(self.clock, options))) for broker in self.opens]
         self._read = [Snapshot() for _ in self._brokers]
@@ -122,7 +122,7 @@ class Machine(RuleBasedStateMachine):
     # calling
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine on this machine's loop (`Runner.run` would install signal handlers for every call)."""
+        """Run a coroutine on this machine's loop; `Runner.run` installs signal handlers for every call."""
         return self._runner.get_loop().run_until_complete(coroutine)
 
     def on(self, verb: str, call: Callable[[Broker], Awaitable[_T]]) -> _T:
@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
         return self._compared(verb, [self._answer(call, broker) for broker in self._brokers])
 
     def to_the_end(self, verb: str, call: Callable[[Broker], Awaitable[_T]]) -> list[_T]:
-        """Call a bounded verb: once on a broker alone; compared, until each has done all, since each may divide it."""
+        """Call a bounded verb: once; compared, until each has done all, since each may divide it."""
         if not self.compared:
             return [self.on(verb, call)]
         self._verbs.add(verb)
@@ -186,7 +186,7 @@ class Machine(RuleBasedStateMachine):
                 self.restated(declaration.subject)
 
     def restated(self, subject: Subject) -> None:
-        """Settings changed: jobs that are filed keep the place they have, which need not be that of a new one."""
+        """Settings changed: jobs that are filed keep their place, which need not be that of a new one."""
         if subject.kind in (Kind.QUEUE, Kind.LANE):
             self.ledger.restated.add(subject.name)
             for entry in self.ledger.entries.values():
@@ -244,6 +244,11 @@ class Machine(RuleBasedStateMachine):
         """Whether a session is open."""
         seat = self.ledger.seats.get(session_id(session))
         return seat is not None and seat.alive
+
+    def holds_its_reply(self, session: int) -> bool:
+        """Whether something of a session's last reply is still held."""
+        seat = self.ledger.seats.get(session_id(session))
+        return seat is not None and any(lent.outcome is None for lent in seat.reply)
 
     def busiest(self) -> int:
         """The open session with the most leases; if none is open, one that never was."""

@@ -1,13 +1,13 @@
 """Two brokers side by side: every answer, and everything that can be read, must be the same.
 
-Left out is what the contract leaves open: cursors, prose for people (`why`, `detail` of an explanation), the order
-in which one step moved several jobs, and how a bounded verb divides its work among calls (each is called until
-nothing is left). When to ask again may be told early but never late.
+Left out is what the contract leaves open: cursors, prose for people (`why`, and `detail` of an explanation),
+the order in which one step moved several jobs, and how a bounded verb divides its work among calls (each is
+called until nothing is left). When to ask again may be told early but never late.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -43,7 +43,13 @@ def snapshots(ours: Snapshot, theirs: Snapshot, *, ordered: bool) -> None:
             continue
         mine, other = getattr(ours, name), getattr(theirs, name)
         if name == "listed" and not ordered:
-            mine, other = (sorted(views, key=lambda view: view.id) for views in (mine, other))
+            mine, other = (sorted(views, key=lambda view: view.id) for views in (ours, theirs))
+
+
+def _parts(value: object) -> dict[Any, object] | None:
+    if isinstance(value, list):
+        return dict(enumerate(cast("list[object]", value)))
+    return cast("dict[Any, object]", value) if isinstance(value, dict) else None
         if name == "events":
             mine, other = _by_job(mine), _by_job(other)
         if comparable(mine) != comparable(other):
@@ -159,12 +165,16 @@ def _by_job(events: Sequence[Event]) -> dict[JobId, list[Event]]:
     return stories
 
 
-def _first_difference(ours: Any, theirs: Any) -> tuple[object, object]:
+def _first_difference(ours: object, theirs: object) -> tuple[object, object]:
     """What differs inside two values, so that a failure can be read."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        pairs = [(ours.get(key), theirs.get(key)) for key in (*ours, *theirs)]
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        pairs = list(zip(ours, theirs, strict=True))
-    else:
+    mine, other = _parts(ours), _parts(theirs)
+    if mine is None or other is None:
         return ours, theirs
+    pairs = ((mine.get(key), other.get(key)) for key in (*mine, *other))
     return next((pair for pair in pairs if pair[0] != pair[1]), (ours, theirs))
+
+
+def _parts(value: object) -> dict[Any, object] | None:
+    if isinstance(value, list):
+        return dict(enumerate(cast("list[object]", value)))
+    return cast("dict[Any, object]", value) if isinstance(value, dict) else None

@@ -65,7 +65,7 @@ class Claim(Machine):
         """Ask for a job to run alone."""
         self.claim(self.next_ask(session, Want(alone=True)))
 
-    @rule(session=_sessions, later=st.sampled_from((0, 0, -1)))
+    @rule(session=draws.of_machine(draws.askers), later=st.sampled_from((0, 0, -1)))
     def ask_again(self, session: int, later: int) -> None:
         """Repeat the last ask of a session, as after a lost reply; or come with an older one."""
         seat = self.ledger.seats.get(session_id(session))
@@ -110,7 +110,7 @@ class Settle(Claim):
         self._settle(ends, self.next_ask(session, want))
 
     @precondition(lambda self: any(True for _ in self.ledger.live()))
-    @rule(outcome=st.sampled_from(Outcome), ran=st.booleans())
+    @rule(outcome=draws.outcomes, ran=st.booleans())
     def settle_all(self, outcome: Outcome, *, ran: bool) -> None:
         """Settle whatever runs."""
         self._settle([End(word=word, outcome=outcome, ran=ran) for word in self.live_words()], None)
@@ -118,7 +118,7 @@ class Settle(Claim):
     @rule(
         session=_sessions,
         slots=st.integers(1, 3),
-        outcomes=st.lists(st.sampled_from(Outcome), min_size=3, max_size=3),
+        outcomes=st.lists(draws.outcomes, min_size=3, max_size=3),
     )
     def run_some(self, session: int, slots: int, outcomes: list[Outcome]) -> None:
         """Claim some jobs and settle them."""
@@ -162,7 +162,9 @@ class Settle(Claim):
         """Calls without meaning are errors, before anything happens."""
         hold = HoldKey(HOLD_KEYS[0], "unknown task") if outcome is Outcome.HOLD else None
         spawn = (Wish(job=STRANGER).new_job(self.clock.now(), 0),)
-        child = Settlement(job=job_id(word.job), fence=self.fence(word), outcome=outcome, spawn=spawn, hold=hold)
+        child = Settlement(
+            job=job_id(word.job), fence=self.fence(word), outcome=outcome, spawn=spawn, hold=hold
+        )
         self._refused("children come only with done", "settle", lambda broker: broker.settle([child]))
         purge = "running jobs are not purged"
         self._refused(purge, "purge", lambda broker: broker.purge(QUEUES[0], State.RUNNING, 1))

@@ -140,8 +140,9 @@ worlds = st.builds(
 
 
 def jobs(machine: "Machine") -> SearchStrategy[int]:
-    """The number of a job: one that is there, seldom one that is not."""
-    return st.sampled_from((*machine.numbers, STRANGER))
+    """The number of a job: most are there, some of them running."""
+    running = [word.job for word in machine.live_words()]
+    return st.sampled_from((*machine.numbers, *running * 2, STRANGER))
 
 
 _FLAVOURS: tuple[Settings, ...] = (
@@ -157,7 +158,7 @@ _FLAVOURS: tuple[Settings, ...] = (
 """Options, one at a time: of each job there are two draws, so that most are simple."""
 _KEYED: tuple[Settings, ...] = tuple(
     {"key": key, "mode": mode, "window": window}
-    for key in KEYS
+    for key in (*KEYS[:1] * 3, *KEYS[1:])
     for mode in (Mode.REPLACE, Mode.IGNORE, Mode.REPLACE, Mode.THROTTLE)
     for window in (0, SECOND, HOUR)
 )
@@ -167,7 +168,7 @@ _KEYED: tuple[Settings, ...] = tuple(
 def _wishes(draw: Draw, known: Sequence[int], *, new: bool, spawned: bool) -> Wish:
     """A job to enqueue, `new` or sent again."""
     number = len(known) + 1 if new or not known else draw(st.sampled_from(known))
-    queue: str = draw(st.sampled_from((*QUEUES * 7, NOWHERE)))
+    queue: str = draw(st.sampled_from((*QUEUES * 4, NOWHERE)))
     wish: Settings = {"job": number, "queue": queue, "task": draw(st.sampled_from(TASKS))}
     if queue != "plain":
         wish["lane"] = draw(st.sampled_from(LANES))
@@ -235,6 +236,12 @@ def sessions(machine: "Machine") -> SearchStrategy[int]:
     return st.sampled_from((*alive * 5, *machine.sessions, STRANGER))
 
 
+def askers(machine: "Machine") -> SearchStrategy[int]:
+    """The number of a session to ask again: most still hold what their last ask got them."""
+    holding = [number for number in machine.sessions if machine.holds_its_reply(number)]
+    return st.sampled_from((*holding * 5, *machine.sessions))
+
+
 def words(machine: "Machine") -> SearchStrategy[Word]:
     """A delivery: most are live, some are over, some never were."""
     live = machine.live_words()
@@ -257,11 +264,14 @@ wants = st.builds(
 )
 
 
+outcomes = st.sampled_from((*Outcome, Outcome.DEAD, Outcome.RETRY, Outcome.RELEASE))
+
+
 @st.composite
 def ends(draw: Draw, machine: "Machine") -> End:
     """A settlement."""
     word: Word = draw(words(machine))
-    outcome: Outcome = draw(st.sampled_from(Outcome))
+    outcome: Outcome = draw(outcomes)
     more: Settings = {}
     if outcome in (Outcome.RETRY, Outcome.SNOOZE):
         more["delay"] = draw(st.sampled_from((0, *MOMENTS, HOUR)))

@@ -1,11 +1,11 @@
-"""What must hold after every step: everything that can be read, held against the ledger and the step before."""
+"""What must hold after every step: all that can be read, held against the ledger and the step before."""
 
 from collections import Counter
 from collections.abc import Collection
 
 from windlass.conformance.machine import arrows
 from windlass.conformance.machine.ledger.enqueue import resolve_tentative
-from windlass.conformance.machine.ledger.records import Entry, Ledger, Lent, key_of
+from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
 from windlass.conformance.machine.ledger.session import sessions_read
 from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import require
@@ -194,7 +194,7 @@ def _check_parents(ledger: Ledger, entry: Entry, now: Snapshot) -> None:
 
 
 def _fate(ledger: Ledger, parent: JobId, now: Snapshot) -> tuple[State | None, bool]:
-    """A parent's last state, a failed one that cannot come back being `cancelled`; and whether it is sealed."""
+    """A parent's last state (`cancelled` for one that failed for good); and whether it failed for good."""
     view = now.jobs.get(parent)
     state = view.state if view is not None else ledger.entry(parent).final
     gone = _kept_state(view) is None
@@ -232,30 +232,25 @@ def _check_keys(ledger: Ledger) -> None:
 
 
 def _check_order(ledger: Ledger, now: Snapshot) -> None:
-    """Among jobs to which nothing happened since they were accepted: none was overtaken by what it goes before."""
-    left = [
+    """None was overtaken by what it goes before, as far as the ledger knows their places."""
+    waiting = [
         entry
         for entry in ledger.entries.values()
         if (view := now.jobs.get(entry.id)) is not None
         and view.state in (State.READY, State.SCHEDULED)
         and entry.id not in ledger.touched
     ]
-    for lent in ledger.lent_now:
-        for entry in left:
-            if (lent.queue, lent.lane) == (entry.job.queue, entry.job.lane):
-                _check_overtaken(ledger, lent, entry)
-
-
-def _check_overtaken(ledger: Ledger, lent: Lent, left: Entry) -> None:
-    taken = ledger.entries[lent.job]
-    earlier = left.order < taken.order
-    if ledger.settings.queue(lent.queue).sequence:
-        overtaken = earlier and taken.placed and left.placed
-        require("a sequence goes in order of enqueue", not overtaken, taken, left)
-        return
-    fresh = left.pristine and lent.pristine
-    same_band = left.job.priority == taken.job.priority
-    require("first in, first out", not (fresh and same_band and earlier), taken, left)
+    for nth, lent in enumerate(ledger.lent_now):
+        taken, sequence = ledger.entries[lent.job], ledger.settings.queue(lent.queue).sequence
+        later = [(ledger.entries[each.job], each.pristine) for each in ledger.lent_now[nth + 1 :]]
+        for left, pristine in (*later, *((entry, entry.pristine) for entry in waiting)):
+            if (lent.queue, lent.lane) != (left.job.queue, left.job.lane) or left.order > taken.order:
+                continue
+            if sequence:
+                placed = taken.placed and left.placed
+                require("a sequence goes in order of enqueue", not placed, taken, left)
+            elif left.job.priority == taken.job.priority:
+                require("first in, first out", not (pristine and lent.pristine), taken, left)
 
 
 def _check_tallies(ledger: Ledger, now: Snapshot) -> None:

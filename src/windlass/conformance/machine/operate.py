@@ -121,7 +121,7 @@ class OperateJobs(Machine):
 class OperateQueues(OperateJobs):
     """Pause and resume, declare and override."""
 
-    @rule(queue=_queues, lane=st.sampled_from((None, *LANES)))
+    @rule(queue=_queues, lane=draws.mostly(None, *LANES))
     def pause(self, queue: str, lane: str | None) -> None:
         """Pause a queue or a lane, or let go on whatever is paused."""
         if self.ledger.settings.paused:

@@ -72,7 +72,11 @@ class Plan(Produce):
         else:
             paused = act == "pause"
             known = self.on("pause_schedule", lambda broker: broker.pause_schedule(name, paused=paused))
-        require("a verb says whether there is such a schedule", known == (name in self.ledger.last.schedules), name)
+        require(
+            "a verb says whether there is such a schedule",
+            known == (name in self.ledger.last.schedules),
+            name,
+        )
 
     @rule(
         name=_names,

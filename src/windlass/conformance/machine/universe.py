@@ -1,7 +1,7 @@
 """The small world of the state machine: so few names that calls collide, and arguments short enough to read.
 
-Jobs and sessions are numbers, a lease is the nth delivery of a job; what they stand for is looked up when a step
-runs. So the steps that Hypothesis prints can be read, and shrink.
+Jobs and sessions are numbers, a lease is the nth delivery of a job; what they stand for is looked up when a
+step runs. So the steps that Hypothesis prints can be read, and shrink.
 """
 
 from typing import NamedTuple

@@ -96,6 +96,7 @@ CREATE INDEX job_flagged  ON job (session, lease)           WHERE cancel_request
 CREATE INDEX job_expiry   ON job (expires_at, n)            WHERE expires_at IS NOT NULL AND started = 0 AND state IN (0, 1, 2);
 CREATE INDEX job_held     ON job (hold_key, due_at, sequence) WHERE hold_key IS NOT NULL AND state = 1;
 CREATE INDEX job_finished ON job (q, (state = 5), (marks & 64), finished_at, n) WHERE finished_at IS NOT NULL AND pruned_until IS NULL;
+CREATE INDEX job_parent   ON job (q, n)                     WHERE (marks & 2) = 2 AND finished_at IS NOT NULL AND pruned_until IS NULL AND state <> 5;
 CREATE INDEX job_dead     ON job (n)                        WHERE state = 5 AND pruned_until IS NULL;
 CREATE INDEX job_pruned   ON job (pruned_until)             WHERE pruned_until IS NOT NULL;
 CREATE INDEX job_flow     ON job (flow, n)                  WHERE flow <> '';

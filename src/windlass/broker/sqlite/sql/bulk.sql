@@ -8,6 +8,13 @@ INSERT INTO job (n, id, q, t, lane, accepted_at, flow, revision, priority, max_a
     crashes, fence, started, due_at, expires_at, claimed_at, cancel_requested, waiting_for, replays, ends, size, marks)
 VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 0, 0, 0, ?13, ?14, 0, 0, 0, 0, 0, ?15, 0);
 
+-- name: remembered
+-- in:   ?1 ids (JSON)
+-- out:  1 if a key absorbed one of them, or an edge leads to one
+-- cost: two seeks per id
+SELECT 1 FROM json_each(?1) AS known WHERE EXISTS (SELECT 1 FROM absorbed WHERE absorbed.id = known.value)
+    OR EXISTS (SELECT 1 FROM edge WHERE edge.parent = known.value) LIMIT 1;
+
 -- name: live
 -- in:   ?1 ids (JSON)
 -- out:  n, id, q, t, state, fence, session, marks, ends, line, attempt, claimed_at of those that are kept

@@ -28,6 +28,15 @@ ORDER BY finished_at, n LIMIT ?7;
 SELECT COUNT(*) FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = 5) = 0
     AND (marks & 64) IN (0, 64);
 
+-- name: count_needed
+-- in:   ?1 q
+-- out:  how many of them an unfinished job needs
+-- cost: one row per finished parent; only for queues with a retention_count that is exceeded
+SELECT COUNT(*) FROM job WHERE (marks & 2) = 2 AND finished_at IS NOT NULL AND pruned_until IS NULL AND state <> 5
+    AND q = ?1 AND (EXISTS (SELECT 1 FROM fate WHERE fate.parent = job.id)
+        OR EXISTS (SELECT 1 FROM edge JOIN job AS child ON child.n = edge.child
+                   WHERE edge.parent = job.id AND child.state IN (0, 1, 2, 3)));
+
 -- name: old_results
 -- in:   ?1 q, ?2 a time, ?3 and ?4 where to go on, ?5 limit
 -- out:  finished_at, n of results of jobs that finished until then, oldest first

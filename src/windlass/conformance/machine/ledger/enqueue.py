@@ -51,6 +51,7 @@ def _accepted(ledger: Ledger, job: NewJob, parent: JobId | None = None) -> None:
         expires_at=None if job.expires is None else now + job.expires,
         order=ledger.next_order(),
         parent=parent,
+        pristine=job.run_at is None,  # a time of its own may put it before its elders
     )
     ledger.absorbed.pop(job.id, None)
     ledger.touched.add(job.id)

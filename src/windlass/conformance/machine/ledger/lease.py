@@ -54,7 +54,7 @@ def _handed_out(ledger: Ledger, ask: Ask, answer: Claimed) -> list[Lent]:
     leases = answer.leases
     require("a claim stays within its limit", len(leases) <= (1 if ask.alone else ask.limit), ask, answer)
     size = sum(len(lease.payload) for lease in leases)
-    require("a claim stays within max_bytes", len(leases) < 2 or size <= ask.max_bytes, ask, answer)  # noqa: PLR2004
+    require("a claim stays within max_bytes", len(leases) < 2 or size <= ask.max_bytes, ask, answer)
     order = [ask.queues.index(lease.queue) for lease in leases if lease.queue in ask.queues]
     in_order = order == sorted(order) and len(order) == len(leases)
     require("queues are emptied in the order of the ask", in_order, ask, answer)

@@ -1,4 +1,4 @@
-"""Rates, checked by counting: in any window w at most `rate * w + burst` claims, and those given back unstarted."""
+"""Rates, checked by counting: in any window w at most `rate * w + burst` claims, less those given back."""
 
 from collections import defaultdict
 

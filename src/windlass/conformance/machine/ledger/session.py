@@ -126,7 +126,7 @@ def _holds_revoked(ledger: Ledger, job: JobId) -> bool:
 
 
 def _leases_ended(ledger: Ledger, moved: Sequence[Moved]) -> None:
-    """What the store says it moved out of running; each lease must have been over, and is charged by its cause."""
+    """What the store moved out of running: each lease must have been over, and is charged by its cause."""
     for move in moved:
         if move.before is not State.RUNNING:
             continue

@@ -1,0 +1,98 @@
+"""Verbs that share a transaction: each is whole or not there, and none harms a neighbour."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.broker.sqlite.children import QUEUE, new_job
+from tests.broker.sqlite.files import new_file
+
+from windlass.broker.sqlite import SqliteBroker
+from windlass.broker.sqlite.writing import Writing
+from windlass.core.job import NewJob, Receipt, Refusal, Status
+from windlass.errors import StoreUnavailable
+
+
+class _Mistake(Exception):
+    pass
+
+
+def _mistaken(tx: Writing) -> None:
+    """A verb that has written half of what it should when it fails."""
+    tx.run("INSERT INTO task (name) VALUES ('half')")
+    tx.number()
+    tx.armed.add("q")
+    raise _Mistake
+
+
+def test_a_verb_that_fails_harms_no_neighbour(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = await SqliteBroker.open(new_file(tmp_path))
+        await broker.declare([QUEUE])
+        writer = broker.store.writer
+        jobs = [new_job(f"t{number}") for number in range(50)]
+        calls = [
+            asyncio.ensure_future(writer.submit(_mistaken) if number % 10 == 5 else broker.enqueue([[job]]))
+            for number, job in enumerate(jobs)
+        ]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        failed = [number for number, answer in enumerate(answers) if isinstance(answer, _Mistake)]
+        assert failed == [5, 15, 25, 35, 45]
+        found = await broker.get([job.id for job in jobs])
+        assert [number for number, job in enumerate(found) if job is None] == failed
+        assert sum(row.count for row in (await broker.counts()).rows) == 45
+        await broker.close()
+
+    asyncio.run(scenario())
+
+
+def test_256_concurrent_enqueues_and_one_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = await SqliteBroker.open(new_file(tmp_path))
+        await broker.declare([QUEUE])
+        jobs = [new_job() for _ in range(256)]
+        calls = [
+            broker.enqueue([[job if number != 100 else _elsewhere()]]) for number, job in enumerate(jobs)
+        ]
+        receipts = [answer[0][0] for answer in await asyncio.gather(*calls)]
+        refused: list[Receipt] = [receipt for receipt in receipts if receipt.status is not Status.CREATED]
+        assert [receipt.refusal for receipt in refused] == [Refusal.UNKNOWN_QUEUE]
+        await broker.close()
+
+    asyncio.run(scenario())
+
+
+def _elsewhere() -> NewJob:
+    return msgspec.structs.replace(new_job(), queue="nowhere")
+
+
+def test_threads_and_coroutines_write_together(tmp_path: Path) -> None:
+    broker = SqliteBroker(new_file(tmp_path))
+    broker.blocking.declare([QUEUE])
+
+    def some() -> None:
+        for _ in range(20):
+            broker.blocking.enqueue([[new_job()]])
+
+    async def others() -> None:
+        await asyncio.gather(*(broker.enqueue([[new_job()]]) for _ in range(40)))
+
+    threads = [threading.Thread(target=some) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    asyncio.run(others())
+    for thread in threads:
+        thread.join()
+    assert sum(row.count for row in broker.blocking.counts().rows) == 120
+    broker.blocking.close()
+
+
+def test_a_closed_broker_says_so(tmp_path: Path) -> None:
+    broker = SqliteBroker(new_file(tmp_path))
+    broker.blocking.close()
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        broker.blocking.declare([QUEUE])
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        asyncio.run(broker.declare([QUEUE]))
