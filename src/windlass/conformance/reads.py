@@ -15,7 +15,7 @@ from windlass.core.order import STRIDE
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.query import FIRST_PAGE, JobQuery, LaneView, Parked
 from windlass.core.session import Beat, SessionInfo, SessionState, SessionView
-from windlass.core.state import TERMINAL, UNFINISHED, State
+from windlass.core.state import TERMINAL, UNFINISHED, Reason, State
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, JobId
 
 

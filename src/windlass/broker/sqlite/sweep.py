@@ -87,7 +87,7 @@ def _end_deadlines(tx: Writing, budget: Budget) -> None:
 
 
 def _expire(tx: Writing, budget: Budget) -> None:
-    for (n,) in budget.cut(tx.all(SQL["expired"], (tx.now, budget.left))):
+    for (n,) in sorted(budget.cut(tx.all(SQL["expired"], (tx.now, budget.left)))):
         lifecycle.expire(tx, tx.numbered(n))
 
 

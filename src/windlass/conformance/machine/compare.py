@@ -43,13 +43,7 @@ def snapshots(ours: Snapshot, theirs: Snapshot, *, ordered: bool) -> None:
             continue
         mine, other = getattr(ours, name), getattr(theirs, name)
         if name == "listed" and not ordered:
-            mine, other = (sorted(views, key=lambda view: view.id) for views in (ours, theirs))
-
-
-def _parts(value: object) -> dict[Any, object] | None:
-    if isinstance(value, list):
-        return dict(enumerate(cast("list[object]", value)))
-    return cast("dict[Any, object]", value) if isinstance(value, dict) else None
+            mine, other = (sorted(views, key=lambda view: view.id) for views in (mine, other))
         if name == "events":
             mine, other = _by_job(mine), _by_job(other)
         if comparable(mine) != comparable(other):

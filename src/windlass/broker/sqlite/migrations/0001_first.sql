@@ -157,7 +157,8 @@ CREATE TABLE edge (
     open       INTEGER NOT NULL,            -- unresolved: the child waits for it
     PRIMARY KEY (parent, child)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX edge_open  ON edge (parent, on_failure, child) WHERE open = 1;
+CREATE INDEX edge_open  ON edge (parent, child) WHERE open = 1;
+CREATE INDEX edge_run   ON edge (parent, child) WHERE open = 1 AND on_failure = 'run';
 CREATE INDEX edge_child ON edge (child, open);
 
 -- Ends that sweep is to tell dependents, oldest first.

@@ -187,13 +187,13 @@ SELECT 1 FROM edge WHERE parent = ?1 LIMIT 1;
 -- in:   ?1 parent
 -- out:  child, on_failure of an unresolved edge
 -- cost: one seek
-SELECT child, on_failure FROM edge WHERE open = 1 AND parent = ?1 ORDER BY on_failure, child LIMIT 1;
+SELECT child, on_failure FROM edge WHERE open = 1 AND parent = ?1 ORDER BY child LIMIT 1;
 
 -- name: next_run_edge
 -- in:   ?1 parent
 -- out:  child, on_failure of an unresolved edge that acts on a dead parent
 -- cost: one seek
-SELECT child, on_failure FROM edge WHERE open = 1 AND parent = ?1 AND on_failure = 'run' ORDER BY child LIMIT 1;
+SELECT child, on_failure FROM edge WHERE open = 1 AND on_failure = 'run' AND parent = ?1 ORDER BY child LIMIT 1;
 
 -- name: close_edge
 -- in:   ?1 parent, ?2 child
