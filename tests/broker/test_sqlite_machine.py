@@ -1,7 +1,5 @@
 """The SQLite broker answers as the reference model does, whatever is called in whatever order."""
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.broker.sqlite.files import new_file, remove_file
@@ -30,9 +28,7 @@ _PATIENT = settings(
 
 
 class TestFew(machine_for(_opened).TestCase):
-    settings = settings(
-        _PATIENT, max_examples=int(os.environ.get("MACHINE_EXAMPLES", "10")), stateful_step_count=25
-    )
+    settings = settings(_PATIENT, max_examples=10, stateful_step_count=25)
 
 
 @pytest.mark.slow

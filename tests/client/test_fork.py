@@ -88,13 +88,7 @@ def test_a_fork_while_every_lock_is_held(app: Windlass, send: Callable[[], str])
         holder.join()
 
 
-def test_a_fork_while_other_threads_enqueue(
-    app: Windlass, send: Callable[[], str], url: str, request: pytest.FixtureRequest
-) -> None:
-    if url.startswith("sqlite"):
-        # The library keeps a table of its process's locks, and the child inherits it: who was writing at the
-        # moment of the fork writes there for ever. The store must not fork in the middle of a transaction.
-        request.applymarker(pytest.mark.xfail(strict=False, reason="a fork during a write of another thread"))
+def test_a_fork_while_other_threads_enqueue(app: Windlass, send: Callable[[], str]) -> None:
     going = threading.Event()
     made: set[str] = set()
 

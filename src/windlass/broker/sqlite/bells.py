@@ -155,16 +155,16 @@ class Bells:
         with self._guard:
             self.closed = True
         for loop, waiting in list(self._loops.items()):
-            for each in waiting.values():
-                for woken in list(each):
-                    if not loop.is_closed():
-                        loop.call_soon_threadsafe(_wake, woken)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_wake_all, waiting)
         self.ring()
 
     def let_go(self) -> None:
-        """Close the FIFOs; nobody waits any more."""
+        """Close the FIFOs, but for those that a loop still looks at: their numbers must not be reused yet."""
         with self._guard:
-            fifos, self._fifos = self._fifos, {}
+            watched = {fifo for waiting in list(self._loops.values()) for fifo in list(waiting)}
+            fifos = {name: fifo for name, fifo in self._fifos.items() if fifo not in watched}
+            self._fifos = {}
         for fifo in fifos.values():
             os.close(fifo)
 
@@ -242,6 +242,13 @@ def _hand_on(fifo: int, waiting: deque[asyncio.Future[None]]) -> None:
         waiting.popleft()
     if waiting and _take(fifo):
         _wake(waiting.popleft())
+
+
+def _wake_all(waiting: "dict[int, deque[asyncio.Future[None]]]") -> None:
+    """On the loop that waits: let all of its waiters go."""
+    for each in waiting.values():
+        for woken in each:
+            _wake(woken)
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

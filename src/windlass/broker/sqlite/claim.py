@@ -203,5 +203,5 @@ def _next_token(tx: Writing, queue: Queue, ask: Ask) -> Micros | None:
     if not queue.laned:
         lane = tx.lane(queue, "")
         return max(token, filing.wait_for_token(lane, lane.policy.rate, tx.now))
-    wake_at = tx.value(filing.SQL["next_token"], (queue.q,))
-    return token if wake_at is None else max(0, min(token, wake_at - tx.now) if token else wake_at - tx.now)
+    lane_token = filing.next_lane_token(tx, queue)
+    return min(token or lane_token, lane_token or token)

@@ -343,6 +343,21 @@ def wait_for_token(place: Queue | Lane, rate: Rate | None, now: Micros) -> Micro
     return token_in(place.bucket, rate, now)
 
 
+def next_lane_token(tx: Reading, queue: Queue) -> Micros:
+    """How long until the first parked lane has a token; 0 if none waits for one."""
+    row = tx.one(SQL["next_token"], (queue.q,))
+    if row is None:
+        return 0
+    name, wake_at = row
+    first = tx.lane(queue, name)
+    if first.bucket is None or first.bucket.at <= tx.now:
+        return max(1, wake_at - tx.now)
+    # The clock was set back behind the buckets, and `wake_at` is of the time before: ask each lane.
+    lanes = (tx.lane(queue, lane) for (lane,) in tx.all(SQL["lanes_of"], (queue.q,)))
+    waits = (wait_for_token(lane, lane.policy.rate, tx.now) for lane in lanes)
+    return min((wait for wait in waits if wait), default=0)
+
+
 def bucket_of(place: Queue | Lane, rate: Rate, now: Micros) -> Bucket:
     """The bucket of a queue or lane; full if it was never used."""
     return place.bucket or full(rate, now)

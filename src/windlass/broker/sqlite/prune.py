@@ -49,13 +49,11 @@ def _overdue(tx: Writing, queue: Queue, budget: Budget) -> Iterator[int]:
     if policy.retention_count is not None:
         yield from _too_many(tx, queue, policy.retention_count, budget)
     kept_results = max(policy.retention, policy.result_ttl)
-    for dead, mark, kept in (
-        (0, 0, policy.retention),
-        (0, RESULT, kept_results),
-        (1, 0, policy.dead_retention),
+    classes = ((0, 0, policy.retention), (0, RESULT, kept_results), (1, 0, policy.dead_retention))
+    for _, n in merge(
+        *(_finished(tx, queue, dead, mark, now - kept, budget) for dead, mark, kept in classes)
     ):
-        for _, n in _finished(tx, queue, dead, mark, now - kept, budget):
-            yield n
+        yield n
 
 
 def _too_many(tx: Writing, queue: Queue, count: int, budget: Budget) -> Iterator[int]:

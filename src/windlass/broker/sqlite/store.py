@@ -69,12 +69,34 @@ class Store:
             return self._watching.cursor.execute("PRAGMA data_version").fetchall()[0][0]
 
 
+_held: list[Store] = []
+
+
+def _hold() -> None:
+    """Before a fork: wait for what is being written.
+
+    The library keeps a table of the locks that its process holds, and a child inherits it: a transaction
+    under way at that
+    moment would look to the child like one that another thread of its own never ends.
+    """
+    for store in list(_open):
+        store.writer.hold()
+        _held.append(store)
+
+
+def _go_on() -> None:
+    """After a fork, in the parent."""
+    while _held:
+        _held.pop().writer.let_go()
+
+
 def _leave_behind() -> None:
     """In a child: nothing of the parent's is touched again, and its lock is not kept by an inherited file."""
     for store in list(_open):
         store.lock.abandon()
         _inherited.append(store)
     _open.clear()
+    _held.clear()
 
 
-os.register_at_fork(after_in_child=_leave_behind)
+os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_leave_behind)

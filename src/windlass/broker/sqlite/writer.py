@@ -108,6 +108,14 @@ class Writer:
         self._put(call)
         return await call.future
 
+    def hold(self) -> None:
+        """Let nobody write until `let_go`: a fork must not happen in the middle of a transaction."""
+        self._mutex.acquire()
+
+    def let_go(self) -> None:
+        """Writing may go on."""
+        self._mutex.release()
+
     def close(self) -> None:
         """Do what waits, then let go of the connection."""
         with self._starting:

@@ -145,9 +145,9 @@ SELECT name FROM lane WHERE wake_at IS NOT NULL AND q = ?1 AND wake_at <= ?2 ORD
 
 -- name: next_token
 -- in:   ?1 q
--- out:  when the first parked lane has a token again
+-- out:  name, wake_at of the first parked lane that has a token again
 -- cost: one seek
-SELECT wake_at FROM lane WHERE wake_at IS NOT NULL AND q = ?1 ORDER BY wake_at LIMIT 1;
+SELECT name, wake_at FROM lane WHERE wake_at IS NOT NULL AND q = ?1 ORDER BY wake_at LIMIT 1;
 
 -- name: any_suspect
 -- in:   ?1 q
