@@ -1,6 +1,6 @@
 """Leases: given by claim, ended by a settlement, by the end of their session or by their deadline."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from windlass.conformance.machine.ledger.enqueue import known, spawned
 from windlass.conformance.machine.ledger.records import Entry, Ledger, Lent
@@ -152,27 +152,29 @@ def _check_limits(ledger: Ledger, entry: Entry, lent: Lent, *, in_a_slot: bool) 
 # words about a lease
 
 
-def expected_verdict(ledger: Ledger, job: JobId, fence: Fence) -> Verdict:
-    """What a word about a lease is answered: only the live lease is listened to."""
+def expected_verdicts(ledger: Ledger, job: JobId, fence: Fence) -> Collection[Verdict]:
+    """What a word about a lease may be answered: only the live lease is listened to."""
     entry = ledger.entries.get(job)
     if entry is None or not known(ledger, job):
-        return Verdict.GONE
+        return {Verdict.GONE}
     if entry.live is not None and entry.live.fence == fence:
-        return Verdict.APPLIED
-    lent = entry.find(fence)
-    ends = [each for each in entry.lent if each.outcome is not None]
-    remembered = ends[-HISTORY:] if ledger.kept(job) else ends[-1:]
-    if lent is not None and lent.settled and lent in remembered:
-        return Verdict.ALREADY
-    return Verdict.STALE
+        return {Verdict.APPLIED}
+    ends = [lent for lent in entry.lent if lent.outcome is not None]
+    settled = [lent.fence for lent in ends[-HISTORY:] if lent.settled]
+    last = bool(ends) and ends[-1].fence == fence
+    if fence not in settled or not (last or ledger.kept(job)):
+        return {Verdict.STALE}
+    # Of a job that ended a moment ago, in this very call, no more than the last end may be left.
+    ended_now = entry.final is not None and job in ledger.touched
+    return {Verdict.ALREADY, Verdict.STALE} if ended_now and not last else {Verdict.ALREADY}
 
 
 def annotated(ledger: Ledger, notes: Sequence[Note], verdicts: Sequence[Verdict]) -> None:
     """Notes were answered."""
     require("each note is answered", len(notes) == len(verdicts), notes, verdicts)
     for note, verdict in zip(notes, verdicts, strict=True):
-        expected = expected_verdict(ledger, note.job, note.fence)
-        require("a note is kept of the live lease alone", verdict is expected, note, verdict, expected)
+        expected = expected_verdicts(ledger, note.job, note.fence)
+        require("a note is kept of the live lease alone", verdict in expected, note, verdict, expected)
         if verdict is not Verdict.APPLIED:
             continue
         ledger.touched.add(note.job)
@@ -189,25 +191,19 @@ def settled(ledger: Ledger, items: Sequence[Settlement], answers: Sequence[Answe
     """Settlements were answered."""
     require("each settlement is answered", len(items) == len(answers), items, answers)
     for item, answer in zip(items, answers, strict=True):
-        expected = expected_verdict(ledger, item.job, item.fence)
+        expected = expected_verdicts(ledger, item.job, item.fence)
         if answer.verdict is Verdict.REFUSED:
-            only = expected is Verdict.APPLIED and item.spawn
+            only = Verdict.APPLIED in expected and item.spawn
             require("only a live lease with children is refused", only, item, answer)
-        elif expected is Verdict.APPLIED:
-            require("the live lease is listened to", answer.verdict is Verdict.APPLIED, item, answer)
+            continue
+        right = answer.verdict in expected
+        require("nothing but the live lease changes anything", right, item, answer, expected)
+        if answer.verdict is Verdict.APPLIED:
             _applied(ledger, item, answer)
-        else:
-            require(
-                "nothing but the live lease changes anything",
-                answer.verdict is expected,
-                item,
-                answer,
-                expected,
-            )
-            if expected is Verdict.ALREADY:
-                lent = ledger.entry(item.job).find(item.fence)
-                stands = lent is not None and answer.outcome is lent.outcome
-                require("ALREADY names the outcome that stands", stands, item, answer, lent)
+        elif answer.verdict is Verdict.ALREADY:
+            lent = ledger.entry(item.job).find(item.fence)
+            stands = lent is not None and answer.outcome is lent.outcome
+            require("ALREADY names the outcome that stands", stands, item, answer, lent)
 
 
 def _applied(ledger: Ledger, item: Settlement, answer: Answer) -> None:
