@@ -21,7 +21,7 @@ BEGIN = """
 def ran(url: str, script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(script))
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         [sys.executable, "-W", "error", str(path), url],
         capture_output=True,
         text=True,

@@ -145,7 +145,7 @@ def test_bug_is_noticed(name: str, tmp_path: Path) -> None:
     assert source.count(bug.right) == 1, f"{bug.file} has changed: find the place of this bug again"
     place.write_text(source.replace(bug.right, bug.wrong))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    finished = subprocess.run(  # noqa: S603
+    finished = subprocess.run(
         [*command, str(ROOT / "tests/broker/test_memory.py")],
         env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
         cwd=ROOT,

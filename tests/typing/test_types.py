@@ -11,7 +11,7 @@ TYPED = Path(__file__).with_name("typed.py")
 
 def test_wrong_calls_are_type_errors_and_right_ones_are_not() -> None:
     checker = Path(sys.executable).with_name("basedpyright")
-    finished = subprocess.run(  # noqa: S603
+    finished = subprocess.run(
         [str(checker), "--outputjson", str(TYPED)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     found = json.loads(finished.stdout)["generalDiagnostics"]

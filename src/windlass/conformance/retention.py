@@ -67,7 +67,7 @@ async def test_sweep_prunes_by_retention__from_the_end_of_the_job(store: Harness
 
 async def test_sweep_prunes_by_retention__by_count(store: Harness) -> None:
     """The newest stay; dead letters do not count."""
-    await store.queue("q", retention=DAY, retention_count=2, dead_retention=DAY)
+    await store.queue("q", retention=DAY, retention_count=3, dead_retention=DAY)
     await store.queue("other", retention=DAY)
     worker = await store.worker()
     dead = await store.add_many(3)
@@ -87,7 +87,7 @@ async def test_sweep_prunes_by_retention__by_count(store: Harness) -> None:
         await store.done(lease)
         store.advance(SECOND)
     await store.sweep()
-    assert await _kept(store, ids(finished)) == [False, False, False, True, True]
+    assert await _kept(store, ids(finished)) == [False, False, True, True, True]
     assert await _kept(store, dead + elsewhere) == [True] * 6
 
 

@@ -297,6 +297,19 @@ async def test_sweep_paces_the_fleet(store: Harness) -> None:
     assert (await worker.beat()).alive
 
 
+async def test_sweep_paces_the_fleet__at_the_same_moment(store: Harness) -> None:
+    await store.queue("q", retention=DAY)
+    worker = await store.worker()
+    job = await store.add()
+    await store.done(await worker.one())
+    await _pace(store, MILLISECOND)
+    await store.queue("q", retention=0)
+    await _pace(store, MILLISECOND)
+    assert not (await store.get(job)).pruned
+    await _pace(store, 0)
+    assert (await store.get(job)).pruned
+
+
 async def test_sweep_paces_the_fleet__passes_that_did_nothing_do_not_count(store: Harness) -> None:
     """However many ask, and however often: one pass in `every`."""
     every = 250 * MILLISECOND

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 def child(what: str, path: Path, *numbers: int) -> Iterator[subprocess.Popen[str]]:
     """A process that does one of the things in `children.py`."""
     command = [sys.executable, "-m", "tests.broker.sqlite.children", what, str(path), *map(str, numbers)]
-    process = subprocess.Popen(  # noqa: S603 - our own module
+    process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     try:
