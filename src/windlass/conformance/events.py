@@ -248,6 +248,22 @@ async def test_events_page_by_cursor__waiting_for_the_first(store: Harness) -> N
     assert await _log(store, page.cursor) == []
 
 
+async def test_events_page_by_cursor__waiting_from_now(store: Harness) -> None:
+    """ "Now" is when the store reads the call, so it may miss the first jobs, but not all that come."""
+    await store.queue("q", emit=Emit.ALL)
+    old = await store.add()
+    reader = asyncio.create_task(store.broker.events(FROM_NOW, 10, _LONG))
+    _, pending = await asyncio.wait({reader}, timeout=_BRIEF)
+    assert pending, "it returned without an event"
+    for _ in range(20):
+        await store.add()
+        if (await asyncio.wait({reader}, timeout=_BRIEF))[0]:
+            break
+    page = await asyncio.wait_for(reader, _AT_ONCE)
+    assert page.items
+    assert old not in [event.job for event in page.items]
+
+
 async def test_events_page_by_cursor__up_to_the_timeout(store: Harness) -> None:
     await store.queue("q", emit=Emit.ALL)
     await store.add()

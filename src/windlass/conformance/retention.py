@@ -167,6 +167,7 @@ async def test_nothing_kept_means_nothing_left__however_it_ended(store: Harness)
     for job in jobs:
         await store.cancel(job)
     ended = await worker.end(CauseKind.LOST)
+    assert [view.id for view in await store.listed()] == jobs[1:]
     (swept,) = await store.passes(1, SECOND)
     assert [moved.after for moved in (*ended.moved, *swept.moved)] == [State.CANCELLED, State.CANCELLED]
     assert await store.listed() == []

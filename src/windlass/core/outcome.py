@@ -67,7 +67,7 @@ class Verdict(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to one settlement: the verdict, the outcome that stands and the state it led to."""
+    """The answer to one settlement: the verdict, the outcome that stands and the state the job is in now."""
 
     verdict: Verdict
     outcome: Outcome | None = None

@@ -226,10 +226,13 @@ class Live(Annotate):
         """A session ends; some of the leases that it held, or did not, had started."""
         self.end(session, kind, started)
 
-    @rule(kind=st.sampled_from((CauseKind.CRASH, CauseKind.CRASH, CauseKind.LOST, CauseKind.STOP)))
-    def crash_and_restart(self, kind: CauseKind) -> None:
-        """The busiest session ends with everything started, and its supervisor starts another."""
-        self.end(self.busiest(), kind, self.live_words())
+    @rule(
+        kind=st.sampled_from((CauseKind.CRASH, CauseKind.CRASH, CauseKind.LOST, CauseKind.STOP)),
+        every=st.sampled_from((1, 2)),
+    )
+    def crash_and_restart(self, kind: CauseKind, every: int) -> None:
+        """The busiest session ends, every (other) job of it started, and its supervisor starts another."""
+        self.end(self.busiest(), kind, self.live_words()[::every])
         self.beat([len(self.sessions) + 1], ttl=30 * SECOND)
 
     @rule(limit=st.sampled_from((1, 2, 1_000, 1_000)), every=draws.mostly(0, 300 * MILLISECOND))
@@ -237,13 +240,18 @@ class Live(Annotate):
         """One pass."""
         self.sweep(limit, every)
 
-    @rule(passes=st.integers(1, 4), step=st.sampled_from((SECOND, 10 * SECOND)), beating=_sessions)
-    def sweep_for_a_while(self, passes: int, step: Micros, beating: int) -> None:
+    @rule(
+        passes=st.sampled_from((4, 1, 2)),
+        step=st.sampled_from((SECOND, 10 * SECOND)),
+        limit=draws.mostly(1_000, 1),
+        beating=_sessions,
+    )
+    def sweep_for_a_while(self, passes: int, step: Micros, limit: int, beating: int) -> None:
         """Passes on end, with one session that beats."""
         for _ in range(passes):
             self.clock.advance(step)
             self.beat([beating])
-            self.sweep(1_000)
+            self.sweep(limit)
             self.everything_holds()
 
     @rule(by=st.sampled_from((*MOMENTS, *MOMENTS, *STRETCHES)))

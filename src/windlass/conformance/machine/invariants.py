@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Collection
 
+import msgspec
+
 from windlass.conformance.machine import arrows
 from windlass.conformance.machine.ledger.enqueue import resolve_tentative
 from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
@@ -270,6 +272,10 @@ def _check_tallies(ledger: Ledger, now: Snapshot) -> None:
             require("a lane counts what runs", lane.running == running, lane, running)
             paused = lane.paused == ((queue, lane.lane) in ledger.settings.paused)
             require("a lane shows that it is paused", paused, lane)
+            rate = ledger.settings.lane(queue, lane.lane).rate
+            tokens = rate and ledger.rates.tokens(queue, lane.lane, rate, ledger.time.now)
+            told = tokens is None or lane.tokens == tokens
+            require("tokens are taken by claims and come back with unstarted work", told, lane, tokens)
 
 
 def _check_events(ledger: Ledger, now: Snapshot) -> None:
@@ -321,4 +327,7 @@ def _note(ledger: Ledger, now: Snapshot) -> None:
         elif view.state in WAITING:
             entry.pristine = False
             entry.placed = entry.placed and view.state is not State.BLOCKED
+    for job, absorbed in ledger.absorbed.items():
+        if ledger.time.now >= absorbed.until:
+            ledger.absorbed[job] = msgspec.structs.replace(absorbed, sure=False)
     ledger.last = now

@@ -65,12 +65,12 @@ class OperateJobs(Machine):
         """Cancel jobs, replay or discard dead letters."""
         self._operate(act, [Target(job_id(number), expect) for number, expect in jobs])
 
-    @precondition(lambda self: any(view.state is State.DEAD for view in self.ledger.last.listed))
-    @rule(act=st.sampled_from(("replay", "replay", "discard")))
-    def operate_on_the_dead(self, act: str) -> None:
-        """Replay or discard whatever is dead, twice at once."""
-        dead = [Target(view.id) for view in self.ledger.last.listed if view.state is State.DEAD]
-        self._operate(act, [*dead, *dead])
+    @rule(act=st.sampled_from(("cancel", "replay", "discard")))
+    def operate_on_all(self, act: str) -> None:
+        """Cancel whatever runs; replay or discard whatever is dead, twice at once."""
+        state = State.RUNNING if act == "cancel" else State.DEAD
+        jobs = [Target(view.id) for view in self.ledger.last.listed if view.state is state]
+        self._operate(act, [*jobs, *jobs])
 
     def _operate(self, act: str, targets: list[Target]) -> None:
         match act:

@@ -6,8 +6,9 @@ from hypothesis.stateful import rule
 from windlass.conformance.machine import draws
 from windlass.conformance.machine.base import Machine
 from windlass.conformance.machine.ledger.operate import fired
-from windlass.conformance.machine.universe import APPS, SCHEDULES, Wish
+from windlass.conformance.machine.universe import APPS, KEYS, QUEUES, SCHEDULES, Wish
 from windlass.conformance.machine.violated import require
+from windlass.core.job import Mode
 from windlass.core.settings import Change
 from windlass.core.timetable import Fire, FireStatus, NewSchedule
 from windlass.core.units import HOUR, SECOND, Micros
@@ -22,6 +23,21 @@ class Produce(Machine):
     def enqueue_one(self, wish: Wish) -> None:
         """Enqueue one job."""
         self.enqueue([[wish]])
+
+    @rule(
+        queue=st.sampled_from(QUEUES[:2]),
+        calls=st.lists(
+            st.tuples(st.sampled_from(Mode), st.sampled_from((0, SECOND, HOUR))), min_size=1, max_size=2
+        ),
+    )
+    def enqueue_under_one_key(self, queue: str, calls: list[tuple[Mode, Micros]]) -> None:
+        """Enqueue jobs, all under the same key."""
+        new = len(self.numbers) + 1
+        wishes = [
+            Wish(job=new + nth, queue=queue, key=KEYS[0], mode=mode, window=window)
+            for nth, (mode, window) in enumerate(calls)
+        ]
+        self.enqueue([[wish] for wish in wishes])
 
     @rule(group=draws.of_machine(draws.groups))
     def enqueue_some(self, group: tuple[Wish, ...]) -> None:

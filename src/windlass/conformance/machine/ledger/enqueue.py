@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
+from windlass.conformance.machine.ledger.records import Absorbed, Entry, Ledger, key_of
 from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import require
 from windlass.core.job import Edge, Mode, NewJob, Receipt, Refusal, Status
 from windlass.core.state import WAITING
-from windlass.core.units import JobId
+from windlass.core.units import JobId, Micros
 
 
 def enqueued(
@@ -38,7 +38,7 @@ def resolve_tentative(ledger: Ledger, now: Snapshot) -> None:
             key = key_of(ledger.entries.pop(job).job)
             ledger.created.discard(job)
             holder = max((e for e in ledger.entries.values() if key_of(e.job) == key), key=lambda e: e.order)
-            ledger.absorbed[job] = (holder.id, ledger.time.now + ledger.options.resend_window)
+            _absorb(ledger, job, holder)
 
 
 def _accepted(ledger: Ledger, job: NewJob, parent: JobId | None = None) -> None:
@@ -89,9 +89,10 @@ def _standing(ledger: Ledger, job: NewJob) -> tuple[Edge, ...]:
     for edge in job.after:
         parent = edge.parent
         if not known(ledger, parent):
-            absorbed = parent in ledger.absorbed and ledger.time.now < ledger.absorbed[parent][1]
-            require("an edge leads to a job", absorbed, job, parent)
-            parent = ledger.absorbed[parent][0]
+            absorbed = ledger.absorbed.get(parent)
+            leads = absorbed is not None and ledger.time.now < absorbed.until
+            require("an edge leads to a job", leads, job, parent)
+            parent = ledger.absorbed[parent].of
         edges.append(Edge(parent, edge.on_failure))
     return tuple(edges)
 
@@ -101,22 +102,59 @@ def _accepted_or_absorbed(ledger: Ledger, job: NewJob, receipt: Receipt) -> None
         itself = receipt.status is Status.DUPLICATE and receipt.of in (None, job.id)
         require("resending a known id is a no-op", itself, job, receipt)
         return
-    if job.id in ledger.absorbed and ledger.time.now < ledger.absorbed[job.id][1]:
-        same = receipt.of == ledger.absorbed[job.id][0] and receipt.status is not Status.CREATED
-        require("resending an absorbed call is a no-op", same, job, receipt, ledger.absorbed[job.id])
-        return
+    absorbed = ledger.absorbed.get(job.id)
+    if absorbed is not None and ledger.time.now < absorbed.until:
+        same = receipt.of == absorbed.of and receipt.status is not Status.CREATED
+        require("resending an absorbed call is a no-op", same or not absorbed.sure, job, receipt, absorbed)
+        if same:
+            return
     if receipt.status is Status.CREATED:
         require("a queue is declared before its first use", ledger.settings.known(job.queue), job)
+        _check_key_is_free(ledger, job)
         _accepted(ledger, job)
         return
+    _absorbed_by_key(ledger, job, receipt)
+
+
+def _absorbed_by_key(ledger: Ledger, job: NewJob, receipt: Receipt) -> None:
     require("another job stands for an absorbed call", receipt.of not in (None, job.id), job, receipt)
     assert receipt.of is not None
     other = ledger.entry(receipt.of)
     same_key = job.key is not None and key_of(other.job) == key_of(job)
     require("only a job with the same key absorbs a call", same_key, job, other)
-    ledger.absorbed[job.id] = (other.id, ledger.time.now + ledger.options.resend_window)
+    _absorb(ledger, job.id, other)
     if receipt.status is Status.REPLACED:
         _replaced(ledger, other, job)
+        return
+    require("a replacing call is never dropped", job.mode is not Mode.REPLACE, job, other)
+    until = _held_until(ledger, other)
+    require("a key is free after its window", until is None or ledger.time.now < until, job, other, until)
+
+
+def _absorb(ledger: Ledger, job: JobId, by: Entry) -> None:
+    until = ledger.time.now + ledger.options.resend_window
+    ledger.absorbed[job] = Absorbed(of=by.id, until=until)
+
+
+def _check_key_is_free(ledger: Ledger, job: NewJob) -> None:
+    """No job that finished within its window lets another call but a replacing one create."""
+    if job.key is None or job.mode is Mode.REPLACE or ledger.time.went_back:
+        return
+    others = [entry for entry in ledger.entries.values() if key_of(entry.job) == key_of(job)]
+    last = max(others, key=lambda entry: entry.order, default=None)
+    if last is not None and all(entry.keeps_key for entry in others):
+        until = _held_until(ledger, last)
+        require("a key is held for its window", until is None or ledger.time.now >= until, job, last, until)
+
+
+def _held_until(ledger: Ledger, entry: Entry) -> Micros | None:
+    """When the key of a finished job is free; None if it is not finished, or cannot be told."""
+    finished = ledger.finished_at.get(entry.id)
+    if entry.final is None or finished is None or not entry.keeps_key or entry.id in ledger.touched:
+        return None
+    if entry.job.mode is Mode.THROTTLE:
+        return max(finished, entry.accepted_at + entry.job.window)
+    return finished + entry.job.window
 
 
 def _replaced(ledger: Ledger, other: Entry, job: NewJob) -> None:
@@ -136,7 +174,7 @@ def _replaced(ledger: Ledger, other: Entry, job: NewJob) -> None:
     other.due = job.run_at if job.run_at is not None else now + job.delay
     other.expires_at = None if job.expires is None else now + job.expires
     other.attempt = other.crashes = 0
-    other.started = other.overspent = other.pristine = False
+    other.started = other.overspent = other.pristine = other.keeps_key = False
     other.first_held = None
     other.memos.clear()
     ledger.touched.add(other.id)

@@ -35,7 +35,8 @@ def replayed(ledger: Ledger, targets: Sequence[Target], answers: Sequence[Operat
         entry.attempt = entry.crashes = 0
         entry.due, entry.expires_at = ledger.time.now, None
         entry.final = entry.first_held = None
-        entry.flagged = entry.started = entry.overspent = entry.pristine = entry.placed = False
+        entry.flagged = entry.started = entry.overspent = False
+        entry.pristine = entry.placed = entry.keeps_key = False
         entry.memos.clear()
 
 

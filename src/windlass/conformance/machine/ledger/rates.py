@@ -14,6 +14,8 @@ class Log(msgspec.Struct):
 
     rate: Rate | None = None
     taken: list[tuple[Micros, int]] = []
+    whole: bool = True
+    """It starts with a full bucket: no other rate was in force before, and the clock did not go back."""
 
 
 class Rates:
@@ -25,11 +27,10 @@ class Rates:
     def took(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> None:
         """A claim was made: hold every window that ends with it against the rate."""
         log = self._log(queue, lane, rate, now)
-        if rate is None:
-            return
         log.taken.append((now, 1))
         count = 0
-        for since, change in reversed(log.taken):
+        for since, change in reversed(log.taken if rate else ()):
+            assert rate is not None
             count += change
             # In units of 1/per tokens, so that nothing is rounded.
             allowed = rate.size * rate.per + (now - since) * rate.count
@@ -40,9 +41,22 @@ class Rates:
         """Work came back unstarted, and its token with it."""
         self._log(queue, lane, rate, now).taken.append((now, -1))
 
+    def tokens(self, queue: str, lane: str | None, rate: Rate, now: Micros) -> int | None:
+        """Whole tokens that must be at hand; None where that cannot be told."""
+        log = self._log(queue, lane, rate, now)
+        if not log.whole:
+            return None
+        capacity = level = rate.size * rate.per
+        last = now
+        for at, change in (*log.taken, (now, 0)):
+            level = min(capacity, level + max(0, at - last) * rate.count)
+            level = min(capacity, level - change * rate.per)
+            last = at
+        return level // rate.per
+
     def _log(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> Log:
         log = self._logs[queue, lane]
-        # A changed rate, or a clock that was followed back, starts with at most a full bucket.
-        if log.rate != rate or (log.taken and log.taken[-1][0] > now):
-            log.rate, log.taken = rate, []
+        if log.taken and (log.rate != rate or log.taken[-1][0] > now):
+            log.taken, log.whole = [], False
+        log.rate = rate
         return log

@@ -67,6 +67,8 @@ class Entry(msgspec.Struct, kw_only=True, eq=False):
     """Nothing happened to it since it was accepted, so that its place is its order."""
     placed: bool = True
     """It has the place that it took when it was accepted: what counts in a queue with `sequence`."""
+    keeps_key: bool = True
+    """It holds its key as it was enqueued: it was neither replaced nor replayed."""
     overspent: bool = False
     """An operator lowered its attempts to fewer than it had used."""
 
@@ -83,6 +85,15 @@ class Entry(msgspec.Struct, kw_only=True, eq=False):
     def find(self, fence: Fence) -> Lent | None:
         """The delivery with this fence."""
         return next((lent for lent in self.lent if lent.fence == fence), None)
+
+
+class Absorbed(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that a key absorbed: by which job, and until when that must be remembered."""
+
+    of: JobId
+    until: Micros
+    sure: bool = True
+    """That time has not come yet. Once it has, a clock that goes back may bring the memory up again."""
 
 
 class Seat(msgspec.Struct, kw_only=True, eq=False):
@@ -122,8 +133,8 @@ class Ledger:
         self.entries: dict[JobId, Entry] = {}
         self.fences: dict[JobId, list[Fence]] = defaultdict(list)
         """Every fence ever given, also of an earlier job under the same id."""
-        self.absorbed: dict[JobId, tuple[JobId, Micros]] = {}
-        """Calls that a key absorbed: by which job, and for how long that is remembered at least."""
+        self.absorbed: dict[JobId, Absorbed] = {}
+        """Calls that a key absorbed."""
         self.seats: dict[SessionId, Seat] = {}
         self.timed: set[str] = set()
         self.ends: Counter[tuple[str, str, State]] = Counter()

@@ -15,14 +15,18 @@ class Timekeeper:
         self._last_pass: Micros | None = None
         self._left_work = False
         self.liveness: Micros = 0
-        self.steps_back = 0
-        """How often the clock was found so far behind that it was followed."""
+        self._latest = self._mark
+        self.went_back = False
+        """Whether the time that verbs see has ever gone back."""
 
     @property
     def now(self) -> Micros:
         """What every verb sees. A clock more than a TTL behind the mark is followed."""
         clock = self._clock.now()
-        return clock if self._mark - clock > self._ttl else max(clock, self._mark)
+        now = clock if self._mark - clock > self._ttl else max(clock, self._mark)
+        self.went_back = self.went_back or now < self._latest
+        self._latest = now
+        return now
 
     @property
     def behind(self) -> Micros:
@@ -41,6 +45,5 @@ class Timekeeper:
         now = self.now
         if self._last_pass is not None:
             self.liveness += min(LIVENESS_STEP, max(0, now - self._last_pass))
-        self.steps_back += self.behind > 0
         self._mark = self._last_pass = now
         self._left_work = more
