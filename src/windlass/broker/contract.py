@@ -230,7 +230,7 @@ class Consume(Protocol):
         """End leases, then answer the ask, all in one step. At most 1,000 items, each judged by itself.
 
         A settlement counts only if `(job, fence)` is the live lease. What it leads to is in
-        `windlass.core.settlement`.
+        `windlass.core.settlement`. A hold key goes with the outcome hold and no other, else `ContractError`.
 
         - settle_is_fenced: a lease that was taken away, given out again or never given is STALE and changes
           nothing.

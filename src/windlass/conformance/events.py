@@ -249,7 +249,7 @@ async def test_events_page_by_cursor__waiting_for_the_first(store: Harness) -> N
 
 
 async def test_events_page_by_cursor__waiting_from_now(store: Harness) -> None:
-    """ "Now" is when the store reads the call, so it may miss the first jobs, but not all that come."""
+    """Now is when the store reads the call, so it may miss the first jobs, but not all that come."""
     await store.queue("q", emit=Emit.ALL)
     old = await store.add()
     reader = asyncio.create_task(store.broker.events(FROM_NOW, 10, _LONG))
