@@ -1,7 +1,5 @@
 """The state machine: it finds nothing in the model, and everything in brokers that break a promise."""
 
-import re
-
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -56,9 +54,9 @@ def test_waking_early_is_no_difference() -> None:
 
 @pytest.mark.parametrize("saboteur", ALL)
 def test_a_broken_promise_is_noticed(saboteur: type[Saboteur]) -> None:
-    with pytest.raises(Violated) as violated:
+    # Which invariant notices it first depends on the steps that are tried. That none cries wolf is the first test.
+    with pytest.raises(Violated):
         run_state_machine_as_test(machine_for(model=saboteur.opener()), settings=ONE_FAILURE)
-    assert re.search(saboteur.notices, str(violated.value))
 
 
 @pytest.mark.parametrize("saboteur", SEEN_BY_COMPARING)

@@ -1,16 +1,14 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Absorbed, Job, Key, Namespace
 from windlass.core.dedup import Meeting, meet
+from windlass.core.group import Refusals, in_cycle, key_place, refused_whole, too_large
 from windlass.core.job import (
-    GROUP_BYTES,
-    GROUP_EDGES,
-    GROUP_JOBS,
     Edge,
     NewJob,
     OnFailure,
@@ -31,7 +29,7 @@ def enqueue_group(ns: Namespace, group: Sequence[NewJob]) -> tuple[Receipt, ...]
     """Accept a group, or refuse it whole."""
     refused = refusals(ns, group, may_fill=False)
     if refused:
-        return tuple(_refusal(job, refused) for job in group)
+        return refused_whole(group, refused)
     return accept(ns, group)
 
 
@@ -52,21 +50,15 @@ def accept(ns: Namespace, group: Sequence[NewJob], parent: JobId | None = None) 
 # what is refused
 
 
-def refusals(
-    ns: Namespace, group: Sequence[NewJob], *, may_fill: bool
-) -> Mapping[JobId, tuple[Refusal, str]]:
+def refusals(ns: Namespace, group: Sequence[NewJob], *, may_fill: bool) -> Refusals:
     """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
-    size, edges = sum(len(job.payload) for job in group), sum(len(job.after) for job in group)
-    if len(group) > GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES:
-        why = (
-            f"a group is at most {GROUP_JOBS} jobs, {GROUP_BYTES} bytes and {GROUP_EDGES} edges, "
-            f"got {len(group)}, {size} and {edges}"
-        )
-        return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
+    if large := too_large(group):
+        return large
+    size = sum(len(job.payload) for job in group)
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
     new = [job for job in group if _known(ns, job.id) is None]
-    in_cycle = _in_cycle(ns, new)
+    cyclic = in_cycle(new)
     for job in new:
         unknown = [
             edge.parent for edge in job.after if edge.parent not in ids and not _is_parent(ns, edge.parent)
@@ -79,17 +71,11 @@ def refusals(
             )
         elif unknown:
             found[job.id] = (Refusal.UNKNOWN_PARENT, f"parent {unknown[0]} is not known")
-        elif job.id in in_cycle:
+        elif job.id in cyclic:
             found[job.id] = (Refusal.CYCLE, f"job {job.id} waits for itself through its parents")
         elif not may_fill and _is_full(ns, size):
             found[job.id] = (Refusal.STORE_FULL, f"the store is at its limit of {ns.options.max_size} bytes")
     return found
-
-
-def _refusal(job: NewJob, refused: Mapping[JobId, tuple[Refusal, str]]) -> Receipt:
-    first = next(iter(refused))
-    refusal, why = refused.get(job.id, (Refusal.NEIGHBOUR, f"job {first} of its group was refused"))
-    return Receipt(Status.REFUSED, job.id, None, refusal, why)
 
 
 def _is_full(ns: Namespace, more: int) -> bool:
@@ -99,21 +85,6 @@ def _is_full(ns: Namespace, more: int) -> bool:
 
 def _is_parent(ns: Namespace, job: JobId) -> bool:
     return _known(ns, job) is not None
-
-
-def _in_cycle(ns: Namespace, group: Sequence[NewJob]) -> set[JobId]:
-    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
-    first: dict[object, JobId] = {}
-    stands = {job.id: first.setdefault(ns.key_of(job) or job.id, job.id) for job in group}
-    parents = {
-        job.id: {stands[edge.parent] for edge in job.after if edge.parent in stands}
-        for job in group
-        if stands[job.id] == job.id  # an absorbed call waits for nobody
-    }
-    while free := [job for job, after in parents.items() if not after & parents.keys()]:
-        for job in free:
-            del parents[job]
-    return {job for job, stand in stands.items() if stand in parents}
 
 
 # what is accepted
@@ -161,7 +132,7 @@ def _state_of_holder(holder: Job | None) -> State:
 
 
 def _holder(ns: Namespace, asked: NewJob) -> tuple[Key | None, Job | None]:
-    place = ns.key_of(asked)
+    place = key_place(asked)
     key = None if place is None else ns.keys.get(place)
     return key, None if key is None else ns.jobs.get(key.holder)
 
@@ -181,7 +152,7 @@ def _create(
     ns.jobs[job.id] = job
     ns.remembered.pop(job.id, None)
     ns.absorbed.pop(job.id, None)
-    place = ns.key_of(asked)
+    place = key_place(asked)
     if follows is not None:
         job.waiting_for.add(follows)
     elif place is not None:

@@ -8,6 +8,7 @@ from windlass.broker.memory import filing
 from windlass.broker.memory.namespace import Fate, Job, Namespace, Remembered
 from windlass.core.dedup import held_until
 from windlass.core.event import Emit, Event
+from windlass.core.group import key_place
 from windlass.core.job import Delivery, Moved, OnFailure
 from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.settlement import Ruling, is_crash
@@ -231,7 +232,7 @@ def finish(
 
 def release_key(ns: Namespace, job: Job) -> None:
     """Let go of a key: to the follower, or once the window is over."""
-    place = ns.key_of(job.asked)
+    place = key_place(job.asked)
     key = None if place is None else ns.keys.get(place)
     if place is None or key is None or job.finished_at is None:
         return

@@ -7,6 +7,7 @@ from windlass.broker.contract import Options
 from windlass.broker.memory.bells import Bells
 from windlass.clock import Clock
 from windlass.core.event import Event
+from windlass.core.group import key_place
 from windlass.core.job import Delivery, Edge, Held, Mode, Moved, NewJob, Progress, Receipt
 from windlass.core.limits import Bucket
 from windlass.core.order import Ring
@@ -252,13 +253,9 @@ class Namespace:
         self.version += 1
         return self.version
 
-    def key_of(self, asked: NewJob) -> tuple[str, str, str, str] | None:
-        """Where the key of a job is unique."""
-        return None if asked.key is None else (asked.queue, asked.lane, asked.task, asked.key)
-
     def held_key(self, job: Job) -> Key | None:
         """The record of the key that a job holds; None if it has none, or another holds it."""
-        place = self.key_of(job.asked)
+        place = key_place(job.asked)
         key = None if place is None else self.keys.get(place)
         return key if key is not None and key.holder == job.id else None
 

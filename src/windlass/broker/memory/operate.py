@@ -8,6 +8,7 @@ import msgspec
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Key, Namespace
 from windlass.core.bounds import check_items
+from windlass.core.group import key_place
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
 from windlass.errors import ContractError
@@ -65,7 +66,7 @@ def _cancel(ns: Namespace, job: Job, _: Target) -> Operated:
 def _replay(ns: Namespace, job: Job, _: Target) -> Operated:
     if job.state is not State.DEAD:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
-    place = ns.key_of(job.asked)
+    place = key_place(job.asked)
     if place is not None:
         key = ns.keys.get(place)
         if key is not None and key.holder != job.id and _still_holds(ns, key):

@@ -1,6 +1,6 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from windlass.broker.sqlite import bulk, filing, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
@@ -9,10 +9,8 @@ from windlass.broker.sqlite.records import BLOCKED, HAS_CHILDREN, HAS_PARENTS, K
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.dedup import Meeting, meet
+from windlass.core.group import Refusals, in_cycle, refused_whole, too_large
 from windlass.core.job import (
-    GROUP_BYTES,
-    GROUP_EDGES,
-    GROUP_JOBS,
     Edge,
     NewJob,
     OnFailure,
@@ -24,7 +22,6 @@ from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId
 
 SQL = statements("jobs")
-Refusals = Mapping[JobId, tuple[Refusal, str]]
 
 
 def enqueue(
@@ -41,7 +38,7 @@ def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = No
         return receipts
     refused = refusals(tx, group, may_fill=False, full=full)
     if refused:
-        return tuple(_refusal(job, refused) for job in group)
+        return refused_whole(group, refused)
     return accept(tx, group)
 
 
@@ -64,17 +61,13 @@ def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) ->
 
 def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None) -> Refusals:
     """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
-    size, edges = sum(len(job.payload) for job in group), sum(len(job.after) for job in group)
-    if len(group) > GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES:
-        why = (
-            f"a group is at most {GROUP_JOBS} jobs, {GROUP_BYTES} bytes and {GROUP_EDGES} edges, "
-            f"got {len(group)}, {size} and {edges}"
-        )
-        return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
+    if large := too_large(group):
+        return large
+    size = sum(len(job.payload) for job in group)
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
     new = [job for job in group if _known(tx, job.id) is None]
-    in_cycle = _in_cycle(new) if any(job.after for job in new) else frozenset[JobId]()
+    cyclic = in_cycle(new) if any(job.after for job in new) else frozenset[JobId]()
     full = None if may_fill else full or _is_full(tx, size)
     for job in new:
         unknown = next(
@@ -86,17 +79,11 @@ def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str 
             found[job.id] = (Refusal.UNKNOWN_QUEUE, why)
         elif unknown is not None:
             found[job.id] = (Refusal.UNKNOWN_PARENT, f"parent {unknown} is not known")
-        elif job.id in in_cycle:
+        elif job.id in cyclic:
             found[job.id] = (Refusal.CYCLE, f"job {job.id} waits for itself through its parents")
         elif full is not None:
             found[job.id] = (Refusal.STORE_FULL, full)
     return found
-
-
-def _refusal(job: NewJob, refused: Refusals) -> Receipt:
-    first = next(iter(refused))
-    refusal, why = refused.get(job.id, (Refusal.NEIGHBOUR, f"job {first} of its group was refused"))
-    return Receipt(Status.REFUSED, job.id, None, refusal, why)
 
 
 def _is_full(tx: Writing, more: int) -> str | None:
@@ -108,25 +95,6 @@ def _is_full(tx: Writing, more: int) -> str | None:
 
 def _is_parent(tx: Writing, job: JobId) -> bool:
     return _known(tx, job) is not None
-
-
-def _in_cycle(group: Sequence[NewJob]) -> set[JobId]:
-    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
-    first: dict[object, JobId] = {}
-    stands = {job.id: first.setdefault(_key_of(job) or job.id, job.id) for job in group}
-    parents = {
-        job.id: {stands[edge.parent] for edge in job.after if edge.parent in stands}
-        for job in group
-        if stands[job.id] == job.id  # an absorbed call waits for nobody
-    }
-    while free := [job for job, after in parents.items() if not after & parents.keys()]:
-        for job in free:
-            del parents[job]
-    return {job for job, stand in stands.items() if stand in parents}
-
-
-def _key_of(asked: NewJob) -> tuple[str, str, str, str] | None:
-    return None if asked.key is None else (asked.queue, asked.lane, asked.task, asked.key)
 
 
 # what is accepted

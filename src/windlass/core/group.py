@@ -1,0 +1,49 @@
+"""A group of new jobs: what can be said of it before any store is asked."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
+from windlass.core.units import JobId
+
+Refusals: TypeAlias = Mapping[JobId, tuple[Refusal, str]]
+"""The jobs of a group that cannot be accepted, with the reason."""
+
+
+def key_place(job: NewJob) -> tuple[str, str, str, str] | None:
+    """Where the key of a job is unique; None without a key."""
+    return None if job.key is None else (job.queue, job.lane, job.task, job.key)
+
+
+def too_large(group: Sequence[NewJob]) -> Refusals:
+    """Everything, if the group is larger than a step may be."""
+    size, edges = sum(len(job.payload) for job in group), sum(len(job.after) for job in group)
+    if len(group) <= GROUP_JOBS and size <= GROUP_BYTES and edges <= GROUP_EDGES:
+        return {}
+    why = (
+        f"a group is at most {GROUP_JOBS} jobs, {GROUP_BYTES} bytes and {GROUP_EDGES} edges, "
+        f"got {len(group)}, {size} and {edges}"
+    )
+    return {job.id: (Refusal.GROUP_TOO_LARGE, why) for job in group}
+
+
+def in_cycle(group: Sequence[NewJob]) -> frozenset[JobId]:
+    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
+    first: dict[object, JobId] = {}
+    stands = {job.id: first.setdefault(key_place(job) or job.id, job.id) for job in group}
+    parents = {
+        job.id: {stands[edge.parent] for edge in job.after if edge.parent in stands}
+        for job in group
+        if stands[job.id] == job.id  # an absorbed call waits for nobody
+    }
+    while free := [job for job, after in parents.items() if not after & parents.keys()]:
+        for job in free:
+            del parents[job]
+    return frozenset(job for job, stand in stands.items() if stand in parents)
+
+
+def refused_whole(group: Sequence[NewJob], refused: Refusals) -> tuple[Receipt, ...]:
+    """The receipts of a group that falls with some of its jobs."""
+    guilty = next(iter(refused))
+    neighbour = (Refusal.NEIGHBOUR, f"job {guilty} of its group was refused")
+    return tuple(Receipt(Status.REFUSED, job.id, None, *refused.get(job.id, neighbour)) for job in group)
