@@ -54,7 +54,7 @@ def test_waking_early_is_no_difference() -> None:
 
 @pytest.mark.parametrize("saboteur", ALL)
 def test_a_broken_promise_is_noticed(saboteur: type[Saboteur]) -> None:
-    # Which invariant notices it first depends on the steps that are tried. That none cries wolf is the first test.
+    # Which invariant notices it first depends on the steps that are tried; that none cries wolf, see above.
     with pytest.raises(Violated):
         run_state_machine_as_test(machine_for(model=saboteur.opener()), settings=ONE_FAILURE)
 
