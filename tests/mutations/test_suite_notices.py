@@ -135,6 +135,13 @@ BUGS = {
 }
 
 
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_has_its_place(name: str) -> None:
+    """A cheap look, so that a change of the source is noticed before the slow tests run."""
+    bug = BUGS[name]
+    assert (ROOT / "src" / "windlass" / bug.file).read_text().count(bug.right) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_noticed(name: str, tmp_path: Path) -> None:

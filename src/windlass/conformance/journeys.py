@@ -1,7 +1,7 @@
 """Journeys: lives of jobs that together walk every arrow of the transition table.
 
 A journey takes jobs of the queue `q` through verb after verb, and after each verb yields the transitions that
-it made, in their order. What the event log and the counts must say is the sum of these.
+it made, each job's in their order. What the event log and the counts must say is the sum of these.
 """
 
 from collections.abc import AsyncIterator, Callable

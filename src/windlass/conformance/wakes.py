@@ -366,4 +366,4 @@ async def test_watch_sees_what_was_not_kept__cancelled(store: Harness) -> None:
     job = await store.add()
     await store.cancel(job)
     finished = await _at_once(store.broker.watch([job], _LONG))
-    assert [(end.job, end.state) for end in finished] == [(job, State.CANCELLED)]
+    assert list(finished) == [Finished(job=job, state=State.CANCELLED, reason=Reason.CANCELLED)]

@@ -26,7 +26,7 @@ def spawned(ledger: Ledger, parent: JobId, children: Sequence[NewJob]) -> None:
     """Children came with a settlement that counts. Whether a key absorbed one can only be read."""
     for child in children:
         if not known(ledger, child.id) and child.id not in ledger.absorbed:
-            _accepted(ledger, child, parent)
+            _accepted(ledger, msgspec.structs.replace(child, after=_standing(ledger, child)), parent)
             if child.key is not None:
                 ledger.tentative.add(child.id)
 

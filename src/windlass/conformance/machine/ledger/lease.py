@@ -158,7 +158,7 @@ def expected_verdicts(ledger: Ledger, job: JobId, fence: Fence) -> Collection[Ve
     if entry is None or not known(ledger, job):
         return {Verdict.GONE}
     if entry.live is not None and entry.live.fence == fence:
-        return {Verdict.APPLIED}
+        return {Verdict.STALE if entry.live.revoked else Verdict.APPLIED}
     ends = [lent for lent in entry.lent if lent.outcome is not None]
     settled = [lent.fence for lent in ends[-HISTORY:] if lent.settled]
     last = bool(ends) and ends[-1].fence == fence
