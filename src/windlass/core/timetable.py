@@ -84,7 +84,7 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def spec(self) -> bytes:
         """The specification in force."""
-        return self.override or self.declared or b""
+        return (self.declared or b"") if self.override is None else self.override
 
 
 class Schedules(msgspec.Struct, frozen=True, kw_only=True):
