@@ -5,7 +5,20 @@ from windlass.client.handle import Job
 from windlass.client.task import Call, Task
 from windlass.core.limits import Rate
 from windlass.core.retry import RetryPolicy
+from windlass.signals import GiveUp, Retry, Snooze
+from windlass.version import __version__
+from windlass.worker.current import current
 
-__version__ = "0.1.0.dev0"
-
-__all__ = ["Call", "Job", "Rate", "RetryPolicy", "Task", "Windlass", "__version__"]
+__all__ = [
+    "Call",
+    "GiveUp",
+    "Job",
+    "Rate",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
+    "Task",
+    "Windlass",
+    "__version__",
+    "current",
+]

@@ -13,6 +13,7 @@
     │   ├── JobNotFound                 the store knows no such job
     │   ├── JobLost                     the store accepted the job and has lost it
     │   └── ResultExpired               it finished, and its result is kept no longer
+    ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
@@ -60,6 +61,10 @@ class Unsupported(StoreError):
 
 class EnqueueRefused(WindlassError):
     """The store did not accept a job; nothing of its group exists."""
+
+
+class LeaseLost(WindlassError):
+    """A running job no longer holds its lease; its word is refused, and another run may be under way."""
 
 
 class ResultError(WindlassError):

@@ -23,7 +23,7 @@ def refused(work: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"colour": "red"}, "unknown option 'colour'; options are: concurrency, expires, keep_result"),
+        ({"colour": "red"}, "unknown option 'colour'; options are: concurrency, expires, hard_timeout"),
         ({"timeout": 0}, "timeout must be longer than nothing, or None for no limit, got 0"),
         ({"timeout": -1}, "timeout must not be negative, got -1"),
         ({"timeout": "soon"}, "timeout must be seconds"),

@@ -4,8 +4,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
+from windlass.broker.contract import Broker
 from windlass.broker.observed import Observer
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
@@ -18,6 +19,7 @@ from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_setti
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
 from windlass.config import Config, Settings, configure
+from windlass.core.duration import Duration, micros
 from windlass.core.ids import JobIds, check_job_id
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, Receipt, Refusal, Status
 from windlass.core.names import check_app, check_lane, check_queue, check_schedule, check_task
@@ -25,6 +27,9 @@ from windlass.core.option import shown, whole
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
 from windlass.errors import EnqueueRefused, InvalidOption
+
+if TYPE_CHECKING:
+    from windlass.worker.embedded import EmbeddedWorker
 
 T = TypeVar("T")
 _S = TypeVar("_S", bound=Sender[..., Any])
@@ -48,6 +53,9 @@ class Windlass:
     so an app can be imported anywhere, and used after a fork. Every setting has an environment variable:
     `session_ttl` is `WINDLASS_SESSION_TTL`.
     """
+
+    is_windlass_app = True
+    """What a command line that was given `module:app` looks for."""
 
     def __init__(
         self,
@@ -178,6 +186,43 @@ class Windlass:
         """Make sure that a queue is declared, without saying anything of it."""
         if not self._declared.has_queue(name):
             self._declared.put(Subject(Kind.QUEUE, name), QueueSettings())
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that this app declares, the default one first: what its workers serve unless told
+        otherwise.
+        """
+        return self._declared.queues
+
+    async def declare(self, broker: Broker) -> None:
+        """Tell a broker of the queues, lanes and schedules of this app."""
+        await self._declared.tell(broker, since=0)
+
+    def worker(
+        self,
+        *,
+        concurrency: int = 16,
+        queues: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        grace: Duration | None = None,
+    ) -> "EmbeddedWorker":
+        """A worker inside this process, for applications and scripts: `async with app.worker(): ...`.
+
+        It is left when its jobs have ended, or their grace. `windlass worker` promises more: see
+        `windlass.worker.embedded`.
+        """
+        from windlass.worker.embedded import EmbeddedWorker  # noqa: PLC0415 - producers need none of it
+        from windlass.worker.options import WorkerOptions  # noqa: PLC0415
+
+        options = WorkerOptions(
+            concurrency=concurrency,
+            queues=tuple(queues),
+            groups=tuple(groups),
+            grace=None if grace is None else micros(grace, name="grace"),
+        )
+        return EmbeddedWorker(
+            self, options, open_broker=self.connection.broker, close_broker=self.connection.leave
+        )
 
     def observe(self, observer: Observer) -> Observer:
         """Call a function with every verb that the store was asked, from now on; see `broker.observed`."""

@@ -86,18 +86,31 @@ class _Process:
 class Connection:
     """Opens brokers, declares what the application declares before it is used, and sends jobs."""
 
-    def __init__(self, config: Config, declared: Declared, clock: Clock | None) -> None:
+    def __init__(
+        self, config: Config, declared: Declared, clock: Clock | None, *, broker: Broker | None = None
+    ) -> None:
         self._config = config
         self._declared = declared
         self._clock = clock
+        self._given = broker
         self._window = config.resend_window / SECOND
-        self._any_loop = serves_any_loop(config.url)
+        self._any_loop = broker is not None or serves_any_loop(config.url)
         self._observers: list[Observer] = []
         self._process = _Process()
         self._inherited: list[_Process] = []
         self.closings = 0
         """How often it was closed; who waits can tell that it was."""
         renew_after_fork(self)
+
+    def to(self, broker: Broker) -> "Connection":
+        """The same application on a broker that is open already, and serves any thread and loop.
+
+        For tests: while `app.connection` is set to it, the app's own store is left alone.
+        """
+        other = Connection(self._config, self._declared, self._clock, broker=broker)
+        for observer in self._observers:
+            other.observe(observer)
+        return other
 
     # --- sending --------------------------------------------------------------------------------------------
 
@@ -201,7 +214,7 @@ class Connection:
         call.
         """
         if not store.is_open:
-            opened = await open_broker(
+            opened = self._given or await open_broker(
                 self._config.url, options=self._config.broker_options(), clock=self._clock
             )
             store.hold(opened, self._observers)
@@ -225,6 +238,10 @@ class Connection:
         process = self._replaced()
         await _close_loop(process)
         await asyncio.to_thread(process.portal.close, lambda: _close_shared(process))
+
+    async def leave(self) -> None:
+        """Close what belongs to the running loop alone: another thread's loop that ends before the app."""
+        await _close_loop(self._process)
 
     def shut(self) -> None:
         """Close, from blocking code, what this process shares; brokers of other loops are theirs to close."""

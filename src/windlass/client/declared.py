@@ -33,6 +33,11 @@ class Declared:
         """Whether anything was said of a queue, be it that it exists."""
         return Subject(Kind.QUEUE, name) in self._documents
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The names of the queues, in the order in which they were first said."""
+        return tuple(subject.name for subject in self._documents if subject.kind is Kind.QUEUE)
+
     def put(self, subject: Subject, body: QueueSettings | LaneSettings) -> None:
         """Declare a document; it replaces an earlier one."""
         if self._documents.get(subject) != body:

@@ -14,7 +14,7 @@ from windlass.core.limits import Rate
 from windlass.core.option import choice, shown, whole
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
-from windlass.core.units import Micros
+from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class TaskKeywords(TypedDict, total=False):
     queue: str | None
     retry: RetryPolicy | None
     timeout: Duration | None
+    hard_timeout: Duration | None
     run: Run | None
     concurrency: int | None
     rate: str | Rate | None
@@ -51,6 +52,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     retry: RetryPolicy = RetryPolicy()
     timeout: Micros | None = None
+    """From the start of a run: then its code is told to stop."""
+    hard_timeout: Micros | None = None
+    """Then what does not stop costs its process."""
     run: Run | None = None
     """None: `async def` in the loop, `def` in a thread."""
     revision: int = 0
@@ -66,21 +70,37 @@ def task_options(queue: str, options: TaskKeywords) -> TaskOptions:
         raise InvalidOption(
             f"retry must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {shown(retry)}"
         )
-    length = None if timeout is None else micros(timeout, name="timeout")
-    if length == 0:
-        raise InvalidOption(
-            f"timeout must be longer than nothing, or None for no limit, got {shown(timeout)}"
-        )
+    soft, hard = _timeouts(timeout, options.get("hard_timeout"))
     if run is not None:
         choice(run, name="run", among=("loop", "thread", "process", "inline"))
     return TaskOptions(
         queue=queue,
         retry=retry or RetryPolicy(),
-        timeout=length,
+        timeout=soft,
+        hard_timeout=hard,
         run=run,
         revision=whole(options.get("revision", 0), name="revision", least=0, most=2**31),
         calls={name: value for name in ("priority", "expires") if (value := options.get(name)) is not None},
     )
+
+
+HARD_AFTER: Micros = 10 * SECOND
+"""What a run is given beyond its timeout, where the task does not say."""
+
+
+def _timeouts(soft: Duration | None, hard: Duration | None) -> tuple[Micros | None, Micros | None]:
+    length = None if soft is None else micros(soft, name="timeout")
+    most = None if hard is None else micros(hard, name="hard_timeout")
+    for name, given, read in (("timeout", soft, length), ("hard_timeout", hard, most)):
+        if read == 0:
+            raise InvalidOption(
+                f"{name} must be longer than nothing, or None for no limit, got {shown(given)}"
+            )
+    if most is not None and length is not None and most < length:
+        raise InvalidOption(f"hard_timeout={shown(hard)} is shorter than timeout={shown(soft)}")
+    if most is None and length is not None:
+        most = length + min(length, HARD_AFTER)
+    return length, most
 
 
 class Call(Generic[R]):

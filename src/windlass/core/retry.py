@@ -108,6 +108,10 @@ class RetryPolicy:
             return Stop(Reason.EXHAUSTED, f"attempt {attempt} of {most}")
         return Again(self.delay(attempt, draw=draw))
 
+    def gives_up(self, error: BaseException) -> bool:
+        """Whether an error of this class ends the job, whatever attempts are left."""
+        return isinstance(error, self.give_up_on) or not isinstance(error, self.retry_on)
+
     def delay(self, attempt: int, *, draw: float) -> Micros:
         """Return the wait after attempt `attempt` failed; `draw` is a random number from [0, 1)."""
         if attempt < 1:

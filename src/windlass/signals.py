@@ -1,0 +1,38 @@
+"""What a task raises to say how its run ends, other than done or failed."""
+
+from windlass.core.duration import Duration, micros
+from windlass.core.units import Micros
+
+
+class Signal(Exception):
+    """Base of the three: not an error, a word to the worker."""
+
+
+class Retry(Signal):
+    """Run this job again: `raise Retry(after=30)`. The attempt is spent; without `after` the task's policy
+    decides on the delay. The last attempt ends dead.
+    """
+
+    def __init__(self, why: str = "", *, after: Duration | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.after: Micros | None = None if after is None else micros(after, name="after")
+
+
+class Snooze(Signal):
+    """Run this job later and count no attempt: `raise Snooze(60)`."""
+
+    def __init__(self, delay: Duration, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.delay: Micros = micros(delay, name="delay")
+
+
+class GiveUp(Signal):
+    """Never run this job again: `raise GiveUp("no such customer")`. It is dead at once, whatever attempts are
+    left.
+    """
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why

@@ -1,0 +1,196 @@
+"""A child of a supervisor: `python -m windlass.worker.child FD`."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from windlass.broker.contract import Broker
+from windlass.broker.registry import open_broker
+from windlass.core.outcome import Cause, CauseKind
+from windlass.core.units import SECOND
+from windlass.errors import StoreError, StoreUnavailable, WindlassError
+from windlass.loading import load_app
+from windlass.worker import messages
+from windlass.worker.messages import Begin, Cancel, Drain, Failed, Go, Lost, Ready, Suspects, Tally
+from windlass.worker.pace import MachinePace
+from windlass.worker.program import Program
+from windlass.worker.table import Table
+from windlass.worker.worker import Worker
+
+_log = logging.getLogger("windlass.worker")
+
+FAILED = 3
+"""Exit code: it could not begin, and has said why."""
+ORPHANED = 4
+"""Exit code: its supervisor died."""
+LAST_WORDS = 5.0
+"""Seconds that a child has to say how it ends when its supervisor is dead."""
+TALLY_EVERY = 1.0
+
+
+def main(argument: str) -> None:
+    """Run until the supervisor says otherwise, or is gone."""
+    control = socket.socket(fileno=int(argument))
+    control.set_inheritable(False)
+    begin = _first_word(control)
+    if begin is None:
+        return
+    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"), format=_FORMAT)
+    try:
+        program = load_app(begin.app)
+        table = Table.open(Path(begin.table))
+    except (WindlassError, OSError) as error:
+        control.sendall(messages.framed(Failed(str(error))))
+        sys.exit(FAILED)
+    child = Child(begin, program, table, control)
+    _heed_signals(child)
+    asyncio.run(child.run())
+    logging.shutdown()
+    # Threads that never end must not keep a process that has said goodbye.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(thread.name.startswith("windlass-thread") for thread in threading.enumerate()):
+        os._exit(0)
+
+
+class Child:
+    """The worker of this process, and its ear for the supervisor."""
+
+    def __init__(self, begin: Begin, program: Program, table: Table, control: socket.socket) -> None:
+        self._begin = begin
+        self._program = program
+        self._table = table
+        self._control = control
+        self._pace = MachinePace()
+        self._writer: asyncio.StreamWriter | None = None
+        self.worker = Worker(
+            program,
+            begin.session,
+            begin.groups,
+            table,
+            self._pace,
+            open_broker=self._open,
+            beside=self._obey,
+            at_end=lambda broker: broker.close(),
+            app_name=begin.app,
+            alone=begin.alone,
+        )
+        self.worker.on_lost = lambda: self._say(Lost())
+        self.worker.on_suspects = self._suspects
+        self._suspects_told = 0.0
+        self.grace = program.config.grace / SECOND
+
+    async def run(self) -> None:
+        """Serve on this loop; ends cleanly."""
+        await self.worker.run()
+        self._table.end_cleanly()
+
+    async def _open(self) -> Broker:
+        config = self._program.config
+        while True:
+            try:
+                return await open_broker(config.url, options=config.broker_options())
+            except StoreUnavailable as error:
+                _log.warning("the store does not answer (%s); trying again", error)
+                await self._pace.sleep(0.5 + self._pace.jitter())
+
+    async def _obey(self, worker: Worker, broker: Broker) -> None:
+        """Beside the fetcher: do as the supervisor says."""
+        reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
+        self._say(Ready())
+        tally = asyncio.create_task(self._count(worker))
+        try:
+            while (message := await messages.read_to_child(reader)) is not None:
+                self._heed(worker, message)
+        finally:
+            tally.cancel()
+        await self._orphaned(worker, broker)
+
+    def _heed(self, worker: Worker, message: messages.ToChild) -> None:
+        match message:
+            case Go():
+                worker.go.set()
+            case Cancel():
+                for job, fence in message.leases:
+                    worker.cancel(job, fence)
+            case Drain():
+                worker.go.set()
+                worker.drain(message.grace)
+            case Begin():
+                pass
+
+    async def _count(self, worker: Worker) -> None:
+        said = 0
+        while True:
+            await self._pace.sleep(TALLY_EVERY)
+            if worker.jobs != said:
+                said = worker.jobs
+                self._say(Tally(jobs=said))
+
+    async def _orphaned(self, worker: Worker, broker: Broker) -> None:
+        """The supervisor is dead, and with it the heart: say what had started, while that is known, and end.
+
+        A job that keeps killing its supervisor is charged for it, as it is for killing its own process.
+        """
+        worker.lost()  # it starts nothing from here on
+        await worker.settled(LAST_WORDS / 2)
+        started = [(entry.job, entry.fence) for entry in self._table.started()]
+        cause = Cause(CauseKind.CRASH, "the supervisor died")
+        try:
+            async with asyncio.timeout(LAST_WORDS):
+                while (await broker.end_session(self._begin.session, cause, started)).more:
+                    pass
+                self._table.path.unlink(missing_ok=True)
+        except (StoreError, TimeoutError):
+            pass  # then it is found to be gone, or silent
+        os._exit(ORPHANED)
+
+    def _suspects(self, waiting: int) -> None:
+        now = self._pace.now()
+        if now - self._suspects_told > TALLY_EVERY:
+            self._suspects_told = now
+            self._say(Suspects(waiting))
+
+    def _say(self, message: messages.ToSupervisor) -> None:
+        """On the fetcher's loop. Words are few and short, so nothing waits for them to be read."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(messages.framed(message))
+
+
+def _first_word(control: socket.socket) -> Begin | None:
+    with control.makefile("rb", buffering=0) as stream:
+        head = stream.read(4)
+        if not head:
+            return None
+        size, body = int.from_bytes(head, "big"), b""
+        while len(body) < size:
+            piece = stream.read(size - len(body))
+            if not piece:
+                return None
+            body += piece
+    return msgspec.msgpack.decode(body, type=Begin)
+
+
+def _heed_signals(child: Child) -> None:
+    def drain(_number: int, _frame: Any) -> None:
+        child.worker.drain(child.grace)
+
+    signal.signal(signal.SIGTERM, drain)
+    # A terminal sends it to the whole group: the supervisor decides. Not SIG_IGN, which programs that a task
+    # starts would inherit.
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while it was being started
+
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,166 @@
+"""Child processes: how a supervisor starts one, speaks with it, and hears of its end.
+
+A child is a fresh interpreter. Nothing of the supervisor goes with it but one end of a pair of sockets; the
+other end is the supervisor's alone, so the child reads the end of the stream exactly when its supervisor is
+dead, however it died.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from typing import Protocol
+
+from windlass.worker.messages import ToChild, ToSupervisor, framed, read_to_supervisor
+
+CHILD = ("-m", "windlass.worker.child")
+
+
+class Child(Protocol):
+    """A child, as its supervisor holds it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def send(self, message: ToChild) -> None:
+        """Say something; never waits. To a child that is dead it says nothing."""
+        ...
+
+    async def receive(self) -> ToSupervisor | None:
+        """What it says next; None: it says no more."""
+        ...
+
+    async def ended(self) -> int:
+        """Wait for its end: its exit code, or, below zero, the signal that killed it. Can be asked again."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it for good, stopped or not. Nothing happens to one that is dead."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what belongs to it, after its end."""
+        ...
+
+
+class Spawner(Protocol):
+    """Starts children."""
+
+    async def spawn(self) -> Child:
+        """Start one. `OSError`: the machine has no room for it."""
+        ...
+
+
+class ProcessSpawner:
+    """Starts real processes: `python -m windlass.worker.child FD`."""
+
+    def __init__(self, command: Sequence[str] = CHILD) -> None:
+        self._command = [sys.executable, *command]
+
+    async def spawn(self) -> Child:
+        """Start a process. Both ends of its socket are closed in every other child by `close_fds`."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, _interrupts_held():
+                process = subprocess.Popen(  # noqa: S603, ASYNC220 - returns after the exec: a millisecond or two
+                    [*self._command, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                )
+            return await ProcessChild.adopt(process, ours)
+        except BaseException:
+            ours.close()
+            raise
+
+
+class ProcessChild:
+    """A real process."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._watch()
+
+    @classmethod
+    async def adopt(cls, process: "subprocess.Popen[bytes]", ours: socket.socket) -> "ProcessChild":
+        """Take over a process that was just started."""
+        try:
+            return cls(process, *await asyncio.open_unix_connection(sock=ours))
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def send(self, message: ToChild) -> None:
+        """Put it into the socket, or behind what waits for it."""
+        if not self._writer.is_closing():
+            self._writer.write(framed(message))
+
+    async def receive(self) -> ToSupervisor | None:
+        """The next message."""
+        return await read_to_supervisor(self._reader)
+
+    async def ended(self) -> int:
+        """The code of `waitpid`."""
+        return await asyncio.shield(self._end)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._writer.close()
+
+    # --- its end --------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Hear of its end: by a descriptor that becomes readable then, else by a thread that waits."""
+        loop = asyncio.get_running_loop()
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(self._process.pid)
+                loop.add_reader(descriptor, self._has_ended, descriptor)
+                return
+        threading.Thread(target=self._wait, args=(loop,), daemon=True).start()
+
+    def _has_ended(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        self._tell(self._process.wait())
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(self._tell, code)
+
+    def _tell(self, code: int) -> None:
+        if not self._end.done():
+            self._end.set_result(code)
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Generator[None]:
+    """Start a process with Ctrl-C blocked: a terminal sends it to all, and a child that has not come to
+    ignoring it yet would die of it. The supervisor gets its own when this is over.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

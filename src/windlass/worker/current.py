@@ -1,0 +1,212 @@
+"""`current`: what a task knows and says about the run it is in."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+
+from windlass.core.job import NewJob
+from windlass.core.outcome import Verdict
+from windlass.core.session import LOG_LINE_CHARS, MEMO_BYTES, MEMOS, Note
+from windlass.core.signature import Signature
+from windlass.core.units import Fence, JobId
+from windlass.errors import InvalidOption, InvalidPayload, LeaseLost, Unsupported
+from windlass.worker.failure import clipped
+from windlass.worker.run import Run, running
+
+T = TypeVar("T")
+
+
+class SpawnedCall(Protocol):
+    """A call, as `task.call(...)` makes it."""
+
+    @property
+    def job(self) -> NewJob: ...
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The job that runs."""
+
+    id: JobId
+    task: str
+    queue: str
+    lane: str
+    priority: int
+    max_attempts: int
+    crashes: int
+    tags: tuple[str, ...]
+    headers: Mapping[str, str]
+    flow: str
+    parents: tuple[JobId, ...]
+
+
+class Current:
+    """The run that the calling code is part of. Outside of a run everything here is a `LookupError`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        run = running.get(None)
+        return "<current: no job>" if run is None else f"<current: {run.lease.task} {run.lease.job}>"
+
+    def __bool__(self) -> bool:
+        """Whether the calling code is part of a run."""
+        return running.get(None) is not None
+
+    # --- what it knows --------------------------------------------------------------------------------------
+
+    @property
+    def job(self) -> RunningJob:
+        """The job."""
+        lease = _run().lease
+        return RunningJob(
+            id=lease.job,
+            task=lease.task,
+            queue=lease.queue,
+            lane=lease.lane,
+            priority=lease.priority,
+            max_attempts=lease.max_attempts,
+            crashes=lease.crashes,
+            tags=lease.tags,
+            headers=lease.headers,
+            flow=lease.flow,
+            parents=lease.parents,
+        )
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return _run().lease.attempt
+
+    @property
+    def fence(self) -> Fence:
+        """The number of this delivery: higher than that of any earlier run of the job."""
+        return _run().lease.fence
+
+    @property
+    def deadline(self) -> float | None:
+        """When the task's timeout ends, on `time.monotonic()` (and `loop.time()`); None: it has none."""
+        return _run().deadline
+
+    @property
+    def cancelled(self) -> bool:
+        """Somebody asked for this job to be cancelled: code that cannot be interrupted looks here."""
+        return _run().cancelled
+
+    @property
+    def lease_lost(self) -> bool:
+        """The job may have been given to another worker: stop having effects."""
+        return _run().is_lost()
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every run of this job, and of no other: pass it to services that know such keys."""
+        return _run().lease.job
+
+    # --- what it says ---------------------------------------------------------------------------------------
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far the run is, from 0 to 1. The newest word counts; it is sent within a fraction of a
+        second.
+        """
+        run = _run()
+        if not 0 <= fraction <= 1:
+            raise InvalidOption(f"progress is a number from 0 to 1, not {fraction!r}")
+        run.reporter.note(
+            _note(run, permille=round(fraction * 1_000), message=clipped(message, LOG_LINE_CHARS))
+        )
+
+    def log(self, line: str) -> None:
+        """Keep a line with the job: the last hundred, each up to 2,000 characters."""
+        run = _run()
+        run.reporter.note(_note(run, logs=(clipped(str(line), LOG_LINE_CHARS),)))
+
+    def spawn(self, call: SpawnedCall) -> JobId:
+        """Make a child: `current.spawn(send.call("a@example.com"))`. It comes into being when this run is
+        done, and only then.
+        """
+        job = getattr(call, "job", None)
+        if not isinstance(job, NewJob):
+            raise InvalidOption(f"spawn takes a call, as in send.call(...), not {type(call).__name__}")
+        _run().spawn(job)
+        return job.id
+
+    def step(self, name: str, function: Callable[[], T]) -> T:
+        """Do something once: returns what an earlier run of this job recorded under the name, else calls the
+        function and records what it returns. A crash between the two calls it again.
+
+        For `def` tasks; in `async def` it is `await current.astep(name, function)`.
+        """
+        if _on_a_loop():
+            raise InvalidOption("in an async task write: await current.astep(name, function)")
+        run, signature = _run(), Signature(function, name=f"step {name}")
+        if name in run.memos:
+            return cast("T", signature.decode_result(run.memos[name]))
+        value = function()
+        if inspect.isawaitable(value):
+            raise InvalidOption(f'step "{name}": an async function needs an async task, and astep')
+        memo = _memo(signature, value)
+        _check(run.reporter.confirm(_note(run, memo=(name, memo))).result(), name)
+        run.memos[name] = memo
+        return value
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[T]] | Callable[[], T]) -> T:
+        """Async twin of `step`; the function may be plain or async."""
+        run, signature = _run(), Signature(function, name=f"step {name}")
+        if name in run.memos:
+            return cast("T", signature.decode_result(run.memos[name]))
+        given: Any = function()
+        value: T = await given if inspect.isawaitable(given) else given
+        memo = _memo(signature, value)
+        _check(await asyncio.wrap_future(run.reporter.confirm(_note(run, memo=(name, memo)))), name)
+        run.memos[name] = memo
+        return value
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Commit the job's end together with writes of your own, where the store can."""
+        _run()
+        raise Unsupported("this store cannot end a job in a transaction of yours; PostgreSQL can")
+
+
+current = Current()
+
+
+def _run() -> Run:
+    run = running.get(None)
+    if run is None:
+        raise LookupError("windlass.current has no job here: it belongs to the code that a worker runs")
+    return run
+
+
+def _note(run: Run, **said: Any) -> Note:
+    return Note(job=run.lease.job, fence=run.lease.fence, **said)
+
+
+def _memo(signature: Signature, value: object) -> bytes:
+    # "-> None" keeps no result of a task, but a step that returned must not run again.
+    document = signature.encode_result(value)
+    return _NOTHING if document is None else document
+
+
+_NOTHING = Signature.untyped("step").encode_result(None) or b""
+
+
+def _check(verdict: Verdict, name: str) -> None:
+    if verdict is Verdict.APPLIED:
+        return
+    if verdict is Verdict.REFUSED:
+        raise InvalidPayload(
+            f'step "{name}" cannot be kept: a job has at most {MEMOS} steps and {MEMO_BYTES:,} bytes of them'
+        )
+    raise LeaseLost(f'step "{name}" was done but not kept: this run has lost its lease ({verdict})')
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

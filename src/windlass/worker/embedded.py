@@ -1,0 +1,187 @@
+"""A worker inside an application's own process: `async with app.worker():`.
+
+Weaker than `windlass worker` in one promise, and stated: its heart is in the process that runs the tasks. The
+heart has a thread of its own, so a task that blocks the loop loses nothing; but C code that holds the
+interpreter for longer than the session's TTL loses its leases, a crash ends the application, and what a
+thread does past its hard timeout cannot be killed. Jobs run at least once all the same.
+"""
+
+import asyncio
+import logging
+import os
+import platform
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from windlass.broker.contract import Broker
+from windlass.core.outcome import Cause, CauseKind
+from windlass.core.session import SessionInfo
+from windlass.core.units import SECOND, Fence, JobId, SessionId
+from windlass.errors import StoreError
+from windlass.version import __version__
+from windlass.worker.heart import Heart
+from windlass.worker.host import Machine
+from windlass.worker.janitor import Janitor
+from windlass.worker.options import WorkerOptions, groups_of
+from windlass.worker.pace import MachinePace, Pace
+from windlass.worker.program import Program
+from windlass.worker.registration import register
+from windlass.worker.table import Table, table_path
+from windlass.worker.worker import Worker, rows_for
+
+_log = logging.getLogger("windlass.worker")
+
+
+class EmbeddedWorker:
+    """Runs jobs on the loop it is entered on, until it is left."""
+
+    def __init__(
+        self,
+        program: Program,
+        options: WorkerOptions,
+        *,
+        open_broker: Callable[[], Awaitable[Broker]],
+        close_broker: Callable[[], Awaitable[None]],
+        pace: Pace | None = None,
+    ) -> None:
+        self._program = program
+        self._groups = groups_of(options, program.queues)
+        config = program.config
+        self._grace = (config.grace if options.grace is None else options.grace) / SECOND
+        self._counts_for = (config.session_ttl - config.beat) / SECOND
+        self._open_broker = open_broker
+        self._close_broker = close_broker
+        self._pace = pace or MachinePace()
+        self._machine = Machine()
+        self._leaving = False
+        self._open()
+
+    def _open(self) -> None:
+        """A new session: an id is never used again."""
+        self.session: SessionId = uuid.uuid4().hex
+        self.opened = False
+        self._is_lost = False
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._started = asyncio.Event()
+        self._serving = asyncio.create_task(self._serve())
+        begun = asyncio.create_task(self._started.wait())
+        try:
+            await asyncio.wait({begun, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            begun.cancel()
+        if self._serving.done():
+            self._serving.result()  # it could not begin: say why
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._leaving = True
+        self._worker.drain(self._grace)
+        await self._serving
+
+    async def _serve(self) -> None:
+        while not self._leaving:
+            self._table = Table.create(table_path(self.session), rows_for(self._groups))
+            self._worker = Worker(
+                self._program,
+                self.session,
+                self._groups,
+                self._table,
+                self._pace,
+                open_broker=self._open_broker,
+                beside=self._beside,
+                at_end=self._end,
+                app_name=_importable(self._program),
+            )
+            try:
+                await self._worker.run()
+            finally:
+                self._table.remove()
+            if self._is_lost:
+                _log.warning("session %s was lost; the worker goes on under a new one", self.session)
+            self._open()
+
+    # --- on the fetcher's thread ----------------------------------------------------------------------------
+
+    async def _beside(self, worker: Worker, broker: Broker) -> None:
+        await self._program.declare(broker)
+        await register(broker, self._program)
+        heart = Heart(broker, self._pace, self._program.config, lambda: [self])
+        while not self.opened:
+            if not await heart.beat():
+                await self._pace.sleep(self._pace.jitter())
+        worker.go.set()
+        self._loop.call_soon_threadsafe(self._started.set)
+        janitor = Janitor(broker, self._pace, self._program.config, lambda: 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(heart.run())
+            group.create_task(janitor.run())
+
+    async def _end(self, broker: Broker) -> None:
+        """Say goodbye: what was left is given back, and charged to nobody."""
+        try:
+            while (await broker.end_session(self.session, Cause(CauseKind.STOP, "stopped"))).more:
+                pass
+        except StoreError as error:
+            _log.warning("the store could not be told that the worker stopped: %s", error)
+        await self._close_broker()
+
+    # --- what the heart asks and tells ----------------------------------------------------------------------
+
+    @property
+    def info(self) -> SessionInfo:
+        """Who this is."""
+        pid, config = os.getpid(), self._program.config
+        return SessionInfo(
+            host=platform.node(),
+            boot=self._machine.boot,
+            pid_namespace=self._machine.pid_namespace,
+            pid=pid,
+            process_started=self._machine.process_started(pid) or 0,
+            app=self._program.name,
+            version=__version__,
+            queues=tuple(dict.fromkeys(queue for group in self._groups for queue in group.queues)),
+            slots=sum(group.slots for group in self._groups),
+            ttl=config.session_ttl,
+        )
+
+    def is_stopped(self) -> bool:
+        """A process that asks this runs."""
+        return False
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        return self._machine.memory(os.getpid())
+
+    def beaten(self, sent: float) -> None:
+        """The session is alive."""
+        self.opened = True
+        self._table.beaten(sent, self._counts_for)
+
+    def cancel(self, leases: Sequence[tuple[JobId, Fence]]) -> None:
+        """These are to be cancelled."""
+        for job, fence in leases:
+            self._worker.cancel(job, fence)
+
+    def lost(self) -> None:
+        """The session is over: what runs may end, and the next one begins."""
+        self._is_lost = True
+        self._worker.lost()
+        self._worker.drain(self._grace)
+
+
+def _importable(program: Program) -> str:
+    """The name under which a process can import the app; empty if it has none."""
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or module is None:  # pyright: ignore[reportUnnecessaryComparison]
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is program:
+                return f"{name}:{attribute}"
+    return ""

@@ -1,0 +1,198 @@
+"""From a lease to exactly one settlement, in named steps.
+
+refuse       reasons not to start: unknown task, expired, no sign of life from the store for too long
+start        the table says so, just before the task's first line
+read         payload to arguments
+(invoke      the runner's part: in the loop, a thread, a process)
+conclude     what was returned, or raised, becomes an outcome: the only place where one is born
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from windlass.core.lease import Lease
+from windlass.core.outcome import Outcome
+from windlass.core.retry import RetryPolicy, crash_delay
+from windlass.core.settlement import HoldKey, Settlement
+from windlass.core.units import SECOND, Micros
+from windlass.errors import InvalidOption, InvalidPayload, UnreadablePayload
+from windlass.signals import GiveUp, Retry, Signal, Snooze
+from windlass.worker.failure import RunInterrupted, RunTimedOut, as_error, clipped, said
+from windlass.worker.hand import Ticket
+from windlass.worker.pace import Pace
+from windlass.worker.program import Registered
+from windlass.worker.run import Reporter, Run
+from windlass.worker.table import Table
+
+_log = logging.getLogger("windlass.worker")
+
+Arguments = tuple[tuple[object, ...], dict[str, object]]
+
+
+def task_key(name: str) -> str:
+    """The hold key of jobs that wait for code that can run them."""
+    return f"task:{name}"
+
+
+class Concluder:
+    """The last step."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    def returned(self, run: Run, task: Registered, value: object) -> Settlement:
+        """The outcome of a run that returned. Done stands, whatever was asked of it meanwhile."""
+        try:
+            result = task.signature.encode_result(value)
+        except InvalidPayload as error:
+            # Its effects have happened and would happen again: running it once more mends nothing.
+            return self._settlement(run, Outcome.DEAD, error=as_error(error, retryable=False))
+        return self._settlement(run, Outcome.DONE, result=result)
+
+    def encoded(self, run: Run, result: bytes | None) -> Settlement:
+        """The outcome of a run whose result was encoded elsewhere."""
+        return self._settlement(run, Outcome.DONE, result=result)
+
+    def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
+        """The outcome of a run that raised."""
+        if run.released:
+            return self._settlement(run, Outcome.RELEASE)
+        if run.cancelled:
+            return self._settlement(run, Outcome.CANCELLED)
+        if isinstance(error, Signal):
+            return self._signalled(run, task, error)
+        if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
+            length = (task.options.timeout or 0) / SECOND
+            error = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
+        return self._failed(run, task, error)
+
+    def refused(self, run: Run, task: Registered, why: str) -> Settlement:
+        """The outcome of a run that was done, and whose children the store does not accept."""
+        return self._failed(run, task, RuntimeError(f"what it spawned was refused: {why}"))
+
+    def died(self, run: Run, cause: str) -> Settlement:
+        """The outcome of a run whose own process died; its worker goes on."""
+        if run.released or run.cancelled:
+            return self._settlement(run, Outcome.RELEASE if run.released else Outcome.CANCELLED)
+        error = said("ProcessDied", f"the process of this job died: {cause}", cause=cause)
+        return self._settlement(run, Outcome.RETRY, delay=crash_delay(run.lease.attempt), error=error)
+
+    def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
+        match signal:
+            case Snooze():
+                return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
+            case GiveUp():
+                return self._settlement(run, Outcome.DEAD, error=as_error(signal, retryable=False))
+            case Retry() if signal.after is not None:
+                return self._settlement(
+                    run, Outcome.RETRY, delay=signal.after, error=as_error(signal, retryable=True)
+                )
+            case _:
+                delay = self._delay(task.options.retry, run, task)
+                return self._settlement(
+                    run, Outcome.RETRY, delay=delay, error=as_error(signal, retryable=True)
+                )
+
+    def _failed(self, run: Run, task: Registered, error: BaseException) -> Settlement:
+        policy = task.options.retry
+        judged = error if isinstance(error, Exception) else _interrupted(error)
+        stop = policy.gives_up(judged)
+        kept = as_error(error, retryable=not stop)
+        if stop:
+            return self._settlement(run, Outcome.DEAD, error=kept)
+        # On the last attempt, too: the store, which counts them, makes it a dead letter with that reason.
+        return self._settlement(run, Outcome.RETRY, delay=self._delay(policy, run, task), error=kept)
+
+    def _delay(self, policy: RetryPolicy, run: Run, task: Registered) -> Micros:
+        try:
+            return policy.delay(run.lease.attempt, draw=self._pace.jitter())
+        except InvalidOption as error:
+            _log.warning("task %s: its backoff failed, so the default delay is used: %s", task.name, error)
+            return RetryPolicy().delay(run.lease.attempt, draw=self._pace.jitter())
+
+    def _settlement(self, run: Run, outcome: Outcome, **more: object) -> Settlement:
+        return Settlement(
+            job=run.lease.job,
+            fence=run.lease.fence,
+            outcome=outcome,
+            runtime=max(0, round((self._pace.now() - run.started) * SECOND)),
+            spawn=tuple(run.spawned) if outcome is Outcome.DONE else (),
+            **more,  # pyright: ignore[reportArgumentType]
+        )
+
+
+class Executor(Concluder):
+    """All steps but the runner's; it holds no state of a run."""
+
+    def __init__(self, table: Table, reporter: Reporter, pace: Pace, *, is_lost: Callable[[], bool]) -> None:
+        super().__init__(pace)
+        self._table = table
+        self._reporter = reporter
+        self._is_lost = is_lost
+
+    def refuse(self, ticket: Ticket) -> Settlement | None:
+        """What becomes of a lease that this worker does not start."""
+        lease = ticket.lease
+        if lease.expires_in is not None:
+            late = (self._pace.now() - ticket.received) * SECOND - lease.expires_in
+            if late > 0:
+                return _ended(
+                    lease, Outcome.DEAD, error=said("Expired", "it was not started in time", retryable=False)
+                )
+        if self._is_lost():
+            return given_back(lease)
+        return None
+
+    def start(self, ticket: Ticket) -> Run | None:
+        """Mark it as started. None: the supervisor has taken it back."""
+        now, rules = self._pace.now(), ticket.task.options
+        soft, hard = rules.timeout, rules.hard_timeout
+        if not self._table.start(ticket.slot, 0.0 if hard is None else now + hard / SECOND):
+            return None
+        return Run(
+            ticket.lease,
+            started=now,
+            deadline=None if soft is None else now + soft / SECOND,
+            reporter=self._reporter,
+            is_lost=self._is_lost,
+        )
+
+    def read(self, ticket: Ticket) -> Arguments | Settlement:
+        """The arguments. After the start: reading may run users' code, and what that does is the job's."""
+        try:
+            return ticket.task.signature.decode(ticket.lease.payload)
+        except (UnreadablePayload, InvalidPayload) as error:
+            return unreadable(ticket.lease, error)
+
+
+def given_back(lease: Lease) -> Settlement:
+    """The settlement of a lease that was not started."""
+    return _ended(lease, Outcome.RELEASE)
+
+
+def unknown(lease: Lease) -> Settlement:
+    """The settlement of a lease whose task this program does not have."""
+    return _hold(lease, f'no task "{lease.task}" in this app')
+
+
+def unreadable(lease: Lease, error: Exception) -> Settlement:
+    """The settlement of a lease whose payload is not for this code."""
+    return _hold(lease, f"this code cannot read its payload: {error}")
+
+
+def _ended(lease: Lease, outcome: Outcome, **more: object) -> Settlement:
+    return Settlement(
+        job=lease.job,
+        fence=lease.fence,
+        outcome=outcome,
+        **more,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _hold(lease: Lease, why: str) -> Settlement:
+    return _ended(lease, Outcome.HOLD, hold=HoldKey(task_key(lease.task), clipped(why, 500)))
+
+
+def _interrupted(error: BaseException) -> RunInterrupted:
+    return RunInterrupted(f"{type(error).__name__}: {error}")

@@ -1,0 +1,129 @@
+"""An exception as text: what is kept of a run that went wrong. Nothing of it is ever executed or imported.
+
+A traceback holds file names, lines and code, never the values of variables: those may be secrets.
+"""
+
+import hashlib
+import traceback
+from types import CodeType, TracebackType
+
+from windlass.core.outcome import Error
+
+MESSAGE_CHARS = 2_000
+TRACEBACK_CHARS = 16_000
+FRAMES = 50
+"""Innermost frames that are kept of each exception of a chain."""
+CHAIN = 10
+
+
+class RunInterrupted(Exception):
+    """A run ended by something that is no `Exception`: `sys.exit()`, a stray cancellation.
+
+    Under the task's retry policy it counts as any other error.
+    """
+
+
+class RunTimedOut(TimeoutError):
+    """A run took longer than its task's timeout."""
+
+
+def as_error(error: BaseException, *, retryable: bool, cause: str = "") -> Error:
+    """What is kept of an exception."""
+    return Error(
+        type=type_name(error),
+        message=clipped(_message(error), MESSAGE_CHARS),
+        traceback=_traceback(error),
+        fingerprint=fingerprint(error),
+        cause=cause or _causes(error),
+        retryable=retryable,
+    )
+
+
+def said(kind: str, message: str, *, cause: str = "", retryable: bool = True) -> Error:
+    """An error that no exception stands for."""
+    mark = hashlib.blake2b(kind.encode(), digest_size=8).hexdigest()
+    return Error(type=kind, message=message, fingerprint=mark, cause=cause, retryable=retryable)
+
+
+def type_name(error: BaseException) -> str:
+    """The name of an exception's class, with its module unless that is Python's own."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def fingerprint(error: BaseException) -> str:
+    """The same for errors of one kind from one place: class and functions, not lines, values or messages.
+
+    So dead letters of one bug stand together, also after an edit elsewhere in the file.
+    """
+    places = [
+        f"{code.co_filename.rpartition('/')[2]}:{code.co_qualname}" for code in _codes(error.__traceback__)
+    ]
+    text = "\n".join([type_name(error), *places[-FRAMES:]])
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def clipped(text: str, most: int) -> str:
+    """Text that any store can keep: without surrogates or NUL, and not longer than `most`."""
+    clean = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{SYMBOL FOR NULL}")
+    return clean if len(clean) <= most else clean[: most - 1] + "…"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a __str__ may raise anything
+        return "<its text cannot be read>"
+
+
+def _traceback(error: BaseException) -> str:
+    """The frames of the user's code and what it calls; those of the worker say nothing."""
+    try:
+        found = traceback.TracebackException(
+            type(error),
+            error,
+            _users(error.__traceback__),
+            limit=-FRAMES,
+            capture_locals=False,
+            compact=True,
+        )
+        text = "".join(found.format())
+    except Exception:  # noqa: BLE001 - a __str__ in the chain may raise anything
+        return ""
+    text = clipped(text, len(text) + 1)
+    if len(text) <= TRACEBACK_CHARS:
+        return text
+    half = TRACEBACK_CHARS // 2
+    return f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _users(found: TracebackType | None) -> TracebackType | None:
+    """A traceback from where it leaves the worker."""
+    start = found
+    while start is not None and _is_ours(start):
+        start = start.tb_next
+    return start or found
+
+
+def _is_ours(found: TracebackType) -> bool:
+    return str(found.tb_frame.f_globals.get("__name__", "")).startswith(
+        ("windlass.worker.", "concurrent.", "asyncio.", "contextvars")
+    )
+
+
+def _codes(found: TracebackType | None) -> list[CodeType]:
+    codes: list[CodeType] = []
+    found = _users(found)
+    while found is not None:
+        codes.append(found.tb_frame.f_code)
+        found = found.tb_next
+    return codes
+
+
+def _causes(error: BaseException) -> str:
+    names: list[str] = []
+    cause = error.__cause__
+    while cause is not None and len(names) < CHAIN:
+        names.append(type_name(cause))
+        cause = cause.__cause__
+    return " ← ".join(names)

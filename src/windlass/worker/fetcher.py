@@ -1,0 +1,390 @@
+"""Claiming and settling, on a thread of their own: one exchange with the store after the other.
+
+Each exchange settles what has ended and asks for as much as there is room for. It is repeated, word for word,
+until it is answered, so that a lost reply costs a round trip and nothing else. Outcomes gather while an
+exchange is under way: the busier the worker, the larger the batches.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from windlass.broker.contract import Broker
+from windlass.core.lease import CLAIM_JOBS, Ask, Asker, Claimed, Lease
+from windlass.core.order import next_draw
+from windlass.core.units import SECOND, Micros, SessionId
+from windlass.errors import ContractError, StoreError, StoreUnavailable
+from windlass.worker.executor import Executor, given_back, unknown
+from windlass.worker.hand import Hand
+from windlass.worker.notes import EVERY, Notes
+from windlass.worker.options import Group
+from windlass.worker.pace import Pace
+from windlass.worker.prefetch import Prefetch
+from windlass.worker.program import Registered
+from windlass.worker.runners import Ended, Runners
+from windlass.worker.settler import Settler
+from windlass.worker.shares import Shares
+
+_log = logging.getLogger("windlass.worker")
+_T = TypeVar("_T")
+
+STUCK = 0.25
+"""Seconds after which a job that has not started is given back, and a loop that has done nothing is asked."""
+LINGER = 0.005
+"""Seconds that outcomes wait for others while there is enough to run."""
+STOPPING = 2.0
+"""Seconds that runs are given to end when they were stopped."""
+SHORT = 0.002
+"""Seconds for which it is not worth asking the store for a wake."""
+LONGEST_PAUSE = 1.0
+"""Seconds between two tries while the store is away."""
+
+
+class _Desk:
+    """One group: its queues, and what is known of its jobs."""
+
+    def __init__(self, number: int, group: Group) -> None:
+        self.number = number
+        self.slots = group.slots
+        self.queues = group.queues
+        self.shares = Shares(group)
+        self.prefetch = Prefetch(group.slots)
+        self.ask_at = 0.0
+        """When it is worth asking although nothing has been heard."""
+
+
+class Fetcher:
+    """Exchanges jobs with the store until it is told to drain, and all is settled."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        session: SessionId,
+        groups: Sequence[Group],
+        tasks: Mapping[str, Registered],
+        pace: Pace,
+        *,
+        poll_floor: Micros,
+        alone: bool,
+        is_lost: Callable[[], bool],
+        told_lost: Callable[[], None],
+        told_suspects: Callable[[int], None],
+    ) -> None:
+        self._broker = broker
+        self._session = session
+        self._tasks = tasks
+        self._pace = pace
+        self._floor = poll_floor / SECOND
+        self._alone = alone
+        self._is_lost = is_lost
+        self._told_lost = told_lost
+        self._told_suspects = told_suspects
+        self._desks = [_Desk(number, group) for number, group in enumerate(groups)]
+        self._turn = 0
+        self._seq = 1
+        self._draw = int(pace.jitter() * 2**32)
+        self._woken = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Task[None] | None = None
+        self._lost = False
+        self._drained_by: float | None = None
+        self._released_at: float | None = None
+        self._pinged = False
+        self._lingering_since: float | None = None
+
+    def attach(
+        self, hand: Hand, runners: Runners, settler: Settler, notes: Notes, executor: Executor
+    ) -> None:
+        """The other parts of the worker."""
+        self._hand, self._runners, self._settler = hand, runners, settler
+        self._notes, self._executor = notes, executor
+
+    # --- from any thread ------------------------------------------------------------------------------------
+
+    def nudge(self) -> None:
+        """There is something to do."""
+        with contextlib.suppress(RuntimeError):  # its loop has ended, and so has the worker
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    def drain(self, grace: float) -> None:
+        """Claim no more, give back what has not started, and end when the rest has ended, or the grace."""
+
+        def begin() -> None:
+            self._drained_by = self._pace.now() + grace
+            self._woken.set()
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(begin)
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until drained."""
+        try:
+            while not self._is_drained():
+                await self._step()
+        finally:
+            self._forget_waiter()
+
+    async def _step(self) -> None:
+        now = self._pace.now()
+        self._give_back(now)
+        batch = self._settler.batch() if self._is_worth_sending(now) else ()
+        desk = self._desk_to_ask(now, riding=bool(batch))
+        if self._notes and (batch or self._notes.urgent or now >= self._notes.sent_at + EVERY):
+            await self._patiently(lambda: self._notes.send(self._broker, now))
+        if batch or desk is not None:
+            await self._exchange(batch, desk)
+        else:
+            await self._rest(now)
+
+    def _is_drained(self) -> bool:
+        if self._drained_by is None:
+            return False
+        if not any(self._hand.unfinished) and not len(self._settler):
+            return True
+        now = self._pace.now()
+        if now < self._drained_by:
+            return False
+        if self._released_at is None:
+            self._released_at = now
+            self._runners.release_all()
+        stopping = self._runners.stoppable and now < self._released_at + STOPPING
+        return not stopping and not len(self._settler)
+
+    # --- giving back ----------------------------------------------------------------------------------------
+
+    def _give_back(self, now: float) -> None:
+        """Let others run what this worker has not come to."""
+        everything = self._drained_by is not None or self._lost
+        for ticket in list(self._hand.unstarted):
+            if (everything or now - ticket.received > STUCK) and self._hand.claim_start(ticket):
+                self._desks[ticket.group].prefetch.gave_back()
+                self._settler.put(Ended(ticket, given_back(ticket.lease), None))
+
+    def _is_blocked(self, now: float) -> bool:
+        """Whether a task keeps the loop to itself: then nothing is claimed that might have to wait for it."""
+        if not self._runners.runs or now - self._runners.active_at < STUCK:
+            return False
+        if not self._pinged:
+            self._pinged = True
+            self._runners.ping(self._ponged)
+        return True
+
+    def _ponged(self) -> None:
+        self._pinged = False
+        self.nudge()
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def _desk_to_ask(self, now: float, *, riding: bool) -> _Desk | None:
+        """The next group, in turns, that has room, and a reason to think that there is work. With outcomes
+        going out anyway, an ask costs little.
+        """
+        if self._drained_by is not None or self._lost or self._is_lost() or self._is_blocked(now):
+            return None
+        count = len(self._desks)
+        for offset in range(count):
+            desk = self._desks[(self._turn + offset) % count]
+            if self._room(desk) and (riding or now >= desk.ask_at):
+                self._turn = (desk.number + 1) % count
+                return desk
+        return None
+
+    def _room(self, desk: _Desk) -> int:
+        """How many jobs a group could take. Not one by one: it waits until half of the line is used up."""
+        slots = desk.slots - self._hand.unfinished[desk.number]
+        waiting, prefetch = len(self._hand.lines[desk.number]), self._extra(desk)
+        if slots <= 0 and waiting > prefetch // 2:
+            return 0
+        return max(0, min(slots + prefetch, self._hand.room, CLAIM_JOBS))
+
+    def _extra(self, desk: _Desk) -> int:
+        return 0 if self._alone else desk.prefetch.size
+
+    def _ask(self, desk: _Desk) -> Ask:
+        limit = self._room(desk)
+        slots = max(0, min(desk.slots - self._hand.unfinished[desk.number], limit))
+        return Ask(
+            queues=desk.shares.order(),
+            slots=slots,
+            limit=limit,
+            session=self._session,
+            seq=self._seq,
+            alone=self._alone,
+            draw=self._draw,
+        )
+
+    # --- exchanging -----------------------------------------------------------------------------------------
+
+    def _is_worth_sending(self, now: float) -> bool:
+        """Outcomes go when slots would stand empty, when half of what was in hand has ended, or after a
+        moment.
+        """
+        waiting = sum(len(line) for line in self._hand.lines)
+        pending = len(self._settler)
+        if not pending:
+            self._lingering_since = None
+            return False
+        if waiting == 0 or pending >= waiting or self._drained_by is not None:
+            return True
+        if self._lingering_since is None:
+            self._lingering_since = now
+        return now - self._lingering_since >= LINGER
+
+    async def _exchange(self, batch: Sequence[Ended], desk: _Desk | None) -> None:
+        self._lingering_since = None
+        self._measure(batch)
+        ask = None if desk is None else self._ask(desk)
+        claimed = None
+        if batch:
+            claimed = await self._settle(batch, ask)
+        elif ask is not None:
+            claimed = await self._patiently(lambda: self._broker.claim(ask))
+        if desk is not None and ask is not None and claimed is not None:
+            self._received(desk, ask, claimed)
+        await asyncio.sleep(0)  # some stores answer without a pause: whoever shares this loop has a turn
+
+    async def _settle(self, batch: Sequence[Ended], ask: Ask | None) -> Claimed | None:
+        items = [ended.settlement for ended in batch]
+        try:
+            settled = await self._patiently(lambda: self._broker.settle(items, ask))
+        except (StoreError, ContractError) as error:
+            _log.error("the store refuses a batch of outcomes (%s); they are sent one by one", error)
+            await self._one_by_one(batch)
+            return None
+        self._settler.answered(settled.answers, self._executor)
+        return settled.claimed
+
+    async def _one_by_one(self, batch: Sequence[Ended]) -> None:
+        for ended in list(batch):
+            settlement = ended.settlement
+            try:
+                settled = await self._patiently(partial(self._broker.settle, [settlement]))
+            except (StoreError, ContractError) as error:
+                self._settler.dropped(ended, str(error))
+            else:
+                self._settler.answered_one(ended, settled.answers[0], self._executor)
+
+    def _received(self, desk: _Desk, ask: Ask, claimed: Claimed) -> None:
+        if claimed.session is Asker.LOST:
+            self._lost = True
+            self._told_lost()
+            return
+        self._seq += 1
+        self._draw = next_draw(self._draw, len(claimed.leases))
+        now = self._pace.now()
+        if claimed.leases:
+            self._take_in(desk, claimed.leases, now)
+        pause = self._floor if claimed.next_in is None else min(self._floor, claimed.next_in / SECOND)
+        # Without a free slot it may be that only a job for a slot is left: asking again would change nothing.
+        again = claimed.more and (claimed.leases or ask.slots)
+        desk.ask_at = now if again else now + pause
+        if claimed.suspects and not self._alone:
+            self._told_suspects(claimed.suspects)
+        if self._alone and not claimed.leases and not claimed.suspects and not any(self._hand.unfinished):
+            self._drained_by = now
+
+    def _take_in(self, desk: _Desk, leases: Sequence[Lease], now: float) -> None:
+        known = [(lease, task) for lease in leases if (task := self._tasks.get(lease.task)) is not None]
+        if len(known) < len(leases):
+            for lease in leases:
+                if lease.task not in self._tasks:
+                    _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
+                    self._settler.put(Ended(None, unknown(lease), None))
+        if known:
+            self._hand.take_in(known, desk.number, now)
+            self._runners.arrived(desk.number)
+
+    def _measure(self, batch: Sequence[Ended]) -> None:
+        for desk in self._desks:
+            runtimes: list[int] = []
+            waited = 0.0
+            for ended in batch:
+                ticket, run, runtime = ended.ticket, ended.run, ended.settlement.runtime
+                if ticket is None or run is None or runtime is None or ticket.group != desk.number:
+                    continue
+                runtimes.append(runtime)
+                waited = max(waited, run.started - ticket.received)
+            if runtimes:
+                desk.prefetch.measured(sum(runtimes) / len(runtimes) / SECOND, waited)
+
+    async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Call until the store answers. Between tries it waits longer and longer, by chance as long as others
+        do not.
+        """
+        pause = 0.05
+        while True:
+            try:
+                return await call()
+            except StoreUnavailable as error:
+                if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
+                    raise
+                _log.warning("the store does not answer (%s); trying again", error)
+                await self._pace.sleep(pause * (0.5 + self._pace.jitter()))
+                pause = min(LONGEST_PAUSE, pause * 2)
+
+    # --- resting --------------------------------------------------------------------------------------------
+
+    async def _rest(self, now: float) -> None:
+        """Wait for a wake of the store, an outcome, or the time of the next thing to do."""
+        until = self._next_time(now)
+        self._listen(until - now)
+        pending, waiting = len(self._settler), sum(len(line) for line in self._hand.lines)
+        self._settler.nudge_at = max(1, (waiting + pending) // 2 if pending else 1)
+        if len(self._settler) >= self._settler.nudge_at and pending == 0:
+            self._woken.set()  # it came just before
+        timer = self._loop.call_later(max(0.0, until - now), self._woken.set)
+        await self._woken.wait()
+        timer.cancel()
+        self._woken.clear()
+        self._settler.nudge_at = None
+
+    def _next_time(self, now: float) -> float:
+        times = [now + LONGEST_PAUSE]
+        if self._lingering_since is not None:
+            times.append(self._lingering_since + LINGER)
+        if self._notes:
+            times.append(self._notes.sent_at + EVERY)
+        oldest = next(iter(list(self._hand.unstarted)[:1]), None)
+        if oldest is not None:
+            times.append(max(now, oldest.received + STUCK) + 0.001)
+        if self._drained_by is not None:
+            end = self._drained_by if self._released_at is None else self._released_at + STOPPING
+            times.append(max(now + 0.01, min(end, now + 0.05)))
+        elif not self._lost:
+            times += [max(now + 0.001, desk.ask_at) for desk in self._desks if self._room(desk)]
+        return min(times)
+
+    def _listen(self, timeout: float) -> None:
+        """Have the store wake us, as long as there is room for what it would wake us for."""
+        queues = self._listened()
+        if not queues:
+            self._forget_waiter()  # a wake that we cannot follow belongs to another worker
+        elif self._waiter is None and timeout > SHORT:
+            self._waiter = self._loop.create_task(self._await_wake(queues, max(timeout, self._floor)))
+
+    def _listened(self) -> tuple[str, ...]:
+        if self._drained_by is not None or self._lost:
+            return ()
+        return tuple(dict.fromkeys(q for desk in self._desks if self._room(desk) for q in desk.queues))
+
+    async def _await_wake(self, queues: Sequence[str], timeout: float) -> None:
+        try:
+            started = self._pace.now()
+            await self._broker.wait(queues, timeout)
+            if self._pace.now() - started < timeout:
+                for desk in self._desks:
+                    desk.ask_at = 0.0
+        except StoreError:
+            await self._pace.sleep(LONGEST_PAUSE * self._pace.jitter())
+        self._waiter = None
+        self._woken.set()
+
+    def _forget_waiter(self) -> None:
+        if self._waiter is not None:
+            self._waiter.cancel()
+            self._waiter = None

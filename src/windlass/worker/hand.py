@@ -1,0 +1,107 @@
+"""What a worker holds in its hand: leases that wait for a slot, run, or have ended and are not settled yet.
+
+The fetcher's thread alone takes leases in and lets go of them. Any thread may start one, so each is started,
+or given back, by whoever takes it out of `unstarted` first: one step of a dictionary, which no two threads
+can do at once.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from windlass.core.lease import Lease
+from windlass.worker.program import Registered
+from windlass.worker.table import Table
+
+
+class Ticket:
+    """A lease in hand."""
+
+    __slots__ = ("group", "lease", "received", "slot", "task")
+
+    def __init__(self, lease: Lease, task: Registered, group: int, slot: int, received: float) -> None:
+        self.lease = lease
+        self.task = task
+        self.group = group
+        self.slot = slot
+        """Its row in the table."""
+        self.received = received
+
+
+class Line:
+    """The tickets of one group that wait for one of its slots."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._waiting: deque[Ticket] = deque()
+        self._busy = 0
+        self._lock = threading.Lock()
+
+    def add(self, tickets: Iterable[Ticket]) -> None:
+        """Stand at the end."""
+        with self._lock:
+            self._waiting.extend(tickets)
+
+    def enter(self) -> Ticket | None:
+        """The next ticket and a slot for it; None if there is no slot, or nobody waits."""
+        with self._lock:
+            if self._busy >= self.slots or not self._waiting:
+                return None
+            self._busy += 1
+            return self._waiting.popleft()
+
+    def leave(self) -> Ticket | None:
+        """Free a slot; the next ticket takes it."""
+        with self._lock:
+            if self._waiting and self._busy <= self.slots:
+                return self._waiting.popleft()
+            self._busy -= 1
+            return None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+class Hand:
+    """All leases of a worker."""
+
+    def __init__(self, table: Table, slots: Iterable[int]) -> None:
+        self.table = table
+        self.lines = [Line(count) for count in slots]
+        self.unstarted: dict[Ticket, None] = {}
+        self.unfinished = [0 for _ in self.lines]
+        """By group: those that have no outcome yet."""
+        self._rows = list(range(table.capacity - 1, -1, -1))
+
+    @property
+    def room(self) -> int:
+        """How many more leases it can hold."""
+        return len(self._rows)
+
+    def take_in(self, leases: Iterable[tuple[Lease, Registered]], group: int, now: float) -> None:
+        """File leases that have arrived, and put them in line."""
+        taken: list[Ticket] = []
+        for lease, task in leases:
+            slot = self._rows.pop()
+            ticket = Ticket(lease, task, group, slot, now)
+            self.table.file(slot, lease.job, lease.fence)
+            self.unstarted[ticket] = None
+            taken.append(ticket)
+        self.unfinished[group] += len(taken)
+        self.lines[group].add(taken)
+
+    def claim_start(self, ticket: Ticket) -> bool:
+        """Whether the caller may start it; False: it was given back."""
+        return self.unstarted.pop(ticket, _MISSING) is None
+
+    def finished(self, ticket: Ticket) -> None:
+        """It has an outcome."""
+        self.unfinished[ticket.group] -= 1
+
+    def let_go(self, ticket: Ticket) -> None:
+        """Its settlement was answered."""
+        self.table.clear(ticket.slot)
+        self._rows.append(ticket.slot)
+
+
+_MISSING = object()

@@ -1,0 +1,111 @@
+"""What running jobs say of themselves, on its way to the store: the newest progress, log lines, steps."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeAlias
+
+import msgspec
+
+from windlass.broker.contract import Consume
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.outcome import Verdict
+from windlass.core.session import LOG_LINES, Note
+from windlass.core.units import Fence, JobId
+from windlass.errors import StoreError, StoreUnavailable
+
+_log = logging.getLogger("windlass.worker")
+
+EVERY = 0.2
+"""Seconds between two sendings of what may wait."""
+
+
+class Notes:
+    """Collects notes on any thread; the fetcher sends them."""
+
+    def __init__(self, *, nudge: Callable[[], None]) -> None:
+        self._nudge = nudge
+        self._lock = threading.Lock()
+        self._said: dict[tuple[JobId, Fence], Note] = {}
+        self._asked: list[tuple[Note, Future[Verdict]]] = []
+        self.sent_at = 0.0
+
+    def note(self, note: Note) -> None:
+        """Merge a note with what the job said before: the newest progress, and all lines."""
+        key = (note.job, note.fence)
+        with self._lock:
+            first = not self._said
+            self._said[key] = _merged(self._said.get(key), note)
+        if first:
+            self._nudge()
+
+    def confirm(self, note: Note) -> Future[Verdict]:
+        """Send a note at once; the future has the store's word on it."""
+        future: Future[Verdict] = Future()
+        with self._lock:
+            self._asked.append((note, future))
+        self._nudge()
+        return future
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._asked)
+
+    def __bool__(self) -> bool:
+        return bool(self._said or self._asked)
+
+    async def send(self, broker: Consume, now: float) -> None:
+        """Send everything; what the store could not be asked stays for the next time."""
+        self.sent_at = now
+        with self._lock:
+            said, self._said = self._said, {}
+            asked, self._asked = self._asked, []
+        everything: list[_Unsent] = [(note, None) for note in said.values()]
+        everything += asked
+        for start in range(0, len(everything), CALL_ITEMS):
+            page = everything[start : start + CALL_ITEMS]
+            try:
+                verdicts = await broker.annotate([note for note, _ in page])
+            except StoreUnavailable:
+                self._keep(everything[start:])
+                raise
+            except StoreError as error:
+                _log.warning("the store does not take what jobs say of themselves: %s", error)
+                _answer_with(page, error)
+            else:
+                for (_, future), verdict in zip(page, verdicts, strict=True):
+                    if future is not None and not future.cancelled():
+                        future.set_result(verdict)
+
+    def _keep(self, unsent: "list[_Unsent]") -> None:
+        with self._lock:
+            for note, future in unsent:
+                if future is None:
+                    key = (note.job, note.fence)
+                    newer = self._said.get(key)
+                    self._said[key] = note if newer is None else _merged(note, newer)
+                else:
+                    self._asked.append((note, future))
+
+
+_Unsent: TypeAlias = tuple[Note, Future[Verdict] | None]
+
+
+def _answer_with(page: "list[_Unsent]", error: StoreError) -> None:
+    for _, future in page:
+        if future is not None and not future.cancelled():
+            future.set_exception(error)
+
+
+def _merged(before: Note | None, note: Note) -> Note:
+    if before is None:
+        return note
+    spoke = note.permille is not None
+    return msgspec.structs.replace(
+        before,
+        permille=note.permille if spoke else before.permille,
+        message=note.message if spoke else before.message,
+        logs=(before.logs + note.logs)[-LOG_LINES:],
+    )

@@ -1,0 +1,95 @@
+"""What a worker is started with."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.core.names import check_queue
+from windlass.core.option import shown, whole
+from windlass.core.units import Micros
+from windlass.errors import InvalidOption
+
+MOST_PROCESSES = 256
+MOST_SLOTS = 1_000
+MOST_WEIGHT = 1_000
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Slots of a process, and the queues that they serve."""
+
+    slots: int
+    queues: tuple[str, ...]
+    weights: tuple[int, ...] = ()
+    """One for each queue; empty: the queues are emptied in their order."""
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes, and what each of them serves."""
+
+    processes: int = 2
+    concurrency: int = 16
+    """Jobs that one process runs at once."""
+    queues: tuple[str, ...] = ()
+    """`name` or `name=weight`; empty: all queues that the app declares."""
+    groups: tuple[str, ...] = ()
+    """`slots:queue,queue`: slots that serve these queues alone, instead of `concurrency` and `queues`."""
+    grace: Micros | None = None
+    """What running jobs are given to end when the worker stops; None: the app's setting."""
+    max_jobs: int | None = None
+    """A process is replaced after this many jobs."""
+    max_memory: int | None = None
+    """A process is replaced when it holds more MiB."""
+    reload: bool = False
+
+
+def check_options(options: WorkerOptions) -> WorkerOptions:
+    """Refuse options that have no meaning."""
+    whole(options.processes, name="processes", least=1, most=MOST_PROCESSES)
+    whole(options.concurrency, name="concurrency", least=1, most=MOST_SLOTS)
+    if options.max_jobs is not None:
+        whole(options.max_jobs, name="max_jobs", least=1, most=2**31)
+    if options.max_memory is not None:
+        whole(options.max_memory, name="max_memory", least=1, most=2**31)
+    if options.groups and options.queues:
+        raise InvalidOption("give either queues or groups: a group names its own queues")
+    return options
+
+
+def groups_of(options: WorkerOptions, declared: Sequence[str]) -> tuple[Group, ...]:
+    """The groups of each process. `declared` are the queues of the app, for those who name none."""
+    check_options(options)
+    if options.groups:
+        return tuple(_group(text) for text in options.groups)
+    queues, weights = _shares(options.queues) if options.queues else (tuple(declared), ())
+    if not queues:
+        raise InvalidOption("the app declares no queue to work on; name some: queues=...")
+    return (Group(slots=options.concurrency, queues=queues, weights=weights),)
+
+
+def _group(text: str) -> Group:
+    slots, colon, queues = text.partition(":")
+    if not colon or not slots.isascii() or not slots.isdigit():
+        raise InvalidOption(f'a group is "slots:queue,queue", such as "7:high,default", not {shown(text)}')
+    names, weights = _shares(queues.split(","))
+    return Group(
+        slots=whole(int(slots), name="slots of a group", least=1, most=MOST_SLOTS),
+        queues=names,
+        weights=weights,
+    )
+
+
+def _shares(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names and weights. One weight makes all of them weighted; who has none weighs 1."""
+    shares = [text.strip().partition("=") for text in given]
+    names = tuple(check_queue(name.strip()) for name, _, _ in shares)
+    if len(set(names)) != len(names):
+        raise InvalidOption(f"a queue is named twice: {', '.join(names)}")
+    if not any(equals for _, equals, _ in shares):
+        return names, ()
+    return names, tuple(_weight(name, weight) if equals else 1 for name, equals, weight in shares)
+
+
+def _weight(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise InvalidOption(f'queue "{name}": a weight is a whole number, as in {name}=5, not {shown(text)}')
+    return whole(int(text), name=f'the weight of queue "{name}"', least=1, most=MOST_WEIGHT)

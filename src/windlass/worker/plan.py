@@ -1,0 +1,72 @@
+"""What a supervisor is to keep running: the options of a worker, read together with its program."""
+
+import importlib.metadata
+import os
+
+import msgspec
+
+from windlass.broker.contract import Broker
+from windlass.config import Config
+from windlass.core.units import SECOND
+from windlass.worker.host import Machine, process_name
+from windlass.worker.options import Group, WorkerOptions, groups_of
+from windlass.worker.program import Program
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a supervisor is to keep running."""
+
+    app: str
+    """`module:name`, for the children."""
+    name: str
+    """Of the app, for those who look at sessions."""
+    version: str = ""
+    groups: tuple[Group, ...]
+    processes: int
+    grace: float
+    """Seconds."""
+    max_jobs: int | None = None
+    max_memory: int | None = None
+    """Bytes."""
+    supervisor: str = ""
+    """The name of its process, see `host.process_name`."""
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Of all groups, each once."""
+        return tuple(dict.fromkeys(queue for group in self.groups for queue in group.queues))
+
+    def alone(self) -> tuple[Group, ...]:
+        """The groups of a child that runs suspects."""
+        return (Group(slots=1, queues=self.queues),)
+
+
+def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
+    """What the options amount to; `InvalidOption` names what has no meaning."""
+    grace = program.config.grace if options.grace is None else options.grace
+    return Plan(
+        app=app_name,
+        name=program.name,
+        version=_version(),
+        groups=groups_of(options, program.queues),
+        processes=options.processes,
+        grace=grace / SECOND,
+        max_jobs=options.max_jobs,
+        max_memory=None if options.max_memory is None else options.max_memory << 20,
+        supervisor=process_name(Machine(), os.getpid()),
+    )
+
+
+def described(plan: Plan, broker: Broker, config: Config) -> str:
+    """What a worker does, for its log."""
+    processes = "1 process" if plan.processes == 1 else f"{plan.processes} processes"
+    groups = " + ".join(f"{group.slots} slots on queues {', '.join(group.queues)}" for group in plan.groups)
+    ttl = config.session_ttl / SECOND
+    return f"{processes} x {groups} ({broker.capabilities.store}, session ttl {ttl:g} s)"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("windlass")
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,42 @@
+"""How many jobs a group may hold beyond its slots: so many that none waits longer than about 50 ms."""
+
+WAIT = 0.05
+"""Seconds that an unstarted job may wait in a worker."""
+MOST = 1_000
+
+
+class Prefetch:
+    """Two bounds, the lower counts: the measured run time of the jobs, and how long they really waited.
+
+    Run time alone is wrong where jobs keep the loop to themselves: sixteen slots are then one. Waiting alone
+    would give each of sixteen slow jobs a successor to try with.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._runtime: float | None = None
+        self._allowed = float(slots)
+
+    def measured(self, runtime: float, waited: float) -> None:
+        """Jobs ended: how long they ran on average, and how long one of them had waited here at the most."""
+        mean = self._runtime
+        self._runtime = runtime if mean is None else mean + (runtime - mean) * _WEIGHT
+        if waited > WAIT:
+            self._allowed = self._allowed * WAIT / waited
+        elif waited < WAIT / 2:
+            self._allowed = min(float(MOST), self._allowed * 2 + 1)
+
+    def gave_back(self) -> None:
+        """Jobs waited so long that they were given back."""
+        self._allowed = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many jobs to hold beyond the slots."""
+        if self._runtime is None:
+            return 0
+        worth = MOST if self._runtime <= 0 else WAIT * self._slots / self._runtime
+        return int(min(self._allowed, worth, MOST))
+
+
+_WEIGHT = 0.2

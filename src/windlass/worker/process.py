@@ -1,0 +1,201 @@
+"""Jobs in processes of their own (`run="process"`): what neither ends nor can be stopped is killed there.
+
+A process runs one job at a time and is kept for the next. It ends with its worker.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from typing import TypeAlias
+
+import msgspec
+
+from windlass.core.lease import Lease
+from windlass.core.outcome import Outcome, Verdict
+from windlass.core.session import Note
+from windlass.core.settlement import Settlement
+from windlass.core.units import SECOND
+from windlass.worker.executor import Executor
+from windlass.worker.failure import said
+from windlass.worker.hand import Ticket
+from windlass.worker.pace import Pace
+from windlass.worker.program import Registered
+from windlass.worker.run import Run
+
+
+class Prepare(msgspec.Struct, frozen=True, tag=True):
+    """The first word to a process."""
+
+    app: str
+    table: str
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run this."""
+
+    lease: Lease
+    started: float
+    deadline: float | None
+
+
+class Ruled(msgspec.Struct, frozen=True, tag=True):
+    """The store's word on a note that was asked for."""
+
+    verdict: Verdict | None
+    """None: it could not be asked."""
+    why: str = ""
+
+
+class Said(msgspec.Struct, frozen=True, tag=True):
+    """A note of the job."""
+
+    note: Note
+    asks: bool = False
+
+
+class Concluded(msgspec.Struct, frozen=True, tag=True):
+    """The job has ended."""
+
+    settlement: Settlement
+
+
+ToProcess: TypeAlias = Prepare | Work | Ruled
+FromProcess: TypeAlias = Said | Concluded
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder[FromProcess](FromProcess).decode
+
+
+def framed(message: ToProcess | FromProcess) -> bytes:
+    """The bytes of a message."""
+    body = _encode(message)
+    return len(body).to_bytes(4, "big") + body
+
+
+class _Process:
+    """One process."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls, prepare: Prepare) -> "_Process":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "windlass.worker.process_main",
+                str(theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        writer.write(framed(prepare))
+        return cls(process, reader, writer)
+
+    def say(self, message: ToProcess) -> None:
+        self._writer.write(framed(message))
+
+    async def hear(self) -> FromProcess | None:
+        """The next word; None: it is dead."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            return _decode(await self._reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def ended(self) -> str:
+        """How it died, in words."""
+        code = await self._process.wait()
+        self._writer.close()
+        return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+
+    async def close(self) -> None:
+        self._writer.close()
+        self.signal(signal.SIGKILL)
+        await self._process.wait()
+
+
+class Processes:
+    """The processes of a worker."""
+
+    executor: Executor
+
+    def __init__(self, app_name: str, pace: Pace, *, table: str = "") -> None:
+        self._prepare = Prepare(app_name, table)
+        self._pace = pace
+        self._idle: list[_Process] = []
+
+    async def run(self, ticket: Ticket, run: Run, task: Registered) -> Settlement:
+        """Run one job; it is stopped by killing its process."""
+        if not self._prepare.app:
+            why = "this worker was not told how its app is imported, so it cannot run jobs in processes"
+            return Settlement(
+                job=ticket.lease.job,
+                fence=ticket.lease.fence,
+                outcome=Outcome.DEAD,
+                error=said("NoProcess", why, retryable=False),
+            )
+        process = self._idle.pop() if self._idle else await _Process.start(self._prepare)
+        loop = asyncio.get_running_loop()
+        run.stop = lambda: loop.call_soon_threadsafe(process.signal, signal.SIGKILL)
+        hard = task.options.hard_timeout
+        timers = [loop.call_at(run.deadline, _time_out, process, run)] if run.deadline is not None else []
+        if hard is not None:
+            timers.append(loop.call_at(run.started + hard / SECOND, process.signal, signal.SIGKILL))
+        try:
+            process.say(Work(lease=ticket.lease, started=run.started, deadline=run.deadline))
+            settlement = await self._settlement(process, run)
+        finally:
+            run.stop = None
+            for timer in timers:
+                timer.cancel()
+        if settlement is None:
+            cause = await process.ended()
+            if run.timed_out:
+                return self.executor.raised(run, task, TimeoutError())
+            return self.executor.died(run, cause)
+        self._idle.append(process)
+        return settlement
+
+    async def _settlement(self, process: _Process, run: Run) -> Settlement | None:
+        while (message := await process.hear()) is not None:
+            match message:
+                case Concluded():
+                    return message.settlement
+                case Said(asks=False):
+                    run.reporter.note(message.note)
+                case Said():
+                    process.say(await _ruled(run, message.note))
+        return None
+
+    async def close(self) -> None:
+        """End those that are idle."""
+        for process in self._idle:
+            await process.close()
+
+
+async def _ruled(run: Run, note: Note) -> Ruled:
+    try:
+        return Ruled(await asyncio.wrap_future(run.reporter.confirm(note)))
+    except Exception as error:  # noqa: BLE001 - told to whoever asked
+        return Ruled(None, str(error))
+
+
+def _time_out(process: _Process, run: Run) -> None:
+    run.timed_out = True
+    process.signal(signal.SIGUSR1)

@@ -1,0 +1,157 @@
+"""The other side of `process.py`: `python -m windlass.worker.process_main FD`. Runs jobs, one at a time."""
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import Future
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from windlass.core.outcome import Verdict
+from windlass.core.session import Note
+from windlass.core.settlement import Settlement
+from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
+from windlass.loading import load_app
+from windlass.worker.executor import Concluder, unreadable
+from windlass.worker.failure import RunTimedOut
+from windlass.worker.pace import MachinePace
+from windlass.worker.process import Concluded, Prepare, Ruled, Said, ToProcess, Work, framed
+from windlass.worker.program import Registered
+from windlass.worker.run import Run, running
+from windlass.worker.runners import call_blocking
+from windlass.worker.table import Table
+
+_decode = msgspec.msgpack.Decoder[ToProcess](ToProcess).decode
+_PR_SET_PDEATHSIG = 1
+
+
+class Door:
+    """The socket to the worker. One thread reads it: the one that runs the job."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._stream = control.makefile("rb")
+        self._lock = threading.Lock()
+
+    def hear(self) -> ToProcess | None:
+        """The next word; None: the worker is gone."""
+        head = self._stream.read(4)
+        if len(head) < 4:
+            return None
+        return _decode(self._stream.read(int.from_bytes(head, "big")))
+
+    def say(self, message: Said | Concluded) -> None:
+        """Say something, on any thread."""
+        with self._lock:
+            self._control.sendall(framed(message))
+
+    # --- a reporter for runs --------------------------------------------------------------------------------
+
+    def note(self, note: Note) -> None:
+        """Pass a note on."""
+        self.say(Said(note))
+
+    def confirm(self, note: Note) -> Future[Verdict]:
+        """Pass a note on and wait for the store's word on it."""
+        future: Future[Verdict] = Future()
+        self.say(Said(note, asks=True))
+        answer = self.hear()
+        if isinstance(answer, Ruled) and answer.verdict is not None:
+            future.set_result(answer.verdict)
+        else:
+            why = answer.why if isinstance(answer, Ruled) else "the worker is gone"
+            future.set_exception(StoreError(why))
+        return future
+
+
+class JobProcess:
+    """Runs what it is told to."""
+
+    def __init__(self, door: Door, prepare: Prepare) -> None:
+        self._door = door
+        self._tasks = load_app(prepare.app).tasks
+        self._pace = MachinePace()
+        self._concluder = Concluder(self._pace)
+        self._table = Table.open(Path(prepare.table)) if prepare.table else None
+        self._run: Run | None = None
+
+    def serve(self) -> None:
+        """Until the worker is gone."""
+        while isinstance(work := self._door.hear(), Work):
+            settlement = copy_context().run(self._conclude, work)
+            self._door.say(Concluded(settlement))
+
+    def time_out(self, _number: int, _frame: Any) -> None:
+        """The task's timeout is over: its code is told so, where it is."""
+        run = self._run
+        if run is not None and not run.timed_out:
+            run.timed_out = True
+            raise RunTimedOut
+
+    def _conclude(self, work: Work) -> Settlement:
+        task: Registered = self._tasks[work.lease.task]  # pyright: ignore[reportAssignmentType]
+        run = Run(
+            work.lease,
+            started=work.started,
+            deadline=work.deadline,
+            reporter=self._door,
+            is_lost=lambda: self._table is not None and time.monotonic() > self._table.alive_until(),
+        )
+        running.set(run)
+        try:
+            args, kwargs = task.signature.decode(work.lease.payload)
+        except (UnreadablePayload, InvalidPayload) as error:
+            return unreadable(work.lease, error)
+        try:
+            self._run = run
+            try:
+                value = call_blocking(run, task.function, args, kwargs)
+            finally:
+                self._run = None
+            return self._concluder.returned(run, task, value)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
+            return self._concluder.raised(run, task, error)
+
+
+def main(argument: str) -> None:
+    """Serve the worker at the other end."""
+    control = socket.socket(fileno=int(argument))
+    control.set_inheritable(False)
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    door = Door(control)
+    prepare = door.hear()
+    if not isinstance(prepare, Prepare):
+        return
+    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"))
+    process = JobProcess(door, prepare)
+    signal.signal(signal.SIGUSR1, process.time_out)
+    process.serve()
+
+
+def _end_with_parent() -> None:
+    """A job must not go on when its worker, which held its lease, is dead."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="windlass-parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

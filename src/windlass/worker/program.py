@@ -1,0 +1,73 @@
+"""The program that a worker runs: an application, as far as a worker needs to know it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from windlass.broker.contract import Broker
+from windlass.config import Config
+from windlass.core.retry import RetryPolicy
+from windlass.core.signature import Signature
+from windlass.core.units import JobId, Micros
+
+Run = Literal["loop", "thread", "process", "inline"]
+
+
+class TaskRules(Protocol):
+    """What a task says of all its jobs."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def retry(self) -> RetryPolicy: ...
+    @property
+    def timeout(self) -> Micros | None: ...
+    @property
+    def hard_timeout(self) -> Micros | None: ...
+    @property
+    def run(self) -> Run | None: ...
+    @property
+    def revision(self) -> int: ...
+    @property
+    def external(self) -> bool: ...
+
+
+class Registered(Protocol):
+    """A task of the program."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def options(self) -> TaskRules: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+
+class Program(Protocol):
+    """An application."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def revision(self) -> int: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def tasks(self) -> Mapping[str, Any]:
+        """By name. Each is `Registered`, but for those that live elsewhere (`options.external`), which have
+        no function.
+        """
+        ...
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Those that it declares, the default one first."""
+        ...
+
+    @property
+    def new_id(self) -> Callable[[], JobId]: ...
+
+    async def declare(self, broker: Broker) -> None:
+        """Tell a broker of its queues, lanes and schedules."""
+        ...

@@ -1,0 +1,82 @@
+"""One run of a job: what the code that runs can ask of it and say about itself."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import Protocol
+
+from windlass.core.job import GROUP_JOBS, NewJob
+from windlass.core.lease import Lease
+from windlass.core.outcome import Verdict
+from windlass.core.session import Note
+from windlass.errors import InvalidOption
+
+
+class Reporter(Protocol):
+    """Carries what a run says to the store, fenced."""
+
+    def note(self, note: Note) -> None:
+        """Say something that may be lost with the run: progress, log lines. Does not wait."""
+        ...
+
+    def confirm(self, note: Note) -> Future[Verdict]:
+        """Say something and learn whether the store has kept it."""
+        ...
+
+
+class Run:
+    """A job while its code runs."""
+
+    __slots__ = (
+        "_lock",
+        "cancelled",
+        "deadline",
+        "is_lost",
+        "lease",
+        "memos",
+        "released",
+        "reporter",
+        "spawned",
+        "started",
+        "stop",
+        "timed_out",
+    )
+
+    def __init__(
+        self,
+        lease: Lease,
+        *,
+        started: float,
+        deadline: float | None,
+        reporter: Reporter,
+        is_lost: Callable[[], bool],
+    ) -> None:
+        self.lease = lease
+        self.started = started
+        self.deadline = deadline
+        """When the task's timeout ends, on the monotonic clock."""
+        self.reporter = reporter
+        self.is_lost = is_lost
+        self.cancelled = False
+        """Somebody asked for the job to be cancelled."""
+        self.released = False
+        """The worker stops and its grace is over: what the run does from here on does not count."""
+        self.timed_out = False
+        self.stop: Callable[[], object] | None = None
+        """Stops the code, where it can be stopped; called on any thread."""
+        self.spawned: list[NewJob] = []
+        self.memos: dict[str, bytes] = dict(lease.memos)
+        self._lock = threading.Lock()
+
+    def spawn(self, job: NewJob) -> None:
+        """Add a child. The code of a run may be on several threads."""
+        with self._lock:
+            if len(self.spawned) >= GROUP_JOBS:
+                raise InvalidOption(
+                    f"a run spawns at most {GROUP_JOBS:,} jobs; enqueue more from its children"
+                )
+            self.spawned.append(job)
+
+
+running: ContextVar[Run] = ContextVar("windlass_run")

@@ -1,0 +1,340 @@
+"""Where tasks run: `async def` in the loop, `def` in threads, tiny functions inline, others in processes.
+
+A ticket enters when its line has a slot, and whoever ends a run lets the next one in: a thread goes on with
+the next job of its own, the loop likewise, so that between two short jobs nothing crosses a thread.
+"""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from windlass.core.settlement import Settlement
+from windlass.core.units import Fence, JobId
+from windlass.worker.executor import Arguments, Executor, given_back
+from windlass.worker.hand import Hand, Ticket
+from windlass.worker.pace import Pace
+from windlass.worker.program import Registered
+from windlass.worker.program import Run as Kind
+from windlass.worker.run import Run, running
+
+_log = logging.getLogger("windlass.worker")
+
+
+class Ended:
+    """A lease with its outcome."""
+
+    __slots__ = ("run", "settlement", "ticket")
+
+    def __init__(self, ticket: Ticket | None, settlement: Settlement, run: Run | None) -> None:
+        self.ticket = ticket
+        """None: it was never filed."""
+        self.settlement = settlement
+        self.run = run
+        """None: it never started."""
+
+
+class ProcessRunner(Protocol):
+    """Runs jobs in processes of their own."""
+
+    async def run(self, ticket: Ticket, run: Run, task: Registered) -> Settlement:
+        """Run one job; exactly one settlement comes of it."""
+        ...
+
+
+def kind_of(task: Registered) -> Kind:
+    """Where a task runs."""
+    function: Any = getattr(task, "function", None)
+    asked = task.options.run
+    if is_async(function):
+        return "loop" if asked in (None, "loop", "inline") else asked
+    return "inline" if asked == "loop" else asked or "thread"
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call gives something to be awaited."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object that is called
+    )
+
+
+class Runners:
+    """Runs tickets; what becomes of them goes to `ended`, on whichever thread that happens."""
+
+    def __init__(
+        self,
+        hand: Hand,
+        executor: Executor,
+        pace: Pace,
+        *,
+        ended: Callable[[Ended], None],
+        processes: ProcessRunner,
+    ) -> None:
+        self._hand = hand
+        self._executor = executor
+        self._pace = pace
+        self._ended = ended
+        self._processes = processes
+        self._loop = asyncio.get_running_loop()
+        # Each job starts from this, and never from what the job before it has set.
+        self._context = contextvars.copy_context()
+        self._kinds: dict[str, Kind] = {}
+        self._inbox: deque[Ticket] = deque()
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = Threads(self._work, sum(line.slots for line in hand.lines))
+        self.runs: dict[int, Run] = {}
+        """By their rows in the table: what runs now."""
+        self.active_at = pace.now()
+        """When the loop was last seen at work."""
+
+    # --- from any thread ------------------------------------------------------------------------------------
+
+    def arrived(self, group: int) -> None:
+        """Tickets stand in a line: let in as many as there are slots."""
+        line = self._hand.lines[group]
+        for_loop = False
+        while (ticket := line.enter()) is not None:
+            for_loop = not self._to_thread(ticket) or for_loop
+        if for_loop:
+            self._loop.call_soon_threadsafe(self._run_inbox)
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Ask for a sign of life of the loop."""
+
+        def pong() -> None:
+            self.active_at = self._pace.now()
+            answer()
+
+        self._loop.call_soon_threadsafe(pong)
+
+    def cancel(self, job: JobId, fence: Fence) -> None:
+        """Stop a run because somebody asked for it; a thread only learns of it."""
+        for run in list(self.runs.values()):
+            if (run.lease.job, run.lease.fence) == (job, fence) and not run.cancelled:
+                run.cancelled = True
+                if run.stop is not None:
+                    run.stop()
+
+    def release_all(self) -> None:
+        """Stop what can be stopped; it does not count as an attempt."""
+        for run in list(self.runs.values()):
+            run.released = True
+            if run.stop is not None:
+                run.stop()
+
+    @property
+    def stoppable(self) -> int:
+        """How many runs there are that will end when they are told to."""
+        return sum(run.stop is not None for run in list(self.runs.values()))
+
+    def _to_thread(self, ticket: Ticket) -> bool:
+        """Hand a ticket to a thread, if that is its place; else it waits for the loop."""
+        if self._kind(ticket.task) == "thread":
+            self._threads.put(ticket)
+            return True
+        self._inbox.append(ticket)
+        return False
+
+    def _kind(self, task: Registered) -> Kind:
+        kind = self._kinds.get(task.name)
+        if kind is None:
+            kind = self._kinds[task.name] = kind_of(task)
+        return kind
+
+    # --- on the loop ----------------------------------------------------------------------------------------
+
+    def _run_inbox(self) -> None:
+        self._scheduled = False
+        self.active_at = self._pace.now()
+        for _ in range(len(self._inbox)):
+            self._run_on_loop(self._inbox.popleft())
+
+    def _run_on_loop(self, ticket: Ticket) -> None:
+        kind = self._kind(ticket.task)
+        if kind == "inline":
+            self._context.copy().run(self._run_inline, ticket)
+            self._next_on_loop(ticket)
+        else:
+            work = self._run_async(ticket) if kind == "loop" else self._run_process(ticket)
+            job = self._loop.create_task(work, context=self._context.copy())
+            self._tasks.add(job)
+            job.add_done_callback(self._tasks.discard)
+
+    def _next_on_loop(self, ticket: Ticket) -> None:
+        following = self._hand.lines[ticket.group].leave()
+        if following is not None and not self._to_thread(following) and not self._scheduled:
+            # Not at once: between two jobs the loop sees to whatever else is ready.
+            self._scheduled = True
+            self._loop.call_soon(self._run_inbox, context=self._context)
+
+    def _run_inline(self, ticket: Ticket) -> None:
+        opened = self._open(ticket)
+        if opened is None:
+            return
+        task, run, (args, kwargs) = opened
+        try:
+            value = task.function(*args, **kwargs)
+            settlement = self._executor.returned(run, task, value)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
+            settlement = self._executor.raised(run, task, error)
+        self._close(ticket, run, settlement)
+
+    async def _run_async(self, ticket: Ticket) -> None:
+        opened = self._open(ticket)
+        if opened is not None:
+            task, run, (args, kwargs) = opened
+            try:
+                value = await awaited(run, task.function(*args, **kwargs))
+                settlement = self._executor.returned(run, task, value)
+            except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
+                settlement = self._executor.raised(run, task, error)
+            self._close(ticket, run, settlement)
+        self.active_at = self._pace.now()
+        self._next_on_loop(ticket)
+
+    async def _run_process(self, ticket: Ticket) -> None:
+        task, run = ticket.task, self._begin(ticket)
+        if run is not None:
+            try:
+                settlement = await self._processes.run(ticket, run, task)
+            except BaseException as error:  # noqa: BLE001 - whatever goes wrong here is this job's outcome
+                settlement = self._executor.raised(run, task, error)
+            self._close(ticket, run, settlement)
+        self._next_on_loop(ticket)
+
+    # --- on a thread ----------------------------------------------------------------------------------------
+
+    def _work(self, ticket: Ticket) -> Ticket | None:
+        """Run one job; returns the next one for the same thread."""
+        self._context.copy().run(self._run_here, ticket)
+        following = self._hand.lines[ticket.group].leave()
+        if following is None:
+            return None
+        if self._kind(following.task) == "thread":
+            return following
+        self._inbox.append(following)
+        self._loop.call_soon_threadsafe(self._run_inbox)
+        return None
+
+    def _run_here(self, ticket: Ticket) -> None:
+        opened = self._open(ticket)
+        if opened is None:
+            return
+        task, run, (args, kwargs) = opened
+        try:
+            value = call_blocking(run, task.function, args, kwargs)
+            settlement = self._executor.returned(run, task, value)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
+            settlement = self._executor.raised(run, task, error)
+        self._close(ticket, run, settlement)
+
+    # --- the steps around a run -----------------------------------------------------------------------------
+
+    def _begin(self, ticket: Ticket) -> Run | None:
+        """Start it; None: it has ended already, or is no longer ours."""
+        if not self._hand.claim_start(ticket):
+            return None
+        settlement = self._executor.refuse(ticket)
+        if settlement is not None:
+            self._ended(Ended(ticket, settlement, None))
+            return None
+        run = self._executor.start(ticket)
+        if run is None:
+            # The supervisor has released it: the store answers ALREADY, and the row is free.
+            self._ended(Ended(ticket, given_back(ticket.lease), None))
+            return None
+        self.runs[ticket.slot] = run
+        running.set(run)
+        return run
+
+    def _open(self, ticket: Ticket) -> tuple[Registered, Run, Arguments] | None:
+        """Start it and read its arguments."""
+        task, run = ticket.task, self._begin(ticket)
+        if run is None:
+            return None
+        read = self._executor.read(ticket)
+        if isinstance(read, Settlement):
+            self._close(ticket, run, read)
+            return None
+        return task, run, read
+
+    def _close(self, ticket: Ticket, run: Run, settlement: Settlement) -> None:
+        self.runs.pop(ticket.slot, None)
+        self._ended(Ended(ticket, settlement, run))
+
+    async def close(self) -> None:
+        """Let idle threads go. Those that run a job are left alone."""
+        self._threads.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=0)
+
+
+def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function outside of a loop; what it gives to be awaited gets a loop of its own."""
+    value = function(*args, **kwargs)
+    if not inspect.isawaitable(value):
+        return value
+    with asyncio.Runner() as runner:
+        return runner.run(awaited(run, value), context=contextvars.copy_context())
+
+
+async def awaited(run: Run, work: Awaitable[Any]) -> Any:
+    """Wait for a task's code, for no longer than it may take; meanwhile the run can be stopped."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    run.stop = lambda: loop.call_soon_threadsafe(task.cancel)
+    try:
+        if run.deadline is None:
+            return await work
+        async with asyncio.timeout_at(run.deadline) as limit:
+            try:
+                return await work
+            finally:
+                run.timed_out = limit.expired()
+    finally:
+        run.stop = None
+
+
+class Threads:
+    """Threads that take tickets; started when all others are busy, and daemons: a job that never ends must
+    not keep its process.
+    """
+
+    def __init__(self, work: Callable[[Ticket], Ticket | None], most: int) -> None:
+        self._work = work
+        self._most = most
+        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def put(self, ticket: Ticket) -> None:
+        """Hand over a ticket."""
+        if not self._idle.acquire(blocking=False):
+            with self._lock:
+                if self._count < self._most:
+                    self._count += 1
+                    name = f"windlass-thread-{self._count}"
+                    threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._queue.put(ticket)
+
+    def close(self) -> None:
+        """End the threads that are idle, and the others when they are."""
+        for _ in range(self._count):
+            self._queue.put(None)
+
+    def _serve(self) -> None:
+        while (ticket := self._queue.get()) is not None:
+            following: Ticket | None = ticket
+            while following is not None:
+                following = self._work(following)
+            self._idle.release()

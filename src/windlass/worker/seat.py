@@ -1,0 +1,58 @@
+"""A seat: the place of one child, which others take after it; and how soon."""
+
+from windlass.worker.ward import Ward
+
+QUICK = 5.0
+"""Seconds: a child that ends sooner, with nothing to show for it, may be one that can never work."""
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+HOPELESS_AFTER = 4
+"""Ends without a word before the first success."""
+
+
+class Seat:
+    """A place, and the luck of those who sat there.
+
+    A crash that is charged to a job cannot go on for ever, since that job ends as a dead letter: the next
+    child is started at once. What can go on for ever is a child that ends before any job starts.
+    """
+
+    def __init__(self) -> None:
+        self.ward: Ward | None = None
+        self.hopeless: str | None = None
+        """Why nobody can sit here, as far as can be told."""
+        self._streak = 0
+
+    @property
+    def at_work(self) -> bool:
+        """Whether somebody sits here and claims."""
+        return self.ward is not None and self.ward.going
+
+    def take(self, ward: Ward) -> None:
+        """Somebody sits down."""
+        self.ward = ward
+
+    def leave(self, ward: Ward, detail: str) -> None:
+        """Somebody has ended."""
+        if self.ward is ward:
+            self.ward = None
+        if ward.draining or ward.died is None:
+            return
+        if ward.charged or ward.died - ward.born >= QUICK:
+            self._streak, self.hopeless = 0, None
+        elif not (ward.begin.alone and ward.table.clean):
+            self.missed(detail, said=ward.failed)
+
+    def missed(self, detail: str, *, said: str | None = None) -> None:
+        """Somebody could not work, or not even start."""
+        self._streak += 1
+        if said is not None:
+            self.hopeless = said
+        elif self._streak >= HOPELESS_AFTER:
+            self.hopeless = f"children end before they can work: {detail}"
+
+    def pause(self) -> float:
+        """Seconds to wait before the next."""
+        if self._streak <= 1:
+            return 0.0
+        return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._streak - 2))

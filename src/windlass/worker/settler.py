@@ -1,0 +1,103 @@
+"""Outcomes on their way to the store: collected from every thread, sent in batches, again until answered."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.job import GROUP_JOBS
+from windlass.core.outcome import Answer, Outcome, Verdict
+from windlass.core.settlement import Settlement
+from windlass.worker.executor import Executor
+from windlass.worker.failure import said
+from windlass.worker.hand import Hand
+from windlass.worker.runners import Ended
+
+_log = logging.getLogger("windlass.worker")
+
+
+class Settler:
+    """Holds outcomes until the store has answered them."""
+
+    def __init__(self, hand: Hand, *, nudge: Callable[[], None]) -> None:
+        self._hand = hand
+        self._nudge = nudge
+        self._ended: deque[Ended] = deque()
+        self._batch: list[Ended] = []
+        self.nudge_at: int | None = 1
+        """How many outcomes wake the fetcher; None: it is awake."""
+        self.settled = 0
+        """Runs whose end the store has answered."""
+
+    def put(self, ended: Ended) -> None:
+        """Take an outcome, on any thread."""
+        self._ended.append(ended)
+        at = self.nudge_at
+        if at is not None and len(self._ended) >= at:
+            self.nudge_at = None
+            self._nudge()
+
+    def __len__(self) -> int:
+        """Outcomes that the store has not answered."""
+        return len(self._ended) + len(self._batch)
+
+    def batch(self) -> Sequence[Ended]:
+        """What is to be sent next; the same again until it was answered."""
+        children = sum(len(ended.settlement.spawn) for ended in self._batch)
+        while self._ended and len(self._batch) < CALL_ITEMS:
+            children += len(self._ended[0].settlement.spawn)
+            if children > GROUP_JOBS and self._batch:
+                break
+            ended = self._ended.popleft()
+            if ended.ticket is not None:
+                self._hand.finished(ended.ticket)
+            self._batch.append(ended)
+        return self._batch
+
+    def answered(self, answers: Sequence[Answer], executor: Executor) -> None:
+        """The store has ruled on the whole batch."""
+        batch, self._batch = self._batch, []
+        for ended, answer in zip(batch, answers, strict=True):
+            self._ruled(ended, answer, executor)
+
+    def answered_one(self, ended: Ended, answer: Answer, executor: Executor) -> None:
+        """It has ruled on one of the batch."""
+        self._batch.remove(ended)
+        self._ruled(ended, answer, executor)
+
+    def dropped(self, ended: Ended, why: str) -> None:
+        """The store cannot take this word at all."""
+        self._batch.remove(ended)
+        settlement = ended.settlement
+        if settlement.outcome is Outcome.DEAD:
+            _log.error("job %s: the store takes no word on it: %s", settlement.job, why)
+            if ended.ticket is not None:
+                self._hand.let_go(ended.ticket)
+            return
+        error = said("NotSettled", why, retryable=False)
+        dead = Settlement(
+            job=settlement.job,
+            fence=settlement.fence,
+            outcome=Outcome.DEAD,
+            runtime=settlement.runtime,
+            error=error,
+        )
+        self._batch.append(Ended(ended.ticket, dead, ended.run))
+
+    def _ruled(self, ended: Ended, answer: Answer, executor: Executor) -> None:
+        if answer.verdict is Verdict.REFUSED and ended.run is not None and ended.ticket is not None:
+            # The run was done, and what it spawned cannot be: it goes out once more, as a failure.
+            again = executor.refused(ended.run, ended.ticket.task, answer.why)
+            self._batch.append(Ended(ended.ticket, again, ended.run))
+            return
+        if ended.run is not None:
+            self.settled += 1
+        if answer.verdict in (Verdict.STALE, Verdict.GONE) and ended.run is not None:
+            _log.warning(
+                "job %s (%s): its %s came too late and was refused: the lease was lost",
+                ended.settlement.job,
+                ended.run.lease.task,
+                ended.settlement.outcome,
+            )
+        if ended.ticket is not None:
+            self._hand.let_go(ended.ticket)

@@ -1,0 +1,490 @@
+"""The supervisor: keeps worker processes alive, beats for them, and sees them die.
+
+It runs no task, so nothing that a task does can stop its heart. Each child has a session of its own; when a
+child dies, its session is ended at once with what had started, and another child takes its place. Everything
+it stands on is handed in, so that a simulator can drive it without processes or sleeps.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from windlass.broker.contract import Broker
+from windlass.broker.registry import open_broker
+from windlass.config import Config
+from windlass.core.outcome import CauseKind
+from windlass.core.session import SessionInfo
+from windlass.core.settlement import Settlement
+from windlass.core.units import SECOND, SessionId
+from windlass.errors import InvalidOption, StoreError
+from windlass.loading import load_app
+from windlass.worker.children import Child, ProcessSpawner, Spawner
+from windlass.worker.endings import Coroner, Orphans, Verdict, end, judge
+from windlass.worker.heart import Heart
+from windlass.worker.host import Host, Machine
+from windlass.worker.janitor import Janitor
+from windlass.worker.lookout import Lookout
+from windlass.worker.messages import Begin, Failed, Lost, Ready, Suspects, Tally, ToSupervisor
+from windlass.worker.options import Group, WorkerOptions
+from windlass.worker.pace import MachinePace, Pace
+from windlass.worker.patience import cancelled, either, finished, insist, until
+from windlass.worker.plan import Plan, described, plan_of
+from windlass.worker.program import Program
+from windlass.worker.registration import register
+from windlass.worker.reload import changed, start_anew, start_anew_on_change
+from windlass.worker.seat import Seat
+from windlass.worker.table import Table, table_path
+from windlass.worker.ward import KILL_AFTER, Ward
+from windlass.worker.worker import rows_for
+
+_log = logging.getLogger("windlass.worker")
+
+LAST_WORDS = 0.1
+"""Seconds to read what a dead child has said; longer only if a process of its own holds its socket."""
+STORE_PATIENCE = 10.0
+"""Seconds that a stopping supervisor gives the store to hear of its sessions' ends."""
+NOW = 1.0
+"""Seconds that children are given after a second signal."""
+RELOAD_GRACE = 5.0
+"""Seconds: who changes the code wants to see it run."""
+
+
+class Supervisor:
+    """Keeps the children of a plan running until it is told to stop."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        broker: Broker,
+        spawner: Spawner,
+        pace: Pace,
+        host: Host,
+        config: Config,
+        place: Callable[[SessionId], Path] = table_path,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing starts before `run`. `on_started` is called when the first child begins to claim."""
+        self.wards: list[Ward] = []
+        """All children whose processes have not ended."""
+        self._plan = plan
+        self._broker = broker
+        self._spawner = spawner
+        self._pace = pace
+        self._host = host
+        self._config = config
+        self._ttl = config.session_ttl / SECOND
+        self._place = place
+        self._on_started = on_started
+        self._started = False
+        self._hopeless: str | None = None
+        self._seats = [Seat() for _ in range(plan.processes)]
+        self._alone = Seat()
+        self._alone_begun = False
+        self._over = asyncio.Event()
+        """Asked to stop, or hopeless."""
+        self._hurry = asyncio.Event()
+        self._enough = asyncio.Event()
+        """Nothing more is waited for."""
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._lives: set[asyncio.Task[None]] = set()
+        self._others: set[asyncio.Task[None]] = set()
+        self._heart = Heart(broker, pace, config, self._beating)
+        self._janitor = Janitor(broker, pace, config, lambda: len(self.wards))
+        self._lookout = Lookout(
+            pace,
+            lambda: self.wards,
+            retire=self._retire,
+            release=self._release,
+            ttl=self._ttl,
+            max_memory=plan.max_memory,
+        )
+        self._coroner = Coroner(host)
+
+    # --- from the outside -----------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Work until told to stop; the exit code."""
+        for name, service in (
+            ("heart", self._heart.run),
+            ("janitor", self._janitor.run),
+            ("lookout", self._lookout.run),
+            ("coroner", self._sample),
+            ("search for orphans", self._end_orphans),
+        ):
+            self._begin(self._others, self._guarded(name, service))
+        for seat in self._seats:
+            self._begin(self._keepers, self._guarded("seat", lambda seat=seat: self._keep(seat)))
+        try:
+            await self._over.wait()
+            await self._wind_up()
+        finally:
+            await cancelled({*self._keepers, *self._lives, *self._others})
+        if self._hopeless is not None:
+            _log.error("the worker cannot start: %s", self._hopeless)
+            return 1
+        _log.info("stopped")
+        return 0
+
+    def stop(self, grace: float | None = None) -> None:
+        """Let everybody end within the grace (by default the plan's); said again: now."""
+        if self._over.is_set():
+            self._hurry.set()
+            return
+        if grace is not None:
+            self._plan = msgspec.structs.replace(self._plan, grace=grace)
+        self._over.set()
+
+    def restart(self) -> None:
+        """Replace the children one by one."""
+        self._begin(self._others, self._restart())
+
+    # --- a child's life -------------------------------------------------------------------------------------
+
+    async def _keep(self, seat: Seat) -> None:
+        """Keep a child in a seat."""
+        while not self._over.is_set():
+            ward = await self._seated(seat, self._plan.groups)
+            if ward is not None:
+                await either(ward.left, self._over)
+            self._give_up_if_hopeless()
+            pause = seat.pause()
+            if pause and not self._over.is_set():
+                if self._started:
+                    _log.warning("a child ended before it could work; the next starts in %.1f s", pause)
+                await until(self._pace, self._over, pause)
+
+    async def _seated(self, seat: Seat, groups: tuple[Group, ...], *, alone: bool = False) -> Ward | None:
+        """Start a child. None: the machine has no room for it."""
+        try:
+            ward = await self._spawn(groups, alone=alone)
+        except OSError as error:
+            _log.error("a child cannot be started: %s", error)
+            seat.missed(str(error))
+            return None
+        seat.take(ward)
+        self.wards.append(ward)
+        self._begin(self._lives, self._live(ward, seat))
+        self._heart.wake()
+        if self._over.is_set():
+            ward.drain(0.0, "the worker stops", self._pace.now())
+        return ward
+
+    async def _spawn(self, groups: tuple[Group, ...], *, alone: bool) -> Ward:
+        session = uuid4().hex
+        table = Table.create(self._place(session), rows_for(groups))
+        try:
+            child = await self._spawner.spawn()
+        except BaseException:
+            table.remove()
+            raise
+        return Ward(
+            child,
+            table,
+            Begin(app=self._plan.app, session=session, groups=groups, table=str(table.path), alone=alone),
+            self._info(child, groups),
+            host=self._host,
+            born=self._pace.now(),
+            counts_for=self._ttl - self._config.beat / SECOND,
+            on_lost=self._lost,
+            on_going=self._going,
+        )
+
+    def _info(self, child: Child, groups: tuple[Group, ...]) -> SessionInfo:
+        return SessionInfo(
+            host=self._host.name,
+            boot=self._host.boot,
+            pid_namespace=self._host.pid_namespace,
+            pid=child.pid,
+            process_started=self._host.process_started(child.pid) or 0,
+            supervisor=self._plan.supervisor,
+            app=self._plan.name,
+            version=self._plan.version,
+            queues=tuple(dict.fromkeys(queue for group in groups for queue in group.queues)),
+            slots=sum(group.slots for group in groups),
+            ttl=self._config.session_ttl,
+        )
+
+    async def _live(self, ward: Ward, seat: Seat) -> None:
+        """From its start to its end."""
+        silent = asyncio.Event()
+        listening = asyncio.ensure_future(self._listen(ward, silent))
+        try:
+            code = await ward.child.ended()
+            await until(self._pace, silent, LAST_WORDS)
+        finally:
+            listening.cancel()
+        await self._bury(ward, seat, code)
+
+    async def _bury(self, ward: Ward, seat: Seat, code: int) -> None:
+        """A child is dead: say so to the store, until it has heard it."""
+        verdict = judge(ward, code, out_of_memory=self._coroner.out_of_memory(code))
+        ward.has_died(self._pace.now(), len(verdict.started))
+        self.wards.remove(ward)
+        seat.leave(ward, verdict.cause.detail)
+        ward.left.set()
+        self._report(ward, verdict)
+        try:
+            if not ward.opened:
+                await self._heart.settled()  # an opening under way must not reach the store after the end
+            await end(self._broker, self._pace, ward.session, verdict.cause, verdict.started)
+        except BaseException:
+            ward.table.close()  # the file stays: the next supervisor of this machine reads it
+            raise
+        ward.table.remove()
+
+    async def _listen(self, ward: Ward, silent: asyncio.Event) -> None:
+        """Hear what a child says."""
+        try:
+            while (message := await ward.child.receive()) is not None:
+                self._heard(ward, message)
+        except msgspec.DecodeError as error:  # code that was replaced under a running supervisor
+            _log.error("child %d says what its supervisor does not understand: %s", ward.pid, error)
+            ward.kill("its supervisor does not understand it; restart the worker")
+        finally:
+            silent.set()
+
+    def _heard(self, ward: Ward, message: ToSupervisor) -> None:
+        match message:
+            case Ready():
+                ward.ready = True
+                ward.may_go()
+            case Failed(why):
+                ward.failed = why
+            case Suspects():
+                self._suspected()
+            case Lost():
+                ward.lost()
+            case Tally(jobs=jobs):
+                if self._plan.max_jobs is not None and jobs >= self._plan.max_jobs:
+                    self._retire(ward, f"replaced after {jobs} jobs")
+
+    def _going(self) -> None:
+        if not self._started:
+            self._started = True
+            self._on_started()
+
+    def _lost(self, ward: Ward) -> None:
+        _log.warning("the store has given up session %s (pid %d)", ward.session, ward.pid)
+        self._retire(ward, "its session is lost")
+
+    def _retire(self, ward: Ward, why: str, *, margin: float = KILL_AFTER) -> None:
+        """Let a child end, and another take its place at once."""
+        if not (ward.draining or ward.dead):
+            _log.info("child %d ends: %s", ward.pid, why)
+            ward.drain(self._plan.grace, why, self._pace.now(), margin=margin)
+
+    def _beating(self) -> Sequence[Ward]:
+        return [ward for ward in self.wards if not ward.is_lost]
+
+    def _give_up_if_hopeless(self) -> None:
+        """At the start only: if no child can work, end and say why."""
+        reasons = [seat.hopeless for seat in self._seats]
+        if not self._started and not self._over.is_set() and all(reasons):
+            self._hopeless = reasons[0]
+            self._over.set()
+
+    def _report(self, ward: Ward, verdict: Verdict) -> None:
+        detail = ward.failed or verdict.cause.detail
+        if verdict.cause.kind is not CauseKind.CRASH:
+            _log.debug("child %d ended: %s", ward.pid, detail)
+        elif ward.going or self._started:
+            _log.error(
+                "child %d ended: %s; it is charged to %d jobs that had started",
+                ward.pid,
+                detail,
+                len(verdict.started),
+            )
+
+    # --- suspects -------------------------------------------------------------------------------------------
+
+    def _suspected(self) -> None:
+        """Suspects wait: one child at a time runs them, each alone."""
+        if self._alone.ward is None and not self._alone_begun and not self._over.is_set():
+            self._alone_begun = True
+            self._begin(self._keepers, self._run_alone())
+
+    async def _run_alone(self) -> None:
+        try:
+            if not await until(self._pace, self._over, self._alone.pause()):
+                await self._seated(self._alone, self._plan.alone(), alone=True)
+        finally:
+            self._alone_begun = False
+
+    # --- services -------------------------------------------------------------------------------------------
+
+    def _release(self, items: Sequence[Settlement]) -> None:
+        """Give jobs back that were taken from a child."""
+
+        async def settle() -> None:
+            await insist(self._pace, "giving jobs back", lambda: self._broker.settle(items))
+
+        self._begin(self._others, settle())
+
+    async def _end_orphans(self) -> None:
+        """At once, and again: a process may be on its way out at the first look."""
+        orphans = Orphans(self._broker, self._pace, self._host, place=self._place)
+        while True:
+            await orphans.end()
+            await self._pace.sleep(self._ttl)
+
+    async def _sample(self) -> None:
+        while True:
+            self._coroner.sample()
+            await self._pace.sleep(self._config.beat / SECOND)
+
+    async def _guarded(self, name: str, service: Callable[[], Awaitable[None]]) -> None:
+        """Keep a service going, whatever happens to it."""
+        while True:
+            try:
+                return await service()
+            except Exception:  # noqa: BLE001 - whatever it is, children must not lose their heart
+                _log.exception("the %s failed; it goes on in a second", name)
+                await self._pace.sleep(1.0)
+
+    def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        among.add(task)
+        task.add_done_callback(among.discard)
+        task.add_done_callback(_complain)
+
+    # --- restart and stop -----------------------------------------------------------------------------------
+
+    async def _restart(self) -> None:
+        _log.info("restarting the children one by one")
+        for seat in self._seats:
+            before = seat.ward
+            if before is not None:
+                self._retire(before, "restart")
+            while not self._over.is_set() and (seat.ward in (None, before) or not seat.at_work):
+                await self._pace.sleep(0.1)
+
+    async def _wind_up(self) -> None:
+        """Let all children end: within the grace, or when hurried now."""
+        if self._hopeless is None:
+            running = sum(len(ward.table.started()) for ward in self.wards)
+            _log.info("stopping: %d jobs running, up to %g s", running, self._plan.grace)
+        self._drain_all(self._plan.grace)
+        self._begin(self._others, self._hurry_up())
+        await finished(self._keepers)  # nobody is started any more
+        ended = asyncio.Event()
+        self._begin(self._others, self._wait_for_ends(ended))
+        await either(ended, self._enough)
+        if not ended.is_set():
+            _log.error("the store could not be told of the end of %d sessions", len(self._lives))
+
+    def _drain_all(self, grace: float, *, margin: float = KILL_AFTER) -> None:
+        for ward in list(self.wards):
+            ward.drain(grace, "the worker stops", self._pace.now(), margin=margin)
+
+    async def _hurry_up(self) -> None:
+        await self._hurry.wait()
+        _log.info("stopping now")
+        self._drain_all(0.0, margin=NOW)
+        await self._pace.sleep(NOW)
+        for ward in list(self.wards):
+            ward.kill("the worker stops now")
+        await self._pace.sleep(NOW)
+        self._enough.set()
+
+    async def _wait_for_ends(self, ended: asyncio.Event) -> None:
+        """Until every child is dead and its session ended; the store is not waited for without end."""
+        lives = set(self._lives)
+        while self.wards:
+            await self.wards[0].ended.wait()
+        self._begin(self._others, self._lose_patience())
+        await finished(lives)
+        ended.set()
+
+    async def _lose_patience(self) -> None:
+        await self._pace.sleep(STORE_PATIENCE)
+        self._enough.set()
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a part of the supervisor failed", exc_info=error)
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+def supervise(app_name: str, options: WorkerOptions) -> int:
+    """Run a worker until it is told to stop; its exit code. 0: stopped as asked. 1: it could not start, the
+    log says why. `InvalidOption`: the options or the app have no meaning.
+    """
+    try:
+        program: Program = load_app(app_name)
+        plan = plan_of(app_name, program, options)
+    except InvalidOption as error:
+        if not options.reload:
+            raise
+        _log.error("%s; waiting for a change", error)
+        start_anew_on_change()
+        return 1
+    code, anew = asyncio.run(_opened(plan, program, reload=options.reload))
+    if anew and code:
+        start_anew_on_change()
+    elif anew:
+        start_anew()
+    return code
+
+
+async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, bool]:
+    """Open the store and work; the exit code, and whether to start anew instead."""
+    config = program.config
+    broker: Broker | None = None
+    try:
+        broker = await open_broker(config.url, options=config.broker_options())
+        if not broker.capabilities.shared:
+            raise InvalidOption(
+                f"a {broker.capabilities.store} store lives in one process: worker processes would each have "
+                "their own; use another store, or `async with app.worker()` in the process that has it"
+            )
+        await program.declare(broker)
+        await register(broker, program)
+        return await _supervised(plan, broker, config, reload=reload)
+    except StoreError as error:
+        _log.error("the worker cannot start: %s", error)
+        return 1, False
+    finally:
+        if broker is not None:
+            await broker.close()
+
+
+async def _supervised(plan: Plan, broker: Broker, config: Config, *, reload: bool) -> tuple[int, bool]:
+    supervisor = Supervisor(
+        plan,
+        broker=broker,
+        spawner=ProcessSpawner(),
+        pace=MachinePace(),
+        host=Machine(),
+        config=config,
+        on_started=lambda: _log.info("worker started: %s", described(plan, broker, config)),
+    )
+    asked = asyncio.Event()
+
+    def stop() -> None:
+        asked.set()
+        supervisor.stop()
+
+    async def stop_on_change() -> None:
+        path = await changed(MachinePace(), Path.cwd())
+        _log.info("%s has changed: starting anew", path)
+        supervisor.stop(grace=min(plan.grace, RELOAD_GRACE))
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, stop)
+    loop.add_signal_handler(signal.SIGHUP, supervisor.restart)
+    watching = asyncio.create_task(stop_on_change()) if reload else None
+    code = await supervisor.run()
+    if watching is not None:
+        watching.cancel()
+    return code, reload and not asked.is_set()

@@ -1,0 +1,144 @@
+"""A ward: one child under supervision, with its session and its table of leases."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from windlass.core.session import SessionInfo
+from windlass.core.units import Fence, JobId, SessionId
+from windlass.worker.children import Child
+from windlass.worker.host import Host
+from windlass.worker.messages import Begin, Cancel, Drain, Go
+from windlass.worker.table import Entry, Table
+
+LeaseKey = tuple[JobId, Fence]
+
+KILL_AFTER = 5.0
+"""Seconds past its grace that a child is given to end by itself: to settle, and to close what it has open."""
+
+
+class Ward:
+    """What a supervisor knows of one child. A heart beats for it."""
+
+    def __init__(
+        self,
+        child: Child,
+        table: Table,
+        begin: Begin,
+        info: SessionInfo,
+        *,
+        host: Host,
+        born: float,
+        counts_for: float,
+        on_lost: Callable[["Ward"], None],
+        on_going: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.child = child
+        self.table = table
+        self.begin = begin
+        self.info = info
+        self.born = born
+        self.opened = False
+        self.ready = False
+        self.going = False
+        """Told to claim: from here on it may hold jobs."""
+        self.is_lost = False
+        self.failed: str | None = None
+        """What it said when it could not work."""
+        self.draining = False
+        self.kill_at: float | None = None
+        """When the patience with it ends, on the pace's clock."""
+        self.killed_for: str | None = None
+        self.overrunning: frozenset[LeaseKey] = frozenset()
+        """The leases that it was killed for."""
+        self.charged = 0
+        """How many jobs its death was charged to."""
+        self.died: float | None = None
+        self.ended = asyncio.Event()
+        """Its process has ended."""
+        self.left = asyncio.Event()
+        """It is dead or on its way out: another may take its place."""
+        self._host = host
+        self._counts_for = counts_for
+        self._on_lost = on_lost
+        self._on_going = on_going
+        self._told: set[LeaseKey] = set()
+        child.send(begin)
+
+    @property
+    def session(self) -> SessionId:
+        """The id of its session."""
+        return self.begin.session
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self.child.pid
+
+    @property
+    def dead(self) -> bool:
+        """Whether its process has ended; its table may be gone, too."""
+        return self.died is not None
+
+    # --- what the heart tells -------------------------------------------------------------------------------
+
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped its process."""
+        return self._host.is_stopped(self.pid)
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        return self._host.memory(self.pid)
+
+    def beaten(self, sent: float) -> None:
+        """Its session is alive: it may start jobs for as long as that counts."""
+        if self.dead:
+            return
+        self.opened = True
+        self.table.beaten(sent, self._counts_for)
+        self.may_go()
+
+    def cancel(self, leases: Sequence[LeaseKey]) -> None:
+        """Tell the child, once for each."""
+        new = tuple(lease for lease in leases if lease not in self._told)
+        self._told = set(leases)
+        if new:
+            self.child.send(Cancel(new))
+
+    def lost(self) -> None:
+        """Its session is over, though its process is not."""
+        if not self.dead and not self.is_lost:
+            self.is_lost = True
+            self._on_lost(self)
+
+    # --- what the supervisor does ---------------------------------------------------------------------------
+
+    def has_died(self, now: float, charged: int) -> None:
+        """Its process has ended, and this many jobs are charged."""
+        self.died = now
+        self.charged = charged
+        self.child.close()
+        self.ended.set()
+
+    def may_go(self) -> None:
+        """Let it claim when its app is imported and its session is open."""
+        if self.ready and self.opened and not (self.going or self.draining):
+            self.going = True
+            self.child.send(Go())
+            self._on_going()
+
+    def drain(self, grace: float, why: str, now: float, *, margin: float = KILL_AFTER) -> None:
+        """Let it end. One that holds nothing is not waited for."""
+        self.draining = True
+        self.left.set()
+        self.kill_at = now + grace + margin
+        if self.going:
+            self.child.send(Drain(grace=grace, why=why))
+        else:
+            self.kill(why)
+
+    def kill(self, why: str, overrunning: Collection[Entry] = ()) -> None:
+        """Kill its process; `overrunning` are the leases that this is charged to."""
+        if self.killed_for is None:
+            self.killed_for = why
+            self.overrunning = frozenset((entry.job, entry.fence) for entry in overrunning)
+        self.child.kill()

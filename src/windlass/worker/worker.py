@@ -1,0 +1,213 @@
+"""One worker: the slots of a process, the loop and threads that run jobs, the thread that asks the store."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
+
+from windlass.broker.contract import Broker
+from windlass.core.lease import CLAIM_JOBS
+from windlass.core.units import Fence, JobId, SessionId
+from windlass.worker.executor import Executor
+from windlass.worker.fetcher import Fetcher
+from windlass.worker.hand import Hand
+from windlass.worker.notes import Notes
+from windlass.worker.options import Group
+from windlass.worker.pace import Pace
+from windlass.worker.process import Processes
+from windlass.worker.program import Program, Registered
+from windlass.worker.runners import Runners
+from windlass.worker.settler import Settler
+from windlass.worker.table import Table
+
+
+def rows_for(groups: Sequence[Group]) -> int:
+    """How many leases a worker may hold: those that run, those that wait, and outcomes on their way."""
+    return 2 * (sum(group.slots for group in groups) + CLAIM_JOBS)
+
+
+def runnable(program: Program) -> Mapping[str, Registered]:
+    """The tasks of a program that run here; others live elsewhere."""
+    return cast(
+        "Mapping[str, Registered]",
+        {name: task for name, task in program.tasks.items() if not task.options.external},
+    )
+
+
+class Worker:
+    """Runs jobs of a program under one session, until it is drained.
+
+    Tasks run on the loop that `run` is awaited on and on threads. Claiming and settling have a thread and a
+    loop of their own, so that a task which blocks its loop stops neither.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        session: SessionId,
+        groups: Sequence[Group],
+        table: Table,
+        pace: Pace,
+        *,
+        open_broker: Callable[[], Awaitable[Broker]],
+        beside: Callable[["Worker", Broker], Coroutine[Any, Any, None]],
+        at_end: Callable[[Broker], Awaitable[None]],
+        app_name: str = "",
+        alone: bool = False,
+        apart: bool = True,
+    ) -> None:
+        self.session = session
+        self.table = table
+        self.groups = groups
+        self._program = program
+        self._pace = pace
+        self._open_broker = open_broker
+        self._beside = beside
+        self._at_end = at_end
+        self._alone = alone
+        self._apart = apart
+        """False: everything on one loop, for a simulator."""
+        self._processes = Processes(app_name, pace, table=str(table.path))
+        self._told_lost = False
+        self._fetcher: Fetcher | None = None
+        self._drain_grace: float | None = None
+        self._lock = threading.Lock()
+        self.go = asyncio.Event()
+        """Set on the fetcher's loop, by `beside`: claim."""
+        self.on_lost: Callable[[], None] = _nothing
+        self.on_suspects: Callable[[int], None] = _ignore
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its leases may be somebody else's by now: it starts nothing then."""
+        return self._told_lost or self._pace.now() > self.table.alive_until()
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs it has run."""
+        return self._settler.settled
+
+    # --- from any thread ------------------------------------------------------------------------------------
+
+    def drain(self, grace: float) -> None:
+        """Claim no more, and end when what runs has ended, or the grace."""
+        with self._lock:
+            self._drain_grace = grace
+            if self._fetcher is not None:
+                self._fetcher.drain(grace)
+
+    def cancel(self, job: JobId, fence: Fence) -> None:
+        """Stop a job, where it can be stopped."""
+        self._runners.cancel(job, fence)
+
+    def lost(self) -> None:
+        """The session is over."""
+        self._told_lost = True
+
+    async def settled(self, most: float) -> None:
+        """Wait until the store has answered all outcomes, for so many seconds at the most."""
+        end = self._pace.now() + most
+        while len(self._settler) and self._pace.now() < end:
+            await self._pace.sleep(0.01)
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve, until drained."""
+        self._hand = Hand(self.table, [group.slots for group in self.groups])
+        self._notes = Notes(nudge=self._nudge)
+        self._settler = Settler(self._hand, nudge=self._nudge)
+        self._executor = Executor(self.table, self._notes, self._pace, is_lost=lambda: self.is_lost)
+        self._processes.executor = self._executor
+        self._runners = Runners(
+            self._hand,
+            self._executor,
+            self._pace,
+            ended=self._settler.put,
+            processes=self._processes,
+        )
+        try:
+            await (self._run_apart() if self._apart else self._exchange())
+        finally:
+            await self._runners.close()
+            await self._processes.close()
+
+    async def _run_apart(self) -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        failure: list[BaseException] = []
+
+        def serve() -> None:
+            try:
+                asyncio.run(self._exchange())
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits `run`
+                failure.append(error)
+            finally:
+                loop.call_soon_threadsafe(ended.set)
+
+        threading.Thread(target=serve, name="windlass-fetcher", daemon=True).start()
+        try:
+            await ended.wait()
+        except asyncio.CancelledError:
+            self.drain(0)
+            await ended.wait()
+            raise
+        if failure:
+            raise failure[0]
+
+    async def _exchange(self) -> None:
+        """On the fetcher's thread."""
+        broker = await self._open_broker()
+        fetcher = Fetcher(
+            broker,
+            self.session,
+            self.groups,
+            runnable(self._program),
+            self._pace,
+            poll_floor=self._program.config.poll_floor,
+            alone=self._alone,
+            is_lost=lambda: self.is_lost,
+            told_lost=self._lost_by_store,
+            told_suspects=self._suspects_wait,
+        )
+        fetcher.attach(self._hand, self._runners, self._settler, self._notes, self._executor)
+        with self._lock:
+            self._fetcher = fetcher
+            if self._drain_grace is not None:
+                fetcher.drain(self._drain_grace)
+        beside = asyncio.create_task(self._beside(self, broker))
+        try:
+            await _first(self.go.wait(), beside)
+            await _first(fetcher.run(), beside)
+        finally:
+            beside.cancel()
+            await asyncio.gather(beside, return_exceptions=True)
+            await self._at_end(broker)
+
+    def _lost_by_store(self) -> None:
+        self._told_lost = True
+        self.on_lost()
+
+    def _suspects_wait(self, waiting: int) -> None:
+        self.on_suspects(waiting)
+
+    def _nudge(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.nudge()
+
+
+async def _first(work: Coroutine[Any, Any, Any], beside: "asyncio.Task[None]") -> None:
+    """Wait for the work; what goes wrong beside it ends it."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task, beside}, return_when=asyncio.FIRST_COMPLETED)
+        if beside.done() and not task.done() and beside.exception() is not None:
+            beside.result()
+        await task
+    finally:
+        task.cancel()
+
+
+def _nothing() -> None: ...
+
+
+def _ignore(_waiting: int) -> None: ...

@@ -1,0 +1,120 @@
+"""Janitors sweep in step with each other, at once while work is left, and say what operators must know."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.worker.simulated import ManualPace, capture
+
+from windlass.config import Config
+from windlass.core.session import Swept
+from windlass.core.units import MILLISECOND, SECOND
+from windlass.errors import StoreUnavailable
+from windlass.worker.janitor import Janitor
+
+BUSY = Swept(promoted=1, sessions=1)
+QUIET = Swept(sessions=1)
+
+
+class Broom:
+    """Answers sweeps as a test says, and notes when they came."""
+
+    def __init__(self, pace: ManualPace, answer: Swept | Exception) -> None:
+        self.answer = answer
+        self.answers: list[Swept | Exception] = []
+        self.times: list[float] = []
+        self.asked: list[tuple[int, int]] = []
+        self._pace = pace
+
+    async def sweep(self, *, limit: int, every: int) -> Swept:
+        self.times.append(self._pace.now())
+        self.asked.append((limit, every))
+        answer = self.answers.pop(0) if self.answers else self.answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def gaps(self) -> list[float]:
+        return [round(b - a, 6) for a, b in zip(self.times, self.times[1:], strict=False)]
+
+
+def swept(answer: Swept | Exception, *first: Swept | Exception, seconds: float, **more: Any) -> Broom:
+    """Let a janitor sweep for some time."""
+
+    async def main() -> Broom:
+        pace = ManualPace()
+        pace.draw = more.get("draw", 0.0)
+        broom: Any = Broom(pace, answer)
+        broom.answers = list(first)
+        janitor = Janitor(broom, pace, more.get("config", Config()), lambda: more.get("own", 1))
+        running = asyncio.create_task(janitor.run())
+        await pace.advance(seconds)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return broom
+
+    return asyncio.run(main())
+
+
+def test_a_busy_store_is_swept_four_times_a_second() -> None:
+    broom = swept(BUSY, seconds=10)
+    assert set(broom.gaps) == {0.25}
+    assert set(broom.asked) == {(1_000, 250 * MILLISECOND)}
+
+
+@pytest.mark.parametrize(("alive", "own", "gap"), [(8, 2, 1.0), (3, 3, 0.25), (2, 8, 0.25), (40, 4, 2.5)])
+def test_each_waits_for_its_share_of_the_fleet(alive: int, own: int, gap: float) -> None:
+    answer = msgspec.structs.replace(BUSY, sessions=alive)
+    assert set(swept(answer, seconds=20, own=own).gaps) == {gap}
+
+
+def test_no_wait_is_longer_than_a_sixth_of_the_ttl() -> None:
+    answer = msgspec.structs.replace(BUSY, sessions=10_000)
+    assert set(swept(answer, seconds=50).gaps) == {5.0}
+    assert set(swept(answer, seconds=50, config=Config(session_ttl=12 * SECOND)).gaps) == {2.0}
+
+
+def test_waits_are_spread() -> None:
+    assert set(swept(BUSY, seconds=10, draw=0.999).gaps) < {round(0.25 * (1 + 0.25 * 0.999), 6)} | {0.312438}
+    assert min(swept(BUSY, seconds=10, draw=0.999).gaps) > 0.3
+
+
+def test_a_store_with_nothing_to_do_is_swept_ever_more_seldom_but_at_least_every_second() -> None:
+    gaps = swept(QUIET, seconds=60).gaps
+    assert gaps[0] < gaps[1] < gaps[2]
+    assert max(gaps) == 0.8
+    assert max(swept(QUIET, seconds=60, draw=0.999).gaps) <= 1.0
+
+
+def test_work_brings_it_back_at_once() -> None:
+    gaps = swept(QUIET, *[QUIET] * 8, BUSY, seconds=20).gaps
+    assert gaps[7] == 0.8
+    assert gaps[8] == 0.25
+
+
+def test_what_is_left_is_swept_without_waiting() -> None:
+    more = msgspec.structs.replace(BUSY, more=True)
+    assert swept(BUSY, more, more, more, seconds=1).gaps[:4] == [0, 0, 0, 0.25]
+
+
+def test_a_store_that_is_away_is_asked_within_a_second_and_said_once() -> None:
+    away = StoreUnavailable("away")
+    with capture() as lines:
+        broom = swept(BUSY, *[away] * 10, seconds=20)
+    assert max(broom.gaps) <= 1.0
+    assert lines == [
+        "WARNING the store cannot be swept: away; trying until it can",
+        "INFO the store can be swept again",
+    ]
+
+
+def test_operators_hear_of_silent_sessions_and_of_a_clock_that_went_back() -> None:
+    told = Swept(reaped=("ghost",), stepped_back=90 * SECOND, sessions=1)
+    with capture() as lines:
+        swept(QUIET, told, seconds=1)
+    assert lines == [
+        "WARNING session ghost fell silent for longer than its TTL: its jobs are given to others",
+        "WARNING the store's clock has gone back by 90.0 s; it is followed: check the clock of its machine",
+    ]
