@@ -2,8 +2,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from tests.worker.virtual import Bench
+
 from windlass import Windlass
 
 

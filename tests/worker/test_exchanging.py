@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.worker.virtual import Bench, run
+
 from windlass import Windlass
 from windlass.core.lease import Ask
 from windlass.core.outcome import Cause, CauseKind

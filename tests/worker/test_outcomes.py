@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.worker.virtual import Bench, run
+
 from windlass import GiveUp, Retry, RetryPolicy, Snooze, Windlass, current
 from windlass.core.job import JobDetail
 from windlass.core.outcome import Outcome

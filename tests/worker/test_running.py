@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.worker.virtual import Bench, run
+
 from windlass import Windlass, current
 from windlass.core.operate import Effect, Target
 from windlass.core.outcome import Outcome
@@ -299,7 +299,7 @@ def test_current_knows_its_job(app: Windlass, bench: Callable[[Windlass], Bench]
             current.transaction()
         with pytest.raises(Exception, match="0 to 1"):
             current.progress(2)
-        with pytest.raises(Exception, match="await current.astep"):
+        with pytest.raises(Exception, match=r"await current\.astep"):
             current.step("a", lambda: 1)
 
     async def scenario(bench: Bench) -> Any:

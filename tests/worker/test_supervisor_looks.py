@@ -152,9 +152,23 @@ async def test_a_stopped_child_is_not_beaten_and_its_jobs_go_to_another(world: W
     assert child.alive
     world.host.stopped.discard(child.pid)
     assert child.heard_of(Drain)
-    child.end_cleanly()
-    await world.pace.rest()
+    await world.pace.advance(4)
+    assert child.alive
+    await world.pace.advance(3)
+    assert not child.alive, "it had its time"
     assert len(world.spawner.alive) == 1
+
+
+@scenario(processes=1)
+async def test_a_stop_does_not_wait_for_whoever_has_stopped_a_child(world: World) -> None:
+    await world.begin()
+    (child,) = world.spawner.children
+    child.obedient = False
+    world.host.stopped.add(child.pid)
+    await world.pace.advance(60)
+    world.supervisor.stop(grace=2.0)
+    await world.pace.advance(8)
+    assert await world.code() == 0
 
 
 @scenario(processes=1)

@@ -144,7 +144,7 @@ class Bench:
             apart=False,
         )
         serving = asyncio.create_task(worker.run())
-        await self.seen(lambda: worker.go.is_set())
+        await self.seen(worker.go.is_set)
         try:
             yield worker
         finally:

@@ -101,6 +101,9 @@ class EmbeddedWorker:
             )
             try:
                 await self._worker.run()
+            except Exception:
+                _log.exception("the worker inside this process has failed, and runs no more jobs")
+                raise
             finally:
                 self._table.remove()
             if self._is_lost:

@@ -158,6 +158,15 @@ class Executor(Concluder):
             is_lost=self._is_lost,
         )
 
+    def start_anew(self, ticket: Ticket, run: Run) -> None:
+        """Its time counts from now: until now a process was being made ready for it."""
+        rules = ticket.task.options
+        run.started = now = self._pace.now()
+        if rules.timeout is not None:
+            run.deadline = now + rules.timeout / SECOND
+        if rules.hard_timeout is not None:
+            self._table.set_deadline(ticket.slot, now + rules.hard_timeout / SECOND)
+
     def read(self, ticket: Ticket) -> Arguments | Settlement:
         """The arguments. After the start: reading may run users' code, and what that does is the job's."""
         try:

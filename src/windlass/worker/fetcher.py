@@ -16,7 +16,7 @@ from windlass.broker.contract import Broker
 from windlass.core.lease import CLAIM_JOBS, Ask, Asker, Claimed, Lease
 from windlass.core.order import next_draw
 from windlass.core.units import SECOND, Micros, SessionId
-from windlass.errors import ContractError, StoreError, StoreUnavailable
+from windlass.errors import ContractError, StoreError
 from windlass.worker.executor import Executor, given_back, unknown
 from windlass.worker.hand import Hand
 from windlass.worker.notes import EVERY, Notes
@@ -252,7 +252,7 @@ class Fetcher:
         items = [ended.settlement for ended in batch]
         try:
             settled = await self._patiently(lambda: self._broker.settle(items, ask))
-        except (StoreError, ContractError) as error:
+        except ContractError as error:
             _log.error("the store refuses a batch of outcomes (%s); they are sent one by one", error)
             await self._one_by_one(batch)
             return None
@@ -264,7 +264,7 @@ class Fetcher:
             settlement = ended.settlement
             try:
                 settled = await self._patiently(partial(self._broker.settle, [settlement]))
-            except (StoreError, ContractError) as error:
+            except ContractError as error:
                 self._settler.dropped(ended, str(error))
             else:
                 self._settler.answered_one(ended, settled.answers[0], self._executor)
@@ -320,7 +320,7 @@ class Fetcher:
         while True:
             try:
                 return await call()
-            except StoreUnavailable as error:
+            except StoreError as error:  # also a disk that is full: work goes on when there is space again
                 if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
                     raise
                 _log.warning("the store does not answer (%s); trying again", error)

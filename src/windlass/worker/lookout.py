@@ -15,7 +15,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, SessionId
 from windlass.worker.pace import Pace
 from windlass.worker.table import Entry
-from windlass.worker.ward import Ward
+from windlass.worker.ward import KILL_AFTER, Ward
 
 _log = logging.getLogger("windlass.worker")
 
@@ -113,11 +113,15 @@ class Lookout:
 
     def _for_stops(self, ward: Ward, now: float) -> None:
         """Fill the place of a child that was stopped for so long that its session is over."""
-        if ward.draining or not ward.is_stopped():
+        if not ward.is_stopped():
             self._stopped_since.pop(ward.session, None)
+        elif ward.spared:
+            ward.kill_at = now + KILL_AFTER
+        elif ward.draining:
+            return
         elif now - self._stopped_since.setdefault(ward.session, now) > self._ttl + STOPPED_MARGIN:
             self._retire(ward, "it was stopped for longer than its session lives")
-            ward.kill_at = None  # whoever has stopped it may be looking at it
+            ward.spared = True  # whoever has stopped it may be looking at it
 
     def _for_memory(self, ward: Ward) -> None:
         if self._max_memory is None or ward.draining or not ward.going:

@@ -13,7 +13,7 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.outcome import Verdict
 from windlass.core.session import LOG_LINES, Note
 from windlass.core.units import Fence, JobId
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.errors import ContractError, StoreError
 
 _log = logging.getLogger("windlass.worker")
 
@@ -68,10 +68,10 @@ class Notes:
             page = everything[start : start + CALL_ITEMS]
             try:
                 verdicts = await broker.annotate([note for note, _ in page])
-            except StoreUnavailable:
+            except StoreError:
                 self._keep(everything[start:])
                 raise
-            except StoreError as error:
+            except ContractError as error:
                 _log.warning("the store does not take what jobs say of themselves: %s", error)
                 _answer_with(page, error)
             else:
@@ -93,7 +93,7 @@ class Notes:
 _Unsent: TypeAlias = tuple[Note, Future[Verdict] | None]
 
 
-def _answer_with(page: "list[_Unsent]", error: StoreError) -> None:
+def _answer_with(page: "list[_Unsent]", error: ContractError) -> None:
     for _, future in page:
         if future is not None and not future.cancelled():
             future.set_exception(error)

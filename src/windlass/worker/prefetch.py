@@ -22,7 +22,7 @@ class Prefetch:
         mean = self._runtime
         self._runtime = runtime if mean is None else mean + (runtime - mean) * _WEIGHT
         if waited > WAIT:
-            self._allowed = self._allowed * WAIT / waited
+            self._allowed = self.size * WAIT / waited
         elif waited < WAIT / 2:
             self._allowed = min(float(MOST), self._allowed * 2 + 1)
 

@@ -48,6 +48,10 @@ class Ruled(msgspec.Struct, frozen=True, tag=True):
     why: str = ""
 
 
+class Prepared(msgspec.Struct, frozen=True, tag=True):
+    """The app is imported: the process takes work."""
+
+
 class Said(msgspec.Struct, frozen=True, tag=True):
     """A note of the job."""
 
@@ -62,7 +66,7 @@ class Concluded(msgspec.Struct, frozen=True, tag=True):
 
 
 ToProcess: TypeAlias = Prepare | Work | Ruled
-FromProcess: TypeAlias = Said | Concluded
+FromProcess: TypeAlias = Prepared | Said | Concluded
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder[FromProcess](FromProcess).decode
@@ -150,15 +154,16 @@ class Processes:
                 outcome=Outcome.DEAD,
                 error=said("NoProcess", why, retryable=False),
             )
-        process = self._idle.pop() if self._idle else await _Process.start(self._prepare)
+        ready = bool(self._idle)
+        process = self._idle.pop() if ready else await _Process.start(self._prepare)
         loop = asyncio.get_running_loop()
         run.stop = lambda: loop.call_soon_threadsafe(process.signal, signal.SIGKILL)
-        hard = task.options.hard_timeout
-        timers = [loop.call_at(run.deadline, _time_out, process, run)] if run.deadline is not None else []
-        if hard is not None:
-            timers.append(loop.call_at(run.started + hard / SECOND, process.signal, signal.SIGKILL))
+        timers: list[asyncio.TimerHandle] = []
         try:
-            process.say(Work(lease=ticket.lease, started=run.started, deadline=run.deadline))
+            if ready or await process.hear() is not None:
+                self.executor.start_anew(ticket, run)
+                timers = _timers(loop, process, run, task)
+                process.say(Work(lease=ticket.lease, started=run.started, deadline=run.deadline))
             settlement = await self._settlement(process, run)
         finally:
             run.stop = None
@@ -179,6 +184,8 @@ class Processes:
                     return message.settlement
                 case Said(asks=False):
                     run.reporter.note(message.note)
+                case Prepared():
+                    pass
                 case Said():
                     process.say(await _ruled(run, message.note))
         return None
@@ -194,6 +201,16 @@ async def _ruled(run: Run, note: Note) -> Ruled:
         return Ruled(await asyncio.wrap_future(run.reporter.confirm(note)))
     except Exception as error:  # noqa: BLE001 - told to whoever asked
         return Ruled(None, str(error))
+
+
+def _timers(
+    loop: asyncio.AbstractEventLoop, process: _Process, run: Run, task: Registered
+) -> list[asyncio.TimerHandle]:
+    hard = task.options.hard_timeout
+    timers = [] if run.deadline is None else [loop.call_at(run.deadline, _time_out, process, run)]
+    if hard is not None:
+        timers.append(loop.call_at(run.started + hard / SECOND, process.signal, signal.SIGKILL))
+    return timers
 
 
 def _time_out(process: _Process, run: Run) -> None:

@@ -24,7 +24,17 @@ from windlass.loading import load_app
 from windlass.worker.executor import Concluder, unreadable
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.pace import MachinePace
-from windlass.worker.process import Concluded, Prepare, Ruled, Said, ToProcess, Work, framed
+from windlass.worker.process import (
+    Concluded,
+    FromProcess,
+    Prepare,
+    Prepared,
+    Ruled,
+    Said,
+    ToProcess,
+    Work,
+    framed,
+)
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
 from windlass.worker.runners import call_blocking
@@ -49,7 +59,7 @@ class Door:
             return None
         return _decode(self._stream.read(int.from_bytes(head, "big")))
 
-    def say(self, message: Said | Concluded) -> None:
+    def say(self, message: FromProcess) -> None:
         """Say something, on any thread."""
         with self._lock:
             self._control.sendall(framed(message))
@@ -135,6 +145,7 @@ def main(argument: str) -> None:
     logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"))
     process = JobProcess(door, prepare)
     signal.signal(signal.SIGUSR1, process.time_out)
+    door.say(Prepared())
     process.serve()
 
 

@@ -261,7 +261,10 @@ class Runners:
         task, run = ticket.task, self._begin(ticket)
         if run is None:
             return None
-        read = self._executor.read(ticket)
+        try:
+            read = self._executor.read(ticket)
+        except BaseException as error:  # noqa: BLE001 - users' code may raise anything, also while it is read
+            read = self._executor.raised(run, task, error)
         if isinstance(read, Settlement):
             self._close(ticket, run, read)
             return None

@@ -48,6 +48,8 @@ _CLEAN_AT = 24
 _HEADER_SIZE = 64
 _RECORD = struct.Struct("<36sQd")
 _RECORD_SIZE = 52
+_DEADLINE = struct.Struct("<d")
+_DEADLINE_AT = 44
 _MARK = b"WLT1"
 _PREFIX = "windlass-"
 
@@ -155,8 +157,7 @@ class Table:
     def start(self, slot: int, deadline: float = 0.0) -> bool:
         """Just before the task's first line. False: the supervisor has taken the job back."""
         if deadline:
-            at = self._records_at + slot * _RECORD_SIZE + 44
-            self._map[at : at + 8] = struct.pack("<d", deadline)
+            self.set_deadline(slot, deadline)
         self._map[_HEADER_SIZE + slot] = STARTED
         if not self._map[self._taken_at + slot]:
             return True
@@ -165,6 +166,10 @@ class Table:
                 return True
             self._map[_HEADER_SIZE + slot] = FREE
             return False
+
+    def set_deadline(self, slot: int, deadline: float) -> None:
+        """When the job costs its process."""
+        _DEADLINE.pack_into(self._map, self._records_at + slot * _RECORD_SIZE + _DEADLINE_AT, deadline)
 
     def clear(self, slot: int) -> None:
         """The settlement was answered, or the job given back."""

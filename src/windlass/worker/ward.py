@@ -47,6 +47,8 @@ class Ward:
         self.draining = False
         self.kill_at: float | None = None
         """When the patience with it ends, on the pace's clock."""
+        self.spared = False
+        """Not killed while it stands still."""
         self.killed_for: str | None = None
         self.overrunning: frozenset[LeaseKey] = frozenset()
         """The leases that it was killed for."""
@@ -129,6 +131,7 @@ class Ward:
     def drain(self, grace: float, why: str, now: float, *, margin: float = KILL_AFTER) -> None:
         """Let it end. One that holds nothing is not waited for."""
         self.draining = True
+        self.spared = False
         self.left.set()
         self.kill_at = now + grace + margin
         if self.going:

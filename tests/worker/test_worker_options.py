@@ -1,0 +1,105 @@
+import pytest
+
+from windlass.errors import InvalidOption
+from windlass.worker.options import Group, WorkerOptions, groups_of
+from windlass.worker.prefetch import MOST, Prefetch
+from windlass.worker.shares import Shares
+
+
+def test_without_a_word_all_queues_of_the_app_are_served() -> None:
+    assert groups_of(WorkerOptions(concurrency=3), ("default", "mail")) == (
+        Group(slots=3, queues=("default", "mail")),
+    )
+
+
+def test_queues_may_have_weights() -> None:
+    (group,) = groups_of(WorkerOptions(queues=("high=5", "default=2", "low")), ())
+    assert (group.queues, group.weights) == (("high", "default", "low"), (5, 2, 1))
+
+
+def test_groups_have_slots_of_their_own() -> None:
+    assert groups_of(WorkerOptions(groups=("7:high,default", "1:low")), ()) == (
+        Group(slots=7, queues=("high", "default")),
+        Group(slots=1, queues=("low",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (WorkerOptions(processes=0), "processes must be"),
+        (WorkerOptions(concurrency=0), "concurrency must be"),
+        (WorkerOptions(max_jobs=0), "max_jobs must be"),
+        (WorkerOptions(max_memory=0), "max_memory must be"),
+        (WorkerOptions(queues=("a=x",)), 'queue "a": a weight is a whole number, as in a=5'),
+        (WorkerOptions(queues=("a=0",)), 'the weight of queue "a" must be'),
+        (WorkerOptions(queues=("a", "a")), "a queue is named twice"),
+        (WorkerOptions(queues=("no spaces!",)), "no spaces!"),
+        (WorkerOptions(groups=("high",)), 'a group is "slots:queue,queue"'),
+        (WorkerOptions(groups=("0:high",)), "slots of a group must be"),
+        (WorkerOptions(groups=("1:a",), queues=("a",)), "either queues or groups"),
+        (WorkerOptions(), "declares no queue"),
+    ],
+)
+def test_options_without_meaning_are_refused(options: WorkerOptions, words: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        groups_of(options, ())
+    assert words in str(caught.value)
+
+
+def test_weights_share_the_first_place() -> None:
+    shares = Shares(Group(slots=1, queues=("high", "default", "low"), weights=(5, 2, 1)))
+    orders = [shares.order() for _ in range(80)]
+    firsts = [order[0] for order in orders]
+    assert {name: firsts.count(name) for name in ("high", "default", "low")} == {
+        "high": 50,
+        "default": 20,
+        "low": 10,
+    }
+    assert all(sorted(order) == ["default", "high", "low"] for order in orders)
+    assert all("low" in firsts[start : start + 8] for start in range(0, 80, 8)), "well mixed"
+
+
+def test_without_weights_the_order_stays() -> None:
+    shares = Shares(Group(slots=1, queues=("b", "a")))
+    assert [shares.order() for _ in range(3)] == [("b", "a")] * 3
+
+
+def test_more_queues_than_an_ask_names_take_turns() -> None:
+    queues = tuple(f"q{n}" for n in range(250))
+    shares = Shares(Group(slots=1, queues=queues))
+    asked = [shares.order() for _ in range(3)]
+    assert {len(order) for order in asked} == {100}
+    assert {name for order in asked for name in order} == set(queues)
+
+
+def test_nothing_is_prefetched_before_anything_is_known() -> None:
+    assert Prefetch(16).size == 0
+
+
+def test_prefetch_is_worth_fifty_milliseconds() -> None:
+    prefetch = Prefetch(10)
+    for _ in range(20):
+        prefetch.measured(runtime=0.01, waited=0.001)
+    assert prefetch.size == 50
+    for _ in range(40):
+        prefetch.measured(runtime=1.0, waited=0.001)
+    assert prefetch.size == 0
+    for _ in range(60):
+        prefetch.measured(runtime=0.0, waited=0.001)
+    assert prefetch.size == MOST
+
+
+def test_prefetch_shrinks_when_jobs_really_wait() -> None:
+    """Ten slots on a loop that each job keeps to itself are one."""
+    prefetch = Prefetch(10)
+    for _ in range(20):
+        prefetch.measured(runtime=0.005, waited=0.01)
+    assert prefetch.size == 100
+    prefetch.measured(runtime=0.005, waited=0.5)
+    assert prefetch.size < 100
+    for _ in range(3):
+        prefetch.measured(runtime=0.005, waited=0.5)
+    assert prefetch.size <= 1
+    prefetch.gave_back()
+    assert prefetch.size == 0
