@@ -245,10 +245,10 @@ class World:
             host=self.host,
             config=self.config,
             place=self.place,
-            on_started=self._count,
+            once_started=self._count,
         )
 
-    def _count(self) -> None:
+    async def _count(self) -> None:
         self.started += 1
 
     def place(self, session: SessionId) -> Path:
@@ -318,6 +318,14 @@ def scenario(**options: Any) -> Callable[[Scenario], Callable[[Path], None]]:
         return run
 
     return wrap
+
+
+async def add_jobs(broker: Any, count: int = 1, **more: Any) -> list[str]:
+    """Enqueue jobs for the default queue."""
+    given: dict[str, Any] = {"queue": "default", "payload": b"{}", **more}
+    jobs = [NewJob(id=new_id(), **given) for _ in range(count)]
+    await broker.enqueue([jobs])
+    return [job.id for job in jobs]
 
 
 async def add(world: World, count: int = 1, **more: Any) -> list[str]:

@@ -15,7 +15,8 @@ from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Kind
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.state import State
-from windlass.worker.registration import hold_key, register
+from windlass.worker.holds import hold_key
+from windlass.worker.registration import register
 
 
 def app_with_tasks(**options: object) -> Windlass:

@@ -3,7 +3,7 @@
 import signal
 from typing import Any
 
-from tests.worker.simulated import World, add, job, scenario
+from tests.worker.simulated import World, add, capture, job, scenario
 
 from windlass.conformance.harness import new_id
 from windlass.core.outcome import CauseKind
@@ -169,6 +169,34 @@ async def test_a_stop_does_not_wait_for_whoever_has_stopped_a_child(world: World
     world.supervisor.stop(grace=2.0)
     await world.pace.advance(8)
     assert await world.code() == 0
+
+
+@scenario(processes=1)
+async def test_a_slow_import_is_said_once(world: World) -> None:
+    world.spawner.obedient = False
+    with capture() as lines:
+        await world.begin()
+        await world.pace.advance(120)
+    assert lines == ["WARNING child 100 has been importing tasks:app for 30 s"]
+
+
+@scenario(processes=1)
+async def test_a_part_that_fails_in_a_way_nobody_thought_of_goes_on(world: World) -> None:
+    await world.begin()
+    (child,) = world.spawner.children
+    beat = world.broker.beat
+
+    async def broken(_: Any) -> Any:
+        world.broker.beat = beat
+        raise RuntimeError("nobody thought of this")
+
+    world.broker.beat = broken
+    with capture() as lines:
+        await world.pace.advance(7)
+    assert lines == ["ERROR the heart failed; it goes on in a second"]
+    await world.pace.advance(60)
+    assert (await world.session(child.session)).state is SessionState.ALIVE
+    assert world.spawner.children == [child]
 
 
 @scenario(processes=1)

@@ -1,8 +1,9 @@
 """Stopping: what runs has the grace to end, the second signal means now, and nobody is charged."""
 
+import asyncio
 from typing import Any
 
-from tests.worker.simulated import World, add, capture, job, scenario
+from tests.worker.simulated import FakeChild, World, add, capture, job, scenario
 
 from windlass.conformance.harness import new_id
 from windlass.core.outcome import CauseKind
@@ -103,6 +104,42 @@ async def test_a_child_whose_replacement_backs_off_does_not_keep_a_stop_waiting(
         world.spawner.alive[0].die(1)
         await world.pace.rest()
     world.supervisor.stop()
+    assert await world.code() == 0
+
+
+@scenario(processes=1)
+async def test_a_child_that_is_started_in_the_moment_of_a_stop_ends_with_it(world: World) -> None:
+    spawn, gate = world.spawner.spawn, asyncio.Event()
+
+    async def slow() -> FakeChild:
+        await gate.wait()
+        return await spawn()
+
+    world.spawner.spawn = slow
+    await world.begin()
+    world.supervisor.stop()
+    await world.pace.rest()
+    assert not world.ended
+    gate.set()
+    assert await world.code() == 0
+    assert [child.alive for child in world.spawner.children] == [False]
+    assert world.tables == set()
+
+
+@scenario(processes=1)
+async def test_the_second_signal_ends_the_wait_for_a_store(world: World) -> None:
+    await world.begin()
+
+    async def unavailable(*_: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    world.broker.end_session = unavailable
+    world.supervisor.stop()
+    await world.pace.advance(1)
+    assert world.spawner.alive == []
+    assert not world.ended
+    world.supervisor.stop()
+    await world.pace.advance(2)
     assert await world.code() == 0
 
 

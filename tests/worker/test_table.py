@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.conformance.harness import new_id
@@ -147,6 +147,7 @@ def test_start_and_take_back_exclude_each_other(path: Path) -> None:
     assert started | taken == set(range(rounds))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["file", "start", "clear", "take"]), st.integers(0, 3)), max_size=30)
 )

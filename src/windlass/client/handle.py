@@ -3,9 +3,12 @@
 import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
 from windlass.core.duration import Duration, micros
 from windlass.core.job import Finished, JobDetail
 from windlass.core.operate import Effect, Target
+from windlass.core.outcome import Error
 from windlass.core.signature import Signature
 from windlass.core.state import State
 from windlass.core.units import SECOND, JobId
@@ -114,12 +117,23 @@ class Job(Generic[R]):
             left = _WATCH if end is None else min(_WATCH, max(0.0, end - time.monotonic()))
             finished = await (await connection.broker()).watch([self.id], left)
             if finished:
-                return finished[0]
+                return await self._with_cause(finished[0])
             if connection.closings != closings:
                 raise StoreError(f"the app was closed while job {self.id} was waited for")
             await self._detail()  # nor does one that is gone ever finish
             if end is not None and time.monotonic() >= end:
                 raise ResultTimeout(f"job {self.id} has not finished within {length:g} s")
+
+    async def _with_cause(self, finished: Finished) -> Finished:
+        """A job that died with its worker has no error of its own: its history says what happened."""
+        if finished.state is not State.DEAD or finished.error is not None:
+            return finished
+        detail = (await (await self._app.connection.broker()).get([self.id]))[0]
+        cause = detail.deliveries[-1].cause if detail is not None and detail.deliveries else None
+        if cause is None:
+            return finished
+        error = Error(type=f"{cause.kind}", message=cause.detail)
+        return msgspec.structs.replace(finished, error=error)
 
     async def _detail(self) -> JobDetail:
         broker = await self._app.connection.broker()
@@ -145,7 +159,7 @@ class Job(Generic[R]):
             raise JobCancelled(f"job {self.id} was cancelled: {finished.reason or 'on request'}")
         if finished.state is State.DEAD:
             error = finished.error
-            why = "its error is kept no longer" if error is None else f"{error.type}: {error.message}"
+            why = "no error is kept" if error is None else f"{error.type}: {error.message}"
             raise JobFailed(f"job {self.id} failed ({finished.reason or 'dead'}): {why}")
         if finished.result is not None:
             try:

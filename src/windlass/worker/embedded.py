@@ -23,12 +23,13 @@ from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError
 from windlass.version import __version__
 from windlass.worker.heart import Heart
+from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.program import Program
-from windlass.worker.registration import register
+from windlass.worker.registration import declare_tasks
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import Worker, rows_for
 
@@ -114,7 +115,7 @@ class EmbeddedWorker:
 
     async def _beside(self, worker: Worker, broker: Broker) -> None:
         await self._program.declare(broker)
-        await register(broker, self._program)
+        await declare_tasks(broker, self._program)
         heart = Heart(broker, self._pace, self._program.config, lambda: [self])
         while not self.opened:
             if not await heart.beat():
@@ -125,6 +126,7 @@ class EmbeddedWorker:
         async with asyncio.TaskGroup() as group:
             group.create_task(heart.run())
             group.create_task(janitor.run())
+            group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
 
     async def _end(self, broker: Broker) -> None:
         """Say goodbye: what was left is given back, and charged to nobody."""

@@ -20,6 +20,7 @@ from windlass.errors import InvalidOption, InvalidPayload, UnreadablePayload
 from windlass.signals import GiveUp, Retry, Signal, Snooze
 from windlass.worker.failure import RunInterrupted, RunTimedOut, as_error, clipped, said
 from windlass.worker.hand import Ticket
+from windlass.worker.holds import hold_key
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.run import Reporter, Run
@@ -28,11 +29,6 @@ from windlass.worker.table import Table
 _log = logging.getLogger("windlass.worker")
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
-
-
-def task_key(name: str) -> str:
-    """The hold key of jobs that wait for code that can run them."""
-    return f"task:{name}"
 
 
 class Concluder:
@@ -200,7 +196,7 @@ def _ended(lease: Lease, outcome: Outcome, **more: object) -> Settlement:
 
 
 def _hold(lease: Lease, why: str) -> Settlement:
-    return _ended(lease, Outcome.HOLD, hold=HoldKey(task_key(lease.task), clipped(why, 500)))
+    return _ended(lease, Outcome.HOLD, hold=HoldKey(hold_key(lease.task), clipped(why, 500)))
 
 
 def _interrupted(error: BaseException) -> RunInterrupted:

@@ -39,6 +39,8 @@ STOPPING = 2.0
 """Seconds that runs are given to end when they were stopped."""
 SHORT = 0.002
 """Seconds for which it is not worth asking the store for a wake."""
+SHY = 3.0
+"""Seconds for which a worker that was handed a job it does not know lets others go first."""
 LONGEST_PAUSE = 1.0
 """Seconds between two tries while the store is away."""
 
@@ -94,6 +96,7 @@ class Fetcher:
         self._released_at: float | None = None
         self._pinged = False
         self._lingering_since: float | None = None
+        self._shy_until = 0.0
 
     def attach(
         self, hand: Hand, runners: Runners, settler: Settler, notes: Notes, executor: Executor
@@ -280,6 +283,8 @@ class Fetcher:
         if claimed.leases:
             self._take_in(desk, claimed.leases, now)
         pause = self._floor if claimed.next_in is None else min(self._floor, claimed.next_in / SECOND)
+        if now < self._shy_until:
+            pause = self._floor * (0.5 + self._pace.jitter())
         # Without a free slot it may be that only a job for a slot is left: asking again would change nothing.
         again = claimed.more and (claimed.leases or ask.slots)
         desk.ask_at = now if again else now + pause
@@ -291,6 +296,9 @@ class Fetcher:
     def _take_in(self, desk: _Desk, leases: Sequence[Lease], now: float) -> None:
         known = [(lease, task) for lease in leases if (task := self._tasks.get(lease.task)) is not None]
         if len(known) < len(leases):
+            # Whoever knows them is to have them when they come back. We know when that is, to the moment, and
+            # would be there first each time.
+            self._shy_until = now + SHY
             for lease in leases:
                 if lease.task not in self._tasks:
                     _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
@@ -368,7 +376,7 @@ class Fetcher:
             self._waiter = self._loop.create_task(self._await_wake(queues, max(timeout, self._floor)))
 
     def _listened(self) -> tuple[str, ...]:
-        if self._drained_by is not None or self._lost:
+        if self._drained_by is not None or self._lost or self._pace.now() < self._shy_until:
             return ()
         return tuple(dict.fromkeys(q for desk in self._desks if self._room(desk) for q in desk.queues))
 

@@ -1,10 +1,9 @@
 """Telling a store which tasks this program knows, and that jobs held for want of them can go on."""
 
-import asyncio
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,13 +11,10 @@ from windlass.broker.contract import Broker
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.settings import Change, Declaration, Kind, Subject
 from windlass.core.units import Micros
+from windlass.worker.holds import free, own_tasks
 from windlass.worker.program import Program, Registered
 
 _log = logging.getLogger("windlass.worker")
-_T = TypeVar("_T")
-
-AT_ONCE = 50
-"""Keys that are asked for together: stores that commit in groups pay once."""
 
 
 class TaskDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +29,6 @@ class TaskDocument(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None
     max_attempts: int
     doc: str
-
-
-def hold_key(task: str) -> str:
-    """The key of jobs that are held because nobody knows their task, or reads their payload."""
-    return f"task:{task}"
 
 
 def document(task: Registered) -> TaskDocument:
@@ -57,16 +48,15 @@ def document(task: Registered) -> TaskDocument:
 
 async def register(broker: Broker, program: Program) -> None:
     """Declare the tasks of a program, and free what was held for them."""
+    await declare_tasks(broker, program)
+    await free(broker, own_tasks(program))
+
+
+async def declare_tasks(broker: Broker, program: Program) -> None:
+    """Declare the tasks of a program."""
     tasks = own_tasks(program)
-    for some in _chunks(tasks, CALL_ITEMS):
-        await _declare(broker, program, some)
-    for some in _chunks(tasks, AT_ONCE):
-        await asyncio.gather(*(_unhold(broker, hold_key(task.name)) for task in some))
-
-
-def own_tasks(program: Program) -> list[Registered]:
-    """Those that this program can run: not those that live elsewhere."""
-    return [task for task in program.tasks.values() if not task.options.external]
+    for at in range(0, len(tasks), CALL_ITEMS):
+        await _declare(broker, program, tasks[at : at + CALL_ITEMS])
 
 
 async def _declare(broker: Broker, program: Program, tasks: Sequence[Registered]) -> None:
@@ -87,19 +77,3 @@ async def _declare(broker: Broker, program: Program, tasks: Sequence[Registered]
                 "give one of the tasks another name, or one of the apps another namespace",
                 task.name,
             )
-
-
-async def _unhold(broker: Broker, key: str) -> None:
-    freed = 0
-    while True:
-        step = await broker.unhold(key, CALL_ITEMS)
-        freed += step.count
-        if not step.more:
-            break
-    if freed:
-        _log.info("%d jobs that were held under %s can run now", freed, key)
-
-
-def _chunks(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
-    for at in range(0, len(items), size):
-        yield items[at : at + size]

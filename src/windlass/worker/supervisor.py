@@ -27,6 +27,7 @@ from windlass.loading import load_app
 from windlass.worker.children import Child, ProcessSpawner, Spawner
 from windlass.worker.endings import Coroner, Orphans, Verdict, end, judge
 from windlass.worker.heart import Heart
+from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Host, Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.lookout import Lookout
@@ -36,7 +37,7 @@ from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.patience import cancelled, either, finished, insist, until
 from windlass.worker.plan import Plan, described, plan_of
 from windlass.worker.program import Program
-from windlass.worker.registration import register
+from windlass.worker.registration import declare_tasks
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
 from windlass.worker.seat import Seat
 from windlass.worker.table import Table, table_path
@@ -68,9 +69,9 @@ class Supervisor:
         host: Host,
         config: Config,
         place: Callable[[SessionId], Path] = table_path,
-        on_started: Callable[[], None] = lambda: None,
+        once_started: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Nothing starts before `run`. `on_started` is called when the first child begins to claim."""
+        """Nothing starts before `run`. `once_started` begins when the first child does, and ends with all."""
         self.wards: list[Ward] = []
         """All children whose processes have not ended."""
         self._plan = plan
@@ -81,7 +82,7 @@ class Supervisor:
         self._config = config
         self._ttl = config.session_ttl / SECOND
         self._place = place
-        self._on_started = on_started
+        self._once_started = once_started
         self._started = False
         self._hopeless: str | None = None
         self._seats = [Seat() for _ in range(plan.processes)]
@@ -268,7 +269,8 @@ class Supervisor:
     def _going(self) -> None:
         if not self._started:
             self._started = True
-            self._on_started()
+            if self._once_started is not None:
+                self._begin(self._others, self._guarded("search for held jobs", self._once_started))
 
     def _lost(self, ward: Ward) -> None:
         _log.warning("the store has given up session %s (pid %d)", ward.session, ward.pid)
@@ -448,8 +450,8 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
                 "their own; use another store, or `async with app.worker()` in the process that has it"
             )
         await program.declare(broker)
-        await register(broker, program)
-        return await _supervised(plan, broker, config, reload=reload)
+        await declare_tasks(broker, program)
+        return await _supervised(plan, broker, program, reload=reload)
     except StoreError as error:
         _log.error("the worker cannot start: %s", error)
         return 1, False
@@ -458,15 +460,21 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
             await broker.close()
 
 
-async def _supervised(plan: Plan, broker: Broker, config: Config, *, reload: bool) -> tuple[int, bool]:
+async def _supervised(plan: Plan, broker: Broker, program: Program, *, reload: bool) -> tuple[int, bool]:
+    config, pace = program.config, MachinePace()
+
+    async def once_started() -> None:
+        _log.info("worker started: %s", described(plan, broker, config))
+        await Holds(broker, pace, own_tasks(program)).run()
+
     supervisor = Supervisor(
         plan,
         broker=broker,
         spawner=ProcessSpawner(),
-        pace=MachinePace(),
+        pace=pace,
         host=Machine(),
         config=config,
-        on_started=lambda: _log.info("worker started: %s", described(plan, broker, config)),
+        once_started=once_started,
     )
     asked = asyncio.Event()
 
@@ -475,7 +483,7 @@ async def _supervised(plan: Plan, broker: Broker, config: Config, *, reload: boo
         supervisor.stop()
 
     async def stop_on_change() -> None:
-        path = await changed(MachinePace(), Path.cwd())
+        path = await changed(pace, Path.cwd())
         _log.info("%s has changed: starting anew", path)
         supervisor.stop(grace=min(plan.grace, RELOAD_GRACE))
 

@@ -1,0 +1,109 @@
+"""Holds: jobs that some worker could not run wait until one that can frees them.
+
+In a rolling deploy old and new workers claim from the same queues. An old one holds what it cannot run, for a
+time that doubles with every hold; so a job that is always found by old workers would wait for minutes beside
+an idle worker that knows it. Whoever knows a task frees its jobs: when its first child begins to claim (no
+earlier, or the old workers would find them again), and every few seconds for as long as this code could run
+what is held. What this code cannot read either is left alone, so that nothing is freed in a circle.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from windlass.broker.contract import Broker
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.query import FIRST_PAGE, JobQuery
+from windlass.core.state import State
+from windlass.core.units import Cursor
+from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
+from windlass.worker.pace import Pace
+from windlass.worker.program import Program, Registered
+
+_log = logging.getLogger("windlass.worker")
+
+PAUSES = (1.0, 2.0, 5.0)
+"""Seconds between passes; the last one stays."""
+AT_ONCE = 50
+"""Keys that are asked for together: stores that commit in groups pay once."""
+ROWS = 100
+"""Waiting jobs of a task that one pass looks at; the next goes on behind them."""
+SAMPLE = 10
+"""Held jobs whose payload is read, to see whether this code can."""
+
+
+def hold_key(task: str) -> str:
+    """The key of jobs that are held because nobody knows their task, or reads their payload."""
+    return f"task:{task}"
+
+
+class Holds:
+    """Frees what is held for the tasks of a program."""
+
+    def __init__(self, broker: Broker, pace: Pace, tasks: Sequence[Registered]) -> None:
+        self._broker = broker
+        self._pace = pace
+        self._tasks = tasks
+        self._cursors: dict[str, Cursor] = {}
+
+    async def run(self) -> None:
+        """Free all, and from then on what can be run here."""
+        freed_all = False
+        passes = 0
+        while True:
+            try:
+                if freed_all:
+                    await self.free_runnable()
+                else:
+                    await free(self._broker, self._tasks)
+                    freed_all = True
+            except StoreError as error:
+                _log.debug("held jobs could not be looked at: %s", error)
+            await self._pace.sleep(PAUSES[min(passes, len(PAUSES) - 1)] * (0.75 + self._pace.jitter() / 2))
+            passes += 1
+
+    async def free_runnable(self) -> None:
+        """Free the jobs of each task of which some are held that this code can run."""
+        counts = await self._broker.counts()
+        waiting = {row.task for row in counts.rows if row.state is State.SCHEDULED and row.count}
+        tasks = [task for task in self._tasks if task.name in waiting]
+        await free(self._broker, [task for task in tasks if await self._could_run_one(task)])
+
+    async def _could_run_one(self, task: Registered) -> bool:
+        query = JobQuery(task=task.name, states=frozenset((State.SCHEDULED,)))
+        page = await self._broker.list(query, self._cursors.get(task.name, FIRST_PAGE), ROWS)
+        self._cursors[task.name] = page.cursor or FIRST_PAGE
+        key = hold_key(task.name)
+        held = [job.id for job in page.jobs if job.held is not None and job.held.key == key][:SAMPLE]
+        details = await self._broker.get(held) if held else ()
+        return any(detail is not None and _readable(task, detail.payload) for detail in details)
+
+
+async def free(broker: Broker, tasks: Sequence[Registered]) -> None:
+    """Make the held jobs of these tasks ready."""
+    for at in range(0, len(tasks), AT_ONCE):
+        await asyncio.gather(*(_unhold(broker, hold_key(task.name)) for task in tasks[at : at + AT_ONCE]))
+
+
+def own_tasks(program: Program) -> list[Registered]:
+    """The tasks that a program can run: not those that live elsewhere."""
+    return [task for task in program.tasks.values() if not task.options.external]
+
+
+def _readable(task: Registered, payload: bytes) -> bool:
+    try:
+        task.signature.decode(payload)
+    except (InvalidPayload, UnreadablePayload):
+        return False
+    return True
+
+
+async def _unhold(broker: Broker, key: str) -> None:
+    freed = 0
+    while True:
+        step = await broker.unhold(key, CALL_ITEMS)
+        freed += step.count
+        if not step.more:
+            break
+    if freed:
+        _log.info("%d jobs that were held under %s can run now", freed, key)
