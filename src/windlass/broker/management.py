@@ -199,6 +199,7 @@ class Read(Protocol):
         - counts_are_exact_for_unfinished_and_dead: at every moment.
         - counts_of_done_and_cancelled_never_fall: they count transitions, whatever is kept.
         - counts_tell_the_oldest: the age of the longest-waiting ready job of each queue.
+        - counts_tell_what_is_paused: the queues, in the order of their names; also those without jobs.
         """
         ...
 

@@ -149,3 +149,16 @@ async def test_counts_tell_the_oldest__since_it_was_due(store: Harness) -> None:
     store.advance(1 + 7 * SECOND)
     await store.sweep()
     assert (await store.broker.counts()).oldest["q"] == 7 * SECOND
+
+
+async def test_counts_tell_what_is_paused(store: Harness) -> None:
+    await store.queue("b")
+    await store.queue("a")
+    await store.queue("c")
+    assert (await store.broker.counts()).paused == ()
+    await store.broker.pause("b")
+    await store.broker.pause("a")
+    await store.broker.pause("c", lane="acme")
+    assert (await store.broker.counts()).paused == ("a", "b"), "a paused lane is no paused queue"
+    await store.broker.resume("b")
+    assert (await store.broker.counts()).paused == ("a",)

@@ -58,6 +58,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Count, ...] = ()
     oldest: Mapping[str, Micros] = {}
     """By queue: for how long its longest-waiting ready job has been due."""
+    paused: tuple[str, ...] = ()
+    """The queues that are paused, by name."""
 
 
 class Parked(StrEnum):

@@ -108,7 +108,11 @@ def counts(ns: Namespace) -> Counts:
         if job.state is State.READY:
             oldest[job.asked.queue] = max(oldest.get(job.asked.queue, 0), now - job.due_at)
     rows = [Count(*place, count) for place, count in ns.counts.items() if count]
-    return Counts(rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))), oldest=oldest)
+    return Counts(
+        rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))),
+        oldest=oldest,
+        paused=tuple(sorted(name for name, queue in ns.queues.items() if queue.paused)),
+    )
 
 
 def lanes(ns: Namespace, queue_name: str, after: Cursor, limit: int) -> Lanes:

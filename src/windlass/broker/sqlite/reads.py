@@ -139,14 +139,21 @@ def _may_match(tx: Reading, query: JobQuery, job: Job) -> bool:
 def counts(tx: Reading) -> Counts:
     """How many jobs there are."""
     oldest: dict[str, int] = {}
+    paused: list[str] = []
     for queue in tx.queues():
+        if queue.paused:
+            paused.append(queue.name)
         due_at = tx.value(SQL["oldest"], (queue.q,))
         if due_at is not None:
             oldest[queue.name] = max(0, tx.now - due_at)
     rows = [
         Count(queue, task, state_of(state), count) for queue, task, state, count in tx.all(SQL["tallies"])
     ]
-    return Counts(rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))), oldest=oldest)
+    return Counts(
+        rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))),
+        oldest=oldest,
+        paused=tuple(sorted(paused)),
+    )
 
 
 def sessions(tx: Reading, after: SessionId, limit: int) -> tuple[SessionView, ...]:
