@@ -25,8 +25,8 @@ def main(what: str, descriptor: int) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if what == "mask":
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        say("blocked" if signal.SIGINT in blocked else "open")
-        say(" ".join(sorted(opened())))
+        words = ["blocked" if signal.SIGINT in blocked else "open", *sorted(opened())]
+        tell(control, Failed(" ".join(words)))
     begin = read(control)
     assert isinstance(begin, Begin)
     if what == "fails":

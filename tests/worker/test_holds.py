@@ -94,6 +94,19 @@ async def test_what_this_code_cannot_read_either_is_left_alone(deploy: Deploy) -
 
 
 @deployed
+async def test_code_of_the_app_that_raises_frees_nothing_and_ends_nothing(deploy: Deploy) -> None:
+    identity = await deploy.enqueue()
+    await deploy.hold_all()
+
+    def broken(_: bytes) -> Any:
+        raise RuntimeError("in a type of the app")
+
+    deploy.task.signature.decode = broken  # pyright: ignore[reportAttributeAccessIssue]
+    assert await deploy.holds.free_runnable() == 0
+    assert await deploy.state(identity) is State.SCHEDULED
+
+
+@deployed
 async def test_jobs_of_tasks_that_are_not_ours_are_left_alone(deploy: Deploy) -> None:
     (identity,) = await add_jobs(deploy.broker, task="unknown")
     await deploy.hold_all()
@@ -154,4 +167,26 @@ async def test_a_store_that_is_away_is_asked_again(deploy: Deploy) -> None:
     await deploy.pace.advance(4)
     assert len(tries) == 3
     assert await deploy.state(identity) is State.READY
+    running.cancel()
+
+
+@deployed
+async def test_looks_become_seldom_until_something_is_found(deploy: Deploy) -> None:
+    counts, looks = deploy.broker.counts, []
+
+    async def noted() -> Any:
+        looks.append(deploy.pace.now())
+        return await counts()
+
+    deploy.broker.counts = noted
+    running = asyncio.create_task(deploy.holds.run())
+    await deploy.pace.advance(600)
+    assert 35 <= len(looks) <= 42
+    assert looks[-1] - looks[-2] == 30
+    await deploy.enqueue()
+    await deploy.hold_all()
+    await deploy.pace.advance(31)
+    found = len(looks)
+    await deploy.pace.advance(20)
+    assert len(looks) - found >= 3
     running.cancel()

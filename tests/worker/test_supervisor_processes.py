@@ -25,7 +25,7 @@ from windlass.core.units import MILLISECOND
 from windlass.worker import children
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.host import Machine
-from windlass.worker.messages import Begin, Ready
+from windlass.worker.messages import Begin, Failed, Ready
 from windlass.worker.options import Group
 from windlass.worker.pace import MachinePace
 from windlass.worker.plan import Plan
@@ -88,22 +88,15 @@ def test_messages_go_both_ways(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_child_begins_with_interrupts_blocked_and_with_one_socket(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_child_begins_with_interrupts_blocked_and_with_one_socket() -> None:
     async def main() -> None:
         first = await fake("lives").spawn()
         child = await fake("mask").spawn()
-        lines: list[str] = []
-
-        def said() -> bool:
-            lines.extend(capfd.readouterr().out.splitlines())
-            return len(lines) >= 2
-
-        await soon(said)
-        masked, descriptors = (line.partition(" ")[2].split() for line in lines)
-        assert masked == ["blocked"]
-        assert descriptors.count("socket") == 1
+        told = await child.receive()
+        assert isinstance(told, Failed)
+        masked, *descriptors = told.why.split()
+        assert masked == "blocked"
+        assert descriptors.count("socket") == 1, told.why
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
         for each in (first, child):
             each.kill()

@@ -47,17 +47,41 @@ def test_options_without_meaning_are_refused(options: WorkerOptions, words: str)
     assert words in str(caught.value)
 
 
-def test_weights_share_the_first_place() -> None:
+def served(shares: Shares, room: int, backlog: dict[str, int]) -> list[str]:
+    """What a store with these jobs hands out to one ask."""
+    order = shares.order()
+    taken: list[str] = []
+    bound = shares.bound(order, room)
+    for queue in order:
+        some = min(backlog[queue], bound - len(taken))
+        backlog[queue] -= some
+        taken += [queue] * some
+    shares.received(order, taken)
+    return taken
+
+
+@pytest.mark.parametrize("room", [1, 4, 16, 1_000])
+def test_weights_share_the_jobs(room: int) -> None:
     shares = Shares(Group(slots=1, queues=("high", "default", "low"), weights=(5, 2, 1)))
-    orders = [shares.order() for _ in range(80)]
-    firsts = [order[0] for order in orders]
-    assert {name: firsts.count(name) for name in ("high", "default", "low")} == {
-        "high": 50,
-        "default": 20,
-        "low": 10,
+    backlog = dict.fromkeys(("high", "default", "low"), 100_000)
+    taken: list[str] = []
+    while len(taken) < 8_000:
+        taken += served(shares, room, backlog)
+    counts = {name: taken[:8_000].count(name) for name in backlog}
+    assert counts == {
+        "high": pytest.approx(5_000, abs=room + 8),
+        "default": pytest.approx(2_000, abs=room + 8),
+        "low": pytest.approx(1_000, abs=room + 8),
     }
-    assert all(sorted(order) == ["default", "high", "low"] for order in orders)
-    assert all("low" in firsts[start : start + 8] for start in range(0, 80, 8)), "well mixed"
+
+
+def test_an_empty_queue_leaves_its_share_and_saves_nothing() -> None:
+    shares = Shares(Group(slots=1, queues=("high", "low"), weights=(3, 1)))
+    backlog = {"high": 0, "low": 1_000}
+    assert len([job for _ in range(100) for job in served(shares, 4, backlog)]) >= 100
+    backlog = {"high": 1_000, "low": 1_000}
+    taken = [job for _ in range(100) for job in served(shares, 4, backlog)][:100]
+    assert taken.count("high") == pytest.approx(75, abs=8), "no burst for what it did not use"
 
 
 def test_without_weights_the_order_stays() -> None:

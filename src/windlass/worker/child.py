@@ -85,6 +85,9 @@ class Child:
         )
         self.worker.on_lost = lambda: self._say(Lost())
         self.worker.on_suspects = self._suspects
+        self.worker.on_jobs = self._jobs
+        self._told_jobs = 0
+        self._told_at = 0.0
         self._suspects_told = 0.0
         self.grace = program.config.grace / SECOND
 
@@ -106,12 +109,8 @@ class Child:
         """Beside the fetcher: do as the supervisor says."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
         self._say(Ready())
-        tally = asyncio.create_task(self._count(worker))
-        try:
-            while (message := await messages.read_to_child(reader)) is not None:
-                self._heed(worker, message)
-        finally:
-            tally.cancel()
+        while (message := await messages.read_to_child(reader)) is not None:
+            self._heed(worker, message)
         await self._orphaned(worker, broker)
 
     def _heed(self, worker: Worker, message: messages.ToChild) -> None:
@@ -127,13 +126,13 @@ class Child:
             case Begin():
                 pass
 
-    async def _count(self, worker: Worker) -> None:
-        said = 0
-        while True:
-            await self._pace.sleep(TALLY_EVERY)
-            if worker.jobs != said:
-                said = worker.jobs
-                self._say(Tally(jobs=said))
+    def _jobs(self, jobs: int) -> None:
+        """Now and then; at once when there were enough."""
+        now, most = self._pace.now(), self._begin.max_jobs
+        enough = most is not None and self._told_jobs < most <= jobs
+        if jobs != self._told_jobs and (enough or now - self._told_at >= TALLY_EVERY):
+            self._told_jobs, self._told_at = jobs, now
+            self._say(Tally(jobs=jobs))
 
     async def _orphaned(self, worker: Worker, broker: Broker) -> None:
         """The supervisor is dead, and with it the heart: say what had started, while that is known, and end.

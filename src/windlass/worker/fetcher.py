@@ -15,6 +15,7 @@ from typing import TypeVar
 from windlass.broker.contract import Broker
 from windlass.core.lease import CLAIM_JOBS, Ask, Asker, Claimed, Lease
 from windlass.core.order import next_draw
+from windlass.core.outcome import Outcome
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import ContractError, StoreError
 from windlass.worker.executor import Executor, given_back, unknown
@@ -40,7 +41,7 @@ STOPPING = 2.0
 SHORT = 0.002
 """Seconds for which it is not worth asking the store for a wake."""
 SHY = 3.0
-"""Seconds for which a worker that was handed a job it does not know lets others go first."""
+"""Seconds for which a worker that was handed a job it cannot run lets others go first."""
 LONGEST_PAUSE = 1.0
 """Seconds between two tries while the store is away."""
 
@@ -74,6 +75,7 @@ class Fetcher:
         is_lost: Callable[[], bool],
         told_lost: Callable[[], None],
         told_suspects: Callable[[int], None],
+        told_jobs: Callable[[int], None],
     ) -> None:
         self._broker = broker
         self._session = session
@@ -84,6 +86,7 @@ class Fetcher:
         self._is_lost = is_lost
         self._told_lost = told_lost
         self._told_suspects = told_suspects
+        self._told_jobs = told_jobs
         self._desks = [_Desk(number, group) for number, group in enumerate(groups)]
         self._turn = 0
         self._seq = 1
@@ -209,10 +212,11 @@ class Fetcher:
         return 0 if self._alone else desk.prefetch.size
 
     def _ask(self, desk: _Desk) -> Ask:
-        limit = self._room(desk)
+        queues = desk.shares.order()
+        limit = desk.shares.bound(queues, self._room(desk))
         slots = max(0, min(desk.slots - self._hand.unfinished[desk.number], limit))
         return Ask(
-            queues=desk.shares.order(),
+            queues=queues,
             slots=slots,
             limit=limit,
             session=self._session,
@@ -249,10 +253,15 @@ class Fetcher:
             claimed = await self._patiently(lambda: self._broker.claim(ask))
         if desk is not None and ask is not None and claimed is not None:
             self._received(desk, ask, claimed)
+        self._told_jobs(self._settler.settled)
         await asyncio.sleep(0)  # some stores answer without a pause: whoever shares this loop has a turn
 
     async def _settle(self, batch: Sequence[Ended], ask: Ask | None) -> Claimed | None:
         items = [ended.settlement for ended in batch]
+        if any(item.outcome is Outcome.HOLD for item in items):
+            # Whoever can run them is to have them when they come back. We are told when that is, to the
+            # moment, and would be there first each time.
+            self._shy_until = self._pace.now() + SHY
         try:
             settled = await self._patiently(lambda: self._broker.settle(items, ask))
         except ContractError as error:
@@ -279,6 +288,7 @@ class Fetcher:
             return
         self._seq += 1
         self._draw = next_draw(self._draw, len(claimed.leases))
+        desk.shares.received(ask.queues, (lease.queue for lease in claimed.leases))
         now = self._pace.now()
         if claimed.leases:
             self._take_in(desk, claimed.leases, now)
@@ -296,9 +306,6 @@ class Fetcher:
     def _take_in(self, desk: _Desk, leases: Sequence[Lease], now: float) -> None:
         known = [(lease, task) for lease in leases if (task := self._tasks.get(lease.task)) is not None]
         if len(known) < len(leases):
-            # Whoever knows them is to have them when they come back. We know when that is, to the moment, and
-            # would be there first each time.
-            self._shy_until = now + SHY
             for lease in leases:
                 if lease.task not in self._tasks:
                     _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)

@@ -16,14 +16,16 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.query import FIRST_PAGE, JobQuery
 from windlass.core.state import State
 from windlass.core.units import Cursor
-from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
+from windlass.errors import StoreError
 from windlass.worker.pace import Pace
 from windlass.worker.program import Program, Registered
 
 _log = logging.getLogger("windlass.worker")
 
-PAUSES = (1.0, 2.0, 5.0)
-"""Seconds between passes; the last one stays."""
+PAUSES = (1.0, 2.0, *(5.0 for _ in range(24)), 10.0, 20.0, 30.0)
+"""Seconds between passes: a deploy takes minutes. The last one stays, until something was freed."""
+AGAIN = 2
+"""Where the pauses begin anew then."""
 AT_ONCE = 50
 """Keys that are asked for together: stores that commit in groups pay once."""
 ROWS = 100
@@ -48,26 +50,28 @@ class Holds:
 
     async def run(self) -> None:
         """Free all, and from then on what can be run here."""
-        freed_all = False
         passes = 0
+        pass_ = self.free_all
         while True:
             try:
-                if freed_all:
-                    await self.free_runnable()
-                else:
-                    await free(self._broker, self._tasks)
-                    freed_all = True
+                freed = await pass_()
+                pass_ = self.free_runnable
+                passes = min(passes, AGAIN) if freed else passes
             except StoreError as error:
                 _log.debug("held jobs could not be looked at: %s", error)
             await self._pace.sleep(PAUSES[min(passes, len(PAUSES) - 1)] * (0.75 + self._pace.jitter() / 2))
             passes += 1
 
-    async def free_runnable(self) -> None:
-        """Free the jobs of each task of which some are held that this code can run."""
+    async def free_all(self) -> int:
+        """Free whatever is held for these tasks; how many jobs."""
+        return await free(self._broker, self._tasks)
+
+    async def free_runnable(self) -> int:
+        """Free the jobs of each task of which some are held that this code can run; how many."""
         counts = await self._broker.counts()
         waiting = {row.task for row in counts.rows if row.state is State.SCHEDULED and row.count}
         tasks = [task for task in self._tasks if task.name in waiting]
-        await free(self._broker, [task for task in tasks if await self._could_run_one(task)])
+        return await free(self._broker, [task for task in tasks if await self._could_run_one(task)])
 
     async def _could_run_one(self, task: Registered) -> bool:
         query = JobQuery(task=task.name, states=frozenset((State.SCHEDULED,)))
@@ -79,10 +83,13 @@ class Holds:
         return any(detail is not None and _readable(task, detail.payload) for detail in details)
 
 
-async def free(broker: Broker, tasks: Sequence[Registered]) -> None:
-    """Make the held jobs of these tasks ready."""
+async def free(broker: Broker, tasks: Sequence[Registered]) -> int:
+    """Make the held jobs of these tasks ready; how many."""
+    freed = 0
     for at in range(0, len(tasks), AT_ONCE):
-        await asyncio.gather(*(_unhold(broker, hold_key(task.name)) for task in tasks[at : at + AT_ONCE]))
+        some = tasks[at : at + AT_ONCE]
+        freed += sum(await asyncio.gather(*(_unhold(broker, hold_key(task.name)) for task in some)))
+    return freed
 
 
 def own_tasks(program: Program) -> list[Registered]:
@@ -93,12 +100,12 @@ def own_tasks(program: Program) -> list[Registered]:
 def _readable(task: Registered, payload: bytes) -> bool:
     try:
         task.signature.decode(payload)
-    except (InvalidPayload, UnreadablePayload):
+    except Exception:  # noqa: BLE001 - types of the app may run code of their own, which may raise anything
         return False
     return True
 
 
-async def _unhold(broker: Broker, key: str) -> None:
+async def _unhold(broker: Broker, key: str) -> int:
     freed = 0
     while True:
         step = await broker.unhold(key, CALL_ITEMS)
@@ -107,3 +114,4 @@ async def _unhold(broker: Broker, key: str) -> None:
             break
     if freed:
         _log.info("%d jobs that were held under %s can run now", freed, key)
+    return freed

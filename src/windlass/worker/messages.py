@@ -26,6 +26,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The path of its table of leases."""
     alone: bool = False
     """It runs suspects, one at a time, and ends when there are none."""
+    max_jobs: int | None = None
+    """When it has run so many it says so at once."""
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):

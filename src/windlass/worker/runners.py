@@ -339,5 +339,15 @@ class Threads:
         while (ticket := self._queue.get()) is not None:
             following: Ticket | None = ticket
             while following is not None:
-                following = self._work(following)
+                following = self._in_order(self._work(following))
             self._idle.release()
+
+    def _in_order(self, following: Ticket | None) -> Ticket | None:
+        """A thread that is hot would overtake what was handed to threads that have yet to wake."""
+        if following is None or self._queue.empty():
+            return following
+        self._queue.put(following)
+        try:
+            return self._queue.get_nowait()
+        except queue.Empty:
+            return None

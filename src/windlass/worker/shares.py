@@ -1,32 +1,56 @@
-"""In which order a group asks its queues: as listed, or by their weights."""
+"""In which order a group asks its queues, and for how much: as listed, or by their weights."""
+
+from collections import Counter
+from collections.abc import Iterable
+from math import ceil
 
 from windlass.core.bounds import ASK_QUEUES
 from windlass.worker.options import Group
 
 
 class Shares:
-    """Turns the weights of a group's queues into an order for each ask.
+    """Turns the weights of a group's queues into an order and a bound for each ask.
 
-    Smooth weighted round robin: with weights 5, 2, 1 each eight asks begin five times with the first queue,
-    twice with the second, once with the third, well mixed; the others follow by their credit. An ask empties
-    its queues in order, so a queue gets slots that those before it leave free.
+    Each queue has a clock that its jobs move by one over its weight, and the queue that is furthest behind
+    heads the next ask. An ask empties its queues in order, so it asks for no more than the head's share of
+    the room; the next ask has another head. A queue that had nothing to give does not save up: it goes on
+    where the others are.
     """
 
     def __init__(self, group: Group) -> None:
         self._queues = group.queues
-        self._weights = group.weights
-        self._credit = [0] * len(group.queues)
+        self._weights = dict(zip(group.queues, group.weights, strict=False))
+        self._clocks = dict.fromkeys(self._weights, 0.0)
         self._turn = 0
 
     def order(self) -> tuple[str, ...]:
         """The queues of the next ask."""
         if not self._weights:
             return self._page()
-        for place, weight in enumerate(self._weights):
-            self._credit[place] += weight
-        ranked = sorted(range(len(self._queues)), key=lambda place: -self._credit[place])
-        self._credit[ranked[0]] -= sum(self._weights)
-        return tuple(self._queues[place] for place in ranked[:ASK_QUEUES])
+        return tuple(sorted(self._queues, key=self._clocks.__getitem__)[:ASK_QUEUES])
+
+    def bound(self, order: tuple[str, ...], room: int) -> int:
+        """How many jobs to ask for at the most."""
+        if not self._weights:
+            return room
+        return ceil(room * self._weights[order[0]] / sum(self._weights.values()))
+
+    def received(self, order: tuple[str, ...], queues: Iterable[str]) -> None:
+        """What came of an ask: the queue of each job."""
+        if not self._weights:
+            return
+        counts = Counter(queues)
+        givers = [self._clocks[queue] for queue in counts if queue in self._clocks]
+        if not givers:
+            return
+        for queue in order:
+            if queue in counts:
+                break
+            # It stood in front and had nothing.
+            self._clocks[queue] = max(self._clocks[queue], min(givers))
+        for queue, count in counts.items():
+            if queue in self._clocks:
+                self._clocks[queue] += count / self._weights[queue]
 
     def _page(self) -> tuple[str, ...]:
         """An ask names a hundred queues at the most: a longer list is gone round in turns."""

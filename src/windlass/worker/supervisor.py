@@ -188,7 +188,14 @@ class Supervisor:
         return Ward(
             child,
             table,
-            Begin(app=self._plan.app, session=session, groups=groups, table=str(table.path), alone=alone),
+            Begin(
+                app=self._plan.app,
+                session=session,
+                groups=groups,
+                table=str(table.path),
+                alone=alone,
+                max_jobs=self._plan.max_jobs,
+            ),
             self._info(child, groups),
             host=self._host,
             born=self._pace.now(),

@@ -76,16 +76,13 @@ class Worker:
         """Set on the fetcher's loop, by `beside`: claim."""
         self.on_lost: Callable[[], None] = _nothing
         self.on_suspects: Callable[[int], None] = _ignore
+        self.on_jobs: Callable[[int], None] = _ignore
+        """Told after each exchange how many jobs it has run so far."""
 
     @property
     def is_lost(self) -> bool:
         """Whether its leases may be somebody else's by now: it starts nothing then."""
         return self._told_lost or self._pace.now() > self.table.alive_until()
-
-    @property
-    def jobs(self) -> int:
-        """How many jobs it has run."""
-        return self._settler.settled
 
     # --- from any thread ------------------------------------------------------------------------------------
 
@@ -168,6 +165,7 @@ class Worker:
             is_lost=lambda: self.is_lost,
             told_lost=self._lost_by_store,
             told_suspects=self._suspects_wait,
+            told_jobs=self.on_jobs,
         )
         fetcher.attach(self._hand, self._runners, self._settler, self._notes, self._executor)
         with self._lock:
@@ -210,4 +208,4 @@ async def _first(work: Coroutine[Any, Any, Any], beside: "asyncio.Task[None]") -
 def _nothing() -> None: ...
 
 
-def _ignore(_waiting: int) -> None: ...
+def _ignore(_number: int) -> None: ...
