@@ -22,6 +22,7 @@ from windlass.worker import messages
 from windlass.worker.messages import Begin, Cancel, Drain, Failed, Go, Lost, Ready, Suspects, Tally
 from windlass.worker.pace import MachinePace
 from windlass.worker.program import Program
+from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 from windlass.worker.worker import Worker
 
@@ -40,6 +41,7 @@ def main(argument: str) -> None:
     """Run until the supervisor says otherwise, or is gone."""
     control = socket.socket(fileno=int(argument))
     control.set_inheritable(False)
+    early = _hold_signals()
     begin = _first_word(control)
     if begin is None:
         return
@@ -52,6 +54,9 @@ def main(argument: str) -> None:
         sys.exit(FAILED)
     child = Child(begin, program, table, control)
     _heed_signals(child)
+    give_forks_their_signals()
+    if early:
+        child.worker.drain(0)
     asyncio.run(child.run())
     logging.shutdown()
     # Threads that never end must not keep a process that has said goodbye.
@@ -82,6 +87,7 @@ class Child:
             at_end=lambda broker: broker.close(),
             app_name=begin.app,
             alone=begin.alone,
+            on_cancel=_crash,
         )
         self.worker.on_lost = lambda: self._say(Lost())
         self.worker.on_suspects = self._suspects
@@ -93,7 +99,13 @@ class Child:
 
     async def run(self) -> None:
         """Serve on this loop; ends cleanly."""
-        await self.worker.run()
+        try:
+            await self.worker.run()
+        except StoreError as error:
+            if not self.worker.draining:
+                raise
+            # What is left was told to stop: it is charged to nobody.
+            _log.warning("the store does not answer (%s); the supervisor tells it the rest", error)
         self._table.end_cleanly()
 
     async def _open(self) -> Broker:
@@ -104,6 +116,9 @@ class Child:
             except StoreUnavailable as error:
                 _log.warning("the store does not answer (%s); trying again", error)
                 await self._pace.sleep(0.5 + self._pace.jitter())
+            except StoreError as error:
+                self._control.sendall(messages.framed(Failed(str(error))))
+                raise
 
     async def _obey(self, worker: Worker, broker: Broker) -> None:
         """Beside the fetcher: do as the supervisor says."""
@@ -164,6 +179,13 @@ class Child:
             self._writer.write(messages.framed(message))
 
 
+def _crash() -> None:
+    """A task has stopped the loop, or cancelled all that runs on it: charged, like any other crash."""
+    _log.error("the loop was stopped from inside: the process ends")
+    logging.shutdown()
+    os._exit(1)
+
+
 def _first_word(control: socket.socket) -> Begin | None:
     with control.makefile("rb", buffering=0) as stream:
         head = stream.read(4)
@@ -178,15 +200,22 @@ def _first_word(control: socket.socket) -> Begin | None:
     return msgspec.msgpack.decode(body, type=Begin)
 
 
+def _hold_signals() -> list[int]:
+    """Until the app is imported. Returns what has come."""
+    came: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+    # A terminal sends it to the whole group: the supervisor decides. Not SIG_IGN, which programs that a task
+    # starts would inherit.
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    let_signals_through()
+    return came
+
+
 def _heed_signals(child: Child) -> None:
     def drain(_number: int, _frame: Any) -> None:
         child.worker.drain(child.grace)
 
     signal.signal(signal.SIGTERM, drain)
-    # A terminal sends it to the whole group: the supervisor decides. Not SIG_IGN, which programs that a task
-    # starts would inherit.
-    signal.signal(signal.SIGINT, lambda _number, _frame: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while it was being started
 
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(message)s"

@@ -8,15 +8,15 @@ dead, however it died.
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from windlass.worker.messages import ToChild, ToSupervisor, framed, read_to_supervisor
+from windlass.worker.starting import signals_held
 
 CHILD = ("-m", "windlass.worker.child")
 
@@ -66,7 +66,7 @@ class ProcessSpawner:
         """Start a process. Both ends of its socket are closed in every other child by `close_fds`."""
         ours, theirs = socket.socketpair()
         try:
-            with theirs, _interrupts_held():
+            with theirs, signals_held():
                 process = subprocess.Popen(  # noqa: S603, ASYNC220 - returns after the exec: a millisecond or two
                     [*self._command, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
@@ -152,15 +152,3 @@ class ProcessChild:
     def _tell(self, code: int) -> None:
         if not self._end.done():
             self._end.set_result(code)
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Generator[None]:
-    """Start a process with Ctrl-C blocked: a terminal sends it to all, and a child that has not come to
-    ignoring it yet would die of it. The supervisor gets its own when this is over.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

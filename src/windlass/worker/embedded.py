@@ -28,6 +28,7 @@ from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.pace import MachinePace, Pace
+from windlass.worker.patience import insist
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_tasks
 from windlass.worker.table import Table, table_path
@@ -73,6 +74,9 @@ class EmbeddedWorker:
         begun = asyncio.create_task(self._started.wait())
         try:
             await asyncio.wait({begun, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            await self._leave(0)  # nobody would ever stop it
+            raise
         finally:
             begun.cancel()
         if self._serving.done():
@@ -82,8 +86,11 @@ class EmbeddedWorker:
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        await self._leave(self._grace)
+
+    async def _leave(self, grace: float) -> None:
         self._leaving = True
-        self._worker.drain(self._grace)
+        self._worker.drain(grace)
         await self._serving
 
     async def _serve(self) -> None:
@@ -95,7 +102,7 @@ class EmbeddedWorker:
                 self._groups,
                 self._table,
                 self._pace,
-                open_broker=self._open_broker,
+                open_broker=self._opened_broker,
                 beside=self._beside,
                 at_end=self._end,
                 app_name=_importable(self._program),
@@ -114,8 +121,7 @@ class EmbeddedWorker:
     # --- on the fetcher's thread ----------------------------------------------------------------------------
 
     async def _beside(self, worker: Worker, broker: Broker) -> None:
-        await self._program.declare(broker)
-        await declare_tasks(broker, self._program)
+        await self._declare(broker)
         heart = Heart(broker, self._pace, self._program.config, lambda: [self])
         while not self.opened:
             if not await heart.beat():
@@ -127,6 +133,23 @@ class EmbeddedWorker:
             group.create_task(heart.run())
             group.create_task(janitor.run())
             group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
+
+    async def _opened_broker(self) -> Broker:
+        if not self._started.is_set():
+            return await self._open_broker()
+        return await insist(self._pace, "opening the store", self._open_broker)
+
+    async def _declare(self, broker: Broker) -> None:
+        """At the start an error is the caller's to see; later the store is waited for."""
+
+        async def declare() -> None:
+            await self._program.declare(broker)
+            await declare_tasks(broker, self._program)
+
+        if self._started.is_set():
+            await insist(self._pace, "declaring the tasks", declare)
+        else:
+            await declare()
 
     async def _end(self, broker: Broker) -> None:
         """Say goodbye: what was left is given back, and charged to nobody."""

@@ -36,11 +36,12 @@ class Verdict(msgspec.Struct, frozen=True):
 def judge(ward: Ward, code: int, *, out_of_memory: bool) -> Verdict:
     """Read the table of a child that is dead, and say what its death means."""
     started = frozenset((entry.job, entry.fence) for entry in ward.table.started())
+    late = started & ward.late
+    if late and (ward.table.clean or ward.killed_for is not None):
+        return Verdict(Cause(CauseKind.CRASH, HARD_TIMEOUT), late)
     if ward.table.clean:
         return Verdict(Cause(CauseKind.STOP, "ended as told"))
     if code == -signal.SIGKILL and ward.killed_for is not None:
-        if ward.overrunning:
-            return Verdict(Cause(CauseKind.CRASH, HARD_TIMEOUT), started & ward.overrunning)
         return Verdict(Cause(CauseKind.STOP, ward.killed_for))
     return Verdict(Cause(CauseKind.CRASH, describe(code, out_of_memory=out_of_memory)), started)
 
@@ -147,7 +148,9 @@ class Orphans:
         alive = view.state is SessionState.ALIVE
         if alive:
             cause, started = Cause(CauseKind.LOST, "its process is gone"), frozenset[LeaseKey]()
-            if table is not None:
+            if table is not None and table.clean:
+                cause = Cause(CauseKind.STOP, "it had stopped")
+            elif table is not None:
                 cause = Cause(CauseKind.CRASH, "its process is gone")
                 started = frozenset((entry.job, entry.fence) for entry in table.started())
             moved = await end(self._broker, self._pace, view.id, cause, started)

@@ -51,7 +51,16 @@ class Concluder:
         return self._settlement(run, Outcome.DONE, result=result)
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        """The outcome of a run that raised."""
+        """The outcome of a run that raised, whatever that is."""
+        try:
+            return self._judged(run, task, error)
+        except Exception:  # noqa: BLE001
+            # An exception can be written so that it cannot even be looked at.
+            _log.exception("job %s (%s): its error cannot be read", run.lease.job, task.name)
+            unread = said(type(error).__name__, "its error cannot be read")
+            return self._settlement(run, Outcome.RETRY, delay=SECOND, error=unread)
+
+    def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
         if run.released:
             return self._settlement(run, Outcome.RELEASE)
         if run.cancelled:

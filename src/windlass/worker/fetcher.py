@@ -23,6 +23,7 @@ from windlass.worker.hand import Hand
 from windlass.worker.notes import EVERY, Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
+from windlass.worker.patience import Backoff
 from windlass.worker.prefetch import Prefetch
 from windlass.worker.program import Registered
 from windlass.worker.runners import Ended, Runners
@@ -94,6 +95,7 @@ class Fetcher:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Task[None] | None = None
+        self._waits_for: tuple[str, ...] = ()
         self._lost = False
         self._drained_by: float | None = None
         self._released_at: float | None = None
@@ -112,8 +114,12 @@ class Fetcher:
 
     def nudge(self) -> None:
         """There is something to do."""
+        self.soon(self._woken.set)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call something on the fetcher's loop."""
         with contextlib.suppress(RuntimeError):  # its loop has ended, and so has the worker
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(call)
 
     def drain(self, grace: float) -> None:
         """Claim no more, give back what has not started, and end when the rest has ended, or the grace."""
@@ -122,8 +128,7 @@ class Fetcher:
             self._drained_by = self._pace.now() + grace
             self._woken.set()
 
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(begin)
+        self.soon(begin)
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -150,6 +155,7 @@ class Fetcher:
     def _is_drained(self) -> bool:
         if self._drained_by is None:
             return False
+        self._give_back(self._pace.now())
         if not any(self._hand.unfinished) and not len(self._settler):
             return True
         now = self._pace.now()
@@ -173,7 +179,7 @@ class Fetcher:
 
     def _is_blocked(self, now: float) -> bool:
         """Whether a task keeps the loop to itself: then nothing is claimed that might have to wait for it."""
-        if not self._runners.runs or now - self._runners.active_at < STUCK:
+        if not self._runners.wants_loop or now - self._runners.active_at < STUCK:
             return False
         if not self._pinged:
             self._pinged = True
@@ -290,14 +296,17 @@ class Fetcher:
         self._draw = next_draw(self._draw, len(claimed.leases))
         desk.shares.received(ask.queues, (lease.queue for lease in claimed.leases))
         now = self._pace.now()
-        if claimed.leases:
+        if claimed.leases and self._drained_by is not None:
+            for lease in claimed.leases:
+                self._settler.put(Ended(None, given_back(lease), None))
+        elif claimed.leases:
             self._take_in(desk, claimed.leases, now)
         pause = self._floor if claimed.next_in is None else min(self._floor, claimed.next_in / SECOND)
         if now < self._shy_until:
             pause = self._floor * (0.5 + self._pace.jitter())
         # Without a free slot it may be that only a job for a slot is left: asking again would change nothing.
         again = claimed.more and (claimed.leases or ask.slots)
-        desk.ask_at = now if again else now + pause
+        desk.ask_at = now if again else now + max(SHORT, pause)
         if claimed.suspects and not self._alone:
             self._told_suspects(claimed.suspects)
         if self._alone and not claimed.leases and not claimed.suspects and not any(self._hand.unfinished):
@@ -331,16 +340,20 @@ class Fetcher:
         """Call until the store answers. Between tries it waits longer and longer, by chance as long as others
         do not.
         """
-        pause = 0.05
+        backoff = Backoff(self._pace)
         while True:
             try:
-                return await call()
+                answer = await call()
             except StoreError as error:  # also a disk that is full: work goes on when there is space again
                 if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
                     raise
-                _log.warning("the store does not answer (%s); trying again", error)
-                await self._pace.sleep(pause * (0.5 + self._pace.jitter()))
-                pause = min(LONGEST_PAUSE, pause * 2)
+                if not backoff.tries:
+                    _log.warning("the store does not answer (%s); trying until it does", error)
+                await self._pace.sleep(backoff.failed())
+            else:
+                if backoff.tries:
+                    _log.info("the store answers again")
+                return answer
 
     # --- resting --------------------------------------------------------------------------------------------
 
@@ -348,15 +361,21 @@ class Fetcher:
         """Wait for a wake of the store, an outcome, or the time of the next thing to do."""
         until = self._next_time(now)
         self._listen(until - now)
-        pending, waiting = len(self._settler), sum(len(line) for line in self._hand.lines)
-        self._settler.nudge_at = max(1, (waiting + pending) // 2 if pending else 1)
-        if len(self._settler) >= self._settler.nudge_at and pending == 0:
-            self._woken.set()  # it came just before
+        self._settler.nudge_at = self._enough_outcomes()
+        if len(self._settler) >= self._settler.nudge_at:
+            self._woken.set()  # they came just before
         timer = self._loop.call_later(max(0.0, until - now), self._woken.set)
         await self._woken.wait()
         timer.cancel()
         self._woken.clear()
         self._settler.nudge_at = None
+
+    def _enough_outcomes(self) -> int:
+        """How many outcomes are worth an exchange: one, or those that would make up half of the hand."""
+        if self._lingering_since is None:
+            return 1
+        pending, waiting = len(self._settler), sum(len(line) for line in self._hand.lines)
+        return pending + max(1, (waiting - pending + 1) // 2)
 
     def _next_time(self, now: float) -> float:
         times = [now + LONGEST_PAUSE]
@@ -370,16 +389,17 @@ class Fetcher:
         if self._drained_by is not None:
             end = self._drained_by if self._released_at is None else self._released_at + STOPPING
             times.append(max(now + 0.01, min(end, now + 0.05)))
-        elif not self._lost:
+        elif not (self._lost or self._is_lost() or self._pinged):
             times += [max(now + 0.001, desk.ask_at) for desk in self._desks if self._room(desk)]
         return min(times)
 
     def _listen(self, timeout: float) -> None:
         """Have the store wake us, as long as there is room for what it would wake us for."""
         queues = self._listened()
-        if not queues:
+        if queues != self._waits_for:
             self._forget_waiter()  # a wake that we cannot follow belongs to another worker
-        elif self._waiter is None and timeout > SHORT:
+            self._waits_for = queues
+        if queues and self._waiter is None and timeout > SHORT:
             self._waiter = self._loop.create_task(self._await_wake(queues, max(timeout, self._floor)))
 
     def _listened(self) -> tuple[str, ...]:

@@ -79,13 +79,14 @@ class Lookout:
         late = [entry for entry in started if entry.deadline and now > entry.deadline + LATE]
         if not late:
             return
+        ward.late.update((entry.job, entry.fence) for entry in late)
         if not ward.draining:
             jobs = ", ".join(f"job {entry.job}" for entry in late)
             _log.warning("child %d runs %s past the hard timeout: the process is replaced", ward.pid, jobs)
             self._retire(ward, "a job overran its hard timeout", margin=0.0)
         # When its neighbours have ended and are settled, nothing is left that would be worth waiting for.
         if len(late) == len(started) or (ward.kill_at is not None and now >= ward.kill_at):
-            ward.kill("hard timeout", late)
+            ward.kill("hard timeout")
 
     def _for_stuck_jobs(self, ward: Ward, now: float) -> None:
         """Take back what has waited to be started since a look ago."""

@@ -1,9 +1,10 @@
 """What running jobs say of themselves, on its way to the store: the newest progress, log lines, steps."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ class Notes:
         self._lock = threading.Lock()
         self._said: dict[tuple[JobId, Fence], Note] = {}
         self._asked: list[tuple[Note, Future[Verdict]]] = []
+        self._closed = False
         self.sent_at = 0.0
 
     def note(self, note: Note) -> None:
@@ -44,9 +46,20 @@ class Notes:
         """Send a note at once; the future has the store's word on it."""
         future: Future[Verdict] = Future()
         with self._lock:
-            self._asked.append((note, future))
+            if not self._closed:
+                self._asked.append((note, future))
+        if self._closed:
+            _tell(future, StoreError(_ENDED))
         self._nudge()
         return future
+
+    def close(self) -> None:
+        """The worker has ended: whoever still asks is told so."""
+        with self._lock:
+            self._closed = True
+            asked, self._asked = self._asked, []
+        for _, future in asked:
+            _tell(future, StoreError(_ENDED))
 
     @property
     def urgent(self) -> bool:
@@ -76,8 +89,9 @@ class Notes:
                 _answer_with(page, error)
             else:
                 for (_, future), verdict in zip(page, verdicts, strict=True):
-                    if future is not None and not future.cancelled():
-                        future.set_result(verdict)
+                    if future is not None:
+                        with contextlib.suppress(InvalidStateError):  # whoever asked has left
+                            future.set_result(verdict)
 
     def _keep(self, unsent: "list[_Unsent]") -> None:
         with self._lock:
@@ -93,10 +107,18 @@ class Notes:
 _Unsent: TypeAlias = tuple[Note, Future[Verdict] | None]
 
 
-def _answer_with(page: "list[_Unsent]", error: ContractError) -> None:
+def _answer_with(page: "list[_Unsent]", error: Exception) -> None:
     for _, future in page:
-        if future is not None and not future.cancelled():
-            future.set_exception(error)
+        if future is not None:
+            _tell(future, error)
+
+
+def _tell(future: Future[Verdict], error: Exception) -> None:
+    with contextlib.suppress(InvalidStateError):  # whoever asked has left
+        future.set_exception(error)
+
+
+_ENDED = "the worker has ended"
 
 
 def _merged(before: Note | None, note: Note) -> Note:

@@ -7,8 +7,9 @@ import msgspec
 
 from windlass.broker.contract import Broker
 from windlass.config import Config
-from windlass.core.units import SECOND
-from windlass.worker.host import Machine, process_name
+from windlass.core.session import SessionInfo
+from windlass.core.units import SECOND, Micros
+from windlass.worker.host import Host, Machine, process_name
 from windlass.worker.options import Group, WorkerOptions, groups_of
 from windlass.worker.program import Program
 
@@ -39,6 +40,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def alone(self) -> tuple[Group, ...]:
         """The groups of a child that runs suspects."""
         return (Group(slots=1, queues=self.queues),)
+
+    def session(self, groups: tuple[Group, ...], host: Host, pid: int, *, ttl: Micros) -> SessionInfo:
+        """Who a child of this plan is."""
+        return SessionInfo(
+            host=host.name,
+            boot=host.boot,
+            pid_namespace=host.pid_namespace,
+            pid=pid,
+            process_started=host.process_started(pid) or 0,
+            supervisor=self.supervisor,
+            app=self.name,
+            version=self.version,
+            queues=tuple(dict.fromkeys(queue for group in groups for queue in group.queues)),
+            slots=sum(group.slots for group in groups),
+            ttl=ttl,
+        )
 
 
 def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import subprocess
 import sys
 from typing import TypeAlias
 
@@ -23,6 +24,7 @@ from windlass.worker.hand import Ticket
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
+from windlass.worker.starting import signals_held
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True):
@@ -52,6 +54,12 @@ class Prepared(msgspec.Struct, frozen=True, tag=True):
     """The app is imported: the process takes work."""
 
 
+class Unfit(msgspec.Struct, frozen=True, tag=True):
+    """The process cannot work, and why."""
+
+    why: str
+
+
 class Said(msgspec.Struct, frozen=True, tag=True):
     """A note of the job."""
 
@@ -66,7 +74,7 @@ class Concluded(msgspec.Struct, frozen=True, tag=True):
 
 
 ToProcess: TypeAlias = Prepare | Work | Ruled
-FromProcess: TypeAlias = Prepared | Said | Concluded
+FromProcess: TypeAlias = Prepared | Unfit | Said | Concluded
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder[FromProcess](FromProcess).decode
@@ -83,29 +91,51 @@ class _Process:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: "subprocess.Popen[bytes]",
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._prepared = False
+        self.serves: Run | None = None
+        self.unfit = ""
 
     @classmethod
     async def start(cls, prepare: Prepare) -> "_Process":
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "windlass.worker.process_main",
-                str(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        try:
+            with theirs, signals_held():
+                process = subprocess.Popen(  # noqa: S603, ASYNC220 - returns after the exec: a millisecond or two
+                    [sys.executable, "-m", "windlass.worker.process_main", str(theirs.fileno())],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                )
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
         writer.write(framed(prepare))
         return cls(process, reader, writer)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None and not self._reader.at_eof()
+
+    async def prepared(self) -> bool:
+        """Wait until it takes work; False: it cannot, or is dead."""
+        if not self._prepared:
+            word = await self.hear()
+            self._prepared = isinstance(word, Prepared)
+            if isinstance(word, Unfit):
+                self.unfit = word.why
+        return self._prepared
+
+    def kill_if_serving(self, run: Run) -> None:
+        """Not the next job's process: a word to stop may come late."""
+        if self.serves is run:
+            self.signal(signal.SIGKILL)
 
     def say(self, message: ToProcess) -> None:
         self._writer.write(framed(message))
@@ -124,14 +154,17 @@ class _Process:
 
     async def ended(self) -> str:
         """How it died, in words."""
-        code = await self._process.wait()
-        self._writer.close()
+        code = await self._gone()
         return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
 
     async def close(self) -> None:
-        self._writer.close()
         self.signal(signal.SIGKILL)
-        await self._process.wait()
+        await self._gone()
+
+    async def _gone(self) -> int:
+        """It is on its way out: wait for that on a thread."""
+        self._writer.close()
+        return await asyncio.to_thread(self._process.wait)
 
 
 class Processes:
@@ -154,28 +187,40 @@ class Processes:
                 outcome=Outcome.DEAD,
                 error=said("NoProcess", why, retryable=False),
             )
-        ready = bool(self._idle)
-        process = self._idle.pop() if ready else await _Process.start(self._prepare)
+        process = await self._take_idle() or await _Process.start(self._prepare)
         loop = asyncio.get_running_loop()
-        run.stop = lambda: loop.call_soon_threadsafe(process.signal, signal.SIGKILL)
-        timers: list[asyncio.TimerHandle] = []
+        process.serves = run
+        run.stop_with(lambda: loop.call_soon_threadsafe(process.kill_if_serving, run))
         try:
-            if ready or await process.hear() is not None:
-                self.executor.start_anew(ticket, run)
-                timers = _timers(loop, process, run, task)
-                process.say(Work(lease=ticket.lease, started=run.started, deadline=run.deadline))
-            settlement = await self._settlement(process, run)
+            settlement = await self._served(process, ticket, run, task)
+        except BaseException:
+            await process.close()  # it may still run the job
+            raise
         finally:
-            run.stop = None
-            for timer in timers:
-                timer.cancel()
+            run.stop = process.serves = None
         if settlement is None:
-            cause = await process.ended()
+            cause = process.unfit or await process.ended()
             if run.timed_out:
                 return self.executor.raised(run, task, TimeoutError())
             return self.executor.died(run, cause)
         self._idle.append(process)
         return settlement
+
+    async def _served(
+        self, process: _Process, ticket: Ticket, run: Run, task: Registered
+    ) -> Settlement | None:
+        """None: the process has died."""
+        if not await process.prepared() or run.cancelled or run.released:
+            process.signal(signal.SIGKILL)
+            return None
+        self.executor.start_anew(ticket, run)
+        timers = _timers(asyncio.get_running_loop(), process, run, task)
+        try:
+            process.say(Work(lease=ticket.lease, started=run.started, deadline=run.deadline))
+            return await self._settlement(process, run)
+        finally:
+            for timer in timers:
+                timer.cancel()
 
     async def _settlement(self, process: _Process, run: Run) -> Settlement | None:
         while (message := await process.hear()) is not None:
@@ -184,10 +229,18 @@ class Processes:
                     return message.settlement
                 case Said(asks=False):
                     run.reporter.note(message.note)
-                case Prepared():
+                case Prepared() | Unfit():
                     pass
                 case Said():
                     process.say(await _ruled(run, message.note))
+        return None
+
+    async def _take_idle(self) -> _Process | None:
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive:
+                return process
+            await process.close()
         return None
 
     async def close(self) -> None:

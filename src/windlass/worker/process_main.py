@@ -21,7 +21,7 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
 from windlass.loading import load_app
-from windlass.worker.executor import Concluder, unreadable
+from windlass.worker.executor import Concluder, unknown, unreadable
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
@@ -32,12 +32,14 @@ from windlass.worker.process import (
     Ruled,
     Said,
     ToProcess,
+    Unfit,
     Work,
     framed,
 )
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
 from windlass.worker.runners import call_blocking
+from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 
 _decode = msgspec.msgpack.Decoder[ToProcess](ToProcess).decode
@@ -108,7 +110,9 @@ class JobProcess:
             raise RunTimedOut
 
     def _conclude(self, work: Work) -> Settlement:
-        task: Registered = self._tasks[work.lease.task]  # pyright: ignore[reportAssignmentType]
+        task: Registered | None = self._tasks.get(work.lease.task)
+        if task is None:
+            return unknown(work.lease)
         run = Run(
             work.lease,
             started=work.started,
@@ -118,18 +122,20 @@ class JobProcess:
         )
         running.set(run)
         try:
-            args, kwargs = task.signature.decode(work.lease.payload)
-        except (UnreadablePayload, InvalidPayload) as error:
-            return unreadable(work.lease, error)
-        try:
-            self._run = run
             try:
-                value = call_blocking(run, task.function, args, kwargs)
-            finally:
-                self._run = None
-            return self._concluder.returned(run, task, value)
+                args, kwargs = task.signature.decode(work.lease.payload)
+            except (UnreadablePayload, InvalidPayload) as error:
+                return unreadable(work.lease, error)
+            return self._concluder.returned(run, task, self._called(run, task, args, kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
             return self._concluder.raised(run, task, error)
+
+    def _called(self, run: Run, task: Registered, args: Any, kwargs: Any) -> Any:
+        self._run = run
+        try:
+            return call_blocking(run, task.function, args, kwargs)
+        finally:
+            self._run = None
 
 
 def main(argument: str) -> None:
@@ -137,13 +143,21 @@ def main(argument: str) -> None:
     control = socket.socket(fileno=int(argument))
     control.set_inheritable(False)
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # The worker decides when a job is to stop. Not SIG_IGN, which programs that a task starts inherit.
+        signal.signal(number, lambda _number, _frame: None)
+    let_signals_through()
     door = Door(control)
     prepare = door.hear()
     if not isinstance(prepare, Prepare):
         return
     logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"))
-    process = JobProcess(door, prepare)
+    try:
+        process = JobProcess(door, prepare)
+    except Exception as error:  # noqa: BLE001 - told to the worker, which says it to whoever asks
+        door.say(Unfit(f"it cannot begin: {error}"))
+        return
+    give_forks_their_signals()
     signal.signal(signal.SIGUSR1, process.time_out)
     door.say(Prepared())
     process.serve()

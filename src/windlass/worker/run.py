@@ -1,5 +1,6 @@
 """One run of a job: what the code that runs can ask of it and say about itself."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -68,6 +69,19 @@ class Run:
         self.spawned: list[NewJob] = []
         self.memos: dict[str, bytes] = dict(lease.memos)
         self._lock = threading.Lock()
+
+    def stop_with(self, stop: Callable[[], object]) -> None:
+        """From here on the code can be stopped; at once, if that was asked for before."""
+        self.stop = stop
+        if self.cancelled or self.released:
+            self.halt()
+
+    def halt(self) -> None:
+        """Stop the code, where it can be stopped; on any thread, any number of times."""
+        stop = self.stop
+        if stop is not None:
+            with contextlib.suppress(RuntimeError):  # its loop has ended, and so has its code
+                stop()
 
     def spawn(self, job: NewJob) -> None:
         """Add a child. The code of a run may be on several threads."""

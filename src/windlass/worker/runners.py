@@ -96,6 +96,11 @@ class Runners:
         self.active_at = pace.now()
         """When the loop was last seen at work."""
 
+    @property
+    def wants_loop(self) -> bool:
+        """Whether something runs, or waits for the loop to start it."""
+        return bool(self.runs or self._inbox)
+
     # --- from any thread ------------------------------------------------------------------------------------
 
     def arrived(self, group: int) -> None:
@@ -118,18 +123,20 @@ class Runners:
 
     def cancel(self, job: JobId, fence: Fence) -> None:
         """Stop a run because somebody asked for it; a thread only learns of it."""
+        for ticket in list(self._hand.unstarted):
+            lease = ticket.lease
+            if (lease.job, lease.fence) == (job, fence) and self._hand.claim_start(ticket):
+                self._ended(Ended(ticket, given_back(lease), None))  # the store makes it `cancelled`
         for run in list(self.runs.values()):
             if (run.lease.job, run.lease.fence) == (job, fence) and not run.cancelled:
                 run.cancelled = True
-                if run.stop is not None:
-                    run.stop()
+                run.halt()  # once: what it does to clean up may take longer than the next word does
 
     def release_all(self) -> None:
         """Stop what can be stopped; it does not count as an attempt."""
         for run in list(self.runs.values()):
             run.released = True
-            if run.stop is not None:
-                run.stop()
+            run.halt()
 
     @property
     def stoppable(self) -> int:
@@ -294,7 +301,7 @@ async def awaited(run: Run, work: Awaitable[Any]) -> Any:
     """Wait for a task's code, for no longer than it may take; meanwhile the run can be stopped."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    run.stop = lambda: loop.call_soon_threadsafe(task.cancel)
+    run.stop_with(lambda: loop.call_soon_threadsafe(task.cancel))
     try:
         if run.deadline is None:
             return await work
@@ -339,15 +346,12 @@ class Threads:
         while (ticket := self._queue.get()) is not None:
             following: Ticket | None = ticket
             while following is not None:
-                following = self._in_order(self._work(following))
+                following = self._work(following)
+                if following is not None and not self._queue.empty():
+                    # A thread that is hot would overtake what was handed to threads that have yet to wake. It
+                    # stays busy: what it gets in exchange may be its own.
+                    self._queue.put(following)
+                    following = self._queue.get()
+                    if following is None:
+                        return
             self._idle.release()
-
-    def _in_order(self, following: Ticket | None) -> Ticket | None:
-        """A thread that is hot would overtake what was handed to threads that have yet to wake."""
-        if following is None or self._queue.empty():
-            return following
-        self._queue.put(following)
-        try:
-            return self._queue.get_nowait()
-        except queue.Empty:
-            return None

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from windlass.core.bounds import CALL_ITEMS
-from windlass.core.job import GROUP_JOBS
+from windlass.core.job import GROUP_BYTES, GROUP_JOBS
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
 from windlass.worker.executor import Executor
@@ -44,9 +44,11 @@ class Settler:
     def batch(self) -> Sequence[Ended]:
         """What is to be sent next; the same again until it was answered."""
         children = sum(len(ended.settlement.spawn) for ended in self._batch)
+        size = sum(_size(ended) for ended in self._batch)
         while self._ended and len(self._batch) < CALL_ITEMS:
             children += len(self._ended[0].settlement.spawn)
-            if children > GROUP_JOBS and self._batch:
+            size += _size(self._ended[0])
+            if self._batch and (children > GROUP_JOBS or size > GROUP_BYTES):
                 break
             ended = self._ended.popleft()
             if ended.ticket is not None:
@@ -101,3 +103,8 @@ class Settler:
             )
         if ended.ticket is not None:
             self._hand.let_go(ended.ticket)
+
+
+def _size(ended: Ended) -> int:
+    settlement = ended.settlement
+    return len(settlement.result or b"") + sum(len(child.payload) for child in settlement.spawn)

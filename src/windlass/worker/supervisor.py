@@ -7,6 +7,7 @@ it stands on is handed in, so that a simulator can drive it without processes or
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -19,12 +20,11 @@ from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.config import Config
 from windlass.core.outcome import CauseKind
-from windlass.core.session import SessionInfo
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, SessionId
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import load_app
-from windlass.worker.children import Child, ProcessSpawner, Spawner
+from windlass.worker.children import ProcessSpawner, Spawner
 from windlass.worker.endings import Coroner, Orphans, Verdict, end, judge
 from windlass.worker.heart import Heart
 from windlass.worker.holds import Holds, own_tasks
@@ -50,6 +50,8 @@ LAST_WORDS = 0.1
 """Seconds to read what a dead child has said; longer only if a process of its own holds its socket."""
 STORE_PATIENCE = 10.0
 """Seconds that a stopping supervisor gives the store to hear of its sessions' ends."""
+CLOSING = 3.0
+"""Seconds that a store is given to let go of its connections."""
 NOW = 1.0
 """Seconds that children are given after a second signal."""
 RELOAD_GRACE = 5.0
@@ -196,27 +198,12 @@ class Supervisor:
                 alone=alone,
                 max_jobs=self._plan.max_jobs,
             ),
-            self._info(child, groups),
+            self._plan.session(groups, self._host, child.pid, ttl=self._config.session_ttl),
             host=self._host,
             born=self._pace.now(),
             counts_for=self._ttl - self._config.beat / SECOND,
             on_lost=self._lost,
             on_going=self._going,
-        )
-
-    def _info(self, child: Child, groups: tuple[Group, ...]) -> SessionInfo:
-        return SessionInfo(
-            host=self._host.name,
-            boot=self._host.boot,
-            pid_namespace=self._host.pid_namespace,
-            pid=child.pid,
-            process_started=self._host.process_started(child.pid) or 0,
-            supervisor=self._plan.supervisor,
-            app=self._plan.name,
-            version=self._plan.version,
-            queues=tuple(dict.fromkeys(queue for group in groups for queue in group.queues)),
-            slots=sum(group.slots for group in groups),
-            ttl=self._config.session_ttl,
         )
 
     async def _live(self, ward: Ward, seat: Seat) -> None:
@@ -243,6 +230,8 @@ class Supervisor:
                 await self._heart.settled()  # an opening under way must not reach the store after the end
             await end(self._broker, self._pace, ward.session, verdict.cause, verdict.started)
         except BaseException:
+            if verdict.cause.kind is CauseKind.STOP:
+                ward.table.end_cleanly()
             ward.table.close()  # the file stays: the next supervisor of this machine reads it
             raise
         ward.table.remove()
@@ -449,6 +438,7 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
     """Open the store and work; the exit code, and whether to start anew instead."""
     config = program.config
     broker: Broker | None = None
+    ended = (1, False)
     try:
         broker = await open_broker(config.url, options=config.broker_options())
         if not broker.capabilities.shared:
@@ -458,13 +448,24 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
             )
         await program.declare(broker)
         await declare_tasks(broker, program)
-        return await _supervised(plan, broker, program, reload=reload)
+        ended = await _supervised(plan, broker, program, reload=reload)
     except StoreError as error:
         _log.error("the worker cannot start: %s", error)
-        return 1, False
     finally:
         if broker is not None:
+            await _close(broker, ended[0])
+    return ended
+
+
+async def _close(broker: Broker, code: int) -> None:
+    """A store that does not answer would keep a process that has nothing left to do."""
+    try:
+        async with asyncio.timeout(CLOSING):
             await broker.close()
+    except TimeoutError:
+        _log.warning("the store is away: left without closing it")
+        logging.shutdown()
+        os._exit(code)
 
 
 async def _supervised(plan: Plan, broker: Broker, program: Program, *, reload: bool) -> tuple[int, bool]:

@@ -1,14 +1,14 @@
 """A ward: one child under supervision, with its session and its table of leases."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from windlass.core.session import SessionInfo
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.worker.children import Child
 from windlass.worker.host import Host
 from windlass.worker.messages import Begin, Cancel, Drain, Go
-from windlass.worker.table import Entry, Table
+from windlass.worker.table import Table
 
 LeaseKey = tuple[JobId, Fence]
 
@@ -50,8 +50,8 @@ class Ward:
         self.spared = False
         """Not killed while it stands still."""
         self.killed_for: str | None = None
-        self.overrunning: frozenset[LeaseKey] = frozenset()
-        """The leases that it was killed for."""
+        self.late: set[LeaseKey] = set()
+        """Leases whose runs were seen past their hard deadline: its end is charged to them."""
         self.charged = 0
         """How many jobs its death was charged to."""
         self.died: float | None = None
@@ -63,7 +63,6 @@ class Ward:
         self._counts_for = counts_for
         self._on_lost = on_lost
         self._on_going = on_going
-        self._told: set[LeaseKey] = set()
         child.send(begin)
 
     @property
@@ -100,11 +99,8 @@ class Ward:
         self.may_go()
 
     def cancel(self, leases: Sequence[LeaseKey]) -> None:
-        """Tell the child, once for each."""
-        new = tuple(lease for lease in leases if lease not in self._told)
-        self._told = set(leases)
-        if new:
-            self.child.send(Cancel(new))
+        """Tell the child, with every beat: a job may have been on its way between two lists."""
+        self.child.send(Cancel(tuple(leases)))
 
     def lost(self) -> None:
         """Its session is over, though its process is not."""
@@ -139,9 +135,8 @@ class Ward:
         else:
             self.kill(why)
 
-    def kill(self, why: str, overrunning: Collection[Entry] = ()) -> None:
-        """Kill its process; `overrunning` are the leases that this is charged to."""
+    def kill(self, why: str) -> None:
+        """Kill its process."""
         if self.killed_for is None:
             self.killed_for = why
-            self.overrunning = frozenset((entry.job, entry.fence) for entry in overrunning)
         self.child.kill()

@@ -55,6 +55,7 @@ class Worker:
         app_name: str = "",
         alone: bool = False,
         apart: bool = True,
+        on_cancel: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
         self.table = table
@@ -66,12 +67,13 @@ class Worker:
         self._at_end = at_end
         self._alone = alone
         self._apart = apart
+        self._on_cancel = on_cancel
         """False: everything on one loop, for a simulator."""
         self._processes = Processes(app_name, pace, table=str(table.path))
         self._told_lost = False
         self._fetcher: Fetcher | None = None
         self._drain_grace: float | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come while the one before is being handled
         self.go = asyncio.Event()
         """Set on the fetcher's loop, by `beside`: claim."""
         self.on_lost: Callable[[], None] = _nothing
@@ -84,6 +86,11 @@ class Worker:
         """Whether its leases may be somebody else's by now: it starts nothing then."""
         return self._told_lost or self._pace.now() > self.table.alive_until()
 
+    @property
+    def draining(self) -> bool:
+        """Whether it was told to end."""
+        return self._drain_grace is not None
+
     # --- from any thread ------------------------------------------------------------------------------------
 
     def drain(self, grace: float) -> None:
@@ -92,6 +99,7 @@ class Worker:
             self._drain_grace = grace
             if self._fetcher is not None:
                 self._fetcher.drain(grace)
+                self._fetcher.soon(self.go.set)  # one that never began ends as well
 
     def cancel(self, job: JobId, fence: Fence) -> None:
         """Stop a job, where it can be stopped."""
@@ -126,6 +134,8 @@ class Worker:
         try:
             await (self._run_apart() if self._apart else self._exchange())
         finally:
+            self._told_lost = True  # for threads that go on: the table is closed when this is over
+            self._notes.close()
             await self._runners.close()
             await self._processes.close()
 
@@ -145,6 +155,8 @@ class Worker:
         try:
             await ended.wait()
         except asyncio.CancelledError:
+            if self._on_cancel is not None and not self.draining:
+                self._on_cancel()
             self.drain(0)
             await ended.wait()
             raise
@@ -172,6 +184,7 @@ class Worker:
             self._fetcher = fetcher
             if self._drain_grace is not None:
                 fetcher.drain(self._drain_grace)
+                self.go.set()
         beside = asyncio.create_task(self._beside(self, broker))
         try:
             await _first(self.go.wait(), beside)

@@ -1,0 +1,114 @@
+"""A worker inside an application: begun and not, lost and found, left in the wrong moment."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from windlass import Windlass
+from windlass.broker.contract import Broker
+from windlass.broker.memory import MemoryBroker
+from windlass.core.outcome import Cause, CauseKind
+from windlass.errors import StoreUnavailable
+from windlass.worker.embedded import EmbeddedWorker
+from windlass.worker.options import WorkerOptions
+
+
+class Store:
+    """A store that can be away when it is opened, or when it is told of tasks."""
+
+    def __init__(self) -> None:
+        self.broker: Any = MemoryBroker()
+        self.refusals: dict[str, int] = {}
+        for verb in ("declare", "beat"):
+            self._wrap(verb)
+
+    def _wrap(self, verb: str) -> None:
+        real = getattr(self.broker, verb)
+
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            self._refuse(verb)
+            return await real(*args, **kwargs)
+
+        setattr(self.broker, verb, called)
+
+    def _refuse(self, verb: str) -> None:
+        if self.refusals.get(verb, 0):
+            self.refusals[verb] -= 1
+            raise StoreUnavailable("nobody there")
+
+    async def open(self) -> Broker:
+        self._refuse("open")
+        return self.broker
+
+    async def close(self) -> None: ...
+
+    def worker(self, app: Windlass, **options: Any) -> EmbeddedWorker:
+        return EmbeddedWorker(
+            app, WorkerOptions(**options), open_broker=self.open, close_broker=self.close
+        )
+
+
+@pytest.fixture
+def app() -> Windlass:
+    return Windlass("memory://", beat=0.05, session_ttl=5, grace=0.5)
+
+
+@pytest.mark.parametrize("verb", ["declare", "open", "beat"])
+def test_a_lost_session_is_followed_by_another_when_the_store_is_back(app: Windlass, verb: str) -> None:
+    done = asyncio.Event()
+
+    @app.task
+    async def work() -> None:
+        done.set()
+
+    async def main() -> None:
+        store = Store()
+        async with store.worker(app) as worker, asyncio.timeout(20):
+            first = worker.session
+            store.refusals[verb] = 2
+            await store.broker.end_session(first, Cause(CauseKind.LOST))
+            await store.broker.enqueue([[work.call().job]])
+            await done.wait()
+            assert worker.session != first
+
+    asyncio.run(main())
+
+
+def test_whoever_does_not_wait_for_its_beginning_leaves_nothing_behind(app: Windlass) -> None:
+    async def main() -> None:
+        store = Store()
+        store.refusals["beat"] = 10**9
+        worker = store.worker(app)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await worker.__aenter__()
+        assert worker._serving.done()
+
+    asyncio.run(main())
+
+
+def test_what_cannot_begin_says_why(app: Windlass) -> None:
+    async def main() -> None:
+        store = Store()
+        store.refusals["open"] = 1
+        with pytest.raises(StoreUnavailable):
+            async with store.worker(app):
+                pass
+
+    asyncio.run(main())
+
+
+def test_it_is_left_with_the_error_of_the_body(app: Windlass) -> None:
+    async def main() -> None:
+        store = Store()
+        worker = store.worker(app)
+        with pytest.raises(KeyError):
+            async with worker:
+                raise KeyError
+        assert worker._serving.done()
+        (view,) = await store.broker.sessions()
+        assert view.cause is not None
+        assert view.cause.kind is CauseKind.STOP
+
+    asyncio.run(main())
