@@ -10,7 +10,7 @@ import pytest
 from windlass import Windlass
 from windlass.core.job import JobDetail, OnFailure
 from windlass.core.state import State
-from windlass.errors import EnqueueRefused, InvalidOption, InvalidPayload, PayloadTooLarge
+from windlass.errors import EnqueueRefused, InvalidOption, InvalidPayload, PayloadTooLarge, Unsupported
 
 
 def detail(app: Windlass, job_id: str) -> JobDetail:
@@ -180,7 +180,7 @@ def test_tasks_may_be_declared_after_the_first_call(app: Windlass) -> None:
         ({"max_attempts": 0}, "max_attempts must be a whole number from 1"),
         ({"headers": {"x": 1}}, "header"),
         ({"tags": "urgent"}, "tags"),
-        ({"colour": "red"}, "unknown option 'colour'; options are: after, delay"),
+        ({"colour": "red"}, "unknown option 'colour'; options are: after, connection"),
     ],
     ids=str,
 )
@@ -317,3 +317,16 @@ def test_messages_do_not_hold_payloads(app: Windlass) -> None:
     with pytest.raises(EnqueueRefused) as caught:
         app.enqueue_many([call])
     assert "secret" not in f"{caught.value}{call!r}{send!r}"
+
+
+def test_a_store_without_transactions_refuses_a_connection(app: Windlass) -> None:
+    @app.task
+    def work() -> None: ...
+
+    mine = work.using(connection=object())
+    with pytest.raises(Unsupported, match="cannot enqueue on a connection of yours; PostgreSQL can"):
+        mine.enqueue()
+    with pytest.raises(Unsupported, match="PostgreSQL can"):
+        asyncio.run(mine.aenqueue())
+    with pytest.raises(Unsupported, match="PostgreSQL can"):
+        mine.enqueue_many([work.call()])

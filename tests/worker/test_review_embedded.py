@@ -44,9 +44,7 @@ class Store:
     async def close(self) -> None: ...
 
     def worker(self, app: Windlass, **options: Any) -> EmbeddedWorker:
-        return EmbeddedWorker(
-            app, WorkerOptions(**options), open_broker=self.open, close_broker=self.close
-        )
+        return EmbeddedWorker(app, WorkerOptions(**options), open_broker=self.open, close_broker=self.close)
 
 
 @pytest.fixture

@@ -82,8 +82,7 @@ def test_an_outcome_that_comes_while_notes_are_sent_goes_out_at_once(
             await asyncio.sleep(10)
             start = bench.pace.now()
             (job,) = await bench.enqueue(work.call())
-            while (await bench.job(job)).state is not State.DONE:
-                await asyncio.sleep(0.001)
+            await bench.broker.watch([job], 10)
             return bench.pace.now() - start
 
     assert run(scenario(bench(app))) < 0.1
@@ -150,12 +149,12 @@ def test_without_a_grace_nothing_more_starts(app: Windlass, bench: Callable[[Win
         await bench.enqueue(*(work.call(-1) for _ in range(3)))
         ids: list[str] = []
         async with bench.worker(slots=1, grace=0) as worker:
-            while len(ran) < 3 or any(worker._hand.unfinished):
-                await asyncio.sleep(0.001)
+            await bench.seen(lambda: len(ran) == 3 and not any(worker._hand.unfinished))
             worker._fetcher._desks[0].prefetch._allowed = 10.0  # type: ignore[union-attr]
             ids = await bench.enqueue(*(work.call(n) for n in range(5)))
-            while not entered.is_set() or not worker._hand.unstarted:
-                await asyncio.sleep(0)
+            await bench.seen(lambda: any(worker._hand.unfinished))
+            assert entered.wait(10)
+            await bench.seen(lambda: bool(worker._hand.unstarted))
         left = len(worker._hand.unstarted)
         states = [(await bench.job(job)).state for job in ids[1:]]
         leave.set()
@@ -252,9 +251,7 @@ def test_an_error_that_cannot_be_understood_is_an_outcome_all_the_same(
         raise Silent
 
     async def scenario(bench: Bench) -> list[State]:
-        ids = await bench.enqueue(
-            later.using(max_attempts=1).call(), silent.using(max_attempts=1).call()
-        )
+        ids = await bench.enqueue(later.using(max_attempts=1).call(), silent.using(max_attempts=1).call())
         async with bench.worker(grace=1):
             return [detail.state for detail in await bench.ended(*ids, within=60)]
 
@@ -364,3 +361,35 @@ def test_a_loop_that_does_not_come_to_its_jobs_is_not_given_them_again_and_again
         return deliveries
 
     assert run(scenario(bench(app))) <= 1
+
+
+@pytest.mark.parametrize("why", ["fenced", "blocked"])
+def test_a_worker_that_may_not_ask_leaves_wakes_to_others(
+    app: Windlass, bench: Callable[[Windlass], Bench], why: str
+) -> None:
+    starts: list[float] = []
+
+    @app.task
+    async def work(seconds: float) -> None:
+        starts.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(seconds)
+
+    async def scenario(bench: Bench) -> float:
+        waits: list[float] = []
+        async with bench.worker(alive_for=2 if why == "fenced" else 1e9) as first:
+            await bench.enqueue(work.call(100))
+            await bench.seen(lambda: bool(first._runners.runs))
+            if why == "blocked":
+                first._runners.ping = lambda answer: None  # type: ignore[method-assign]
+            await asyncio.sleep(5)
+            async with bench.worker():
+                for n in range(10):
+                    await asyncio.sleep(1.5 + n / 11)
+                    sent = bench.pace.now()
+                    (job,) = await bench.enqueue(work.call(0))
+                    await bench.ended(job)
+                    waits.append(starts[-1] - sent)
+            first.drain(0)
+        return max(waits)
+
+    assert run(scenario(bench(app))) < 0.1

@@ -1,4 +1,4 @@
-"""Who is charged when things come together: overruns and drains, stops and outages; and words said in time."""
+"""Who is charged when things come together: overruns and drains, stops and outages."""
 
 import asyncio
 from typing import Any

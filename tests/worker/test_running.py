@@ -12,6 +12,7 @@ from windlass import Windlass, current
 from windlass.core.operate import Effect, Target
 from windlass.core.outcome import Outcome
 from windlass.core.state import State
+from windlass.errors import Unsupported
 from windlass.worker.options import Group
 
 
@@ -295,8 +296,9 @@ def test_current_knows_its_job(app: Windlass, bench: Callable[[Windlass], Bench]
     @app.task
     async def work() -> None:
         seen.append((current.job, current.attempt, current.fence, current.deadline, current.cancelled))
-        with pytest.raises(Exception, match="PostgreSQL"):
-            current.transaction()
+        with pytest.raises(Unsupported, match="PostgreSQL can"):
+            async with current.transaction():
+                pass
         with pytest.raises(Exception, match="0 to 1"):
             current.progress(2)
         with pytest.raises(Exception, match=r"await current\.astep"):

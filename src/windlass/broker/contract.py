@@ -23,7 +23,8 @@ the mark is followed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 import msgspec
 
@@ -380,6 +381,38 @@ class BlockingProduce(Protocol):
         ...
 
 
+class Transact(Protocol):
+    """Enqueue and completion in a transaction of the caller's own, where the capabilities say so.
+
+    Rolled back means that it never happened; before the commit nobody sees it.
+    """
+
+    async def enqueue_on(
+        self, connection: Any, groups: Sequence[Sequence[NewJob]]
+    ) -> Sequence[Sequence[Receipt]]:
+        """As `Produce.enqueue`, in the transaction that is open on the caller's connection."""
+        ...
+
+    def enqueue_on_blocking(
+        self, connection: Any, groups: Sequence[Sequence[NewJob]]
+    ) -> Sequence[Sequence[Receipt]]:
+        """The same on a connection that blocks, in the caller's thread."""
+        ...
+
+    def transaction(self, ttl: Micros) -> AbstractAsyncContextManager[Any]:
+        """A connection with an open transaction, for the writes of a job and its settlement. It is rolled
+        back when it stands idle for longer than a session lives.
+        """
+        ...
+
+    async def settle_on(self, connection: Any, settlement: Settlement) -> Answer:
+        """End a lease as done, fenced, in the transaction that is open on a connection of `transaction`; last
+        before its commit. Unless it is APPLIED, roll back. Afterwards an ordinary settle answers ALREADY, and
+        does what the end of the lease brings about.
+        """
+        ...
+
+
 class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
     """Everything a store does. Each part of the program asks for the part it needs."""
 
@@ -397,6 +430,11 @@ class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
 
         - blocking_enqueue_is_the_same: what it accepts, the verbs see at once; from any thread.
         """
+        ...
+
+    @property
+    def transact(self) -> Transact | None:
+        """Transactions of the caller's own; None where the store has none."""
         ...
 
     async def close(self) -> None:

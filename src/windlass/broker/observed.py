@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.broker.contract import BlockingProduce, Broker, Capabilities, Consume, Produce
+from windlass.broker.contract import BlockingProduce, Broker, Capabilities, Consume, Produce, Transact
 from windlass.broker.management import Configure, Operate, Plan, Read
 from windlass.core.job import NewJob, Receipt
 
@@ -72,6 +72,11 @@ class Observed:
         """That of the broker inside, observed."""
         inside = self._broker.blocking
         return None if inside is None else _ObservedBlocking(inside, self._tell)
+
+    @property
+    def transact(self) -> Transact | None:
+        """That of the broker inside, not observed: it runs on connections of others."""
+        return self._broker.transact
 
     async def close(self) -> None:
         """Close the broker inside."""

@@ -233,39 +233,53 @@ class Windlass:
 
     # --- sending --------------------------------------------------------------------------------------------
 
-    def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Job[T]]:
+    def enqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
         """Send many calls, in groups of up to 1,000, each accepted whole or not at all.
 
         Calls are made and sent as they come. Should one be refused, those of the groups before it are kept,
-        and the error says how many.
+        and the error says how many. With a `connection` of yours all of them come with its commit.
         """
         jobs: list[Job[T]] = []
         with _Counted(jobs):
             for group in _groups(calls):
-                jobs += self.send(group)
+                jobs += self.send(group, connection)
         return jobs
 
-    async def aenqueue_many(self, calls: Iterable[Call[T]]) -> list[Job[T]]:
+    async def aenqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
         """Async twin of `enqueue_many`."""
         jobs: list[Job[T]] = []
         with _Counted(jobs):
             for group in _groups(calls):
-                sent = time.monotonic()
-                receipts = await self.connection.send([[call.job for call in group]])
-                jobs += self._handles(group, receipts[0], sent)
+                jobs += await self.asend(group, connection)
         return jobs
 
-    def send(self, calls: Sequence[Call[T]]) -> list[Job[T]]:
+    def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code."""
+        group = [[call.job for call in calls]]
+        if connection is not None:
+            return self._handles(calls, self.connection.enqueue_on(connection, group)[0], None)
         sent = time.monotonic()
-        return self._handles(calls, self.connection.enqueue([[call.job for call in calls]])[0], sent)
+        return self._handles(calls, self.connection.enqueue(group)[0], sent)
 
-    async def asend_one(self, call: Call[T]) -> Job[T]:
+    async def asend(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
+        """Send one group from async code."""
+        group = [[call.job for call in calls]]
+        if connection is not None:
+            return self._handles(calls, (await self.connection.aenqueue_on(connection, group))[0], None)
+        sent = time.monotonic()
+        return self._handles(calls, (await self.connection.send(group))[0], sent)
+
+    async def asend_one(self, call: Call[T], connection: object = None) -> Job[T]:
         """Send one call from async code, together with those of other callers."""
+        if connection is not None:
+            return (await self.asend([call], connection))[0]
         sent = time.monotonic()
         return self._handles([call], await self.connection.aenqueue([call.job]), sent)[0]
 
-    def _handles(self, calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float) -> list[Job[T]]:
+    def _handles(
+        self, calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float | None
+    ) -> list[Job[T]]:
+        """`sent` is None for what exists only when a transaction commits."""
         if any(receipt.status is Status.REFUSED for receipt in receipts):
             raise EnqueueRefused(_why(receipts))
         return [
@@ -273,7 +287,7 @@ class Windlass:
                 self,
                 receipt.of or receipt.job,
                 None if call.task.options.external else call.task.signature,
-                exists=True,
+                exists=sent is not None,
                 created=receipt.status is Status.CREATED,
                 # What an id or a key is a duplicate of may have finished long ago.
                 sent=None if receipt.status is Status.DUPLICATE else sent,
@@ -291,6 +305,10 @@ class Windlass:
         """The signature of a task that this app has; None for others and for those that live elsewhere."""
         known = self.tasks.get(task)
         return None if known is None or known.options.external else known.signature
+
+    async def broker(self) -> Broker:
+        """The broker for the running loop, with everything declared."""
+        return await self.connection.broker()
 
     def close(self) -> None:
         """Close what was opened. The app can be used again: it opens anew."""

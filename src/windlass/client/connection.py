@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from windlass.broker.contract import BlockingProduce, Broker
+from windlass.broker.contract import BlockingProduce, Broker, Transact
 from windlass.broker.observed import Observer, observe
 from windlass.broker.registry import open_broker, serves_any_loop
 from windlass.client.coalescer import Coalescer
@@ -22,9 +22,10 @@ from windlass.clock import Clock
 from windlass.config import Config
 from windlass.core.job import NewJob, Receipt
 from windlass.core.units import SECOND
-from windlass.errors import StoreUnavailable
+from windlass.errors import StoreUnavailable, Unsupported
 
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound="Connection")
 Groups = Sequence[Sequence[NewJob]]
 Receipts = Sequence[Sequence[Receipt]]
 
@@ -102,12 +103,12 @@ class Connection:
         """How often it was closed; who waits can tell that it was."""
         renew_after_fork(self)
 
-    def to(self, broker: Broker) -> "Connection":
+    def to(self, broker: Broker, kind: "type[_C]") -> "_C":
         """The same application on a broker that is open already, and serves any thread and loop.
 
         For tests: while `app.connection` is set to it, the app's own store is left alone.
         """
-        other = Connection(self._config, self._declared, self._clock, broker=broker)
+        other = kind(self._config, self._declared, self._clock, broker=broker)
         for observer in self._observers:
             other.observe(observer)
         return other
@@ -123,6 +124,14 @@ class Connection:
             if blocking is not None:
                 return self._persist(blocking, groups)
         return self.run(self.send(groups))
+
+    def enqueue_on(self, connection: object, groups: Groups) -> Receipts:
+        """Send from blocking code, in the transaction of a connection that blocks."""
+        return _transact(self.run(self.broker())).enqueue_on_blocking(connection, groups)
+
+    async def aenqueue_on(self, connection: object, groups: Groups) -> Receipts:
+        """Async twin of `enqueue_on`."""
+        return await _transact(await self.broker()).enqueue_on(connection, groups)
 
     async def aenqueue(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
         """Send one group from async code, together with those of other callers."""
@@ -259,6 +268,14 @@ class Connection:
         process, self._process = self._process, _Process()
         self.closings += 1
         return process
+
+
+def _transact(broker: Broker) -> Transact:
+    if broker.transact is None:
+        raise Unsupported(
+            f"a {broker.capabilities.store} store cannot enqueue on a connection of yours; PostgreSQL can"
+        )
+    return broker.transact
 
 
 async def _close_shared(process: _Process) -> None:

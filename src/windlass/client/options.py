@@ -46,6 +46,8 @@ class CallOptions(TypedDict, total=False):
     headers: Mapping[str, str]
     tags: Sequence[str]
     flow: str
+    connection: object
+    """A connection of yours: the job exists when its transaction commits. Where the store can."""
 
 
 def check_known(options: Mapping[str, object], kind: type[Any]) -> None:

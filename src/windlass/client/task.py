@@ -138,6 +138,7 @@ class Sender(Generic[P, R]):
         self.signature = signature
         self.options = options
         self._calls = calls
+        self._connection = calls.get("connection")
         merged = {
             "queue": options.queue,
             "max_attempts": options.retry.max_attempts,
@@ -157,21 +158,21 @@ class Sender(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        return self._app.send([self.call(*args, **kwargs)])[0]
+        return self._app.send([self.call(*args, **kwargs)], self._connection)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""
-        return await self._app.asend_one(self.call(*args, **kwargs))
+        return await self._app.asend_one(self.call(*args, **kwargs), self._connection)
 
     def enqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
         """Send many calls of this task, a round trip for each thousand. These options win over those that a
         call brings.
         """
-        return self._app.enqueue_many(self._rebuilt(calls))
+        return self._app.enqueue_many(self._rebuilt(calls), connection=self._connection)
 
     async def aenqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
         """Async twin of `enqueue_many`."""
-        return await self._app.aenqueue_many(self._rebuilt(calls))
+        return await self._app.aenqueue_many(self._rebuilt(calls), connection=self._connection)
 
     def rebuilt(self, call: Call[Any]) -> Call[R]:
         """A call of this task, with its arguments, under these options alone."""

@@ -2,15 +2,16 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from windlass.core.job import NewJob
-from windlass.core.outcome import Verdict
+from windlass.core.outcome import Outcome, Verdict
 from windlass.core.session import LOG_LINE_CHARS, MEMO_BYTES, MEMOS, Note
+from windlass.core.settlement import Settlement
 from windlass.core.signature import Signature
 from windlass.core.units import Fence, JobId
 from windlass.errors import InvalidOption, InvalidPayload, LeaseLost, Unsupported
@@ -165,10 +166,35 @@ class Current:
         run.memos[name] = memo
         return value
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Commit the job's end together with writes of your own, where the store can."""
-        _run()
-        raise Unsupported("this store cannot end a job in a transaction of yours; PostgreSQL can")
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Any, None]:
+        """Commit writes of your own together with the end of this job, where the store can.
+
+            async with current.transaction() as connection:
+                await connection.execute("UPDATE account SET ...")
+
+        The two happen together or not at all, also when this worker is killed, or has lost its lease: so they
+        happen once. The job is done with the commit; what the task returns after it is not kept.
+        """
+        run = _run()
+        broker = await run.program.broker()
+        if broker.transact is None:
+            raise Unsupported(
+                f"a {broker.capabilities.store} store cannot end a job in your transaction; PostgreSQL can"
+            )
+        if run.committed:
+            raise InvalidOption("this run has committed its transaction: a job ends once")
+        async with broker.transact.transaction(run.program.config.session_ttl) as connection:
+            yield connection
+            done = Settlement(
+                job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, spawn=tuple(run.spawned)
+            )
+            answer = await broker.transact.settle_on(connection, done)
+            if answer.verdict is not Verdict.APPLIED:
+                raise LeaseLost(
+                    f"nothing was committed: this run has lost its lease ({answer.why or answer.verdict})"
+                )
+        run.committed = True
 
 
 current = Current()

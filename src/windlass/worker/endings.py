@@ -22,7 +22,7 @@ _log = logging.getLogger("windlass.worker")
 
 HARD_TIMEOUT = "hard timeout"
 PAGE = 1_000
-STALE = 86_400.0
+STALE = 3_600.0
 """Seconds after which a table that nobody beats is of no use: every session of its time is over."""
 
 

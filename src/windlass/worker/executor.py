@@ -22,7 +22,7 @@ from windlass.worker.failure import RunInterrupted, RunTimedOut, as_error, clipp
 from windlass.worker.hand import Ticket
 from windlass.worker.holds import hold_key
 from windlass.worker.pace import Pace
-from windlass.worker.program import Registered
+from windlass.worker.program import Program, Registered
 from windlass.worker.run import Reporter, Run
 from windlass.worker.table import Table
 
@@ -44,10 +44,6 @@ class Concluder:
         except InvalidPayload as error:
             # Its effects have happened and would happen again: running it once more mends nothing.
             return self._settlement(run, Outcome.DEAD, error=as_error(error, retryable=False))
-        return self._settlement(run, Outcome.DONE, result=result)
-
-    def encoded(self, run: Run, result: bytes | None) -> Settlement:
-        """The outcome of a run whose result was encoded elsewhere."""
         return self._settlement(run, Outcome.DONE, result=result)
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
@@ -130,8 +126,17 @@ class Concluder:
 class Executor(Concluder):
     """All steps but the runner's; it holds no state of a run."""
 
-    def __init__(self, table: Table, reporter: Reporter, pace: Pace, *, is_lost: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        reporter: Reporter,
+        pace: Pace,
+        *,
+        is_lost: Callable[[], bool],
+        program: Program,
+    ) -> None:
         super().__init__(pace)
+        self._program = program
         self._table = table
         self._reporter = reporter
         self._is_lost = is_lost
@@ -161,6 +166,7 @@ class Executor(Concluder):
             deadline=None if soft is None else now + soft / SECOND,
             reporter=self._reporter,
             is_lost=self._is_lost,
+            program=self._program,
         )
 
     def start_anew(self, ticket: Ticket, run: Run) -> None:
@@ -202,6 +208,11 @@ def _ended(lease: Lease, outcome: Outcome, **more: object) -> Settlement:
         outcome=outcome,
         **more,  # pyright: ignore[reportArgumentType]
     )
+
+
+def unfit(lease: Lease, why: str) -> Settlement:
+    """The settlement of a lease that no process could be made ready for: that is not the job's doing."""
+    return _hold(lease, why)
 
 
 def _hold(lease: Lease, why: str) -> Settlement:

@@ -403,7 +403,9 @@ class Fetcher:
             self._waiter = self._loop.create_task(self._await_wake(queues, max(timeout, self._floor)))
 
     def _listened(self) -> tuple[str, ...]:
-        if self._drained_by is not None or self._lost or self._pace.now() < self._shy_until:
+        if self._drained_by is not None or self._lost or self._is_lost() or self._pinged:
+            return ()
+        if self._pace.now() < self._shy_until:
             return ()
         return tuple(dict.fromkeys(q for desk in self._desks if self._room(desk) for q in desk.queues))
 

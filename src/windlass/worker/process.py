@@ -18,7 +18,7 @@ from windlass.core.outcome import Outcome, Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND
-from windlass.worker.executor import Executor
+from windlass.worker.executor import Executor, unfit
 from windlass.worker.failure import said
 from windlass.worker.hand import Ticket
 from windlass.worker.pace import Pace
@@ -199,7 +199,9 @@ class Processes:
         finally:
             run.stop = process.serves = None
         if settlement is None:
-            cause = process.unfit or await process.ended()
+            cause = await process.ended()
+            if process.unfit:
+                return unfit(ticket.lease, process.unfit)
             if run.timed_out:
                 return self.executor.raised(run, task, TimeoutError())
             return self.executor.died(run, cause)

@@ -90,7 +90,8 @@ class JobProcess:
 
     def __init__(self, door: Door, prepare: Prepare) -> None:
         self._door = door
-        self._tasks = load_app(prepare.app).tasks
+        self._program = load_app(prepare.app)
+        self._tasks = self._program.tasks
         self._pace = MachinePace()
         self._concluder = Concluder(self._pace)
         self._table = Table.open(Path(prepare.table)) if prepare.table else None
@@ -119,6 +120,7 @@ class JobProcess:
             deadline=work.deadline,
             reporter=self._door,
             is_lost=lambda: self._table is not None and time.monotonic() > self._table.alive_until(),
+            program=self._program,
         )
         running.set(run)
         try:

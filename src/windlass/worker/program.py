@@ -68,6 +68,10 @@ class Program(Protocol):
     @property
     def new_id(self) -> Callable[[], JobId]: ...
 
+    async def broker(self) -> Broker:
+        """A broker for the running loop, for what a job itself asks of the store."""
+        ...
+
     async def declare(self, broker: Broker) -> None:
         """Tell a broker of its queues, lanes and schedules."""
         ...

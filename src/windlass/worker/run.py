@@ -12,6 +12,7 @@ from windlass.core.lease import Lease
 from windlass.core.outcome import Verdict
 from windlass.core.session import Note
 from windlass.errors import InvalidOption
+from windlass.worker.program import Program
 
 
 class Reporter(Protocol):
@@ -32,10 +33,12 @@ class Run:
     __slots__ = (
         "_lock",
         "cancelled",
+        "committed",
         "deadline",
         "is_lost",
         "lease",
         "memos",
+        "program",
         "released",
         "reporter",
         "spawned",
@@ -52,6 +55,7 @@ class Run:
         deadline: float | None,
         reporter: Reporter,
         is_lost: Callable[[], bool],
+        program: Program,
     ) -> None:
         self.lease = lease
         self.started = started
@@ -59,6 +63,9 @@ class Run:
         """When the task's timeout ends, on the monotonic clock."""
         self.reporter = reporter
         self.is_lost = is_lost
+        self.program = program
+        self.committed = False
+        """Its end is in the store already, with a transaction of its own."""
         self.cancelled = False
         """Somebody asked for the job to be cancelled."""
         self.released = False
@@ -86,6 +93,8 @@ class Run:
     def spawn(self, job: NewJob) -> None:
         """Add a child. The code of a run may be on several threads."""
         with self._lock:
+            if self.committed:
+                raise InvalidOption("this run is over since its transaction was committed: spawn before that")
             if len(self.spawned) >= GROUP_JOBS:
                 raise InvalidOption(
                     f"a run spawns at most {GROUP_JOBS:,} jobs; enqueue more from its children"

@@ -317,41 +317,46 @@ async def awaited(run: Run, work: Awaitable[Any]) -> Any:
 class Threads:
     """Threads that take tickets; started when all others are busy, and daemons: a job that never ends must
     not keep its process.
+
+    A ticket is taken by whichever thread is about to run it, not by the one that was woken for it: that one
+    may have to wait for the interpreter while a thread that is hot runs dozens of jobs behind it in line.
     """
 
     def __init__(self, work: Callable[[Ticket], Ticket | None], most: int) -> None:
         self._work = work
         self._most = most
-        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._tickets: deque[Ticket] = deque()
+        self._wakes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._count = 0
         self._lock = threading.Lock()
 
     def put(self, ticket: Ticket) -> None:
         """Hand over a ticket."""
+        self._tickets.append(ticket)
         if not self._idle.acquire(blocking=False):
             with self._lock:
                 if self._count < self._most:
                     self._count += 1
                     name = f"windlass-thread-{self._count}"
                     threading.Thread(target=self._serve, name=name, daemon=True).start()
-        self._queue.put(ticket)
+        self._wakes.put("take")
 
     def close(self) -> None:
         """End the threads that are idle, and the others when they are."""
         for _ in range(self._count):
-            self._queue.put(None)
+            self._wakes.put("end")
 
     def _serve(self) -> None:
-        while (ticket := self._queue.get()) is not None:
-            following: Ticket | None = ticket
-            while following is not None:
-                following = self._work(following)
-                if following is not None and not self._queue.empty():
-                    # A thread that is hot would overtake what was handed to threads that have yet to wake. It
-                    # stays busy: what it gets in exchange may be its own.
-                    self._queue.put(following)
-                    following = self._queue.get()
-                    if following is None:
-                        return
+        while self._wakes.get() == "take":
+            while (ticket := self._next()) is not None:
+                following = self._work(ticket)
+                if following is not None:
+                    self._tickets.append(following)
             self._idle.release()
+
+    def _next(self) -> Ticket | None:
+        try:
+            return self._tickets.popleft()
+        except IndexError:
+            return None

@@ -21,13 +21,17 @@ class Shares:
         self._queues = group.queues
         self._weights = dict(zip(group.queues, group.weights, strict=False))
         self._clocks = dict.fromkeys(self._weights, 0.0)
+        self._empty = dict.fromkeys(self._weights, 0)
+        """When each of them was last found empty, by the turn."""
         self._turn = 0
 
     def order(self) -> tuple[str, ...]:
         """The queues of the next ask."""
         if not self._weights:
             return self._page()
-        return tuple(sorted(self._queues, key=self._clocks.__getitem__)[:ASK_QUEUES])
+        return tuple(
+            sorted(self._queues, key=lambda queue: (self._clocks[queue], self._empty[queue]))[:ASK_QUEUES]
+        )
 
     def bound(self, order: tuple[str, ...], room: int) -> int:
         """How many jobs to ask for at the most."""
@@ -42,6 +46,12 @@ class Shares:
         counts = Counter(queues)
         givers = [self._clocks[queue] for queue in counts if queue in self._clocks]
         if not givers:
+            # Those that an ask had no place for are next.
+            self._turn += 1
+            self._empty.update(dict.fromkeys(order, self._turn))
+            others = [clock for queue, clock in self._clocks.items() if queue not in order]
+            for queue in order:
+                self._clocks[queue] = max(self._clocks[queue], min(others, default=0.0))
             return
         for queue in order:
             if queue in counts:

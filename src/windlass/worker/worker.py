@@ -122,7 +122,13 @@ class Worker:
         self._hand = Hand(self.table, [group.slots for group in self.groups])
         self._notes = Notes(nudge=self._nudge)
         self._settler = Settler(self._hand, nudge=self._nudge)
-        self._executor = Executor(self.table, self._notes, self._pace, is_lost=lambda: self.is_lost)
+        self._executor = Executor(
+            self.table,
+            self._notes,
+            self._pace,
+            is_lost=lambda: self.is_lost,
+            program=self._program,
+        )
         self._processes.executor = self._executor
         self._runners = Runners(
             self._hand,

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 
-from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled
+from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
 from windlass.broker.memory import (
     claim,
     enqueue,
@@ -60,6 +60,11 @@ class MemoryBroker:
     def capabilities(self) -> Capabilities:
         """What this store can do."""
         return CAPABILITIES
+
+    @property
+    def transact(self) -> Transact | None:
+        """It has no transactions of its callers."""
+        return None
 
     async def close(self) -> None:
         """Let everybody who waits go."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from windlass.broker.contract import Capabilities, Options, Settled
+from windlass.broker.contract import Capabilities, Options, Settled, Transact
 from windlass.broker.sqlite import verbs
 from windlass.broker.sqlite.blocking import Blocking
 from windlass.broker.sqlite.store import LOCK_TIMEOUT, Store
@@ -89,6 +89,11 @@ class SqliteBroker:
     def capabilities(self) -> Capabilities:
         """What this store can do."""
         return CAPABILITIES
+
+    @property
+    def transact(self) -> Transact | None:
+        """It has no transactions of its callers."""
+        return None
 
     async def close(self) -> None:
         """Let everybody who waits go, and let go of the file."""

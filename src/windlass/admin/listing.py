@@ -1,0 +1,103 @@
+"""Going through jobs page by page in constant memory; choosing dead letters by more than stores index."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from windlass.broker.contract import Broker
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.job import JobDetail, JobView
+from windlass.core.query import FIRST_PAGE, JobQuery
+from windlass.core.state import State
+from windlass.core.units import JobId, Micros
+
+DETAILS = 20
+"""Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
+_REMEMBERED = 10_000
+"""Ids that are kept to show no job twice. A store whose listing moves may repeat a job on the next page; one
+that is ordered (`ordered_list`) never does.
+"""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters; what is None does not matter."""
+
+    queue: str | None = None
+    task: str | None = None
+    lane: str | None = None
+    error: str | None = None
+    """Text in the error's type or message, in any case."""
+    died_before: Micros | None = None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether queue and task say it all, so that the store's counts are exact."""
+        return self.lane is None and self.error is None and self.died_before is None
+
+    def query(self) -> JobQuery:
+        """What the store can choose by itself."""
+        return JobQuery(queue=self.queue, task=self.task, lane=self.lane, states=frozenset({State.DEAD}))
+
+    def admits(self, job: JobView) -> bool:
+        """Whether a dead job, but for its error, is one of them."""
+        return self.died_before is None or (
+            job.finished_at is not None and job.finished_at <= self.died_before
+        )
+
+    def admits_error(self, job: JobDetail) -> bool:
+        """Whether its error is one that was asked for."""
+        if self.error is None:
+            return True
+        wanted = self.error.casefold()
+        return job.error is not None and any(
+            wanted in text.casefold() for text in (job.error.type, job.error.message, job.reason or "")
+        )
+
+
+async def pages(broker: Broker, query: JobQuery, *, size: int = CALL_ITEMS) -> AsyncIterator[list[JobView]]:
+    """Every job that matches, once, in pages that are not empty."""
+    seen: dict[JobId, None] = {}
+    cursor = FIRST_PAGE
+    while True:
+        page = await broker.list(query, cursor, size)
+        fresh = [job for job in page.jobs if job.id not in seen]
+        if fresh:
+            yield fresh
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+        if not broker.capabilities.ordered_list:
+            _remember(seen, fresh)
+
+
+def _remember(seen: dict[JobId, None], jobs: Sequence[JobView]) -> None:
+    seen.update((job.id, None) for job in jobs)
+    for oldest in list(seen)[: max(0, len(seen) - _REMEMBERED)]:
+        del seen[oldest]
+
+
+async def dead_ids(broker: Broker, selection: Selection) -> AsyncIterator[list[JobId]]:
+    """The ids of the dead letters that were chosen, in batches for one call of a verb."""
+    if selection.error is not None:
+        async for batch in dead_letters(broker, selection):
+            yield [job.id for job in batch]
+        return
+    async for page in pages(broker, selection.query()):
+        if found := [job.id for job in page if selection.admits(job)]:
+            yield found
+
+
+async def dead_letters(broker: Broker, selection: Selection) -> AsyncIterator[list[JobDetail]]:
+    """The dead letters that were chosen, whole, a few at a time."""
+    async for page in pages(broker, selection.query()):
+        ids = [job.id for job in page if selection.admits(job)]
+        for start in range(0, len(ids), DETAILS):
+            details = await broker.get(ids[start : start + DETAILS])
+            found = [job for job in details if job is not None and _is_chosen(selection, job)]
+            if found:
+                yield found
+
+
+def _is_chosen(selection: Selection, job: JobDetail) -> bool:
+    """It may have been replayed since the page was read."""
+    return job.state is State.DEAD and selection.admits_error(job)

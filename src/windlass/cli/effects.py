@@ -1,0 +1,58 @@
+"""What became of the jobs that were operated on."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+from windlass.cli.output import progress, say, say_aside, say_json
+from windlass.core.operate import Effect, Operated
+
+_SHOWN = 20
+"""Failures that are named; the rest is counted."""
+
+
+async def show_effects(
+    batches: AsyncIterator[Sequence[Operated]], verb: str, *, total: int, json: bool
+) -> int:
+    """Print what was done, with a bar while it is; the exit code is 1 if something could not be."""
+    counts: Counter[Effect] = Counter()
+    failed: list[Operated] = []
+    with progress(verb, total, shown=not json) as advance:
+        async for batch in batches:
+            counts.update(operated.effect for operated in batch)
+            wrong = [operated for operated in batch if not _is_done(operated)]
+            failed += wrong[: _SHOWN - len(failed)]
+            advance(len(batch))
+            if json:
+                for operated in batch:
+                    say_json(operated)
+    left = sum(count for effect, count in counts.items() if effect not in _DONE)
+    if not json:
+        _summarise(counts, verb, failed, left)
+    return 1 if left else 0
+
+
+_DONE = frozenset((Effect.APPLIED, Effect.FLAGGED))
+
+
+def _is_done(operated: Operated) -> bool:
+    return operated.effect in _DONE
+
+
+def _summarise(counts: Counter[Effect], verb: str, failed: Sequence[Operated], left: int) -> None:
+    say(f"{counts[Effect.APPLIED]:,} {verb}")
+    if counts[Effect.FLAGGED]:
+        say(f"{counts[Effect.FLAGGED]:,} running: their workers were asked to stop them")
+    for operated in failed:
+        say_aside(f"windlass: job {operated.job} was not {verb}: {_why(operated)}")
+    if left > len(failed):
+        say_aside(f"windlass: {left - len(failed):,} more were not {verb}")
+
+
+def _why(operated: Operated) -> str:
+    match operated.effect:
+        case Effect.NOT_FOUND:
+            return "it is not known"
+        case Effect.CONFLICT:
+            return f"job {operated.by} holds its unique key; finish or cancel that one first"
+        case _:
+            return f"it is {operated.state}"

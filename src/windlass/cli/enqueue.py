@@ -1,0 +1,147 @@
+"""`windlass enqueue`: a call of a task, its arguments as a JSON object."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from cyclopts import Parameter
+
+from windlass import Windlass
+from windlass.admin.operate import enqueue
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.failure import UsageError
+from windlass.cli.output import say, say_json
+from windlass.client.options import CallOptions
+from windlass.errors import InvalidPayload, PayloadTooLarge
+
+_LARGEST = 64 * 1024 * 1024
+"""Bytes that are read at the most; the app's own limit, which is far lower, has the better message."""
+
+
+def enqueue_task(
+    app: given.App,
+    task: Annotated[str, Parameter(help="The task's name.")],
+    arguments: Annotated[
+        str,
+        Parameter(
+            help='Its arguments as a JSON object, such as {"to": "a@example.com"}; "-" reads it from '
+            'standard input, "@file" from a file.',
+            allow_leading_hyphen=True,
+        ),
+    ] = "{}",
+    /,
+    *,
+    delay: Annotated[str | None, Parameter(help='Run it so much later: 30, "5m", "24h".')] = None,
+    run_at: Annotated[
+        str | None, Parameter(help='Run it at this time: "2030-01-31T08:00Z". Say the zone.')
+    ] = None,
+    priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
+    queue: Annotated[str | None, Parameter(help="Another queue than the task's own.")] = None,
+    lane: Annotated[str | None, Parameter(help="The lane: a tenant, an account, an upstream.")] = None,
+    key: Annotated[
+        str | None, Parameter(help="A unique key: one unfinished job of the task at a time.")
+    ] = None,
+    mode: Annotated[
+        Literal["ignore", "replace", "throttle"] | None,
+        Parameter(help="What a second call under the same key does."),
+    ] = None,
+    window: Annotated[str | None, Parameter(help="How long the key is held beyond the job's end.")] = None,
+    expires: Annotated[str | None, Parameter(help="Do not start it later than this after now.")] = None,
+    max_attempts: Annotated[int | None, Parameter(help="Runs before it is a dead letter.")] = None,
+    after: Annotated[
+        tuple[str, ...], Parameter(help="Id of a job to wait for; give it again for more.")
+    ] = (),
+    on_failure: Annotated[
+        Literal["cancel", "ignore", "run"] | None, Parameter(help="What happens if a job it waits for fails.")
+    ] = None,
+    tag: Annotated[tuple[str, ...], Parameter(help="A tag; give it again for more.")] = (),
+    header: Annotated[tuple[str, ...], Parameter(help="A header, name=value; give it again for more.")] = (),
+    flow: Annotated[str | None, Parameter(help="The flow that it belongs to.")] = None,
+    json: given.Json = False,
+) -> int:
+    """Enqueue a task. Its arguments are checked against the function's signature."""
+    said: dict[str, Any] = {
+        "delay": delay,
+        "run_at": None if run_at is None else _instant(run_at),
+        "priority": priority,
+        "queue": queue,
+        "lane": lane,
+        "key": key,
+        "mode": mode,
+        "window": window,
+        "expires": expires,
+        "max_attempts": max_attempts,
+        "after": list(after) or None,
+        "on_failure": on_failure,
+        "tags": tag or None,
+        "headers": _headers(header) or None,
+        "flow": flow,
+    }
+    options = cast("CallOptions", {name: value for name, value in said.items() if value is not None})
+    document = _document(arguments)
+
+    async def work(desk: Desk) -> None:
+        try:
+            job = await enqueue(desk.app, task, document, options)
+        except PayloadTooLarge:
+            raise
+        except InvalidPayload as error:
+            raise UsageError(f"{error}; {_wanted(desk.app, task)}") from None
+        if json:
+            say_json({"id": job.id, "task": task, "created": job.created})
+        else:
+            say(job.id if job.created else f"{job.id} (stands for this call already)")
+
+    return at_desk(app, work, quiet=True)
+
+
+def _wanted(app: Windlass, task: str) -> str:
+    """The arguments of a task, as they are given here."""
+    schema = app.tasks[task].signature.schema()
+    required = set(schema.get("required", ()))
+    names = [name if name in required else f"[{name}]" for name in schema.get("properties", ())]
+    return (
+        f"{task} takes a JSON object of: {', '.join(names)}" if names else f"{task} takes no arguments: {{}}"
+    )
+
+
+def _document(arguments: str) -> bytes:
+    if arguments == "-":
+        return sys.stdin.buffer.read(_LARGEST)
+    if arguments.startswith("@"):
+        path = Path(arguments[1:])
+        try:
+            with path.open("rb") as file:
+                return file.read(_LARGEST)
+        except OSError as error:
+            raise UsageError(f"cannot read the arguments from {path}: {error.strerror}") from None
+    try:
+        return arguments.encode()
+    except UnicodeEncodeError:
+        raise UsageError("the arguments are not UTF-8 text") from None
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f'--run-at must be a time such as "2030-01-31T08:00:00Z", not "{text}"; for a duration: --delay'
+        ) from None
+    if at.tzinfo is None:
+        raise UsageError(
+            f'--run-at must say its zone: "{text}Z" is UTC, "{text}+02:00" two hours ahead of it'
+        )
+    return at
+
+
+def _headers(given_: tuple[str, ...]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for text in given_:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f'--header must be name=value, not "{text}"')
+        headers[name] = value
+    return headers

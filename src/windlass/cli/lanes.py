@@ -1,0 +1,129 @@
+"""`windlass lanes`: backlog, share and limits of the lanes of a queue; pausing, overriding their settings."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from windlass.admin.views import LaneShown
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.failure import UsageError
+from windlass.cli.jobs import check_limit
+from windlass.cli.output import Column, say, say_json, show
+from windlass.cli.queues import NO_LIMIT, as_number
+from windlass.client.settings import LaneOptions, lane_settings
+from windlass.core.settings import LaneSettings
+
+
+def list_lanes(
+    app: given.App,
+    queue: given.QueueName,
+    /,
+    *,
+    limit: given.Limit = None,
+    json: given.Json = False,
+) -> int:
+    """List the lanes of a queue: backlog, share, lag, limits, and why one is parked."""
+    check_limit(limit)
+
+    async def work(desk: Desk) -> None:
+        lanes = desk.insight.lanes(queue)
+        await show(lanes, _columns(), json=json, limit=limit, nothing=f'queue "{queue}" has no lanes at work')
+
+    return at_desk(app, work)
+
+
+def pause_lane(
+    app: given.App, queue: given.QueueName, lane: given.LaneName, /, *, json: given.Json = False
+) -> int:
+    """Stop handing out the jobs of one lane, until it is resumed. What runs goes on."""
+
+    async def work(desk: Desk) -> None:
+        await desk.operator.pause(queue, lane)
+        _tell(queue, lane, "paused", json=json)
+
+    return at_desk(app, work)
+
+
+def resume_lane(
+    app: given.App, queue: given.QueueName, lane: given.LaneName, /, *, json: given.Json = False
+) -> int:
+    """Hand out the jobs of a lane again."""
+
+    async def work(desk: Desk) -> None:
+        await desk.operator.resume(queue, lane)
+        _tell(queue, lane, "resumed", json=json)
+
+    return at_desk(app, work)
+
+
+def set_lane(
+    app: given.App,
+    queue: given.QueueName,
+    lane: given.LaneName,
+    /,
+    *,
+    weight: Annotated[str | None, Parameter(help="Its share, in relation to other lanes.")] = None,
+    concurrency: Annotated[
+        str | None, Parameter(help=f'Jobs that run at once; "{NO_LIMIT}": no limit.')
+    ] = None,
+    rate: Annotated[
+        str | None, Parameter(help=f'Jobs that start per period; "{NO_LIMIT}": no limit.')
+    ] = None,
+    json: given.Json = False,
+) -> int:
+    """Override settings of one lane, until they are reset."""
+    settings = _read({"weight": weight, "concurrency": concurrency, "rate": rate})
+
+    async def work(desk: Desk) -> None:
+        await desk.operator.set_lane(queue, lane, settings)
+        _tell(queue, lane, "overridden", json=json)
+
+    return at_desk(app, work)
+
+
+def reset_lane(
+    app: given.App, queue: given.QueueName, lane: given.LaneName, /, *, json: given.Json = False
+) -> int:
+    """Drop the override of a lane: what the code declares counts again."""
+
+    async def work(desk: Desk) -> None:
+        changed = await desk.operator.reset_lane(queue, lane)
+        _tell(queue, lane, "reset" if changed else "not overridden", json=json)
+
+    return at_desk(app, work)
+
+
+def _read(said: dict[str, str | None]) -> LaneSettings:
+    given_ = {name: value for name, value in said.items() if value is not None}
+    if not given_:
+        raise UsageError("say what to set, such as --weight 2; to drop an override: reset")
+    unlimited = {name for name in ("concurrency", "rate") if given_.get(name) == NO_LIMIT}
+    options = {name: as_number(name, value) for name, value in given_.items() if name not in unlimited}
+    settings = lane_settings(LaneOptions(**options))  # pyright: ignore[reportArgumentType]
+    return msgspec.structs.replace(settings, **dict.fromkeys(unlimited))
+
+
+def _tell(queue: str, lane: str, done: str, *, json: bool) -> None:
+    if json:
+        say_json({"queue": queue, "lane": lane, "effect": done})
+    else:
+        say(f'lane "{lane}" of queue "{queue}": {done}')
+
+
+def _columns() -> Sequence[Column[LaneShown]]:
+    return (
+        Column("lane", lambda lane: lane.lane or '""', wraps=True),
+        Column("ready", lambda lane: f"{lane.ready:,}", right=True),
+        Column("running", lambda lane: f"{lane.running:,}", right=True),
+        Column("weight", lambda lane: str(lane.weight), right=True),
+        Column("share", lambda lane: "" if lane.share is None else f"{lane.share:.0%}", right=True),
+        Column("lag", lambda lane: f"{lane.lag:g}", right=True),
+        Column(
+            "concurrency", lambda lane: "" if lane.concurrency is None else str(lane.concurrency), right=True
+        ),
+        Column("tokens", lambda lane: "" if lane.tokens is None else str(lane.tokens), right=True),
+        Column("parked", lambda lane: lane.parked or ("paused" if lane.paused else "")),
+    )

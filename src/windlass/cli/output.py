@@ -1,0 +1,196 @@
+"""What commands print: tables on a terminal, aligned text in a pipe, JSON lines for programs."""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from windlass.cli.failure import UsageError
+from windlass.cli.text import one_line
+
+T = TypeVar("T")
+
+ON_A_TERMINAL = 50
+"""Rows that a listing shows to a person who did not say how many; programs get all."""
+_CHUNK = 200
+"""Rows whose widths are looked at together, so that a listing of any length takes no more memory."""
+
+STYLES: Mapping[str, str] = {
+    "ready": "cyan",
+    "running": "blue",
+    "done": "green",
+    "alive": "green",
+    "ok": "green",
+    "dead": "red",
+    "problem": "bold red",
+    "warning": "yellow",
+    "paused": "yellow",
+    "ended": "dim",
+    "cancelled": "dim",
+}
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column of a table."""
+
+    title: str
+    text: Callable[[T], str]
+    right: bool = False
+    wraps: bool = False
+    """Whether it may be broken into lines, or cut, where a terminal is narrow."""
+
+
+def is_terminal() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty()
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    sys.stdout.write(text + "\n")
+
+
+def say_aside(text: str) -> None:
+    """Print a line that is no part of the answer."""
+    sys.stderr.write(text + "\n")
+
+
+def say_json(value: object) -> None:
+    """Print an object as one line of JSON."""
+    sys.stdout.write(_encode(value).decode() + "\n")
+
+
+async def show(
+    rows: AsyncIterator[T],
+    columns: Sequence[Column[T]],
+    *,
+    json: bool,
+    nothing: str,
+    limit: int | None = None,
+) -> None:
+    """Print rows as they come: JSON lines, or a table; `nothing` is said of none, aside."""
+    most = limit if limit is not None or json or not is_terminal() else ON_A_TERMINAL
+    table = _Rich(columns) if is_terminal() and not json else _Plain(columns)
+    count = 0
+    waiting: list[list[str]] = []
+    async for row in rows:
+        if count == most:
+            if limit is None:
+                say_aside(f"the first {count}; --limit says how many")
+            break
+        count += 1
+        if json:
+            say_json(row)
+            continue
+        waiting.append([one_line(column.text(row)) for column in columns])
+        if len(waiting) == _CHUNK:
+            table.print(waiting)
+            waiting = []
+    if waiting:
+        table.print(waiting)
+    if not count and not json:
+        say_aside(nothing)
+
+
+async def each(rows: Sequence[T]) -> AsyncIterator[T]:
+    """Rows that are at hand, for `show`."""
+    for row in rows:
+        yield row
+
+
+class _Plain(Generic[T]):
+    """Aligned text, without colours or lines: for pipes, files and grep."""
+
+    def __init__(self, columns: Sequence[Column[T]]) -> None:
+        self._columns = columns
+        self._widths = [len(column.title) for column in columns]
+        self._begun = False
+
+    def print(self, rows: list[list[str]]) -> None:
+        self._widths = [
+            max(width, *(len(row[index]) for row in rows)) for index, width in enumerate(self._widths)
+        ]
+        if not self._begun:
+            self._begun = True
+            rows = [[column.title.upper() for column in self._columns], *rows]
+        for row in rows:
+            cells = [
+                cell.rjust(width) if column.right else cell.ljust(width)
+                for cell, width, column in zip(row, self._widths, self._columns, strict=True)
+            ]
+            say("  ".join(cells).rstrip())
+
+
+class _Rich(Generic[T]):
+    """A table on a terminal."""
+
+    def __init__(self, columns: Sequence[Column[T]]) -> None:
+        self._columns = columns
+        self._begun = False
+
+    def print(self, rows: list[list[str]]) -> None:
+        from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table(box=None, pad_edge=False, show_header=not self._begun, header_style="bold")
+        self._begun = True
+        for column in self._columns:
+            table.add_column(
+                column.title, justify="right" if column.right else "left", no_wrap=not column.wraps
+            )
+        for row in rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        Console(highlight=False).print(table)
+
+
+def show_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, one pair a line; those without a value are left out."""
+    said = [(name, one_line(value)) for name, value in fields if value]
+    width = max((len(name) for name, _ in said), default=0)
+    if not is_terminal():
+        for name, value in said:
+            say(f"{name.ljust(width)}  {value}")
+        return
+    from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for name, value in said:
+        grid.add_row(Text(name, style="bold"), Text(value, style=STYLES.get(value, "")))
+    Console(highlight=False).print(grid)
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Ask before it is done. Where nobody is there to ask, `--yes` must have been said."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question}: nobody is there to ask; add --yes if so")
+    sys.stderr.write(f"{question}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+@contextmanager
+def progress(what: str, total: int, *, shown: bool) -> Generator[Callable[[int], object]]:
+    """A bar on a terminal, beside the answer; yields a function that moves it on."""
+    if not shown or not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)

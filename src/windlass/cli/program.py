@@ -1,0 +1,165 @@
+"""The program: which commands there are, with examples of each."""
+
+import inspect
+from collections.abc import Callable, Mapping
+
+from cyclopts import App, Group, Parameter
+
+from windlass import __version__
+from windlass.cli import dead, doctor, enqueue, explain, jobs, lanes, queues, work, workers
+
+_HELP = """\
+A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained.
+
+Every command is "windlass NOUN [APP] [VERB] ...". APP is module:app; without it, WINDLASS_APP names it."""
+
+
+def build() -> App:
+    """Make the program. Only definitions: nothing is imported that a command needs for its work alone."""
+    program = App(
+        name="windlass",
+        help=_HELP,
+        version=__version__,
+        help_format="plaintext",
+        default_parameter=_PARAMETER,
+    )
+    _add(program, "worker", work.run_worker, _WORKER)
+    _add(program, "dev", work.run_dev, "windlass dev tasks:app")
+    _add(program, "demo", work.run_demo, "windlass demo")
+    _add(program, "enqueue", enqueue.enqueue_task, _ENQUEUE)
+    _noun(
+        program,
+        "jobs",
+        "List, show and cancel jobs.",
+        "windlass jobs tasks:app --state dead --json\nwindlass jobs tasks:app --queue mail --lane acme",
+        {
+            "list": (jobs.list_jobs, "windlass jobs tasks:app list --state ready --state running"),
+            "show": (jobs.show_job, f"windlass jobs tasks:app show {_ID}"),
+            "cancel": (jobs.cancel_jobs, f"windlass jobs tasks:app cancel {_ID}"),
+        },
+    )
+    _noun(
+        program,
+        "dead",
+        "List, show, replay and discard dead letters.",
+        "windlass dead tasks:app\nwindlass dead tasks:app replay --task send --error Timeout",
+        {
+            "list": (dead.list_dead, "windlass dead tasks:app list --error ConnectionError --json"),
+            "show": (dead.show_dead, f"windlass dead tasks:app show {_ID}"),
+            "replay": (
+                dead.replay_dead,
+                f"windlass dead tasks:app replay {_ID}\nwindlass dead tasks:app replay --task send --yes",
+            ),
+            "discard": (dead.discard_dead, "windlass dead tasks:app discard --older-than 7d"),
+        },
+    )
+    _noun(
+        program,
+        "queues",
+        "List queues, pause and resume them, override their settings.",
+        "windlass queues tasks:app\nwindlass queues tasks:app pause mail",
+        {
+            "list": (queues.list_queues, "windlass queues tasks:app list --json"),
+            "show": (queues.show_queue, "windlass queues tasks:app show mail"),
+            "pause": (queues.pause_queue, "windlass queues tasks:app pause mail"),
+            "resume": (queues.resume_queue, "windlass queues tasks:app resume mail"),
+            "set": (queues.set_queue, "windlass queues tasks:app set mail --concurrency 5 --rate 100/s"),
+            "reset": (queues.reset_queue, "windlass queues tasks:app reset mail"),
+        },
+    )
+    _noun(
+        program,
+        "lanes",
+        "List the lanes of a queue, pause and resume them, override their settings.",
+        "windlass lanes tasks:app mail\nwindlass lanes tasks:app pause mail acme",
+        {
+            "list": (lanes.list_lanes, "windlass lanes tasks:app list mail --json"),
+            "pause": (lanes.pause_lane, "windlass lanes tasks:app pause mail acme"),
+            "resume": (lanes.resume_lane, "windlass lanes tasks:app resume mail acme"),
+            "set": (lanes.set_lane, "windlass lanes tasks:app set mail acme --weight 3"),
+            "reset": (lanes.reset_lane, "windlass lanes tasks:app reset mail acme"),
+        },
+    )
+    _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
+    _add(program, "explain", explain.explain_job, f"windlass explain tasks:app {_ID}")
+    _add(program, "doctor", doctor.examine_app, "windlass doctor tasks:app")
+    program.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - of its **kwargs
+        help="Install completion for this shell and exit."
+    )
+    return program
+
+
+def verbs(program: App) -> Mapping[str, frozenset[str]]:
+    """The verbs of every noun that takes an app."""
+    nouns = program.resolved_commands()
+    return {
+        name: frozenset(verb for verb in noun.resolved_commands() if not verb.startswith("-"))
+        for name, noun in nouns.items()
+        if not name.startswith("-") and name != "demo"
+    }
+
+
+_PARAMETER = Parameter(negative=(), show_default=False)
+_Verb = tuple[Callable[..., int], str]
+
+
+def _noun(program: App, name: str, about: str, examples: str, verbs: Mapping[str, _Verb]) -> None:
+    """A command with verbs; without one it lists."""
+    listing = verbs["list"][0]
+    usage = f"{_usage(f'windlass {name}', listing)}\n       windlass {name} [APP] VERB ..."
+    noun = App(
+        name=name,
+        help=about,
+        usage=usage,
+        help_epilogue=_examples(examples),
+        group_commands=Group("Verbs", sort_key=0),
+        default_parameter=_PARAMETER,
+    )
+    noun.default(listing)
+    for verb, (function, example) in verbs.items():
+        _add(noun, verb, function, example, usage=_usage(f"windlass {name}", function, verb))
+    program.command(noun)
+
+
+def _add(
+    parent: App, name: str, function: Callable[..., int], examples: str, *, usage: str | None = None
+) -> None:
+    """A command without verbs, or a verb."""
+    parent.command(
+        function,
+        name=name,
+        usage=usage or _usage(f"windlass {name}", function),
+        help_epilogue=_examples(examples),
+        default_parameter=_PARAMETER,
+    )
+
+
+def _usage(command: str, function: Callable[..., int], verb: str = "") -> str:
+    """How a command is written; the parser would show the order that it reads."""
+    words = [command]
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+            words.append("[OPTIONS]")
+            break
+        if name == "app":
+            words += ["[APP]", verb] if verb else ["[APP]"]
+        elif parameter.default is inspect.Parameter.empty:
+            words.append(name.upper())
+        else:
+            words.append("[ID...]" if name == "ids" else f"[{name.upper()}]")
+    return f"Usage: {' '.join(words)}"
+
+
+def _examples(lines: str) -> str:
+    return "Examples:\n" + "\n".join(f"  {line}" for line in lines.splitlines())
+
+
+_ID = "0192e4a0-5b3c-7abc-8def-0123456789ab"
+_WORKER = """\
+windlass worker tasks:app
+windlass worker tasks:app --processes 4 --concurrency 32 --queues high=5,default=2,low=1
+windlass worker tasks:app --group 7:high,default --group 1:low --grace 30"""
+_ENQUEUE = """\
+windlass enqueue tasks:app send '{"to": "a@example.com"}'
+windlass enqueue tasks:app send @arguments.json --delay 5m --lane acme --key order-42
+echo '{"to": "a@example.com"}' | windlass enqueue tasks:app send -"""

@@ -1,0 +1,180 @@
+"""`windlass queues`: what is in them, pausing, and overriding their settings."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from windlass.admin.views import QueueShown
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.failure import UsageError
+from windlass.cli.output import Column, each, say, say_json, show
+from windlass.cli.text import age
+from windlass.client.settings import QueueOptions, queue_settings
+from windlass.core.settings import QueueSettings
+from windlass.core.state import State
+
+NO_LIMIT = "none"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_LIMITS = ("concurrency", "rate", "lane_concurrency", "lane_rate")
+
+
+def _limit(what: str) -> Any:
+    return Parameter(help=f'{what}; "{NO_LIMIT}" for no limit.')
+
+
+def list_queues(app: given.App, /, *, json: given.Json = False) -> int:
+    """List queues: jobs by state, the oldest wait, limits; `*` marks what an operator overrides."""
+
+    async def work(desk: Desk) -> None:
+        queues = await desk.insight.queues()
+        await show(each(queues), _columns(), json=json, nothing="no queue is declared")
+
+    return at_desk(app, work)
+
+
+def show_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
+    """Show one queue with its settings: as declared, as overridden, and in force."""
+
+    async def work(desk: Desk) -> None:
+        found = await desk.insight.queue(queue)
+        if json:
+            say_json(found)
+        else:
+            await _print_queue(found)
+
+    return at_desk(app, work)
+
+
+def pause_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
+    """Stop handing out a queue's jobs, until it is resumed. What runs goes on."""
+
+    async def work(desk: Desk) -> None:
+        await desk.operator.pause(queue)
+        _tell(queue, "paused", json=json)
+
+    return at_desk(app, work)
+
+
+def resume_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
+    """Hand out a queue's jobs again."""
+
+    async def work(desk: Desk) -> None:
+        await desk.operator.resume(queue)
+        _tell(queue, "resumed", json=json)
+
+    return at_desk(app, work)
+
+
+def set_queue(
+    app: given.App,
+    queue: given.QueueName,
+    /,
+    *,
+    concurrency: Annotated[str | None, _limit("Jobs that run at once")] = None,
+    rate: Annotated[str | None, _limit('Jobs that start per period, such as "100/s"')] = None,
+    lane_concurrency: Annotated[str | None, _limit("Jobs of one lane that run at once")] = None,
+    lane_rate: Annotated[str | None, _limit("Jobs of one lane that start per period")] = None,
+    retention: Annotated[str | None, Parameter(help='How long done jobs are kept, such as "24h".')] = None,
+    result_ttl: Annotated[str | None, Parameter(help="How long results are kept.")] = None,
+    dead_retention: Annotated[str | None, Parameter(help="How long dead letters are kept.")] = None,
+    json: given.Json = False,
+) -> int:
+    """Override settings of a queue, until they are reset. What the code declares is shown beside them."""
+    settings = read_settings(
+        {
+            "concurrency": concurrency,
+            "rate": rate,
+            "lane_concurrency": lane_concurrency,
+            "lane_rate": lane_rate,
+            "retention": retention,
+            "result_ttl": result_ttl,
+            "dead_retention": dead_retention,
+        }
+    )
+
+    async def work(desk: Desk) -> None:
+        await desk.operator.set_queue(queue, settings)
+        _tell(queue, "overridden", json=json)
+
+    return at_desk(app, work)
+
+
+def reset_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
+    """Drop the override of a queue: what the code declares counts again."""
+
+    async def work(desk: Desk) -> None:
+        changed = await desk.operator.reset_queue(queue)
+        _tell(queue, "reset" if changed else "not overridden", json=json)
+
+    return at_desk(app, work)
+
+
+def read_settings(said: dict[str, str | None]) -> QueueSettings:
+    """The settings that options amount to; "none" says that there is no limit."""
+    given_ = {name: value for name, value in said.items() if value is not None}
+    if not given_:
+        raise UsageError("say what to set, such as --concurrency 5; to drop an override: reset")
+    unlimited = {name for name in _LIMITS if given_.get(name) == NO_LIMIT}
+    options = {name: as_number(name, value) for name, value in given_.items() if name not in unlimited}
+    settings = queue_settings(QueueOptions(**options))  # pyright: ignore[reportArgumentType]
+    return msgspec.structs.replace(settings, **dict.fromkeys(unlimited))
+
+
+def as_number(name: str, value: str) -> str | int:
+    """Whole numbers are typed as text; what is none is refused where options are read."""
+    return int(value) if name.endswith(("concurrency", "weight")) and _NUMBER.fullmatch(value) else value
+
+
+def _tell(queue: str, done: str, *, json: bool) -> None:
+    if json:
+        say_json({"queue": queue, "effect": done})
+    else:
+        say(f'queue "{queue}": {done}')
+
+
+def _columns() -> Sequence[Column[QueueShown]]:
+    states = (State.READY, State.RUNNING, State.SCHEDULED, State.BLOCKED, State.DEAD, State.DONE)
+    return (
+        Column("queue", lambda queue: queue.name),
+        *(_count(state) for state in states),
+        Column("oldest", lambda queue: "" if queue.oldest is None else age(queue.oldest), right=True),
+        Column("paused", _paused),
+        Column("limits", _limits, wraps=True),
+    )
+
+
+def _count(state: State) -> Column[QueueShown]:
+    return Column(state.value, lambda queue: f"{queue.jobs[state]:,}", right=True)
+
+
+def _paused(queue: QueueShown) -> str:
+    return "?" if queue.paused is None else "paused" if queue.paused else ""
+
+
+def _limits(queue: QueueShown) -> str:
+    return ", ".join(
+        f"{name}{'*' if name in queue.override else ''}={NO_LIMIT if value is None else value}"
+        for name, value in queue.settings.items()
+    )
+
+
+async def _print_queue(queue: QueueShown) -> None:
+    await show(each([queue]), _columns(), json=False, nothing="")
+    names = list(dict.fromkeys((*queue.declared, *queue.override)))
+
+    def said(layer: Any, name: str) -> str:
+        return "" if name not in layer else NO_LIMIT if layer[name] is None else str(layer[name])
+
+    if names:
+        say("")
+        columns: Sequence[Column[str]] = (
+            Column("setting", lambda name: name),
+            Column("declared", lambda name: said(queue.declared, name)),
+            Column("override", lambda name: said(queue.override, name)),
+            Column("in force", lambda name: said(queue.settings, name)),
+        )
+        await show(each(names), columns, json=False, nothing="")

@@ -1,0 +1,133 @@
+"""`windlass worker`, `windlass dev` and `windlass demo`: thin doors to those who do the work."""
+
+import logging
+import os
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.failure import UsageError
+from windlass.cli.loading import load_app
+from windlass.core.duration import micros
+
+if TYPE_CHECKING:
+    from windlass.worker.options import WorkerOptions
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+Processes = Annotated[int, Parameter(help="Worker processes.", show_default=True)]
+Concurrency = Annotated[int, Parameter(help="Jobs that one process runs at once.", show_default=True)]
+Queues = Annotated[
+    str | None,
+    Parameter(
+        help="The queues to serve, name[=weight],...: high=5,default=2. Without weights they are emptied in "
+        "their order. By default all that the app declares."
+    ),
+]
+Groups = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--group",
+        help="Slots that serve these queues alone, SLOTS:queue,...; give it again for more. "
+        "Instead of --concurrency and --queues.",
+    ),
+]
+Grace = Annotated[
+    str | None,
+    Parameter(help='How long running jobs may go on when the worker stops: 30, "2m". By default the app\'s.'),
+]
+MaxJobs = Annotated[int | None, Parameter(help="Replace a process after so many jobs.")]
+MaxMemory = Annotated[int | None, Parameter(help="Replace a process that holds more MiB.")]
+Reload = Annotated[bool, Parameter(name="--reload", help="Start anew when the code changes.")]
+Level = Annotated[
+    LogLevel | None, Parameter(help="The least that is logged; by default $WINDLASS_LOG_LEVEL, else info.")
+]
+
+LEVEL_VARIABLE = "WINDLASS_LOG_LEVEL"
+_FORMAT = "%(asctime)s %(levelname)s %(process)d %(message)s"
+
+
+def run_worker(
+    app: given.App,
+    /,
+    *,
+    processes: Processes = 2,
+    concurrency: Concurrency = 16,
+    queues: Queues = None,
+    group: Groups = (),
+    grace: Grace = None,
+    max_jobs: MaxJobs = None,
+    max_memory: MaxMemory = None,
+    reload: Reload = False,
+    log_level: Level = None,
+) -> int:
+    """Run jobs until stopped. The first Ctrl-C or SIGTERM lets running jobs end, the second ends at once."""
+    from windlass.worker.options import WorkerOptions, check_options  # noqa: PLC0415 - only this command needs it
+    from windlass.worker.supervisor import supervise  # noqa: PLC0415
+
+    options = check_options(
+        WorkerOptions(
+            processes=processes,
+            concurrency=concurrency,
+            queues=_names(queues),
+            groups=group,
+            grace=None if grace is None else micros(grace, name="--grace"),
+            max_jobs=max_jobs,
+            max_memory=max_memory,
+            reload=reload,
+        )
+    )
+    if not reload:  # which waits for a mistake to be put right
+        load_app(app)
+        if queues is not None or group:
+            _check_queues(app, options)
+    _log_from(log_level)
+    return supervise(app, options)
+
+
+def _check_queues(app: str, options: "WorkerOptions") -> None:
+    """Refuse queues that nobody declared: a worker would wait for their jobs for ever."""
+    from windlass.worker.options import groups_of  # noqa: PLC0415 - only this command needs it
+
+    async def work(desk: Desk) -> None:
+        for group in groups_of(options, ()):
+            for queue in group.queues:
+                await desk.insight.queue_document(queue)
+
+    at_desk(app, work, quiet=True)
+
+
+def _log_from(level: LogLevel | None) -> None:
+    """Worker processes are started, not forked: the variable tells them."""
+    if level is not None:
+        os.environ[LEVEL_VARIABLE] = level.upper()
+    wanted = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
+    if wanted not in logging.getLevelNamesMapping():
+        raise UsageError(f'{LEVEL_VARIABLE} must be debug, info, warning or error, not "{wanted}"')
+    logging.basicConfig(level=wanted, format=_FORMAT)
+
+
+def run_dev(
+    app: given.App,
+    /,
+    *,
+    concurrency: Concurrency = 16,
+    queues: Queues = None,
+    log_level: Level = None,
+) -> int:
+    """Run jobs while you write them: one process that starts anew when the code changes."""
+    return run_worker(
+        app, processes=1, concurrency=concurrency, queues=queues, grace="1s", reload=True, log_level=log_level
+    )
+
+
+def run_demo() -> int:
+    """Watch two workers run several hundred jobs, crashes included, and an account of every one of them."""
+    from windlass.demo import main  # noqa: PLC0415 - only this command needs it
+
+    return main()
+
+
+def _names(queues: str | None) -> tuple[str, ...]:
+    return () if queues is None else tuple(name.strip() for name in queues.split(","))

@@ -1,0 +1,122 @@
+"""`windlass dead`: what dies is listed, shown, replayed and discarded; counted and asked for before."""
+
+import io
+import sys
+
+import pytest
+from tests.cli.shell import Shell
+
+from windlass.core.state import State
+
+
+class Typed(io.StringIO):
+    """A person at a terminal who types this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _dead(shell: Shell, count: int = 1, **error: str) -> list[str]:
+    shell.app.enqueue_many(shell.task("add").call(number) for number in range(count))
+    return shell.die(count, **error)
+
+
+def test_list_with_errors(shell: Shell) -> None:
+    (job,) = _dead(shell, kind="TimeoutError", message="slow \x1b]0;title\x07\nupstream")
+    head, row = shell("dead", "tasks:app").out.splitlines()
+    assert head.split() == ["ID", "TASK", "QUEUE", "LANE", "ATTEMPT", "DIED", "REASON", "ERROR"]
+    assert row.startswith(job)
+    assert row.endswith("gave up  TimeoutError: slow \\x1b]0;title\\x07 upstream")
+    (line,) = shell.json("dead", "tasks:app", "list")
+    assert (line["id"], line["error"]["type"], line["state"]) == (job, "TimeoutError", "dead")
+    assert shell("dead", "tasks:app", "show", job).out.endswith("Traceback:\n  here\n")
+
+
+def test_every_dead_letter_once_over_many_pages(shell: Shell) -> None:
+    ids = _dead(shell, 1_000) + _dead(shell, 60)
+    listed = [line["id"] for line in shell.json("dead", "tasks:app")]
+    assert len(listed) == 1_060
+    assert set(listed) == set(ids)
+    assert [line["id"] for line in shell.json("jobs", "tasks:app", "--state", "dead")] == listed
+
+
+def test_filters(shell: Shell) -> None:
+    (slow,) = _dead(shell, kind="TimeoutError")
+    shell.task("send").enqueue("a")
+    (mail,) = shell.die(message="no such mailbox")
+
+    def ids(*filters: str) -> list[str]:
+        return [line["id"] for line in shell.json("dead", "tasks:app", *filters)]
+
+    assert ids("--error", "timeout") == [slow]
+    assert ids("--error", "MAILBOX") == ids("--queue", "mail") == ids("--task", "send") == [mail]
+    assert ids("--older-than", "1h") == []
+    assert ids("--older-than", "0s", "--limit", "1") == [mail]
+    assert shell("dead", "tasks:app", "--error", "other") == (0, "", "no dead letters match\n")
+
+
+def test_replay_by_filter_counts_and_leaves_the_others(shell: Shell) -> None:
+    slow = _dead(shell, 3, kind="TimeoutError")
+    (other,) = _dead(shell)
+    assert shell("dead", "tasks:app", "replay", "--error", "timeout", "--yes") == (0, "3 replayed\n", "")
+    assert {shell.app.job(job).state() for job in slow} == {State.READY}
+    assert shell.app.job(other).state() is State.DEAD
+
+
+def test_replay_and_discard_by_ids(shell: Shell) -> None:
+    first, second = _dead(shell, 2)
+    assert shell("dead", "tasks:app", "replay", first, "-y").out == "1 replayed\n"
+    answer = shell("dead", "tasks:app", "discard", second, first, "--yes", "--json")
+    assert answer.code == 1
+    assert [(line["job"], line["effect"]) for line in answer.lines] == [
+        (second, "applied"),
+        (first, "wrong state"),
+    ]
+    answer = shell("dead", "tasks:app", "discard", first, "--yes")
+    assert answer == (1, "0 discarded\n", f"windlass: job {first} was not discarded: it is ready\n")
+
+
+def test_all_and_none(shell: Shell) -> None:
+    _dead(shell, 2)
+    assert shell("dead", "tasks:app", "discard", "--all", "--yes").out == "2 discarded\n"
+    assert shell("dead", "tasks:app", "discard", "--all", "--yes") == (0, "", "no dead letters match\n")
+
+
+def test_without_anybody_to_ask_nothing_is_done(shell: Shell) -> None:
+    (job,) = _dead(shell)
+    answer = shell("dead", "tasks:app", "replay", "--task", "add")
+    assert answer.code == 2
+    assert answer.complaint == "replay 1 dead letter: nobody is there to ask; add --yes if so"
+    assert shell.app.job(job).state() is State.DEAD
+
+
+@pytest.mark.parametrize(("typed", "done"), [("y\n", True), ("YES\n", True), ("n\n", False), ("", False)])
+def test_a_person_is_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch, typed: str, done: bool) -> None:
+    _dead(shell, 2)
+    monkeypatch.setattr(sys, "stdin", Typed(typed))
+    answer = shell("dead", "tasks:app", "discard", "--all")
+    assert answer.code == 0
+    assert answer.err.startswith("discard 2 dead letters? [y/N] ")
+    assert (answer.out, "nothing was done" in answer.err) == (
+        ("2 discarded\n", False) if done else ("", True)
+    )
+
+
+def test_a_key_that_was_taken_meanwhile(shell: Shell) -> None:
+    shell.task("add").using(key="k").enqueue(1)
+    (dead,) = shell.die()
+    holder = shell.task("add").using(key="k").enqueue(2)
+    answer = shell("dead", "tasks:app", "replay", dead, "--yes")
+    assert answer.code == 1
+    assert answer.err == (
+        f"windlass: job {dead} was not replayed: job {holder.id} holds its unique key; "
+        "finish or cancel that one first\n"
+    )
+
+
+def test_many_failures_are_counted_and_not_all_named(shell: Shell) -> None:
+    jobs = [shell.task("add").enqueue(number).id for number in range(30)]
+    answer = shell("dead", "tasks:app", "discard", *jobs, "--yes")
+    assert answer.code == 1
+    assert len(answer.err.splitlines()) == 21
+    assert answer.err.endswith("windlass: 10 more were not discarded\n")

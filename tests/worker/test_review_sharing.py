@@ -1,0 +1,127 @@
+"""Nobody is left out: groups, queues, and what a worker that is busy hands back or keeps."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.worker.virtual import Bench, run
+
+from windlass import Windlass
+from windlass.worker.options import Group
+from windlass.worker.shares import Shares
+
+
+def test_a_group_with_endless_work_leaves_the_others_their_turn(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    ran: list[str] = []
+    app.queue("busy")
+    app.queue("calm")
+
+    @app.task
+    async def work(queue: str) -> None:
+        ran.append(queue)
+        await asyncio.sleep(0.001)
+
+    async def scenario(bench: Bench) -> None:
+        busy = [work.using(queue="busy").call("busy") for _ in range(400)]
+        calm = [work.using(queue="calm").call("calm") for _ in range(10)]
+        ids = await bench.enqueue(*busy, *calm)
+        groups = [Group(slots=1, queues=("busy",)), Group(slots=1, queues=("calm",))]
+        async with bench.worker(groups=groups):
+            await bench.ended(*ids)
+
+    run(scenario(bench(app)))
+    assert ran.index("calm") < 5
+    assert [n for n, queue in enumerate(ran) if queue == "calm"][-1] < 200
+
+
+def test_queues_beyond_those_that_an_ask_names_get_their_turn() -> None:
+    queues = tuple(f"q{n}" for n in range(150))
+    shares = Shares(Group(slots=1, queues=queues, weights=(1,) * 150))
+    asked: set[str] = set()
+    for _ in range(10):
+        order = shares.order()
+        asked.update(order)
+        shares.received(order, ())
+    assert asked == set(queues)
+
+
+def test_what_is_given_back_is_not_asked_for_again_at_once(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    """A worker whose jobs have become slow holds none in reserve until it knows better."""
+
+    @app.task
+    async def work(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def scenario(bench: Bench) -> list[int]:
+        quick = await bench.enqueue(*(work.call(0.001) for _ in range(100)))
+        async with bench.worker(slots=2):
+            await bench.ended(*quick)
+            await bench.enqueue(work.call(100), work.call(100))
+            await asyncio.sleep(0.5)
+            waiting = await bench.enqueue(*(work.call(0.001) for _ in range(20)))
+            await asyncio.sleep(30)
+            handed = [len((await bench.job(job)).deliveries) for job in waiting]
+            await bench.ended(*waiting)
+        return handed
+
+    assert max(run(scenario(bench(app)))) <= 1
+
+
+def test_rows_are_free_again_after_any_end(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    """Done, failed, given back: no slot and no row is lost."""
+
+    @app.task
+    async def work(what: Any) -> None:
+        if what == "fail":
+            raise ValueError
+        await asyncio.sleep(what)
+
+    async def scenario(bench: Bench) -> None:
+        async with bench.worker(slots=2) as worker:
+            hand = worker._hand
+            room = hand.room
+            for _ in range(30):
+                ids = await bench.enqueue(*(work.call(0.001) for _ in range(5)))
+                ids += await bench.enqueue(*(work.using(max_attempts=1).call("fail") for _ in range(3)))
+                await bench.ended(*ids)
+            await bench.enqueue(work.call(3), work.call(3), *(work.call(0.001) for _ in range(40)))
+            await asyncio.sleep(10)
+            await bench.seen(lambda: not any(hand.unfinished) and not len(worker._settler))
+            assert hand.room == room
+            assert hand.unstarted == {}
+            assert worker.table.started() == []
+            assert worker.table.waiting() == []
+            assert worker._runners.runs == {}
+            assert all(line._busy == 0 for line in hand.lines)
+
+    run(scenario(bench(app)))
+
+
+def test_no_more_is_claimed_than_the_table_has_rows_for(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    asked: list[int] = []
+
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(0.001)
+
+    async def scenario(bench: Bench) -> None:
+        settle = bench.broker.settle
+
+        async def counted_settle(items: Any, ask: Any = None) -> Any:
+            asked.append(0 if ask is None else ask.limit)
+            return await settle(items, ask)
+
+        bench.broker.settle = counted_settle  # type: ignore[method-assign]
+        async with bench.worker(slots=2) as worker:
+            del worker._hand._rows[:-5]
+            await bench.ended(*await bench.enqueue(*(work.call() for _ in range(200))))
+            assert worker._hand.room == 5
+
+    run(scenario(bench(app)))
+    assert max(asked) <= 5
