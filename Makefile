@@ -35,6 +35,10 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
+.PHONY: demo
+demo: venv  ## watch two workers run several hundred jobs, crashes included, with an account of every one
+	@$(BIN)/python -m windlass.demo
+
 .PHONY: test
 test: venv  ## run the tests, but for the slow ones (ARGS="-k fence -x" narrows)
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,34 +1,25 @@
-"""Finding an application by the name that a command line gives: `module:app`."""
+"""Finding the app that `module:app` names, for commands and for the processes of a worker.
 
+What is wrong with the name or the module is said in a line.
+"""
+
+import contextlib
+import difflib
 import importlib
+import os
+import re
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import TypeGuard
 
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
 from windlass.worker.program import Program
 
-
-def load_app(name: str) -> Program:
-    """The application that `module:app` names, from the current directory or what is installed.
-
-    `InvalidOption` says in one line what is wrong: the module, an error in it, or the name in it.
-    """
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not all(part.isidentifier() for part in module_name.split(".")):
-        raise InvalidOption(f'an app is named "module:app", such as "tasks:app", not {shown(name)}')
-    module = _imported(module_name)
-    found: object = module
-    for part in (attribute or "app").split("."):
-        found = getattr(found, part, None)
-    if is_app(found):
-        return found
-    apps = [key for key, value in vars(module).items() if is_app(value)]
-    hint = f"; apps in it: {', '.join(f'{module_name}:{app}' for app in apps)}" if apps else "; it has none"
-    what = "is not a Windlass app" if found is not None else "does not exist"
-    raise InvalidOption(f'"{attribute or "app"}" in module {module_name} {what}{hint}')
+_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*(\.[^\W\d]\w*)*)")
+_PACKAGE = Path(__file__).parent
 
 
 def is_app(value: object) -> TypeGuard[Program]:
@@ -36,33 +27,109 @@ def is_app(value: object) -> TypeGuard[Program]:
     return not isinstance(value, type) and getattr(value, "is_windlass_app", False) is True
 
 
-def _imported(module_name: str) -> object:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def looks_like_an_app(text: str) -> bool:
+    """Whether text has the form `module:app`."""
+    return _NAME.fullmatch(text) is not None
+
+
+def load_app(name: str) -> Program:
+    """Import the module and return its app."""
+    found = _NAME.fullmatch(name)
+    if found is None or found["module"].endswith(".py"):
+        raise InvalidOption(_misnamed(name))
+    module = _imported(found["module"])
+    value: object = module
+    for part in found["attribute"].split("."):
+        value = getattr(value, part, None)
+    if not is_app(value):
+        raise InvalidOption(_no_app(module, found["attribute"], value))
+    return value
+
+
+def _misnamed(name: str) -> str:
+    module, _, attribute = name.partition(":")
+    plain = module.removesuffix(".py").strip("./").replace("/", ".")
+    words = [word for word in plain.split(".") if word.isidentifier()]
+    guess = f"{'.'.join(words) or 'tasks'}:{attribute if attribute.isidentifier() else 'app'}"
+    return f"{shown(name)} does not name an app: write module:app, such as {guess}"
+
+
+def _imported(name: str) -> ModuleType:
     try:
-        return importlib.import_module(module_name)
+        folder = os.getcwd()  # noqa: PTH109 - sys.path holds text
+    except FileNotFoundError:
+        raise InvalidOption("the current folder does not exist any more; change to another") from None
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        # What a module prints when it is imported must not get between lines of JSON.
+        with contextlib.redirect_stdout(sys.stderr):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise InvalidOption(
-                f"there is no module {module_name} in {here} or among the installed ones; "
-                "name it as in an import statement, and run this where it can be imported"
-            ) from None
-        raise InvalidOption(_broken(module_name, error)) from error
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InvalidOption(_missing(name, folder)) from None
+        raise InvalidOption(
+            f"cannot import {name}: it needs {error.name}, which is not installed{_place(error)}"
+        ) from error
+    except SyntaxError as error:
+        where = f"{_short(error.filename or '?')}, line {error.lineno}"
+        raise InvalidOption(f"cannot import {name}: {type(error).__name__}: {error.msg} ({where})") from error
     except SystemExit as error:
-        raise InvalidOption(_broken(module_name, error)) from error
+        raise InvalidOption(
+            f"cannot import {name}: it ends the program{_place(error)}; "
+            'put what is to run under if __name__ == "__main__":'
+        ) from error
     except Exception as error:
-        raise InvalidOption(_broken(module_name, error)) from error
+        raise InvalidOption(
+            f"cannot import {name}: {type(error).__name__}: {error}{_place(error)}"
+        ) from error
 
 
-def _broken(module_name: str, error: BaseException) -> str:
-    """Where in the user's code the import failed."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "importlib" not in frame.filename and frame.filename != __file__
-    ]
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    if isinstance(error, SyntaxError):
-        place = f" ({error.filename}, line {error.lineno})"
-    return f"module {module_name} cannot be imported: {type(error).__name__}: {error}{place}"
+def _missing(name: str, folder: str) -> str:
+    here = _modules(Path(folder))
+    first = name.partition(".")[0]
+    near = difflib.get_close_matches(first, here, n=1)
+    if near and near[0] != first:
+        fix = f"did you mean {near[0]}?"
+    else:
+        fix = f"modules here: {', '.join(here[:8])}" if here else "there is none here"
+    return f"there is no module {name} in {folder}, nor is it installed; {fix}"
+
+
+def _modules(folder: Path) -> list[str]:
+    """What can be imported from a folder."""
+    try:
+        files = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    except OSError:
+        return []  # it may not be read; what is installed can be imported all the same
+    return sorted(path.stem for path in files)
+
+
+def _place(error: BaseException) -> str:
+    """The line that raised: the last one that is not Windlass's own or the import system's."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if not frame.filename.startswith("<") and _PACKAGE not in path.parents:
+            return f" ({_short(frame.filename)}, line {frame.lineno})"
+    return ""
+
+
+def _short(filename: str) -> str:
+    """A file as seen from here."""
+    try:
+        return str(Path(filename).relative_to(Path.cwd()))
+    except ValueError:
+        return filename
+
+
+def _no_app(module: ModuleType, attribute: str, value: object) -> str:
+    apps = sorted(name for name, found in vars(module).items() if is_app(found))
+    name = module.__name__
+    wrong = (
+        f"{name} has no {attribute}"
+        if value is None
+        else f"{name}:{attribute} is of type {type(value).__name__}, not an app"
+    )
+    if apps:
+        return f"{wrong}; its apps: {', '.join(f'{name}:{app}' for app in apps)}"
+    return f"{wrong}; there is no app in {name}: make one, app = Windlass()"

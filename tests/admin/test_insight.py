@@ -154,7 +154,7 @@ def test_queues_show_depth_age_and_both_layers(bench: Bench) -> None:
     assert (mail.name, mail.jobs["ready"], mail.oldest) == ("mail", 2, 5.0)
     assert mail.declared == mail.settings == {"concurrency": 2, "rate": "100/s"}
     assert mail.override == {}
-    assert (mail.paused, default.paused) == (False, None)
+    assert (mail.paused, default.paused) == (False, False)
     bench.operate(lambda operator: operator.pause("mail"))
     assert bench.insight(lambda insight: insight.queue("mail")).paused is True
 

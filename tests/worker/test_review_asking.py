@@ -1,16 +1,18 @@
-"""When a worker asks: not in vain, not first after a hold, and alone only for as long as there are suspects."""
+"""When a worker asks: not in vain, not first after a hold, alone only while there are suspects."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.worker.virtual import Bench, VirtualPace, run
 
-from windlass import Windlass
+from windlass import Windlass, current
 from windlass.core.lease import Ask
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.state import State
+from windlass.errors import StoreUnavailable
 
 
 class LatePace(VirtualPace):
@@ -118,3 +120,76 @@ def test_alone_it_waits_for_suspects_that_cannot_run_now(
         return detail.state
 
     assert run(scenario(bench(app))) is State.DONE
+
+
+def test_a_run_that_has_ended_cannot_overrun(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    """Its outcome may wait for the store for long: nobody is to be killed for it."""
+
+    @app.task(timeout=5, hard_timeout=10)
+    async def work() -> None:
+        await asyncio.sleep(1)
+
+    async def scenario(bench: Bench) -> tuple[list[float], list[float]]:
+        real = bench.broker.settle
+        away = True
+
+        async def settle(items: Any, ask: Any = None) -> Any:
+            if away:
+                raise StoreUnavailable("nobody there")
+            return await real(items, ask)
+
+        bench.broker.settle = settle  # type: ignore[method-assign]
+        (job,) = await bench.enqueue(work.call())
+        async with bench.worker() as worker:
+            await bench.seen(lambda: bool(worker._runners.runs))
+            during = [entry.deadline for entry in worker.table.started()]
+            await bench.seen(lambda: not worker._runners.runs)
+            after = [entry.deadline for entry in worker.table.started()]
+            away = False
+            await bench.ended(job)
+        return during, after
+
+    during, after = run(scenario(bench(app)))
+    assert [deadline > 0 for deadline in during] == [True]
+    assert after == [0.0], "started, for a crash is charged to it; but not running"
+
+
+def test_the_last_words_of_a_job_reach_the_store_before_its_end(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    """After it they would be refused."""
+
+    @app.task
+    async def work() -> None:
+        current.progress(0.5, "half")
+        await asyncio.sleep(0.05)
+        current.progress(1, "last word")
+        current.log("goodbye")
+
+    async def scenario(bench: Bench) -> list[Any]:
+        async with bench.worker():
+            return await bench.ended(*await bench.enqueue(*(work.call() for _ in range(3))))
+
+    for detail in run(scenario(bench(app))):
+        assert (detail.progress.permille, detail.progress.message) == (1_000, "last word")
+        assert list(detail.logs) == ["goodbye"]
+
+
+def test_a_step_does_not_wait_for_what_may_wait(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    waits: list[float] = []
+
+    @app.task
+    async def work() -> None:
+        current.progress(0.1)
+        await asyncio.sleep(0.01)
+        current.progress(0.2)
+        before = asyncio.get_running_loop().time()
+        await current.astep("one", lambda: 1)
+        waits.append(asyncio.get_running_loop().time() - before)
+
+    async def scenario(bench: Bench) -> None:
+        async with bench.worker():
+            await bench.ended(*await bench.enqueue(work.call()))
+
+    run(scenario(bench(app)))
+    assert waits[0] < 0.02

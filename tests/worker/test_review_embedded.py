@@ -110,3 +110,20 @@ def test_it_is_left_with_the_error_of_the_body(app: Windlass) -> None:
         assert view.cause.kind is CauseKind.STOP
 
     asyncio.run(main())
+
+
+def test_it_can_be_left_while_the_store_is_away(app: Windlass) -> None:
+    """Lost, and waiting for the store to begin anew: the application must be able to end."""
+
+    async def main() -> None:
+        store = Store()
+        async with asyncio.timeout(20):
+            async with store.worker(app) as worker:
+                first = worker.session
+                store.refusals["open"] = 10**9
+                await store.broker.end_session(first, Cause(CauseKind.LOST))
+                while worker.session == first:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0.01)
+        assert worker._serving.done()
+
+    asyncio.run(main())

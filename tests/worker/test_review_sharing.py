@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.worker.virtual import Bench, run
 
-from windlass import Windlass
+from windlass import Windlass, current
 from windlass.worker.options import Group
 from windlass.worker.shares import Shares
 
@@ -125,3 +125,43 @@ def test_no_more_is_claimed_than_the_table_has_rows_for(
 
     run(scenario(bench(app)))
     assert max(asked) <= 5
+
+
+def test_weighted_bands_share_the_asks_of_one_slot(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    """Each ask draws anew: else one at a time is always of the same band."""
+    ran: list[int] = []
+    app.queue("banded", bands={10: 80, 0: 20})
+
+    @app.task(queue="banded")
+    async def work(priority: int) -> None:
+        ran.append(priority)
+        await asyncio.sleep(1)
+
+    async def scenario(bench: Bench) -> None:
+        calls = [work.using(priority=priority).call(priority) for priority in (10, 0) for _ in range(40)]
+        await bench.enqueue(*calls)
+        async with bench.worker(slots=1, grace=0):
+            await bench.seen(lambda: len(ran) >= 40)
+
+    run(scenario(bench(app)))
+    assert 4 <= ran[:40].count(0) <= 12
+
+
+def test_a_run_whose_children_are_refused_frees_its_row_once(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    elsewhere = app.external("elsewhere", queue="nobody-declared-it")
+
+    @app.task
+    async def parent() -> None:
+        current.spawn(elsewhere.call())
+
+    async def scenario(bench: Bench) -> tuple[int, int, int]:
+        async with bench.worker() as worker:
+            room = worker._hand.room
+            await bench.ended(*await bench.enqueue(*(parent.using(max_attempts=1).call() for _ in range(5))))
+            await asyncio.sleep(1)
+            return room, worker._hand.room, len(set(worker._hand._rows))
+
+    before, after, different = run(scenario(bench(app)))
+    assert before == after == different

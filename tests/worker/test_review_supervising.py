@@ -1,10 +1,14 @@
 """Who is charged when things come together: overruns and drains, stops and outages."""
 
 import asyncio
+import os
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from tests.worker.simulated import ManualPace, World, add, job, scenario
+import pytest
+from tests.worker.simulated import ManualPace, World, add, capture, job, scenario
 
 from windlass import Windlass
 from windlass.broker.memory import MemoryBroker
@@ -15,9 +19,10 @@ from windlass.core.session import Beat, SessionInfo, SessionState
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.state import State
 from windlass.errors import StoreUnavailable
+from windlass.worker import table
 from windlass.worker.endings import Orphans
 from windlass.worker.holds import Holds, hold_key, own_tasks
-from windlass.worker.messages import Cancel, Drain
+from windlass.worker.messages import Cancel, Drain, Go
 from windlass.worker.table import Table
 
 
@@ -153,7 +158,7 @@ def test_payloads_that_fail_in_their_own_way_do_not_end_the_search_for_held_jobs
     asyncio.run(main())
 
 
-def test_two_threads_of_a_child_wait_for_the_same_decision(tmp_path: Any) -> None:
+def test_two_threads_of_a_child_wait_for_the_same_decision(tmp_path: Path) -> None:
     """The rows of a decision: one was taken, the other not; whoever comes later finds the lock free."""
     child = Table.create(tmp_path / "table", 4)
     supervisor = Table.open(tmp_path / "table")
@@ -167,3 +172,62 @@ def test_two_threads_of_a_child_wait_for_the_same_decision(tmp_path: Any) -> Non
     assert [entry.slot for entry in supervisor.started()] == [1]
     supervisor.close()
     child.remove()
+
+
+def test_a_row_that_is_used_anew_during_a_decision_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Table.create(tmp_path / "table", 1)
+    supervisor = Table.open(tmp_path / "table")
+    old, new = f"{1:036d}", f"{2:036d}"
+
+    def meanwhile(_seconds: float) -> None:
+        child.clear(0)
+        child.file(0, new, 2)
+
+    child.file(0, old, 1)
+    found = supervisor.waiting()
+    monkeypatch.setattr(table, "time", SimpleNamespace(sleep=meanwhile))
+    assert supervisor.take_back(found) == []
+    assert [entry.job for entry in supervisor.waiting()] == [new]
+    assert child.start(0)
+    supervisor.close()
+    child.remove()
+
+
+def test_a_table_that_is_beaten_is_never_stale(tmp_path: Path) -> None:
+    """However old its file is: it may belong to a worker that has run for months."""
+    kept, left = (Table.create(tmp_path / f"windlass-{name}", 1) for name in ("kept", "left"))
+    for each in (kept, left):
+        os.utime(each.path, (0, 0))
+    kept.beaten(1.0, 25.0)
+    assert table.remove_stale(tmp_path, 86_400) == 1
+    assert (kept.path.exists(), left.path.exists()) == (True, False)
+    kept.remove()
+    left.remove()
+
+
+@scenario(processes=1)
+async def test_a_child_that_dies_while_a_beat_is_under_way_does_not_stop_the_heart(world: World) -> None:
+    await world.begin()
+    (child,) = world.spawner.children
+    real, answer, asked = world.broker.beat, asyncio.Event(), asyncio.Event()
+
+    async def slow(beats: Any) -> Any:
+        pulses = await real(beats)
+        asked.set()
+        await answer.wait()
+        return pulses
+
+    world.broker.beat = slow
+    await world.pace.advance(5.5)
+    assert asked.is_set()
+    world.broker.beat = real
+    with capture() as lines:
+        child.die(-9)
+        await world.pace.advance(0.3)
+        answer.set()
+        await world.pace.advance(0.3)
+        (other,) = world.spawner.alive
+        assert other.heard_of(Go), "its successor's session is open"
+    assert not [line for line in lines if "failed" in line]

@@ -32,8 +32,6 @@ from windlass.core.units import Micros
 from windlass.errors import InvalidOption, JobNotFound
 
 _PAGE = 1_000
-_PROBES = 3
-"""Pages that are looked through for a ready job, to learn from it whether its queue is paused."""
 
 
 class Insight:
@@ -109,7 +107,7 @@ class Insight:
                 document,
                 jobs[document.subject.name],
                 counts.oldest.get(document.subject.name),
-                paused=await self._is_paused(document.subject.name, jobs[document.subject.name]),
+                paused=document.subject.name in counts.paused,
             )
             async for document in self.documents(Kind.QUEUE)
         ]
@@ -156,23 +154,8 @@ class Insight:
                 return
             cursor = page.cursor
 
-    async def _is_paused(self, queue: str, jobs: dict[str, int]) -> bool | None:
-        """The contract has no read for it: the wait of a ready job tells, where there is one."""
-        if not jobs[State.READY]:
-            return None
-        query = JobQuery(queue=queue, states=frozenset({State.READY}))
-        cursor = FIRST_PAGE
-        for _ in range(_PROBES):
-            page = await self._broker.list(query, cursor, 1)
-            if page.jobs:
-                return (await self._broker.explain(page.jobs[0].id)).why is Why.QUEUE_PAUSED
-            if page.cursor is None:
-                break
-            cursor = page.cursor
-        return None
-
     def _queue(
-        self, document: Document, jobs: dict[str, int], oldest: Micros | None, *, paused: bool | None
+        self, document: Document, jobs: dict[str, int], oldest: Micros | None, *, paused: bool
     ) -> QueueShown:
         declared = document.declared if isinstance(document.declared, QueueSettings) else None
         override = document.override if isinstance(document.override, QueueSettings) else None

@@ -154,8 +154,7 @@ class QueueShown(msgspec.Struct, frozen=True, kw_only=True):
     """By state. For done and cancelled: how many ever got there."""
     oldest: float | None
     """Seconds that its longest-waiting ready job has been due."""
-    paused: bool | None
-    """None: not known, for it has no ready job whose wait could tell."""
+    paused: bool
     settings: Mapping[str, Any]
     """In force: the override wins over the declaration, field by field."""
     declared: Mapping[str, Any]

@@ -5,7 +5,7 @@ The app may stand before or after the verb, and is taken from WINDLASS_APP where
 
 from collections.abc import Collection, Mapping, Sequence
 
-from windlass.cli.loading import looks_like_an_app
+from windlass.loading import looks_like_an_app
 
 FLAGS = frozenset(("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--yes", "-y"))
 """Options without a value; a test holds this to the commands."""

@@ -152,7 +152,7 @@ def _count(state: State) -> Column[QueueShown]:
 
 
 def _paused(queue: QueueShown) -> str:
-    return "?" if queue.paused is None else "paused" if queue.paused else ""
+    return "paused" if queue.paused else ""
 
 
 def _limits(queue: QueueShown) -> str:

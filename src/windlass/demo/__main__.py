@@ -1,0 +1,7 @@
+"""`python -m windlass.demo`."""
+
+import sys
+
+from windlass.demo import main
+
+sys.exit(main())
