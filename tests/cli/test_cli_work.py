@@ -23,7 +23,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WorkerOptions]]:
         calls.append((app, options))
         return 7
 
-    monkeypatch.setattr("windlass.worker.supervisor.supervise", supervise)
+    monkeypatch.setattr("windlass.worker.command.supervise", supervise)
     monkeypatch.setenv("WINDLASS_LOG_LEVEL", "warning")
     return calls
 

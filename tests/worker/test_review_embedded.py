@@ -1,6 +1,7 @@
 """A worker inside an application: begun and not, lost and found, left in the wrong moment."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -117,13 +118,15 @@ def test_it_can_be_left_while_the_store_is_away(app: Windlass) -> None:
 
     async def main() -> None:
         store = Store()
-        async with asyncio.timeout(20):
-            async with store.worker(app) as worker:
-                first = worker.session
-                store.refusals["open"] = 10**9
-                await store.broker.end_session(first, Cause(CauseKind.LOST))
-                while worker.session == first:  # noqa: ASYNC110 - nothing tells of it
-                    await asyncio.sleep(0.01)
-        assert worker._serving.done()
+        async with store.worker(app) as worker:
+            first = worker.session
+            store.refusals["open"] = 10**9
+            await store.broker.end_session(first, Cause(CauseKind.LOST))
+            while worker.session == first:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        ended.set()
 
-    asyncio.run(main())
+    # On a thread: nothing else could end it if it did not.
+    ended = threading.Event()
+    threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()
+    assert ended.wait(15)

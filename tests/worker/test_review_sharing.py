@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.worker.virtual import Bench, run
 
 from windlass import Windlass, current
+from windlass.core.outcome import Cause, CauseKind
+from windlass.errors import ContractError
 from windlass.worker.options import Group
 from windlass.worker.shares import Shares
+from windlass.worker.table import Table
 
 
 def test_a_group_with_endless_work_leaves_the_others_their_turn(
@@ -92,6 +96,7 @@ def test_rows_are_free_again_after_any_end(app: Windlass, bench: Callable[[Windl
             await asyncio.sleep(10)
             await bench.seen(lambda: not any(hand.unfinished) and not len(worker._settler))
             assert hand.room == room
+            assert worker._settler.settled == 30 * 8 + 42, "what was given back is no run"
             assert hand.unstarted == {}
             assert worker.table.started() == []
             assert worker.table.waiting() == []
@@ -165,3 +170,95 @@ def test_a_run_whose_children_are_refused_frees_its_row_once(
 
     before, after, different = run(scenario(bench(app)))
     assert before == after == different
+
+
+def test_what_is_held_in_reserve_takes_no_slot_of_its_own(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    inside: list[int] = []
+    most = 0
+
+    @app.task
+    async def work() -> None:
+        nonlocal most
+        inside.append(1)
+        most = max(most, len(inside))
+        await asyncio.sleep(0.001)
+        inside.pop()
+
+    async def scenario(bench: Bench) -> None:
+        async with bench.worker(slots=2):
+            await bench.ended(*await bench.enqueue(*(work.call() for _ in range(300))))
+
+    run(scenario(bench(app)))
+    assert most == 2
+
+
+def test_a_word_that_the_store_never_takes_frees_its_row_and_is_said(
+    app: Windlass, bench: Callable[[Windlass], Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    async def scenario(bench: Bench) -> tuple[int, int]:
+        async def settle(items: Any, ask: Any = None) -> Any:
+            raise ContractError("not this one")
+
+        async with bench.worker() as worker:
+            room = worker._hand.room
+            bench.broker.settle = settle  # type: ignore[method-assign]
+            await bench.enqueue(work.call())
+            await asyncio.sleep(3)
+            return room, worker._hand.room
+
+    before, after = run(scenario(bench(app)))
+    assert before == after
+    assert "the store takes no word on it: not this one" in caplog.text
+
+
+def test_a_late_word_is_said(
+    app: Windlass, bench: Callable[[Windlass], Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Operators look for why a job ran twice."""
+
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(5)
+
+    async def scenario(bench: Bench) -> None:
+        await bench.enqueue(work.call())
+        async with bench.worker() as worker:
+            await bench.seen(lambda: bool(worker._runners.runs))
+            await bench.broker.end_session(worker.session, Cause(CauseKind.LOST))
+
+    run(scenario(bench(app)))
+    assert "came too late and was refused: the lease was lost" in caplog.text
+
+
+def test_what_the_supervisor_took_back_is_let_go(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    """It does not start here, is released by one of the two, and its row is free again."""
+    ran: list[str] = []
+
+    @app.task
+    async def work(seconds: float) -> None:
+        ran.append(current.job.id)
+        await asyncio.sleep(seconds)
+
+    async def scenario(bench: Bench) -> None:
+        quick = await bench.enqueue(*(work.call(0.001) for _ in range(100)))
+        async with bench.worker(slots=1) as worker:
+            hand, room = worker._hand, worker._hand.room
+            await bench.ended(*quick)
+            await bench.seen(lambda: hand.room == room)
+            jobs = await bench.enqueue(*(work.call(0.1) for _ in range(6)))
+            await bench.seen(lambda: len(hand.unstarted) > 0)
+            supervisor = Table.open(worker.table.path)
+            taken = supervisor.take_back(supervisor.waiting())
+            supervisor.close()
+            assert taken
+            await bench.ended(*jobs, within=60)
+            await bench.seen(lambda: hand.room == room, within=5)
+            assert hand.unstarted == {}
+        assert sorted(ran[100:]) == sorted(jobs), "each once"
+
+    run(scenario(bench(app)))

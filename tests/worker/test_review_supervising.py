@@ -231,3 +231,36 @@ async def test_a_child_that_dies_while_a_beat_is_under_way_does_not_stop_the_hea
         (other,) = world.spawner.alive
         assert other.heard_of(Go), "its successor's session is open"
     assert not [line for line in lines if "failed" in line]
+
+
+@scenario(processes=1)
+async def test_each_stop_of_a_child_counts_by_itself(world: World) -> None:
+    """Twice for twenty seconds is not once for forty: it lived on in between."""
+    await world.begin()
+    (child,) = world.spawner.children
+    child.obedient = False
+    for _ in range(3):
+        world.host.stopped.add(child.pid)
+        await world.pace.advance(20)
+        world.host.stopped.discard(child.pid)
+        await world.pace.advance(7)
+    assert not child.heard_of(Drain)
+    assert len(world.spawner.children) == 1
+
+
+@scenario(processes=1)
+async def test_nothing_is_remembered_of_children_that_are_gone(world: World) -> None:
+    await world.begin()
+    for _ in range(5):
+        child = world.spawner.alive[-1]
+        child.obedient = False
+        child.table.file(0, f"{1:036d}", 1)
+        child.table.start(0)
+        child.table.file(1, f"{2:036d}", 2)
+        world.host.stopped.add(child.pid)
+        await world.pace.advance(1.5)
+        child.die(-9)
+        await world.pace.advance(2)
+    lookout = world.supervisor._lookout
+    assert len(lookout._waiting) <= 1
+    assert len(lookout._stopped_since) <= 1

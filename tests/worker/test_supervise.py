@@ -11,9 +11,9 @@ import pytest
 
 from windlass import Windlass
 from windlass.errors import InvalidOption
+from windlass.worker.command import supervise
 from windlass.worker.options import WorkerOptions
 from windlass.worker.plan import plan_of
-from windlass.worker.supervisor import supervise
 
 APP = """
 import os
@@ -29,7 +29,7 @@ START = """
 import logging, sys
 logging.basicConfig(level="INFO", format="%(levelname)s %(message)s", stream=sys.stdout)
 from windlass.worker.options import WorkerOptions
-from windlass.worker.supervisor import supervise
+from windlass.worker.command import supervise
 sys.exit(supervise("shop_tasks:app", WorkerOptions(processes=2, concurrency=3)))
 """
 
@@ -83,7 +83,7 @@ def test_an_app_that_only_children_cannot_import_ends_the_worker_with_one_line(f
         assert worker.wait(20) == 1
         assert len(lines) == 1
         assert lines[0].startswith(
-            "ERROR the worker cannot start: module shop_tasks cannot be imported: OSError"
+            "ERROR the worker cannot start: cannot import shop_tasks: OSError"
         )
     finally:
         worker.kill()

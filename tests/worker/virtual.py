@@ -118,7 +118,7 @@ class Bench:
         await self.app.declare(self.broker)
         groups = groups or [Group(slots=slots, queues=self.app.queues)]
         table = Table.create(self._folder / f"table-{self._workers}", rows_for(groups))
-        await self.broker.beat([Beat(session=session, open=SessionInfo())])
+        await self.broker.beat([Beat(session=session, open=SessionInfo(ttl=10**12))])
         table.beaten(self.pace.now(), alive_for)
         store = broker or self.broker
 

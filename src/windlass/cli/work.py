@@ -63,8 +63,8 @@ def run_worker(
     log_level: Level = None,
 ) -> int:
     """Run jobs until stopped. The first Ctrl-C or SIGTERM lets running jobs end, the second ends at once."""
+    from windlass.worker.command import supervise  # noqa: PLC0415
     from windlass.worker.options import WorkerOptions, check_options  # noqa: PLC0415 - only this command needs it
-    from windlass.worker.supervisor import supervise  # noqa: PLC0415
 
     options = check_options(
         WorkerOptions(

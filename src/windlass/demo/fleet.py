@@ -81,8 +81,8 @@ def _end_with_input() -> None:
 def _serve() -> int:
     import logging  # noqa: PLC0415 - for the process that this starts alone
 
+    from windlass.worker.command import supervise  # noqa: PLC0415
     from windlass.worker.options import WorkerOptions  # noqa: PLC0415
-    from windlass.worker.supervisor import supervise  # noqa: PLC0415
 
     logging.basicConfig(level="INFO", format="%(levelname)s: %(message)s")
     threading.Thread(target=_end_with_input, daemon=True).start()

@@ -12,10 +12,10 @@ from windlass.core.query import FIRST_PAGE, PAGE_ROWS, JobQuery
 from windlass.core.session import LIVENESS_STEP, SessionState
 from windlass.core.state import UNFINISHED, WAITING
 from windlass.core.units import JobId, Micros
-from windlass.testing.firing import all_schedules, fire_due
 from windlass.testing.store import TestStore, at_once, in_words, seconds
 from windlass.testing.times import as_datetime
 from windlass.testing.worker import Ran, TestWorker
+from windlass.worker.firing import all_schedules, fire_due
 from windlass.worker.worker import runnable
 
 __tracebackhide__ = True  # a test that fails is shown without these frames

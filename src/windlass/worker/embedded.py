@@ -22,6 +22,7 @@ from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError
 from windlass.version import __version__
+from windlass.worker.firing import Firing
 from windlass.worker.heart import Heart
 from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
@@ -128,7 +129,8 @@ class EmbeddedWorker:
                 await self._pace.sleep(self._pace.jitter())
         worker.go.set()
         self._loop.call_soon_threadsafe(self._started.set)
-        janitor = Janitor(broker, self._pace, self._program.config, lambda: 1)
+        firing = Firing(broker, self._program.new_id)
+        janitor = Janitor(broker, self._pace, self._program.config, lambda: 1, fire=firing.due)
         async with asyncio.TaskGroup() as group:
             group.create_task(heart.run())
             group.create_task(janitor.run())

@@ -9,7 +9,7 @@ idle worker. Nothing waits for it: claim promotes what is due, and workers know 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from windlass.broker.contract import Broker
 from windlass.config import Config
@@ -33,12 +33,22 @@ SHARES_OF_TTL = 6
 class Janitor:
     """Sweeps for ever. `own` says how many sessions this process keeps alive."""
 
-    def __init__(self, broker: Broker, pace: Pace, config: Config, own: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        pace: Pace,
+        config: Config,
+        own: Callable[[], int],
+        *,
+        fire: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`fire` is called when a schedule is due."""
         self._broker = broker
         self._pace = pace
         self._every = config.sweep
         self._longest = config.session_ttl / SECOND / SHARES_OF_TTL
         self._own = own
+        self._fire = fire
         self._backoff = Backoff(pace)
         self._stretch = 1.0
 
@@ -51,6 +61,8 @@ class Janitor:
         """One pass; how long to wait for the next."""
         try:
             swept = await self._broker.sweep(limit=ITEMS, every=self._every)
+            if swept.schedules_due and self._fire is not None:
+                await self._fire()
         except StoreError as error:
             if not self._backoff.tries:
                 _log.warning("the store cannot be swept: %s; trying until it can", error)

@@ -7,8 +7,6 @@ it stands on is handed in, so that a simulator can drive it without processes or
 
 import asyncio
 import logging
-import os
-import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,28 +15,21 @@ from uuid import uuid4
 import msgspec
 
 from windlass.broker.contract import Broker
-from windlass.broker.registry import open_broker
 from windlass.config import Config
 from windlass.core.outcome import CauseKind
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, SessionId
-from windlass.errors import InvalidOption, StoreError
-from windlass.loading import load_app
-from windlass.worker.children import ProcessSpawner, Spawner
+from windlass.worker.children import Spawner
 from windlass.worker.endings import Coroner, Orphans, Verdict, end, judge
 from windlass.worker.heart import Heart
-from windlass.worker.holds import Holds, own_tasks
-from windlass.worker.host import Host, Machine
+from windlass.worker.host import Host
 from windlass.worker.janitor import Janitor
 from windlass.worker.lookout import Lookout
 from windlass.worker.messages import Begin, Failed, Lost, Ready, Suspects, Tally, ToSupervisor
-from windlass.worker.options import Group, WorkerOptions
-from windlass.worker.pace import MachinePace, Pace
+from windlass.worker.options import Group
+from windlass.worker.pace import Pace
 from windlass.worker.patience import cancelled, either, finished, insist, until
-from windlass.worker.plan import Plan, described, plan_of
-from windlass.worker.program import Program
-from windlass.worker.registration import declare_tasks
-from windlass.worker.reload import changed, start_anew, start_anew_on_change
+from windlass.worker.plan import Plan
 from windlass.worker.seat import Seat
 from windlass.worker.table import Table, table_path
 from windlass.worker.ward import KILL_AFTER, Ward
@@ -50,12 +41,8 @@ LAST_WORDS = 0.1
 """Seconds to read what a dead child has said; longer only if a process of its own holds its socket."""
 STORE_PATIENCE = 10.0
 """Seconds that a stopping supervisor gives the store to hear of its sessions' ends."""
-CLOSING = 3.0
-"""Seconds that a store is given to let go of its connections."""
 NOW = 1.0
 """Seconds that children are given after a second signal."""
-RELOAD_GRACE = 5.0
-"""Seconds: who changes the code wants to see it run."""
 
 
 class Supervisor:
@@ -72,8 +59,11 @@ class Supervisor:
         config: Config,
         place: Callable[[SessionId], Path] = table_path,
         once_started: Callable[[], Awaitable[None]] | None = None,
+        fire: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Nothing starts before `run`. `once_started` begins when the first child does, and ends with all."""
+        """Nothing starts before `run`. `once_started` begins when the first child does, and ends with all;
+        `fire` is called when a schedule is due.
+        """
         self.wards: list[Ward] = []
         """All children whose processes have not ended."""
         self._plan = plan
@@ -99,7 +89,7 @@ class Supervisor:
         self._lives: set[asyncio.Task[None]] = set()
         self._others: set[asyncio.Task[None]] = set()
         self._heart = Heart(broker, pace, config, self._beating)
-        self._janitor = Janitor(broker, pace, config, lambda: len(self.wards))
+        self._janitor = Janitor(broker, pace, config, lambda: len(self.wards), fire=fire)
         self._lookout = Lookout(
             pace,
             lambda: self.wards,
@@ -408,99 +398,3 @@ class Supervisor:
 def _complain(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a part of the supervisor failed", exc_info=error)
-
-
-# --- the command --------------------------------------------------------------------------------------------
-
-
-def supervise(app_name: str, options: WorkerOptions) -> int:
-    """Run a worker until it is told to stop; its exit code. 0: stopped as asked. 1: it could not start, the
-    log says why. `InvalidOption`: the options or the app have no meaning.
-    """
-    try:
-        program: Program = load_app(app_name)
-        plan = plan_of(app_name, program, options)
-    except InvalidOption as error:
-        if not options.reload:
-            raise
-        _log.error("%s; waiting for a change", error)
-        start_anew_on_change()
-        return 1
-    code, anew = asyncio.run(_opened(plan, program, reload=options.reload))
-    if anew and code:
-        start_anew_on_change()
-    elif anew:
-        start_anew()
-    return code
-
-
-async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, bool]:
-    """Open the store and work; the exit code, and whether to start anew instead."""
-    config = program.config
-    broker: Broker | None = None
-    ended = (1, False)
-    try:
-        broker = await open_broker(config.url, options=config.broker_options())
-        if not broker.capabilities.shared:
-            raise InvalidOption(
-                f"a {broker.capabilities.store} store lives in one process: worker processes would each have "
-                "their own; use another store, or `async with app.worker()` in the process that has it"
-            )
-        await program.declare(broker)
-        await declare_tasks(broker, program)
-        ended = await _supervised(plan, broker, program, reload=reload)
-    except StoreError as error:
-        _log.error("the worker cannot start: %s", error)
-    finally:
-        if broker is not None:
-            await _close(broker, ended[0])
-    return ended
-
-
-async def _close(broker: Broker, code: int) -> None:
-    """A store that does not answer would keep a process that has nothing left to do."""
-    try:
-        async with asyncio.timeout(CLOSING):
-            await broker.close()
-    except TimeoutError:
-        _log.warning("the store is away: left without closing it")
-        logging.shutdown()
-        os._exit(code)
-
-
-async def _supervised(plan: Plan, broker: Broker, program: Program, *, reload: bool) -> tuple[int, bool]:
-    config, pace = program.config, MachinePace()
-
-    async def once_started() -> None:
-        _log.info("worker started: %s", described(plan, broker, config))
-        await Holds(broker, pace, own_tasks(program)).run()
-
-    supervisor = Supervisor(
-        plan,
-        broker=broker,
-        spawner=ProcessSpawner(),
-        pace=pace,
-        host=Machine(),
-        config=config,
-        once_started=once_started,
-    )
-    asked = asyncio.Event()
-
-    def stop() -> None:
-        asked.set()
-        supervisor.stop()
-
-    async def stop_on_change() -> None:
-        path = await changed(pace, Path.cwd())
-        _log.info("%s has changed: starting anew", path)
-        supervisor.stop(grace=min(plan.grace, RELOAD_GRACE))
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop)
-    loop.add_signal_handler(signal.SIGINT, stop)
-    loop.add_signal_handler(signal.SIGHUP, supervisor.restart)
-    watching = asyncio.create_task(stop_on_change()) if reload else None
-    code = await supervisor.run()
-    if watching is not None:
-        watching.cancel()
-    return code, reload and not asked.is_set()

@@ -27,7 +27,7 @@ START = """
 import ctypes, logging, sys
 ctypes.CDLL(None).prctl(1, 9)  # end with the test, however that ends
 from windlass.worker.options import WorkerOptions
-from windlass.worker.supervisor import supervise
+from windlass.worker.command import supervise
 logging.basicConfig(level="INFO", format="%(asctime)s %(process)d %(levelname)s %(message)s")
 sys.exit(supervise(sys.argv[1], eval(sys.argv[2])))
 """

@@ -2,12 +2,17 @@
 
 import contextlib
 import fcntl
+import os
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.worker.blackbox.bb_app import build
 from tests.worker.blackbox.checker import Checker
-from tests.worker.blackbox.fleet import Fleet, eventually, measured
+from tests.worker.blackbox.conftest import QUICK
+from tests.worker.blackbox.fleet import Fleet, eventually, fleet_in, measured
 
 
 @contextlib.contextmanager
@@ -61,3 +66,52 @@ def test_stop_while_the_store_is_away(fleet: Fleet) -> None:
     fleet.start("processes=1, concurrency=4")
     fleet.finished()
     Checker(fleet.ledger, fleet.details([job.id for job in jobs])).check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that can be filled."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=90m", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _fill(file: int, seconds: float) -> None:
+    """Take every byte, again and again."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            while True:
+                os.write(file, bytes(4_096))
+        except OSError:
+            time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_full_disk(small_disk: Path, tmp_path: Path) -> None:
+    """For two TTLs: nothing is lost or charged, and work goes on when there is room again."""
+    with fleet_in(small_disk, build, **QUICK) as fleet:
+        fleet.ledger_path = tmp_path / "ledger.jsonl"
+        worker = fleet.start("processes=2, concurrency=4")
+        app = fleet.app
+        jobs = app.enqueue_many(
+            app.tasks[name].call(0.05) for name in ("short", "ashort") for _ in range(300)
+        )
+        eventually("jobs run", lambda: len(fleet.ledger.runs) > 20, hint=fleet.trouble)
+        filler = os.open(small_disk / "filler", os.O_WRONLY | os.O_CREAT)
+        try:
+            _fill(filler, 6.0)
+        finally:
+            os.close(filler)
+            (small_disk / "filler").unlink()
+        fleet.finished()
+        details = fleet.details([job.id for job in jobs])
+        Checker(fleet.ledger, details, calm=True).check()
+        assert all(detail.attempt == 1 for detail in details.values())
+        assert worker.said("the disk is full"), "it was not full for long enough: nothing was tried"
+        assert worker.stop() == 0

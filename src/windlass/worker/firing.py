@@ -1,5 +1,6 @@
 """Firing schedules: what is due becomes jobs, through the contract's `fire`."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -12,7 +13,9 @@ from windlass.core.specification import Specification, decode_specification
 from windlass.core.state import UNFINISHED
 from windlass.core.timetable import Fire, FireStatus, ScheduleView
 from windlass.core.units import JobId, Micros
-from windlass.errors import EnqueueRefused
+from windlass.errors import EnqueueRefused, UnreadablePayload, WindlassError
+
+_log = logging.getLogger("windlass.worker")
 
 
 class Planner(Plan, Read, Protocol):
@@ -29,13 +32,43 @@ async def all_schedules(broker: Plan) -> tuple[Micros, list[ScheduleView]]:
     return page.now, found
 
 
-async def fire_due(broker: Planner, new_id: Callable[[], JobId]) -> int:
+class Firing:
+    """Fires what is due, in workers. One schedule that cannot fire does not stop the others."""
+
+    def __init__(self, broker: Planner, new_id: Callable[[], JobId]) -> None:
+        self._broker = broker
+        self._new_id = new_id
+        self._told: dict[str, str] = {}
+
+    async def due(self) -> None:
+        """Fire every schedule that is due."""
+        await fire_due(self._broker, self._new_id, refused=self._refused)
+
+    def _refused(self, schedule: ScheduleView, error: WindlassError) -> None:
+        """Said once, not with every pass: it stays due until it can fire."""
+        if self._told.get(schedule.name) != str(error):
+            self._told[schedule.name] = str(error)
+            _log.error("%s", error)
+
+
+async def fire_due(
+    broker: Planner,
+    new_id: Callable[[], JobId],
+    *,
+    refused: Callable[[ScheduleView, WindlassError], None] | None = None,
+) -> int:
     """Fire every schedule that is due; how many jobs came of it. Any number of callers may do so at once."""
     now, schedules = await all_schedules(broker)
     made = 0
     for schedule in schedules:
-        if schedule.next_at is not None and schedule.next_at <= now and not schedule.paused:
+        if schedule.next_at is None or schedule.next_at > now or schedule.paused:
+            continue
+        try:
             made += await _fire(broker, schedule, now, new_id)
+        except (EnqueueRefused, UnreadablePayload) as error:
+            if refused is None:
+                raise
+            refused(schedule, error)
     return made
 
 
