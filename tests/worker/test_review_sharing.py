@@ -8,7 +8,9 @@ import pytest
 from tests.worker.virtual import Bench, run
 
 from windlass import Windlass, current
+from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind
+from windlass.core.state import State
 from windlass.errors import ContractError
 from windlass.worker.options import Group
 from windlass.worker.shares import Shares
@@ -247,11 +249,11 @@ def test_what_the_supervisor_took_back_is_let_go(app: Windlass, bench: Callable[
     async def scenario(bench: Bench) -> None:
         quick = await bench.enqueue(*(work.call(0.001) for _ in range(100)))
         async with bench.worker(slots=1) as worker:
-            hand, room = worker._hand, worker._hand.room
+            hand, room = worker._hand, worker.table.capacity
             await bench.ended(*quick)
-            await bench.seen(lambda: hand.room == room)
+            await bench.seen(lambda: hand.room == room, within=5)
             jobs = await bench.enqueue(*(work.call(0.1) for _ in range(6)))
-            await bench.seen(lambda: len(hand.unstarted) > 0)
+            await bench.seen(lambda: len(hand.unstarted) > 0, within=5)
             supervisor = Table.open(worker.table.path)
             taken = supervisor.take_back(supervisor.waiting())
             supervisor.close()
@@ -262,3 +264,30 @@ def test_what_the_supervisor_took_back_is_let_go(app: Windlass, bench: Callable[
         assert sorted(ran[100:]) == sorted(jobs), "each once"
 
     run(scenario(bench(app)))
+
+
+def test_a_job_that_is_cancelled_while_it_waits_in_hand_never_runs(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    ran: list[str] = []
+
+    @app.task
+    async def work(seconds: float) -> None:
+        ran.append(current.job.id)
+        await asyncio.sleep(seconds)
+
+    async def scenario(bench: Bench) -> tuple[str, State]:
+        quick = await bench.enqueue(*(work.call(0.001) for _ in range(100)))
+        async with bench.worker(slots=1) as worker:
+            await bench.ended(*quick)
+            await bench.enqueue(*(work.call(0.1) for _ in range(6)))
+            await bench.seen(lambda: len(worker._hand.unstarted) > 0, within=5)
+            lease = next(iter(worker._hand.unstarted)).lease
+            await bench.broker.cancel([Target(lease.job)])
+            worker.cancel(lease.job, lease.fence)
+            (detail,) = await bench.ended(lease.job, within=5)
+            return lease.job, detail.state
+
+    job, state = run(scenario(bench(app)))
+    assert state is State.CANCELLED
+    assert job not in ran

@@ -23,6 +23,7 @@ from windlass.worker import table
 from windlass.worker.endings import Orphans
 from windlass.worker.holds import Holds, hold_key, own_tasks
 from windlass.worker.messages import Cancel, Drain, Go
+from windlass.worker.patience import Backoff
 from windlass.worker.table import Table
 
 
@@ -264,3 +265,14 @@ async def test_nothing_is_remembered_of_children_that_are_gone(world: World) -> 
     lookout = world.supervisor._lookout
     assert len(lookout._waiting) <= 1
     assert len(lookout._stopped_since) <= 1
+
+
+def test_a_fleet_does_not_come_back_all_at_once() -> None:
+    """Pauses differ by chance, at every try."""
+    pauses: list[list[float]] = []
+    for draw in (0.0, 0.99):
+        pace = ManualPace()
+        pace.draw = draw
+        backoff = Backoff(pace)
+        pauses.append([backoff.failed() for _ in range(8)])
+    assert all(later > 1.5 * sooner for sooner, later in zip(*pauses, strict=True))

@@ -82,9 +82,7 @@ def test_an_app_that_only_children_cannot_import_ends_the_worker_with_one_line(f
         lines = list(lines_of(worker))
         assert worker.wait(20) == 1
         assert len(lines) == 1
-        assert lines[0].startswith(
-            "ERROR the worker cannot start: cannot import shop_tasks: OSError"
-        )
+        assert lines[0].startswith("ERROR the worker cannot start: cannot import shop_tasks: OSError")
     finally:
         worker.kill()
         worker.communicate()

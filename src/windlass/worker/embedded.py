@@ -14,7 +14,7 @@ import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from windlass.broker.contract import Broker
 from windlass.core.outcome import Cause, CauseKind
@@ -29,13 +29,14 @@ from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.pace import MachinePace, Pace
-from windlass.worker.patience import insist
+from windlass.worker.patience import Backoff
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_tasks
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import Worker, rows_for
 
 _log = logging.getLogger("windlass.worker")
+_T = TypeVar("_T")
 
 
 class EmbeddedWorker:
@@ -110,6 +111,10 @@ class EmbeddedWorker:
             )
             try:
                 await self._worker.run()
+            except StoreError as error:
+                if not self._leaving or not self._started.is_set():
+                    raise
+                _log.warning("left while the store does not answer: %s", error)
             except Exception:
                 _log.exception("the worker inside this process has failed, and runs no more jobs")
                 raise
@@ -139,7 +144,20 @@ class EmbeddedWorker:
     async def _opened_broker(self) -> Broker:
         if not self._started.is_set():
             return await self._open_broker()
-        return await insist(self._pace, "opening the store", self._open_broker)
+        return await self._insist(self._open_broker)
+
+    async def _insist(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Ask until the store answers, or the worker is left."""
+        backoff = Backoff(self._pace)
+        while True:
+            try:
+                return await call()
+            except StoreError as error:
+                if self._leaving:
+                    raise
+                if not backoff.tries:
+                    _log.warning("the store does not answer (%s); trying until it does", error)
+                await self._pace.sleep(backoff.failed())
 
     async def _declare(self, broker: Broker) -> None:
         """At the start an error is the caller's to see; later the store is waited for."""
@@ -149,7 +167,7 @@ class EmbeddedWorker:
             await declare_tasks(broker, self._program)
 
         if self._started.is_set():
-            await insist(self._pace, "declaring the tasks", declare)
+            await self._insist(declare)
         else:
             await declare()
 

@@ -154,10 +154,12 @@ class Executor(Concluder):
             return given_back(lease)
         return None
 
-    def start(self, ticket: Ticket) -> Run | None:
-        """Mark it as started. None: the supervisor has taken it back."""
+    def start(self, ticket: Ticket, *, timed: bool = True) -> Run | None:
+        """Mark it as started. None: the supervisor has taken it back. Without `timed` its time does not count
+        before `start_anew`.
+        """
         now, rules = self._pace.now(), ticket.task.options
-        soft, hard = rules.timeout, rules.hard_timeout
+        soft, hard = (rules.timeout, rules.hard_timeout) if timed else (None, None)
         if not self._table.start(ticket.slot, 0.0 if hard is None else now + hard / SECOND):
             return None
         return Run(

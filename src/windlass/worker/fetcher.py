@@ -58,6 +58,8 @@ class _Desk:
         self.prefetch = Prefetch(group.slots)
         self.ask_at = 0.0
         """When it is worth asking although nothing has been heard."""
+        self.needs_slot = False
+        """What is next in its queues is not for a worker without a free slot."""
 
 
 class Fetcher:
@@ -126,6 +128,7 @@ class Fetcher:
 
         def begin() -> None:
             self._drained_by = self._pace.now() + grace
+            self._runners.draining = True
             self._woken.set()
 
         self.soon(begin)
@@ -210,7 +213,7 @@ class Fetcher:
         """How many jobs a group could take. Not one by one: it waits until half of the line is used up."""
         slots = desk.slots - self._hand.unfinished[desk.number]
         waiting, prefetch = len(self._hand.lines[desk.number]), self._extra(desk)
-        if slots <= 0 and waiting > prefetch // 2:
+        if slots <= 0 and (desk.needs_slot or waiting > prefetch // 2):
             return 0
         return max(0, min(slots + prefetch, self._hand.room, CLAIM_JOBS))
 
@@ -305,7 +308,8 @@ class Fetcher:
         if now < self._shy_until:
             pause = self._floor * (0.5 + self._pace.jitter())
         # Without a free slot it may be that only a job for a slot is left: asking again would change nothing.
-        again = claimed.more and (claimed.leases or ask.slots)
+        desk.needs_slot = claimed.more and not claimed.leases and not ask.slots
+        again = claimed.more and not desk.needs_slot
         desk.ask_at = now if again else now + max(SHORT, pause)
         if claimed.suspects and not self._alone:
             self._told_suspects(claimed.suspects)

@@ -5,6 +5,7 @@ the next job of its own, the loop likewise, so that between two short jobs nothi
 """
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -95,6 +96,8 @@ class Runners:
         """By their rows in the table: what runs now."""
         self.active_at = pace.now()
         """When the loop was last seen at work."""
+        self.draining = False
+        """What has not started does not start any more."""
 
     @property
     def wants_loop(self) -> bool:
@@ -209,7 +212,7 @@ class Runners:
         self._next_on_loop(ticket)
 
     async def _run_process(self, ticket: Ticket) -> None:
-        task, run = ticket.task, self._begin(ticket)
+        task, run = ticket.task, self._begin(ticket, timed=False)
         if run is not None:
             try:
                 settlement = await self._processes.run(ticket, run, task)
@@ -246,15 +249,15 @@ class Runners:
 
     # --- the steps around a run -----------------------------------------------------------------------------
 
-    def _begin(self, ticket: Ticket) -> Run | None:
+    def _begin(self, ticket: Ticket, *, timed: bool = True) -> Run | None:
         """Start it; None: it has ended already, or is no longer ours."""
         if not self._hand.claim_start(ticket):
             return None
-        settlement = self._executor.refuse(ticket)
+        settlement = given_back(ticket.lease) if self.draining else self._executor.refuse(ticket)
         if settlement is not None:
             self._ended(Ended(ticket, settlement, None))
             return None
-        run = self._executor.start(ticket)
+        run = self._executor.start(ticket, timed=timed)
         if run is None:
             # The supervisor has released it: the store answers ALREADY, and the row is free.
             self._ended(Ended(ticket, given_back(ticket.lease), None))
@@ -279,6 +282,9 @@ class Runners:
 
     def _close(self, ticket: Ticket, run: Run, settlement: Settlement) -> None:
         self.runs.pop(ticket.slot, None)
+        with contextlib.suppress(ValueError):  # a thread that outlived its worker finds the table closed
+            # Its outcome may wait for the store for long: nobody is to be killed for that.
+            self._hand.table.set_deadline(ticket.slot, 0.0)
         self._ended(Ended(ticket, settlement, run))
 
     async def close(self) -> None:
