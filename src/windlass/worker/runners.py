@@ -5,7 +5,6 @@ the next job of its own, the loop likewise, so that between two short jobs nothi
 """
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import inspect
@@ -282,9 +281,8 @@ class Runners:
 
     def _close(self, ticket: Ticket, run: Run, settlement: Settlement) -> None:
         self.runs.pop(ticket.slot, None)
-        with contextlib.suppress(ValueError):  # a thread that outlived its worker finds the table closed
-            # Its outcome may wait for the store for long: nobody is to be killed for that.
-            self._hand.table.set_deadline(ticket.slot, 0.0)
+        # Its outcome may wait for the store for long: nobody is to be killed for that.
+        self._hand.table.set_deadline(ticket.slot, 0.0)
         self._ended(Ended(ticket, settlement, run))
 
     async def close(self) -> None:
