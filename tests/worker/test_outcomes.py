@@ -324,3 +324,20 @@ def test_an_expired_job_is_not_started(app: Windlass, bench: Callable[[Windlass]
     _, late = ended(bench(app), first.call(), second.call(), slots=1)
     assert ran == ["first"]
     assert (late.state, late.attempt) == (State.DEAD, 0)
+
+
+def test_failures_are_logged_without_what_they_say(
+    app: Windlass, bench: Callable[[Windlass], Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(retry=RetryPolicy(max_attempts=2, base=0))
+    async def charge(card: str) -> None:
+        raise ValueError(f"card {card} was declined")
+
+    (detail,) = ended(bench(app), charge.call("4111 1111 1111 1111"))
+    assert detail.state is State.DEAD
+    lines = [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert lines == [
+        f"job {detail.id}: charge failed with ValueError (attempt 1 of 2)",
+        f"job {detail.id}: charge failed with ValueError (attempt 2 of 2): it is dead",
+    ]
+    assert "4111" not in caplog.text

@@ -313,7 +313,7 @@ async def awaited(run: Run, work: Awaitable[Any]) -> Any:
             try:
                 return await work
             finally:
-                run.timed_out = limit.expired()
+                run.timed_out = run.timed_out or limit.expired()
     finally:
         run.stop = None
 

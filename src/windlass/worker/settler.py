@@ -8,9 +8,11 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
+from windlass.core.state import State
 from windlass.worker.executor import Executor
 from windlass.worker.failure import said
 from windlass.worker.hand import Hand
+from windlass.worker.run import Run
 from windlass.worker.runners import Ended
 
 _log = logging.getLogger("windlass.worker")
@@ -94,6 +96,7 @@ class Settler:
             return
         if ended.run is not None:
             self.settled += 1
+            _report(ended.run, ended.settlement, answer)
         if answer.verdict in (Verdict.STALE, Verdict.GONE) and ended.run is not None:
             _log.warning(
                 "job %s (%s): its %s came too late and was refused: the lease was lost",
@@ -103,6 +106,18 @@ class Settler:
             )
         if ended.ticket is not None:
             self._hand.let_go(ended.ticket)
+
+
+def _report(run: Run, settlement: Settlement, answer: Answer) -> None:
+    """A line for a run that failed. Not the error's text: that may quote what the job was called with."""
+    if answer.verdict is not Verdict.APPLIED or settlement.error is None:
+        return
+    lease, kind = run.lease, settlement.error.type
+    attempt = f"attempt {lease.attempt} of {lease.max_attempts}"
+    if answer.state is State.DEAD:
+        _log.error("job %s: %s failed with %s (%s): it is dead", lease.job, lease.task, kind, attempt)
+    else:
+        _log.warning("job %s: %s failed with %s (%s)", lease.job, lease.task, kind, attempt)
 
 
 def _size(ended: Ended) -> int:

@@ -168,7 +168,7 @@ class Table:
             return False
 
     def set_deadline(self, slot: int, deadline: float) -> None:
-        """When the job costs its process; 0: not at all. A thread that outlived its worker says so in vain."""
+        """When the job costs its process; 0: not at all. A thread that outlived its worker is not heard."""
         if self._map.closed:
             return
         _DEADLINE.pack_into(self._map, self._records_at + slot * _RECORD_SIZE + _DEADLINE_AT, deadline)
