@@ -70,6 +70,8 @@ async def _store(app: Windlass, broker: Broker) -> AsyncIterator[Finding]:
     insight = Insight(broker)
     for finding in _capabilities(broker.capabilities):
         yield finding
+    for warning in await broker.warnings():
+        yield Finding("store", Level.WARNING, warning)
     yield _clock(await insight.now())
     sessions = [session async for session in insight.sessions()]
     for finding in _workers(sessions):

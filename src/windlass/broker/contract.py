@@ -437,6 +437,13 @@ class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
         """Transactions of the caller's own; None where the store has none."""
         ...
 
+    async def warnings(self) -> Sequence[str]:
+        """What an operator should know of the store itself, each with what to do; empty if all is well.
+
+        - warnings_are_for_people: a line each, or none.
+        """
+        ...
+
     async def close(self) -> None:
         """Let go of connections; waiting calls return."""
         ...

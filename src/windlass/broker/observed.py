@@ -78,6 +78,10 @@ class Observed:
         """That of the broker inside, not observed: it runs on connections of others."""
         return self._broker.transact
 
+    async def warnings(self) -> Sequence[str]:
+        """Those of the broker inside."""
+        return await self._broker.warnings()
+
     async def close(self) -> None:
         """Close the broker inside."""
         await self._broker.close()

@@ -26,11 +26,42 @@ async def _sqlite(url: str, options: Options, clock: Clock | None) -> Broker:
     return await SqliteBroker.open(place.path, clock=clock, options=options, lock_timeout=place.lock_timeout)
 
 
+async def _redis(url: str, options: Options, clock: Clock | None) -> Broker:
+    try:
+        from windlass.broker.redis import RedisBroker  # noqa: PLC0415 - see _OPENERS
+    except ModuleNotFoundError as missing:
+        raise InvalidOption(
+            f"this store needs the package {missing.name}: pip install 'windlass[redis]'"
+        ) from missing
+
+    return await RedisBroker.open(url, clock=clock, options=options)
+
+
+_REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+
+async def _postgres(url: str, options: Options, clock: Clock | None) -> Broker:
+    try:
+        from windlass.broker.postgres import PostgresBroker, read_url  # noqa: PLC0415 - see _OPENERS
+    except ModuleNotFoundError as missing:
+        raise InvalidOption(
+            f"this store needs the package {missing.name}: pip install 'windlass[postgres]'"
+        ) from missing
+
+    return await PostgresBroker.open(read_url(url), clock=clock, options=options)
+
+
 # Each opener imports its store when it is first asked for: an extra is needed only by those who use it.
-_OPENERS: dict[str, Opener] = {"memory": _memory, "sqlite": _sqlite}
+_OPENERS: dict[str, Opener] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    **dict.fromkeys(_REDIS, _redis),
+    "postgres": _postgres,
+    "postgresql": _postgres,
+}
 
 
-_ANY_LOOP = frozenset({"memory", "sqlite"})
+_ANY_LOOP = frozenset({"memory", "sqlite", *_REDIS})
 
 
 def check_url(url: str) -> str:

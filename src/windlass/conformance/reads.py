@@ -18,6 +18,11 @@ from windlass.core.state import TERMINAL, UNFINISHED, Reason, State
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, JobId
 
 
+async def test_warnings_are_for_people(store: Harness) -> None:
+    warnings = await store.broker.warnings()
+    assert all(len(text) > 20 and "\n" not in text for text in warnings)
+
+
 async def test_capabilities_are_declared(store: Harness) -> None:
     declared = store.broker.capabilities
     assert isinstance(declared, Capabilities)

@@ -63,6 +63,8 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
                 f"a {broker.capabilities.store} store lives in one process: worker processes would each have "
                 "their own; use another store, or `async with app.worker()` in the process that has it"
             )
+        for warning in await broker.warnings():
+            _log.warning("%s", warning)
         await program.declare(broker)
         await declare_tasks(broker, program)
         ended = await _supervised(plan, broker, program, reload=reload)

@@ -5,6 +5,7 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 import types
@@ -15,6 +16,9 @@ from typing import Any
 from tests.worker.blackbox.ledger import recorded, write
 
 from windlass import GiveUp, Retry, RetryPolicy, Snooze, Windlass, current
+
+if "process_main" in sys.argv[0]:
+    time.sleep(float(os.environ.get("BB_SLOW_IMPORT", "0")))  # as an app with much to import
 
 QUICKLY = RetryPolicy(max_attempts=3, base=0.05, cap=0.1)
 
@@ -368,6 +372,9 @@ def build(url: str | None = None) -> Windlass:
     made.task(timeout=0.4, hard_timeout=1.0, retry=RetryPolicy(max_attempts=1), run="process")(slow_process)
     made.task(timeout=0.4, hard_timeout=1.0, retry=RetryPolicy(max_attempts=1), run="process")(
         stubborn_process
+    )
+    made.task(timeout=1.5, hard_timeout=2, retry=RetryPolicy(max_attempts=1), run="process")(
+        _named(slow_process, "patient_process")
     )
     made.task(name="slow_forever")(_named(slow_thread, "slow_forever"))
     made.task(retry=RetryPolicy(max_attempts=3, base=0.05, cap=0.1, give_up_on=(KeyError,)), name="picky")(

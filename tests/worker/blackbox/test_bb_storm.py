@@ -68,7 +68,7 @@ def test_frozen_and_killed_workers(fleet: Fleet, seed: int) -> None:
     dead = frozenset(job for job, detail in details.items() if detail.state is State.DEAD)
     assert all(details[job].crashes == details[job].max_attempts for job in dead)
     checker = Checker(ledger, details, may_die=dead)
-    measured(checker.summary(), f"{frozen} frozen, {len(monkey.killed)} killed, {len(dead)} dead")
+    measured(f"{checker.summary()}; {frozen} frozen, {len(monkey.killed)} killed, {len(dead)} dead")
     checker.check()
     assert len(dead) <= 5
 

@@ -66,6 +66,10 @@ class MemoryBroker:
         """It has no transactions of its callers."""
         return None
 
+    async def warnings(self) -> Sequence[str]:
+        """What an operator should know of this store."""
+        return ()
+
     async def close(self) -> None:
         """Let everybody who waits go."""
         with self._lock:

@@ -95,6 +95,10 @@ class SqliteBroker:
         """It has no transactions of its callers."""
         return None
 
+    async def warnings(self) -> Sequence[str]:
+        """What an operator should know of this store."""
+        return ()
+
     async def close(self) -> None:
         """Let everybody who waits go, and let go of the file."""
         await asyncio.to_thread(self.store.close)

@@ -1,0 +1,378 @@
+"""What a verb answers, from the rows that its function returned."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.broker.contract import Settled
+from windlass.broker.postgres.driver import Row
+from windlass.broker.postgres.records import (
+    known_state,
+    read_after,
+    read_body,
+    read_cause,
+    read_error,
+    read_headers,
+    read_info,
+    read_tags,
+    read_text,
+    state_of,
+)
+from windlass.core.event import Event, Events
+from windlass.core.job import (
+    FORGOTTEN,
+    Delivery,
+    Finished,
+    Held,
+    JobDetail,
+    JobView,
+    Moved,
+    Progress,
+    Receipt,
+    Refusal,
+    Status,
+)
+from windlass.core.lease import Asker, Claimed, Lease
+from windlass.core.outcome import Answer, Outcome, Verdict
+from windlass.core.query import Count, Counts, Explanation, Lanes, LaneView, Page, Parked, Why
+from windlass.core.session import SessionState, SessionView
+from windlass.core.settings import Document, Kind, Subject
+from windlass.core.state import Move, Reason
+from windlass.core.timetable import FireRecord, Schedules, ScheduleView
+from windlass.core.units import Cursor, JobId
+
+
+def receipt(job: JobId, row: Row) -> Receipt:
+    """What became of one new job."""
+    of = row["of"]
+    refusal = row["refusal"]
+    return Receipt(
+        Status(row["status"]),
+        job,
+        None if of is None else str(of),
+        None if refusal is None else Refusal(refusal),
+        row["why"] or "",
+    )
+
+
+def claimed(rows: Sequence[Row]) -> Claimed:
+    """The answer to an ask: its head, then its leases."""
+    head = rows[0]
+    return Claimed(
+        session=Asker(head["asker"]),
+        leases=tuple(_lease(row) for row in rows[1:]),
+        more=head["more"],
+        next_in=head["next_in"],
+        suspects=head["suspects"],
+    )
+
+
+def settled(rows: Sequence[Row], *, asked: bool) -> Settled:
+    """The answers to settlements, and to the ask that came with them."""
+    head = rows[0]
+    columns = (head["verdicts"], head["outcomes"], head["states"], head["whys"])
+    answers = tuple(
+        Answer(Verdict(verdict), None if outcome is None else Outcome(outcome), state_of(state), why)
+        for verdict, outcome, state, why in zip(*columns, strict=True)
+    )
+    return Settled(answers=answers, claimed=claimed(rows) if asked else None)
+
+
+def _lease(row: Row) -> Lease:
+    names = row["memo_names"]
+    parents = row["parents"]
+    return Lease(
+        job=str(row["job"]),
+        fence=row["fence"],
+        task=row["task"],
+        queue=row["queue"],
+        lane=row["lane"],
+        priority=row["priority"],
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        crashes=row["crashes"],
+        revision=row["revision"],
+        payload=row["payload"],
+        headers=read_headers(row["headers"]),
+        tags=read_tags(row["tags"]),
+        flow=row["flow"],
+        parents=tuple(map(str, parents)) if parents else (),
+        memos=dict(zip(names, row["memo_values"], strict=True)) if names else {},
+        waited=row["waited"],
+        expires_in=row["expires_in"],
+        visibility=row["visibility"],
+    )
+
+
+def moved(row: Row) -> Moved:
+    """A transition that a verb made."""
+    return Moved(
+        job=str(row["job"]),
+        queue=row["queue"],
+        task=row["task"],
+        lane=row["lane"],
+        move=Move(row["move"]),
+        before=known_state(row["before"]),
+        after=known_state(row["after"]),
+        reason=_reason(row["reason"]),
+    )
+
+
+def _reason(text: str | None) -> Reason | None:
+    return None if text is None else Reason(text)
+
+
+def _view(row: Row) -> dict[str, Any]:
+    held = row["hold_key"]
+    permille = row["permille"]
+    parent = row["parent"]
+    return {
+        "id": str(row["id"]),
+        "task": row["task"],
+        "queue": row["queue"],
+        "lane": row["lane"],
+        "priority": row["priority"],
+        "state": state_of(row["state"]),
+        "reason": _reason(row["reason"]),
+        "attempt": row["attempt"],
+        "max_attempts": row["max_attempts"],
+        "crashes": row["crashes"],
+        "fence": row["fence"],
+        "key": row["key"],
+        "tags": read_tags(row["tags"]),
+        "flow": row["flow"],
+        "parent": None if parent is None else str(parent),
+        "revision": row["revision"],
+        "accepted_at": row["accepted_at"],
+        "due_at": row["due_at"],
+        "expires_at": row["expires_at"],
+        "finished_at": row["finished_at"],
+        "session": row["session"],
+        "cancel_requested": row["cancel_requested"],
+        "held": None
+        if held is None
+        else Held(held, read_text(row["hold_reason"]), row["held_since"], row["held_times"]),
+        "waiting_for": row["waiting_for"],
+        "replays": row["replays"],
+        "progress": None if permille is None else Progress(permille, read_text(row["message"])),
+    }
+
+
+def detail(row: Row) -> JobDetail:
+    """A job with everything that is kept of it."""
+    if row["pruned"]:
+        return msgspec.structs.replace(
+            FORGOTTEN,
+            id=str(row["id"]),
+            state=state_of(row["state"]),
+            reason=_reason(row["reason"]),
+            fence=row["fence"],
+            finished_at=row["finished_at"],
+        )
+    error, lines, memos = row["error"], row["lines"], row["memos"]
+    return JobDetail(
+        **_view(row),
+        payload=row["payload"],
+        headers=read_headers(row["headers"]),
+        after=read_after(row["after_ids"], row["after_on"]),
+        result=row["result"],
+        error=None if error is None else read_error(error),
+        deliveries=_deliveries(row["history"]),
+        logs=tuple(map(read_text, lines)) if lines else (),
+        memos=tuple(memos) if memos else (),
+    )
+
+
+class _End(msgspec.Struct):
+    """One end of a lease, as PostgreSQL writes it in JSON: bytes are hexadecimal behind a prefix."""
+
+    fence: int
+    attempt: int
+    session: str | None
+    claimed_at: int
+    ended_at: int
+    outcome: Outcome
+    settled: bool
+    cause: str | None
+    runtime: int | None
+    error: str | None
+
+
+_ends = msgspec.json.Decoder(tuple[_End, ...])
+
+
+def _deliveries(history: str | None) -> tuple[Delivery, ...]:
+    if history is None:
+        return ()
+    return tuple(
+        Delivery(
+            fence=end.fence,
+            attempt=end.attempt,
+            session=end.session,
+            claimed_at=end.claimed_at,
+            ended_at=end.ended_at,
+            outcome=end.outcome,
+            settled=end.settled,
+            cause=None if end.cause is None else read_cause(bytes.fromhex(end.cause[2:])),
+            runtime=end.runtime,
+            error=None if end.error is None else read_error(bytes.fromhex(end.error[2:])),
+        )
+        for end in _ends.decode(history)
+    )
+
+
+def page(rows: Sequence[Row]) -> Page:
+    """A page of a listing."""
+    cursor = rows[0]["n"]
+    jobs = tuple(JobView(**_view(row)) for row in rows[1:])
+    return Page(jobs=jobs, cursor=None if cursor is None else Cursor(str(cursor)))
+
+
+def counts(rows: Sequence[Row]) -> Counts:
+    """How many jobs there are, the age of the oldest of each queue, and which are paused."""
+    found: list[Count] = []
+    oldest: dict[str, int] = {}
+    paused: list[str] = []
+    for row in rows:
+        state = state_of(row["state"])
+        if row["n"] is None:
+            paused.append(row["queue"])
+        elif state is None:
+            oldest[row["queue"]] = row["n"]
+        else:
+            found.append(Count(row["queue"], row["task"], state, row["n"]))
+    found.sort(key=lambda count: (count.queue, count.task, count.state))
+    return Counts(rows=tuple(found), oldest=oldest, paused=tuple(sorted(paused)))
+
+
+def lanes(queue: str, rows: Sequence[Row], limit: int) -> Lanes:
+    """A page of lanes."""
+    views = tuple(
+        LaneView(
+            queue=queue,
+            lane=row["name"],
+            weight=row["weight"],
+            ready=row["ready"],
+            running=row["running"],
+            lag=row["lag"],
+            concurrency=row["concurrency"],
+            tokens=row["tokens"],
+            parked=None if row["parked"] is None else Parked(row["parked"]),
+            paused=row["paused"],
+        )
+        for row in rows[:limit]
+    )
+    # The first character keeps the cursor of the lane "" apart from "no cursor".
+    return Lanes(lanes=views, cursor=Cursor(f">{views[-1].lane}") if len(rows) > limit else None)
+
+
+def session(row: Row) -> SessionView:
+    """A session as operators see it."""
+    cause = row["cause"]
+    return SessionView(
+        id=row["id"],
+        info=read_info(row["info"]),
+        state=SessionState.ALIVE if row["alive"] else SessionState.ENDED,
+        opened_at=row["opened_at"],
+        silent_for=row["silent_for"],
+        leases=row["leases"],
+        memory=row["memory"],
+        cause=None if cause is None else read_cause(cause),
+    )
+
+
+def finished(jobs: Sequence[UUID], rows: Sequence[Row]) -> dict[UUID, Finished]:
+    """Those of the jobs that have finished."""
+    found: dict[UUID, Finished] = {}
+    for row in rows:
+        error: bytes | None = row["error"]
+        place: int = row["place"]
+        job = jobs[place - 1]
+        found[job] = Finished(
+            job=str(job),
+            state=known_state(row["state"]),
+            reason=_reason(row["reason"]),
+            result=row["result"],
+            error=None if error is None else read_error(error),
+        )
+    return found
+
+
+def events(rows: Sequence[Row]) -> Events:
+    """A page of the event log."""
+    head = rows[0]
+    return Events(
+        items=tuple(_event(row) for row in rows[1:]), cursor=Cursor(str(head["i"])), gap=bool(head["gap"])
+    )
+
+
+def _event(row: Row) -> Event:
+    outcome = row["outcome"]
+    return Event(
+        at=row["at"],
+        job=str(row["job"]),
+        task=row["task"],
+        queue=row["queue"],
+        lane=row["lane"],
+        move=Move(row["move"]),
+        before=state_of(row["before"]),
+        after=state_of(row["after"]),
+        reason=_reason(row["reason"]),
+        outcome=None if outcome is None else Outcome(outcome),
+        attempt=row["attempt"],
+        fence=row["fence"],
+        runtime=row["runtime"],
+        waited=row["waited"],
+    )
+
+
+def explanation(job: JobId, row: Row) -> Explanation:
+    """Why a job is not running."""
+    error = row["error"]
+    return Explanation(
+        job=job,
+        state=state_of(row["state"]),
+        why=Why(row["why"]),
+        detail=row["detail"] or read_text(row["hold_reason"]),
+        ahead=row["ahead"],
+        next_in=row["next_in"],
+        error=None if error is None else read_error(error),
+    )
+
+
+def document(row: Row) -> Document:
+    """A settings document."""
+    kind = Kind(row["kind"])
+    return Document(
+        subject=Subject(kind, row["name"], row["lane"]),
+        declared=read_body(kind, row["declared"]),
+        override=read_body(kind, row["override"]),
+        app=row["app"],
+        revision=row["revision"],
+        version=row["version"],
+    )
+
+
+_fires = msgspec.json.Decoder(tuple[FireRecord, ...])
+
+
+def schedules(rows: Sequence[Row], limit: int) -> Schedules:
+    """A page of schedules, with the store's time."""
+    views = tuple(
+        ScheduleView(
+            name=row["name"],
+            declared=row["declared"],
+            override=row["override"],
+            version=row["version"],
+            next_at=row["next_at"],
+            paused=row["paused"],
+            app=row["app"],
+            revision=row["revision"],
+            fires=_fires.decode(row["fires"]),
+        )
+        for row in rows[1:][:limit]
+    )
+    cursor = Cursor(views[-1].name) if len(rows) > limit + 1 else None
+    return Schedules(now=rows[0]["now"], schedules=views, cursor=cursor)

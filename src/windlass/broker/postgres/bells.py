@@ -1,0 +1,34 @@
+"""Waking those who wait in this process: whenever it has changed something, they look again."""
+
+import asyncio
+
+
+class Bell:
+    """Rung after every step of this process that may concern a waiter; on one event loop."""
+
+    def __init__(self) -> None:
+        self.rung = 0
+        """How often: who notes it before looking misses nothing that happens while it looks."""
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def ring(self) -> None:
+        """Something happened."""
+        self.rung += 1
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiting.clear()
+
+    async def heard(self, since: int, timeout: float) -> None:
+        """Wait until it was rung more often than that, but not for longer than so many seconds."""
+        if self.rung != since:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            async with asyncio.timeout(max(0.0, timeout)):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.discard(waiter)

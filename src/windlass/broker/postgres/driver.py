@@ -1,0 +1,57 @@
+"""The driver, by the few things that are asked of it. It brings no types of its own."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+_asyncpg: Any = asyncpg
+_errors: Any = _asyncpg.exceptions
+
+Connection: TypeAlias = Any
+"""An `asyncpg.Connection`."""
+Row: TypeAlias = Any
+"""An `asyncpg.Record`."""
+
+PATIENCE: Final = 30.0
+"""Seconds that a connection or an answer may take."""
+
+Refused: Final[type[Exception]] = _errors.PostgresError
+"""The server answered that it will not."""
+AGAIN: Final[tuple[type[Exception], ...]] = (
+    _errors.DeadlockDetectedError,
+    _errors.SerializationError,
+    _errors.LockNotAvailableError,
+)
+"""Others made a step impossible: begun anew, it may pass."""
+UNAVAILABLE: Final[tuple[type[Exception], ...]] = (
+    OSError,
+    TimeoutError,
+    _errors.InterfaceError,
+    _errors.InternalClientError,
+    _errors.PostgresConnectionError,
+    _errors.OperatorInterventionError,
+    _errors.InsufficientResourcesError,
+    _errors.ReadOnlySQLTransactionError,
+)
+"""The connection is lost, or the server cannot serve: it stops, starts, is full, or is a standby."""
+
+
+def code_of(error: Exception) -> str | None:
+    """The code that the server gave for refusing."""
+    return getattr(error, "sqlstate", None)
+
+
+async def connect(dsn: str, *, pooled: bool) -> Connection:
+    """Connect; behind a pooler in transaction mode without anything that belongs to a session."""
+    settings: Mapping[str, str] | None = None
+    if not pooled:
+        # A function's later statements must see what was committed while it waited for a lock.
+        settings = {"default_transaction_isolation": "read committed", "application_name": "windlass"}
+    return await _asyncpg.connect(
+        dsn,
+        timeout=PATIENCE,
+        command_timeout=PATIENCE,
+        statement_cache_size=0 if pooled else 100,
+        server_settings=settings,
+    )

@@ -1,0 +1,62 @@
+"""What an operator should know of the server: for `windlass doctor`."""
+
+import msgspec
+
+from windlass.broker.postgres.driver import Row
+from windlass.broker.postgres.install import REVISION, migrations
+from windlass.core.units import MINUTE, SECOND, Micros
+
+_LONG: Micros = 5 * MINUTE
+_MANY_DEAD = 10_000
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the server and of the namespace in it."""
+
+    server: str
+    synchronous_commit: str
+    in_recovery: bool
+    layout: int
+    revision: int
+    rows_live: int
+    rows_dead: int
+    bytes: int
+    vacuumed_before: Micros | None
+    """Since any table of the namespace was last vacuumed; None: never."""
+    oldest_transaction: Micros | None
+    """For how long the transaction has been open that keeps vacuum from its work."""
+    oldest_by: str | None
+    not_taken_in: int
+    """Groups that callers' own transactions have left, not accepted yet (up to 10,000)."""
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is not well, each with what to do."""
+        return tuple(text for text in self._warnings() if text)
+
+    def _warnings(self) -> tuple[str, ...]:
+        behind = self.layout < len(migrations()) or self.revision < REVISION
+        loose = self.synchronous_commit == "off"
+        open_for = self.oldest_transaction or 0
+        bloated = self.rows_dead > max(_MANY_DEAD, 2 * self.rows_live)
+        return (
+            "the namespace is older than this program: run `windlass migrate`" if behind else "",
+            "the server is a standby: connect to the primary" if self.in_recovery else "",
+            "synchronous_commit is off: accepted jobs can be lost in a crash; set it to on" if loose else "",
+            f"a transaction of {self.oldest_by} has been open for {open_for // SECOND} s and hinders vacuum:"
+            " end it"
+            if open_for > _LONG
+            else "",
+            f"{self.rows_dead:,} dead rows beside {self.rows_live:,} live ones: see that autovacuum runs"
+            if bloated
+            else "",
+        )
+
+
+def health_of(row: Row) -> Health:
+    """The state of health, from what the server said."""
+    return msgspec.convert({**dict(row), **_zeroes(row)}, Health)
+
+
+def _zeroes(row: Row) -> dict[str, int]:
+    """Sums over no statistics are nothing."""
+    return {name: int(row[name] or 0) for name in ("rows_live", "rows_dead", "bytes")}

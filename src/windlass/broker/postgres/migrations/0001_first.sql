@@ -1,0 +1,484 @@
+-- The first layout of a namespace.
+--
+-- in:   an empty schema, which is the first of the search path
+-- out:  every table; `meta` has its one row
+-- cost: one transaction, the same for every namespace
+--
+-- Times are microseconds. States are numbers: -1 not placed yet, 0 blocked, 1 scheduled, 2 ready, 3 running,
+-- 4 done, 5 dead, 6 cancelled (`records.py`). A suspect has crashed twice or more. Names are compared by code
+-- point. What may contain U+0000 (payloads, errors, causes, log lines) is bytea.
+
+-- What a namespace has one of. Sweep alone writes the clocks; opening writes the options.
+CREATE TABLE meta (
+    one             boolean PRIMARY KEY DEFAULT true CHECK (one),
+    mark            bigint  NOT NULL DEFAULT 0,
+    live            bigint  NOT NULL DEFAULT 0,      -- the liveness clock
+    swept_at        bigint,
+    left_work       boolean NOT NULL DEFAULT false,
+    version         bigint  NOT NULL DEFAULT 0,      -- of all settings
+    session_ttl     bigint  NOT NULL DEFAULT 30000000,
+    resend_window   bigint  NOT NULL DEFAULT 10000000,
+    retention       bigint  NOT NULL DEFAULT 86400000000,
+    retention_count bigint,
+    result_ttl      bigint  NOT NULL DEFAULT 3600000000,
+    dead_retention  bigint  NOT NULL DEFAULT 1209600000000,
+    events_kept     bigint  NOT NULL DEFAULT 100000,
+    max_size        bigint
+) WITH (fillfactor = 20);
+INSERT INTO meta DEFAULT VALUES;
+
+-- One sequence numbers arrivals, places, leases and ends.
+CREATE SEQUENCE number;
+
+-- A declared queue, with the policy in force.
+CREATE TABLE queue (
+    name             text COLLATE "C" PRIMARY KEY,
+    i                bigint   NOT NULL,               -- queues are looked after in the order of their declaration
+    laned            boolean  NOT NULL DEFAULT false,
+    paused           boolean  NOT NULL DEFAULT false,
+    level            bigint,                         -- token bucket: level, time, period
+    level_at         bigint,
+    level_per        bigint,
+    concurrency      bigint,
+    rate_count       bigint,
+    rate_per         bigint,
+    rate_size        bigint,
+    lane_concurrency bigint,
+    lane_rate_count  bigint,
+    lane_rate_per    bigint,
+    lane_rate_size   bigint,
+    one_ring         boolean  NOT NULL DEFAULT false, -- lanes come before bands
+    bands            bigint[],                        -- listed priorities, and their weights
+    shares           bigint[],
+    age_step         bigint,
+    sequence         boolean  NOT NULL DEFAULT false,
+    emit             smallint NOT NULL DEFAULT 0,     -- 0 none, 1 final, 2 all
+    retention        bigint   NOT NULL DEFAULT 0,
+    retention_count  bigint,
+    result_ttl       bigint   NOT NULL DEFAULT 0,
+    dead_retention   bigint   NOT NULL DEFAULT 0,
+    unlimited        boolean  NOT NULL DEFAULT false  -- no limit, no weighted bands, no sequence
+) WITH (fillfactor = 50);
+
+-- One end of a lease.
+CREATE TYPE ended AS (
+    fence      bigint,
+    attempt    integer,
+    session    text,
+    claimed_at bigint,
+    ended_at   bigint,
+    outcome    text,
+    settled    boolean,
+    cause      bytea,
+    runtime    bigint,
+    error      bytea
+);
+
+-- A job, whole. Small payloads travel with their row; large ones are stored out of line and never rewritten.
+CREATE TABLE job (
+    id               uuid     PRIMARY KEY,
+    n                bigint   NOT NULL,               -- the number of its arrival
+    state            smallint NOT NULL,
+    priority         smallint NOT NULL,
+    attempt          integer  NOT NULL DEFAULT 0,
+    max_attempts     integer  NOT NULL,
+    crashes          integer  NOT NULL DEFAULT 0,
+    revision         bigint   NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    lane             text COLLATE "C" NOT NULL,
+    task             text COLLATE "C" NOT NULL,
+    band             bigint   NOT NULL DEFAULT 0,
+    seq              bigint   NOT NULL DEFAULT 0,
+    accepted_at      bigint   NOT NULL,
+    due_at           bigint   NOT NULL,
+    fence            bigint   NOT NULL DEFAULT 0,
+    claimed_at       bigint   NOT NULL DEFAULT 0,
+    size             bigint   NOT NULL,               -- bytes of payload and result
+    started          boolean  NOT NULL DEFAULT false,
+    cancel_requested boolean  NOT NULL DEFAULT false,
+    has_children     boolean  NOT NULL DEFAULT false,
+    has_memos        boolean  NOT NULL DEFAULT false,
+    waiting_for      integer  NOT NULL DEFAULT 0,
+    replays          integer  NOT NULL DEFAULT 0,
+    log_lines        bigint   NOT NULL DEFAULT 0,     -- ever written; the last 100 are in `log`
+    kept             smallint,                        -- finished: 0 without result, 1 with, 2 dead
+    reason           text,
+    parent           uuid,
+    flow             text COLLATE "C" NOT NULL DEFAULT '',
+    line             bigint,                          -- in a queue with `sequence`: its place in its lane
+    expires_at       bigint,
+    session          text COLLATE "C",
+    ask              bigint,                          -- the session's ask that it answered
+    lease            bigint,                          -- leases end in the order of their claims
+    deadline         bigint,
+    finished_at      bigint,
+    pruned_until     bigint,                          -- not kept; how it ended is remembered, until then
+    key              text COLLATE "C",
+    mode             smallint NOT NULL DEFAULT 0,     -- 0 ignore, 1 replace, 2 throttle
+    win              bigint   NOT NULL DEFAULT 0,
+    hold_key         text COLLATE "C",
+    hold_reason      bytea,
+    held_since       bigint,
+    held_times       integer,
+    permille         integer,
+    message          bytea,
+    after_ids        uuid[],
+    after_on         smallint[],                      -- 0 cancel, 1 ignore, 2 run
+    headers          bytea,
+    tags             bytea,
+    deliveries       ended[],                         -- the last ten ends of leases
+    error            bytea,
+    result           bytea,
+    payload          bytea    NOT NULL,
+    timer            bigint   GENERATED ALWAYS AS (   -- when time alone changes it: expiry, deadline, oblivion
+        CASE WHEN state = 3 THEN deadline WHEN state > 3 THEN pruned_until WHEN NOT started THEN expires_at END) STORED
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
+        autovacuum_analyze_scale_factor = 0.05);
+
+-- As few indexes as answer every question: each costs every statement that writes jobs 5 to 10 µs, whether the job is in
+-- it or not. All but two are partial; a job is in those that its state asks for. No two could serve one question: with
+-- statistics of another day the planner takes the wrong one.
+CREATE UNIQUE INDEX job_n ON job (n);
+CREATE INDEX job_place   ON job (queue, state, lane, band, seq)  WHERE state IN (2, 3);   -- ready in order; running by lane
+CREATE INDEX job_due     ON job (queue, state, due_at, seq)      WHERE state IN (0, 1);   -- scheduled in order; blocked
+CREATE INDEX job_suspect ON job (queue, state, seq)              WHERE state IN (1, 2) AND crashes >= 2;
+CREATE INDEX job_line    ON job (queue, lane, line)              WHERE line IS NOT NULL;
+CREATE INDEX job_session ON job (session, lease)                 WHERE session IS NOT NULL;
+CREATE INDEX job_timer   ON job (timer, n)                       WHERE timer IS NOT NULL;
+CREATE INDEX job_held    ON job (hold_key, due_at, seq)          WHERE hold_key IS NOT NULL AND state = 1;
+CREATE INDEX job_kept    ON job (queue, kept, finished_at, n)    WHERE kept IS NOT NULL;
+CREATE INDEX job_dead    ON job (n)                              WHERE kept = 2;
+CREATE INDEX job_flow    ON job (flow, n)                        WHERE flow <> '';
+
+CREATE TABLE log (
+    n    bigint NOT NULL,
+    i    bigint NOT NULL,
+    line bytea  NOT NULL,
+    PRIMARY KEY (n, i)
+);
+
+CREATE TABLE memo (
+    n     bigint NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    value bytea  NOT NULL,
+    PRIMARY KEY (n, name)
+);
+
+-- Edges stay until their child is removed: a parent is kept while an unfinished child may read it.
+CREATE TABLE edge (
+    parent     uuid     NOT NULL,
+    child      bigint   NOT NULL,
+    on_failure smallint NOT NULL,
+    open       boolean  NOT NULL,                     -- unresolved: the child waits for it
+    PRIMARY KEY (parent, child)
+);
+CREATE INDEX edge_open  ON edge (parent, child) WHERE open;
+CREATE INDEX edge_run   ON edge (parent, child) WHERE open AND on_failure = 2;
+CREATE INDEX edge_child ON edge (child);
+
+-- Ends that dependents are to be told, oldest first.
+CREATE TABLE fate (
+    i      bigint   PRIMARY KEY DEFAULT nextval('number'),
+    parent uuid     NOT NULL,
+    state  smallint NOT NULL
+);
+CREATE INDEX fate_parent ON fate (parent);
+
+CREATE TABLE unique_key (
+    queue       text COLLATE "C" NOT NULL,
+    lane        text COLLATE "C" NOT NULL,
+    task        text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL,
+    holder      uuid     NOT NULL,
+    mode        smallint NOT NULL,
+    win         bigint   NOT NULL,
+    accepted_at bigint   NOT NULL,
+    follower    uuid,
+    until       bigint,                               -- once its holder has finished: when it is free
+    PRIMARY KEY (queue, lane, task, key)
+);
+CREATE INDEX unique_key_until ON unique_key (until) WHERE until IS NOT NULL;
+
+-- Calls that a key answered, to answer them again.
+CREATE TABLE absorbed (
+    id     uuid   PRIMARY KEY,
+    status text   NOT NULL,
+    of     uuid,
+    until  bigint NOT NULL
+);
+CREATE INDEX absorbed_until ON absorbed (until);
+
+-- A lane that has settings, tokens or a pause; others have no row.
+CREATE TABLE lane (
+    queue           text COLLATE "C" NOT NULL,
+    name            text COLLATE "C" NOT NULL,
+    paused          boolean NOT NULL DEFAULT false,
+    weight          bigint  NOT NULL DEFAULT 1,
+    has_concurrency boolean NOT NULL DEFAULT false,   -- says so itself; otherwise the queue's counts
+    concurrency     bigint,
+    has_rate        boolean NOT NULL DEFAULT false,
+    rate_count      bigint,
+    rate_per        bigint,
+    rate_size       bigint,
+    level           bigint,
+    level_at        bigint,
+    level_per       bigint,
+    wake_at         bigint,                           -- parked for want of a token until then
+    PRIMARY KEY (queue, name)
+) WITH (fillfactor = 70);
+CREATE INDEX lane_wake ON lane (queue, wake_at) WHERE wake_at IS NOT NULL;
+
+-- Rings by band; with lanes before bands there is one, under band 0.
+CREATE TABLE ring (
+    queue       text COLLATE "C" NOT NULL,
+    band        bigint NOT NULL,
+    time        bigint NOT NULL DEFAULT 0,
+    empty_since bigint,                               -- when its last lane left
+    PRIMARY KEY (queue, band)
+) WITH (fillfactor = 50);
+
+CREATE TABLE seat (
+    queue text COLLATE "C" NOT NULL,
+    lane  text COLLATE "C" NOT NULL,
+    band  bigint NOT NULL,
+    clock bigint NOT NULL,
+    due   bigint,                                     -- NULL: not in the ring
+    PRIMARY KEY (queue, lane, band)
+) WITH (fillfactor = 70);
+CREATE INDEX seat_due ON seat (queue, band, due, lane) WHERE due IS NOT NULL;
+
+CREATE TABLE session (
+    id         text COLLATE "C" PRIMARY KEY,
+    i          bigint NOT NULL DEFAULT nextval('number'),
+    info       bytea  NOT NULL,
+    ttl        bigint NOT NULL,
+    queues     text[] NOT NULL,
+    opened_at  bigint NOT NULL,
+    seen       bigint NOT NULL,
+    memory     bigint NOT NULL DEFAULT 0,
+    seq        bigint NOT NULL DEFAULT 0,
+    ended_at   bigint,
+    silent_for bigint NOT NULL DEFAULT 0,
+    cause      bytea,
+    cause_kind text,
+    started    uuid[],
+    fences     bigint[]
+) WITH (fillfactor = 50);
+CREATE INDEX session_ended ON session (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE document (
+    kind     text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    lane     text COLLATE "C" NOT NULL,
+    declared bytea,
+    override bytea,
+    app      text   NOT NULL DEFAULT '',
+    revision bigint NOT NULL DEFAULT 0,
+    version  bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (kind, name, lane)
+);
+
+CREATE TABLE schedule (
+    name     text COLLATE "C" PRIMARY KEY,
+    declared bytea,
+    override bytea,
+    app      text    NOT NULL DEFAULT '',
+    revision bigint  NOT NULL DEFAULT 0,
+    version  bigint  NOT NULL DEFAULT 0,
+    next_at  bigint,
+    paused   boolean NOT NULL DEFAULT false,
+    fires    jsonb   NOT NULL DEFAULT '[]'
+);
+
+-- Tasks of which a run was timed.
+CREATE TABLE timed (task text COLLATE "C" PRIMARY KEY);
+
+-- Counts: rows that are only inserted, and the totals that sweep folds them into. Nobody waits for a counter.
+CREATE TABLE delta (
+    queue text COLLATE "C" NOT NULL,
+    task  text COLLATE "C" NOT NULL,
+    state smallint NOT NULL,
+    n     bigint   NOT NULL,
+    bytes bigint   NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE total (
+    queue text COLLATE "C" NOT NULL,
+    task  text COLLATE "C" NOT NULL,
+    state smallint NOT NULL,
+    n     bigint   NOT NULL,
+    bytes bigint   NOT NULL,
+    PRIMARY KEY (queue, task, state)
+);
+
+-- Transitions: written unnumbered, and numbered once they are committed, since a sequence is not in order of commits.
+CREATE TABLE event_in (
+    i       bigint   NOT NULL DEFAULT nextval('number'),
+    at      bigint   NOT NULL,
+    job     uuid     NOT NULL,
+    task    text     NOT NULL,
+    queue   text     NOT NULL,
+    lane    text     NOT NULL,
+    move    text     NOT NULL,
+    before  smallint,
+    after   smallint,
+    reason  text,
+    outcome text,
+    attempt integer  NOT NULL,
+    fence   bigint   NOT NULL,
+    runtime bigint,
+    waited  bigint
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE event (LIKE event_in, PRIMARY KEY (i));
+ALTER TABLE event ALTER COLUMN i DROP DEFAULT;
+CREATE TABLE event_end (one boolean PRIMARY KEY DEFAULT true CHECK (one), next bigint NOT NULL DEFAULT 0);
+INSERT INTO event_end DEFAULT VALUES;
+
+-- The transitions of the step under way, for verbs that return them; empty between steps.
+CREATE UNLOGGED TABLE moved (
+    i      bigint   NOT NULL DEFAULT nextval('number'),
+    job    uuid     NOT NULL,
+    queue  text     NOT NULL,
+    task   text     NOT NULL,
+    lane   text     NOT NULL,
+    move   text     NOT NULL,
+    before smallint NOT NULL,
+    after  smallint NOT NULL,
+    reason text
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- What a verb is called with, and what it answers.
+CREATE TYPE asked AS (
+    i            integer,
+    id           uuid,
+    task         text,
+    queue        text,
+    lane         text,
+    priority     smallint,
+    key          text,
+    mode         smallint,
+    win          bigint,
+    delay        bigint,
+    run_at       bigint,
+    expires      bigint,
+    payload      bytea,
+    headers      bytea,
+    tags         bytea,
+    max_attempts integer,
+    revision     bigint,
+    flow         text,
+    after_ids    uuid[],
+    after_on     smallint[]
+);
+CREATE TYPE receipt AS (i integer, status text, of uuid, refusal text, why text);
+CREATE TYPE ruling AS (
+    outcome     text,
+    move        text,
+    state       smallint,
+    reason      text,
+    delay       bigint,
+    charged     boolean,
+    keeps_place boolean
+);
+CREATE TYPE ask AS (
+    queues     text[],
+    slots      integer,
+    size       integer,
+    session    text,
+    seq        bigint,
+    visibility bigint,
+    alone      boolean,
+    max_bytes  bigint,
+    draw       bigint,
+    has_lock   boolean     -- the step has the namespace to itself
+);
+-- The first row is the head (no job), the others are leases.
+CREATE TYPE claimed AS (
+    asker        text,
+    more         boolean,
+    next_in      bigint,
+    suspects     integer,
+    verdicts     text[],
+    outcomes     text[],
+    states       smallint[],
+    whys         text[],
+    job          uuid,
+    fence        bigint,
+    task         text,
+    queue        text,
+    lane         text,
+    priority     smallint,
+    attempt      integer,
+    max_attempts integer,
+    crashes      integer,
+    revision     bigint,
+    payload      bytea,
+    headers      bytea,
+    tags         bytea,
+    flow         text,
+    parents      uuid[],
+    memo_names   text[],
+    memo_values  bytea[],
+    waited       bigint,
+    expires_in   bigint,
+    visibility   bigint
+);
+-- Groups that were enqueued in a transaction of the caller's own: only inserted there, so that nobody ever waits for it.
+-- The store takes them in once they are committed.
+CREATE TABLE inbox (
+    i    bigint  PRIMARY KEY DEFAULT nextval('number'),
+    jobs asked[] NOT NULL
+);
+-- Leases that were settled as done in a transaction of the caller's own; what that brings about is done afterwards.
+CREATE TABLE aftermath (
+    job     uuid    PRIMARY KEY,
+    i       bigint  NOT NULL DEFAULT nextval('number'),
+    fence   bigint  NOT NULL,
+    runtime bigint,
+    result  bytea,
+    spawn   asked[] NOT NULL
+);
+-- A job as it is read; listings leave out what is large. In the head of a page, `n` is where to go on.
+CREATE TYPE job_row AS (
+    place            bigint,
+    id               uuid,
+    n                bigint,
+    task             text,
+    queue            text,
+    lane             text,
+    priority         smallint,
+    state            smallint,
+    reason           text,
+    attempt          integer,
+    max_attempts     integer,
+    crashes          integer,
+    fence            bigint,
+    key              text,
+    tags             bytea,
+    flow             text,
+    parent           uuid,
+    revision         bigint,
+    accepted_at      bigint,
+    due_at           bigint,
+    expires_at       bigint,
+    finished_at      bigint,
+    session          text,
+    cancel_requested boolean,
+    hold_key         text,
+    hold_reason      bytea,
+    held_since       bigint,
+    held_times       integer,
+    waiting_for      integer,
+    replays          integer,
+    permille         integer,
+    message          bytea,
+    pruned           boolean,
+    payload          bytea,
+    headers          bytea,
+    after_ids        uuid[],
+    after_on         smallint[],
+    result           bytea,
+    error            bytea,
+    history          text,
+    lines            bytea[],
+    memos            text[]
+);

@@ -1,0 +1,140 @@
+"""Connections: few of them, opened when needed, replaced when lost.
+
+A pool of our own instead of the driver's: that one asks the server to forget the session's state after every
+use, a round trip more, and nothing here leaves any.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Connection, Refused, connect
+from windlass.broker.postgres.url import Place
+from windlass.errors import StoreUnavailable, Unsupported
+
+_T = TypeVar("_T")
+
+TRIES: Final = 6
+"""How often a step is begun anew that others made impossible: a deadlock, a serialization failure."""
+_FIRST_PAUSE: Final = 0.005
+
+_inherited: list[object] = []
+"""What a child of a fork got from its parent. It is never closed: closing would say goodbye in the parent's
+name.
+"""
+
+
+class Pool:
+    """The connections of one broker, on one event loop."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._pid = os.getpid()
+        self._room = asyncio.Semaphore(place.connections)
+        self._long = asyncio.Semaphore(_for_long(place))
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def call(self, query: str, *arguments: Any) -> Sequence[Any]:
+        """Call a function of the store: one statement, one transaction."""
+        pause = _FIRST_PAUSE
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                return await self.use(lambda connection: self._fetch(connection, query, arguments))
+            except AGAIN as error:
+                if not left:
+                    raise StoreUnavailable(
+                        f"PostgreSQL could not serialize the step: {error}; tried {TRIES} times"
+                    ) from error
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - jitter, not a secret
+            pause *= 2
+        raise AssertionError("the last try returns or raises")  # pragma: no cover
+
+    async def _fetch(self, connection: Connection, query: str, arguments: Sequence[Any]) -> Sequence[Any]:
+        if not self._place.pooled:
+            return await connection.fetch(query, *arguments)
+        # Between two messages a pooler may change the server: only a transaction keeps one.
+        async with connection.transaction(isolation="read_committed"):
+            return await connection.fetch(query, *arguments)
+
+    async def use(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+        """Let some work of the store's use a connection."""
+        try:
+            async with self.lent() as connection:
+                return await work(connection)
+        except UNAVAILABLE as error:
+            raise _unavailable(error) from error
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncGenerator[Connection, None]:
+        """Lend a connection."""
+        if self._pid != os.getpid():
+            self._leave_behind()
+        async with self._room:
+            connection = await self._open()
+            try:
+                yield connection
+            except (*UNAVAILABLE, asyncio.CancelledError):
+                # Lost, or left in the middle of an answer: nobody knows what comes next on it.
+                connection.terminate()
+                raise
+            except BaseException:
+                self._take_back(connection)
+                raise
+            self._take_back(connection)
+
+    @asynccontextmanager
+    async def lent_for_long(self) -> AsyncGenerator[Connection, None]:
+        """Lend a connection to somebody who may keep it, and use the store meanwhile: others are left."""
+        if self._place.connections == 1:
+            raise Unsupported(
+                "a transaction of one's own needs a second connection: set connections=2 or more"
+            )
+        async with self._long, self.lent() as connection:
+            yield connection
+
+    def _take_back(self, connection: Connection) -> None:
+        if self._closed or connection.is_in_transaction():
+            connection.terminate()
+        else:
+            self._idle.append(connection)
+
+    async def _open(self) -> Connection:
+        if self._closed:
+            raise StoreUnavailable("the broker is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        try:
+            return await connect(self._place.dsn, pooled=self._place.pooled)
+        except (*UNAVAILABLE, Refused) as error:
+            raise _unavailable(error) from error
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            with contextlib.suppress(*UNAVAILABLE):
+                await connection.close(timeout=1)
+
+    def _leave_behind(self) -> None:
+        _inherited.extend(self._idle)
+        self._pid = os.getpid()
+        self._idle = []
+        self._room = asyncio.Semaphore(self._place.connections)
+        self._long = asyncio.Semaphore(_for_long(self._place))
+
+
+def _for_long(place: Place) -> int:
+    """How many connections may be lent to those who keep them."""
+    return max(1, place.connections // 2)
+
+
+def _unavailable(error: BaseException) -> StoreUnavailable:
+    return StoreUnavailable(f"PostgreSQL did not answer: {error or type(error).__name__}")

@@ -1,0 +1,304 @@
+-- The life of a job: the one place where states change, leases end and jobs finish.
+--
+-- Keys touched: job, delta, event_in, moved, memo, log, edge, unique_key, fate and, in queues with lanes, ring and
+-- seat. Cost: a few rows a job; what an end tells dependents is bounded by the step (`_tell`).
+
+-- in: a job with its new state (after: NULL if it is removed). Counts the transition, and logs it as asked for.
+CREATE OR REPLACE FUNCTION _transition(
+    j job, p_before smallint, p_after smallint, p_move text, p_reason text DEFAULT NULL, p_outcome text DEFAULT NULL,
+    p_runtime bigint DEFAULT NULL, p_waited bigint DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_emit smallint;
+BEGIN
+    IF p_before IS DISTINCT FROM p_after THEN
+        INSERT INTO delta (queue, task, state, n, bytes)
+        SELECT j.queue, j.task, c.state, c.n, 0
+        FROM (VALUES (p_before, -1), (p_after, 1)) c (state, n)
+        WHERE c.state >= 0 AND (c.n = 1 OR c.state NOT IN (4, 6));
+    END IF;
+    IF p_before >= 0 AND p_after IS NOT NULL AND current_setting('windlass.recording') <> '' THEN
+        INSERT INTO moved (job, queue, task, lane, move, before, after, reason)
+        VALUES (j.id, j.queue, j.task, j.lane, p_move, p_before, p_after, p_reason);
+    END IF;
+    SELECT emit INTO v_emit FROM queue WHERE name = j.queue;
+    IF v_emit = 2 OR (v_emit = 1 AND (p_before = 3 OR (p_after >= 4 AND p_before < 4))) THEN
+        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, reason, outcome, attempt, fence, runtime, waited)
+        VALUES (_at(), j.id, j.task, j.queue, j.lane, p_move, nullif(p_before, -1), p_after, p_reason, p_outcome,
+                j.attempt, j.fence, p_runtime, p_waited);
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _count_bytes(j job, p_bytes bigint) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO delta (queue, task, state, n, bytes) SELECT j.queue, j.task, 0, 0, p_bytes WHERE p_bytes <> 0
+$$;
+
+-- Write back what may have changed of a job.
+CREATE OR REPLACE FUNCTION _put(j job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE job SET
+        state = j.state, priority = j.priority, attempt = j.attempt, max_attempts = j.max_attempts, crashes = j.crashes,
+        revision = j.revision, band = j.band, seq = j.seq, due_at = j.due_at, fence = j.fence, claimed_at = j.claimed_at,
+        size = j.size, started = j.started, cancel_requested = j.cancel_requested, has_memos = j.has_memos,
+        waiting_for = j.waiting_for, replays = j.replays, kept = j.kept, reason = j.reason, line = j.line,
+        expires_at = j.expires_at, session = j.session, ask = j.ask, lease = j.lease, deadline = j.deadline,
+        finished_at = j.finished_at, pruned_until = j.pruned_until, mode = j.mode, win = j.win, hold_key = j.hold_key,
+        hold_reason = j.hold_reason, held_since = j.held_since, held_times = j.held_times, permille = j.permille,
+        message = j.message, after_ids = j.after_ids, after_on = j.after_on, headers = j.headers, tags = j.tags,
+        deliveries = j.deliveries, error = j.error, result = j.result, payload = j.payload
+    WHERE n = j.n;
+END $$;
+
+-- Let a job wait: scheduled if it is not due, else ready.
+CREATE OR REPLACE FUNCTION _make_waiting(j job, p_before smallint, p_move text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF j.due_at > _at() THEN
+        j.state := 1;
+        j.reason := NULL;
+        PERFORM _transition(j, p_before, 1::smallint, p_move);
+        PERFORM _schedule(j);
+    ELSE
+        j.state := 2;
+        j.reason := NULL;
+        PERFORM _transition(j, p_before, 2::smallint, p_move);
+        PERFORM _file(j, false);
+    END IF;
+END $$;
+
+-- Number a job that has just become scheduled: jobs that are due at the same time go in this order.
+CREATE OR REPLACE FUNCTION _schedule(j job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT (SELECT sequence FROM queue WHERE name = j.queue) THEN
+        j.seq := nextval('number');
+    END IF;
+    PERFORM _put(j);
+END $$;
+
+-- Make a scheduled job ready.
+CREATE OR REPLACE FUNCTION _promote(j job, p_move text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    j.state := 2;
+    j.reason := NULL;
+    PERFORM _transition(j, 1::smallint, 2::smallint, p_move);
+    PERFORM _file(j, false);
+END $$;
+
+-- in: how many at most, of which queues (NULL: all). out: how many. Due jobs become ready in order of their times.
+CREATE OR REPLACE FUNCTION _promote_due(p_limit bigint, p_queues text[]) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    j job;
+    v_at bigint := _at();
+    v_count integer := 0;
+BEGIN
+    -- Most claims find nothing due: one probe per queue says so.
+    IF p_queues IS NOT NULL AND NOT EXISTS (
+        SELECT FROM unnest(p_queues) u (name) JOIN job ON queue = u.name AND state = 1 AND due_at <= v_at) THEN
+        RETURN 0;
+    END IF;
+    FOR j IN
+        SELECT d.*
+        FROM queue q CROSS JOIN LATERAL (
+            SELECT * FROM job WHERE queue = q.name AND state = 1 AND due_at <= v_at
+            ORDER BY due_at, seq LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED) d
+        WHERE p_queues IS NULL OR q.name = ANY (p_queues)
+        ORDER BY d.due_at, d.seq LIMIT p_limit
+    LOOP
+        PERFORM _promote(j, 'due');
+        v_count := v_count + 1;
+    END LOOP;
+    RETURN v_count;
+END $$;
+
+-- Whether a newer call under its key waits for a running job to end.
+CREATE OR REPLACE FUNCTION _superseded(j job) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN j.key IS NOT NULL AND EXISTS (
+        SELECT FROM unique_key k
+        WHERE k.queue = j.queue AND k.lane = j.lane AND k.task = j.task AND k.key = j.key
+          AND k.holder = j.id AND k.follower IS NOT NULL);
+END $$;
+
+-- End the lease of a running job as ruled. A settlement has no cause; everything else has one.
+CREATE OR REPLACE FUNCTION _end_lease(
+    j job, r ruling, p_unstarted boolean, p_cause bytea DEFAULT NULL, p_kind text DEFAULT NULL,
+    p_runtime bigint DEFAULT NULL, p_error bytea DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+    v_ran boolean := p_runtime IS NOT NULL OR r.charged;
+    v_ends integer := coalesce(cardinality(j.deliveries), 0);
+BEGIN
+    j.deliveries := coalesce(j.deliveries[greatest(1, v_ends - 8):], '{}') || ROW(
+        j.fence, j.attempt, j.session, j.claimed_at, v_at, r.outcome, p_kind IS NULL, p_cause, p_runtime, p_error)::ended;
+    j.session := NULL;
+    j.ask := NULL;
+    j.lease := NULL;
+    j.deadline := NULL;
+    j.started := j.started OR v_ran;
+    IF NOT r.charged THEN
+        j.attempt := j.attempt - 1;
+    ELSIF p_kind IN ('crash', 'lost') THEN
+        j.crashes := j.crashes + 1;
+    END IF;
+    j.error := coalesce(p_error, j.error);
+    IF v_ran THEN
+        j.hold_key := NULL;
+        j.hold_reason := NULL;
+        j.held_since := NULL;
+        j.held_times := NULL;
+    END IF;
+    IF p_unstarted THEN
+        PERFORM _return_tokens(j.queue, j.lane);
+    END IF;
+    IF r.state >= 4 THEN
+        PERFORM _finish(j, 3::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
+        RETURN;
+    END IF;
+    IF NOT r.keeps_place THEN
+        j.due_at := v_at + r.delay;
+    END IF;
+    j.state := r.state;
+    j.reason := NULL;
+    PERFORM _transition(j, 3::smallint, r.state, r.move, NULL, r.outcome, p_runtime);
+    IF r.state = 1 THEN
+        PERFORM _schedule(j);
+        PERFORM _refresh(j.queue, j.lane);
+    ELSE
+        PERFORM _file(j, r.keeps_place);
+    END IF;
+END $$;
+
+-- Bring a job to a terminal state: its place, its key, its line, its memos, and word to its dependents.
+CREATE OR REPLACE FUNCTION _finish(
+    j job, p_before smallint, p_move text, p_state smallint, p_reason text, p_outcome text DEFAULT NULL,
+    p_runtime bigint DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    j.state := p_state;
+    j.reason := p_reason;
+    PERFORM _transition(j, p_before, p_state, p_move, p_reason, p_outcome, p_runtime);
+    j.finished_at := _at();
+    j.cancel_requested := false;
+    j.line := NULL;
+    j.kept := CASE WHEN p_state = 5 THEN 2 WHEN j.result IS NULL THEN 0 ELSE 1 END;
+    IF j.has_memos THEN
+        DELETE FROM memo WHERE n = j.n;
+        j.has_memos := false;
+    END IF;
+    IF j.waiting_for > 0 THEN
+        UPDATE edge SET open = false WHERE child = j.n AND open;
+        j.waiting_for := 0;
+    END IF;
+    PERFORM _put(j);
+    PERFORM _refresh(j.queue, j.lane);
+    IF j.key IS NOT NULL THEN
+        PERFORM _release_key(j);
+    END IF;
+    IF j.has_children THEN
+        PERFORM _tell(j.id, p_state);
+    END IF;
+END $$;
+
+-- Let go of the key of a finished job: to the follower, or once the window is over.
+CREATE OR REPLACE FUNCTION _release_key(j job) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    k unique_key;
+    f job;
+BEGIN
+    SELECT * INTO k FROM unique_key u
+    WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;
+    IF NOT FOUND OR j.finished_at IS NULL THEN
+        RETURN;
+    END IF;
+    IF k.follower = j.id THEN
+        UPDATE unique_key u SET follower = NULL
+        WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;
+    ELSIF k.holder = j.id AND k.follower IS NOT NULL THEN
+        SELECT * INTO f FROM job WHERE id = k.follower;
+        UPDATE unique_key u
+        SET holder = f.id, follower = NULL, mode = f.mode, win = f.win, accepted_at = f.accepted_at, until = NULL
+        WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;
+        f.waiting_for := f.waiting_for - 1;
+        PERFORM _unblock(f);
+    ELSIF k.holder = j.id THEN
+        k.until := CASE WHEN k.mode = 2 THEN greatest(j.finished_at, k.accepted_at + k.win) ELSE j.finished_at + k.win END;
+        IF k.until <= _at() THEN
+            DELETE FROM unique_key u
+            WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;
+        ELSE
+            UPDATE unique_key u SET until = k.until
+            WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;
+        END IF;
+    END IF;
+END $$;
+
+-- A job's last parent is out of its way.
+CREATE OR REPLACE FUNCTION _unblock(j job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM _make_waiting(_line_up(j), 0::smallint, 'unblock');
+END $$;
+
+-- Whether the result of a finished job is still to be kept.
+CREATE OR REPLACE FUNCTION _keeps_result(j job) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN j.result IS NOT NULL
+       AND j.finished_at + (SELECT result_ttl FROM queue WHERE name = j.queue) > _at();
+END $$;
+
+-- A finished job of which nothing is to be kept goes at once.
+CREATE OR REPLACE FUNCTION _drop_if_unkept(p_n bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    j job;
+BEGIN
+    SELECT * INTO j FROM job WHERE n = p_n AND state IN (4, 6) AND pruned_until IS NULL;
+    IF FOUND AND (SELECT retention FROM queue WHERE name = j.queue) = 0 AND NOT _keeps_result(j) AND NOT _is_needed(j) THEN
+        PERFORM _drop(j, 'prune');
+    END IF;
+END $$;
+
+-- Remove a finished job. How it ended is remembered for the resend window; a dead one's edges act.
+CREATE OR REPLACE FUNCTION _drop(j job, p_move text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_until bigint := j.finished_at + (SELECT resend_window FROM meta);
+BEGIN
+    PERFORM _transition(j, j.state, NULL, p_move);
+    PERFORM _count_bytes(j, -j.size);
+    IF j.has_children THEN
+        DELETE FROM edge WHERE parent = j.id AND NOT open;
+    END IF;
+    IF v_until > _at() THEN
+        IF j.log_lines > 0 THEN
+            DELETE FROM log WHERE n = j.n;
+        END IF;
+        UPDATE job SET pruned_until = v_until, kept = NULL, size = 0, payload = '', headers = NULL, tags = NULL,
+            result = NULL, error = NULL, message = NULL, deliveries = deliveries[cardinality(deliveries):]
+        WHERE n = j.n;
+    ELSE
+        PERFORM _remove(j.n);
+    END IF;
+    IF j.state = 5 THEN
+        PERFORM _tell(j.id, 6::smallint);
+    END IF;
+END $$;
+
+-- Remove every trace of a job but the edges to it.
+CREATE OR REPLACE FUNCTION _remove(p_n bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM log WHERE n = p_n;
+    DELETE FROM memo WHERE n = p_n;
+    DELETE FROM edge WHERE child = p_n;
+    DELETE FROM job WHERE n = p_n;
+END $$;
+
+-- Cancel a job that waits.
+CREATE OR REPLACE FUNCTION _cancel_waiting(j job, p_move text, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM _finish(j, j.state, p_move, 6::smallint, p_reason);
+    PERFORM _drop_if_unkept(j.n);
+END $$;
+
+-- A waiting job was not started in time.
+CREATE OR REPLACE FUNCTION _expire(j job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM _finish(j, j.state, 'expire', 5::smallint, 'expired before its first start');
+END $$;

@@ -1,0 +1,82 @@
+-- Flows: what the end of a parent does to the jobs that wait for it.
+--
+-- Keys touched: edge, fate and the dependents' own. Cost: at most 100 dependents a step; sweep tells the rest.
+
+-- Resolve the edges to a parent that has ended. An end can cascade (a cancelled dependent has dependents): the work is
+-- a line of fates, not a recursion, and the bound is on the whole of it.
+CREATE OR REPLACE FUNCTION _tell(p_parent uuid, p_state smallint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_i bigint;
+    v_left integer;
+BEGIN
+    IF NOT EXISTS (SELECT FROM edge WHERE parent = p_parent AND open) THEN
+        RETURN;
+    END IF;
+    INSERT INTO fate (parent, state) VALUES (p_parent, p_state) RETURNING i INTO v_i;
+    IF current_setting('windlass.telling') <> '' THEN
+        RETURN;
+    END IF;
+    v_left := current_setting('windlass.fan_out')::integer;
+    PERFORM set_config('windlass.telling', 'on', true);
+    v_left := v_left - _resolve_fates(v_i, v_left);
+    PERFORM set_config('windlass.telling', '', true), set_config('windlass.fan_out', v_left::text, true);
+END $$;
+
+-- in: the first fate to look at, and how many edges at most. out: how many were resolved. Oldest end first.
+CREATE OR REPLACE FUNCTION _resolve_fates(p_from bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    f fate;
+    e edge;
+    c job;
+    v_told integer := 0;
+BEGIN
+    WHILE v_told < p_limit LOOP
+        SELECT * INTO f FROM fate WHERE i >= p_from ORDER BY i LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        e := NULL;
+        IF f.state <> 5 THEN
+            SELECT * INTO e FROM edge WHERE parent = f.parent AND open ORDER BY child LIMIT 1;
+        ELSIF NOT EXISTS (SELECT FROM job WHERE id = f.parent AND state <> 5 AND pruned_until IS NULL) THEN
+            -- Otherwise it was replayed meanwhile: its death is void for those who were not told.
+            SELECT * INTO e FROM edge WHERE parent = f.parent AND open AND on_failure = 2 ORDER BY child LIMIT 1;
+        END IF;
+        IF e.child IS NULL THEN
+            DELETE FROM fate WHERE i = f.i;
+            CONTINUE;
+        END IF;
+        UPDATE edge SET open = false WHERE parent = e.parent AND child = e.child;
+        v_told := v_told + 1;
+        SELECT * INTO c FROM job WHERE n = e.child;
+        IF f.state = 6 AND e.on_failure = 0 THEN
+            PERFORM _finish(c, c.state, 'parent failed', 6::smallint, 'parent failed');
+            PERFORM _drop_if_unkept(c.n);
+        ELSE
+            c.waiting_for := c.waiting_for - 1;
+            IF c.waiting_for = 0 THEN
+                PERFORM _unblock(c);
+            ELSE
+                UPDATE job SET waiting_for = c.waiting_for WHERE n = c.n;
+            END IF;
+        END IF;
+    END LOOP;
+    RETURN v_told;
+END $$;
+
+-- Whether an unfinished job, or an end that its dependents have yet to be told, depends on a job. Those that wait for a
+-- dead parent have no claim on it: when it goes, their edges act.
+CREATE OR REPLACE FUNCTION _is_needed(j job) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN j.has_children AND (
+        EXISTS (SELECT FROM fate WHERE parent = j.id)
+        OR EXISTS (
+            SELECT FROM edge e JOIN job c ON c.n = e.child
+            WHERE e.parent = j.id AND c.state BETWEEN 0 AND 3 AND NOT (j.state = 5 AND e.open)));
+END $$;
+
+-- Whether a blocked job waits for a dead parent.
+CREATE OR REPLACE FUNCTION _has_dead_parent(j job) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN j.waiting_for > 0 AND EXISTS (
+        SELECT FROM edge e JOIN job p ON p.id = e.parent
+        WHERE e.child = j.n AND e.open AND p.state = 5 AND p.pruned_until IS NULL);
+END $$;

@@ -1,0 +1,287 @@
+-- Claim: who gets what next.
+--
+-- Keys touched: session (its ask), job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost:
+-- O(queues asked + jobs handed out · log n), at most 100 due and expired jobs looked after.
+
+-- Answer an ask: the head, then the leases.
+CREATE OR REPLACE FUNCTION _claim(a ask) RETURNS SETOF claimed LANGUAGE plpgsql AS $$
+DECLARE
+    s session;
+    h claimed;
+    v_queues text[] := array(
+        SELECT q.name FROM queue q JOIN (
+            SELECT name, min(o) AS o FROM unnest(a.queues) WITH ORDINALITY AS u (name, o) GROUP BY name) w USING (name)
+        ORDER BY w.o);
+    v_leases bigint[];
+    v_at bigint := _at();
+BEGIN
+    h.asker := 'alive';
+    h.more := false;
+    IF a.session IS NOT NULL THEN
+        SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
+        IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < s.seq THEN
+            h.asker := CASE WHEN s.id IS NULL OR s.ended_at IS NOT NULL THEN 'lost' ELSE 'outdated' END;
+            h.suspects := 0;
+            RETURN NEXT h;
+            RETURN;
+        END IF;
+    END IF;
+    IF a.seq = s.seq THEN
+        v_leases := array(SELECT n FROM job WHERE session = a.session AND ask = a.seq AND state = 3 ORDER BY lease);
+    ELSE
+        SELECT o.leases, o.more INTO v_leases, h.more FROM _hand_out(a, v_queues) o;
+        IF a.session IS NOT NULL THEN
+            UPDATE session SET seq = a.seq WHERE id = a.session;
+        END IF;
+    END IF;
+    h.next_in := CASE WHEN h.more THEN 0 WHEN a.has_lock OR a.seq = s.seq THEN _next_in(a, v_queues)
+        ELSE _next_due(v_queues) END;
+    h.suspects := (
+        SELECT count(*) FROM (
+            SELECT FROM unnest(v_queues) u (name) JOIN job ON queue = u.name AND state = 2 AND crashes >= 2 LIMIT 100) c);
+    RETURN NEXT h;
+    RETURN QUERY
+        SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],
+            NULL::text[], j.id, j.fence, j.task, j.queue, j.lane, j.priority, j.attempt, j.max_attempts, j.crashes,
+            j.revision, j.payload, j.headers, j.tags, j.flow, j.after_ids,
+            CASE WHEN j.has_memos THEN array(SELECT m.name FROM memo m WHERE m.n = j.n ORDER BY m.name)::text[] END,
+            CASE WHEN j.has_memos THEN array(SELECT m.value FROM memo m WHERE m.n = j.n ORDER BY m.name) END,
+            greatest(0, j.claimed_at - j.due_at), CASE WHEN NOT j.started THEN j.expires_at - v_at END, j.deadline - v_at
+        FROM unnest(v_leases) WITH ORDINALITY AS u (n, o) JOIN job j USING (n) ORDER BY u.o;
+END $$;
+
+-- out: the numbers of jobs that are leased now, and whether a bound of the ask stopped the claim.
+CREATE OR REPLACE FUNCTION _hand_out(a ask, p_queues text[], OUT leases bigint[], OUT more boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    q queue;
+    l lane;
+    j job;
+    v_at bigint := _at();
+    v_left integer := 100 - _promote_due(100, p_queues);
+    v_bytes bigint := 0;
+    v_name text;
+    v_n bigint;
+    v_room integer;
+    v_stopped boolean;
+BEGIN
+    leases := '{}';
+    more := true;
+    FOREACH v_name IN ARRAY p_queues LOOP
+        SELECT * INTO q FROM queue WHERE name = v_name;
+        IF NOT a.alone AND NOT q.paused AND (NOT a.has_lock OR _are_plain(ARRAY[v_name])) THEN
+            SELECT t.leases, t.stopped, t.remaining, t.bytes INTO leases, v_stopped, v_left, v_bytes
+            FROM _take_plain(q, a, leases, v_left, v_bytes) t;
+            IF v_stopped THEN
+                RETURN;
+            END IF;
+            CONTINUE;
+        END IF;
+        PERFORM _refresh_due(v_name, v_at < (SELECT mark FROM meta));
+        LOOP
+            SELECT * INTO q FROM queue WHERE name = v_name;
+            v_n := CASE WHEN a.alone THEN _next_suspect(q, v_at)
+                ELSE _next_job(q, (a.draw + cardinality(leases) * 2654435769) % 4294967296, v_at) END;
+            EXIT WHEN v_n IS NULL;
+            SELECT * INTO j FROM job WHERE n = v_n;
+            IF j.expires_at <= v_at AND NOT j.started THEN
+                PERFORM _expire(j);
+                v_left := v_left - 1;
+                IF v_left < 0 THEN
+                    RETURN;
+                END IF;
+                CONTINUE;
+            END IF;
+            l := _lane(q, j.lane);
+            v_room := CASE
+                WHEN a.alone THEN least(1, a.slots)
+                WHEN q.concurrency IS NOT NULL OR q.rate_count IS NOT NULL OR l.concurrency IS NOT NULL
+                    OR l.rate_count IS NOT NULL OR j.attempt + 1 >= j.max_attempts
+                    OR NOT EXISTS (SELECT FROM timed WHERE task = j.task) THEN a.slots
+                ELSE a.size
+            END;
+            v_bytes := v_bytes + octet_length(j.payload);
+            IF cardinality(leases) >= v_room OR (cardinality(leases) > 0 AND v_bytes > a.max_bytes) THEN
+                RETURN;
+            END IF;
+            PERFORM _start(q, l, j, a);
+            leases := leases || v_n;
+        END LOOP;
+    END LOOP;
+    more := v_left = 0 AND EXISTS (
+        SELECT FROM unnest(p_queues) u (name) JOIN job ON queue = u.name AND state = 1 AND due_at <= v_at);
+END $$;
+
+-- The same for a plain queue, in a few statements: the first jobs in order that nobody else is about to take. In: what
+-- was leased before, how many expired jobs may still be looked after, bytes so far. Out: the same, and whether a bound of
+-- the ask stopped it.
+CREATE OR REPLACE FUNCTION _take_plain(
+    q queue, a ask, p_leases bigint[], p_left integer, p_bytes bigint,
+    OUT leases bigint[], OUT stopped boolean, OUT remaining integer, OUT bytes bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    j record;
+    e job;
+    v_at bigint := _at();
+    v_count integer := cardinality(p_leases);
+    v_want integer;
+    v_seen integer;
+    v_take bigint[];
+    v_base bigint;
+BEGIN
+    leases := p_leases;
+    stopped := false;
+    remaining := p_left;
+    bytes := p_bytes;
+    LOOP
+        v_take := '{}';
+        v_seen := 0;
+        -- One more than may be taken, to see whether that has expired or stops the claim.
+        v_want := a.size - v_count + 1;
+        FOR j IN
+            SELECT n, size, attempt + 1 >= max_attempts OR NOT EXISTS (SELECT FROM timed t WHERE t.task = o.task) AS slots_only,
+                coalesce(expires_at <= v_at AND NOT started, false) AS expired
+            FROM job o WHERE queue = q.name AND lane = '' AND state = 2 AND crashes < 2
+            ORDER BY band, seq LIMIT v_want FOR NO KEY UPDATE SKIP LOCKED
+        LOOP
+            v_seen := v_seen + 1;
+            IF j.expired THEN
+                SELECT * INTO e FROM job WHERE n = j.n;
+                IF NOT a.has_lock AND (e.key IS NOT NULL OR e.has_children) THEN
+                    PERFORM _must_be_alone();
+                END IF;
+                PERFORM _expire(e);
+                remaining := remaining - 1;
+                IF remaining < 0 THEN
+                    stopped := true;
+                    EXIT;
+                END IF;
+                CONTINUE;
+            END IF;
+            IF v_count >= (CASE WHEN j.slots_only THEN a.slots ELSE a.size END) OR (v_count > 0 AND bytes + j.size > a.max_bytes) THEN
+                stopped := true;
+                EXIT;
+            END IF;
+            bytes := bytes + j.size;
+            v_count := v_count + 1;
+            v_take := v_take || j.n;
+        END LOOP;
+        IF cardinality(v_take) > 0 THEN
+            v_base := nextval('number') * 1024;
+            WITH taken AS (
+                UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
+                    claimed_at = v_at, session = a.session, ask = a.seq, lease = v_base + u.o, deadline = v_at + a.visibility
+                FROM unnest(v_take) WITH ORDINALITY AS u (n, o) WHERE o.n = u.n
+                RETURNING o.id, o.task, o.lane, o.attempt, o.fence, o.due_at, o.lease
+            ), counted AS (
+                INSERT INTO delta (queue, task, state, n, bytes)
+                SELECT q.name, t.task, s.state, s.by * count(*), 0 FROM taken t, (VALUES (2, -1), (3, 1)) s (state, by)
+                GROUP BY t.task, s.state, s.by
+            )
+            INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
+            SELECT v_at, t.id, t.task, q.name, t.lane, 'claim', 2, 3, t.attempt, t.fence, greatest(0, v_at - t.due_at)
+            FROM taken t WHERE q.emit = 2 ORDER BY t.lease;
+            leases := leases || v_take;
+        END IF;
+        -- Otherwise some had expired, and there may be others behind them.
+        EXIT WHEN stopped OR v_seen < v_want;
+    END LOOP;
+END $$;
+
+-- Lease one job.
+CREATE OR REPLACE FUNCTION _start(q queue, l lane, j job, a ask) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+BEGIN
+    PERFORM _occupy(q, l, j);
+    j.state := 3;
+    j.reason := NULL;
+    j.fence := greatest(j.fence + 1, v_at);
+    j.attempt := j.attempt + 1;
+    PERFORM _transition(j, 2::smallint, 3::smallint, 'claim', NULL, NULL, NULL, greatest(0, v_at - j.due_at));
+    UPDATE job SET state = 3, reason = NULL, fence = j.fence, attempt = j.attempt, claimed_at = v_at, session = a.session,
+        ask = a.seq, lease = nextval('number') * 1024, deadline = v_at + a.visibility
+    WHERE n = j.n;
+    PERFORM _refresh(j.queue, j.lane);
+END $$;
+
+-- How long until time alone may make something claimable, for this kind of asker; NULL: nothing will.
+CREATE OR REPLACE FUNCTION _next_in(a ask, p_queues text[]) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    q queue;
+    v_at bigint := _at();
+    v_next bigint;
+    v_token bigint;
+    v_lane_token bigint;
+BEGIN
+    FOR q IN SELECT * FROM queue WHERE name = ANY (p_queues) AND NOT paused LOOP
+        IF a.alone THEN
+            v_next := least(v_next, (
+                -- By the index of suspects, which are few.
+                SELECT min(greatest(0, s.due_at - v_at)) FROM (
+                    SELECT due_at FROM job WHERE queue = q.name AND state = 1 AND crashes >= 2 ORDER BY seq LIMIT 1000) s));
+        ELSE
+            v_next := least(v_next, (
+                SELECT greatest(0, due_at - v_at) FROM job WHERE queue = q.name AND state = 1 ORDER BY due_at LIMIT 1));
+        END IF;
+        IF (a.alone AND _next_suspect(q, v_at) IS NOT NULL) OR (NOT a.alone AND _next_job(q, a.draw, v_at) IS NOT NULL) THEN
+            RETURN 0;
+        END IF;
+        CONTINUE WHEN q.unlimited AND NOT q.laned;
+        CONTINUE WHEN NOT EXISTS (SELECT FROM job WHERE queue = q.name AND state = 2);
+        v_token := nullif(_queue_token_in(q, v_at), 0);
+        v_lane_token := (
+            SELECT min(_lane_token_in(_lane(q, l.name), v_at)) FROM lane l
+            WHERE l.queue = q.name AND l.level IS NOT NULL AND _lane_token_in(_lane(q, l.name), v_at) > 0
+              AND EXISTS (SELECT FROM job WHERE queue = q.name AND lane = l.name AND state = 2));
+        v_next := least(v_next, v_token, v_lane_token);
+    END LOOP;
+    RETURN v_next;
+END $$;
+
+-- The same after a claim that has emptied plain queues: nothing but a due job can come.
+CREATE OR REPLACE FUNCTION _next_due(p_queues text[]) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT min(greatest(0, d.due_at - _at()))
+        FROM queue q CROSS JOIN LATERAL (
+            SELECT due_at FROM job WHERE queue = q.name AND state = 1 ORDER BY due_at LIMIT 1) d
+        WHERE q.name = ANY (p_queues) AND NOT q.paused);
+END $$;
+
+-- in: an ask; p_alone: whether it needs the namespace to itself (the caller remembers which queues do). out: the head, then the leases.
+CREATE OR REPLACE FUNCTION claim(
+    p_now bigint, p_alone boolean, p_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint,
+    p_visibility bigint, p_suspects boolean, p_max_bytes bigint, p_draw bigint
+) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_beside boolean := NOT p_alone AND NOT p_suspects;
+BEGIN
+    IF v_beside THEN
+        PERFORM _begin_beside(p_now);
+        IF EXISTS (SELECT FROM inbox) OR NOT _are_plain(p_queues) THEN
+            PERFORM _must_be_alone();
+        END IF;
+    ELSE
+        PERFORM _begin_alone(p_now);
+    END IF;
+    RETURN QUERY SELECT * FROM _claim(ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes,
+        p_draw, NOT v_beside)::ask);
+END $$;
+
+-- Whether somebody who asks for work in these queues could be handed some. cost: a probe per queue.
+CREATE OR REPLACE FUNCTION claimable(p_now bigint, p_queues text[]) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    q queue;
+    v_at bigint := _seen_at(p_now);
+BEGIN
+    IF EXISTS (SELECT FROM inbox) THEN
+        RETURN true;   -- a claim takes it in; for which queues it is, is seen then
+    END IF;
+    FOR q IN SELECT * FROM queue WHERE name = ANY (p_queues) LOOP
+        IF _next_job(q, 0, v_at) IS NOT NULL THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END $$;

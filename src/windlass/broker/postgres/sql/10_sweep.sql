@@ -1,0 +1,298 @@
+-- Sweep: what only time brings about, in bounded steps.
+--
+-- Keys touched: meta (the clocks), and whatever is due. Cost: at most p_limit items, and a look at each queue and each
+-- live session.
+
+-- in: how many items at most; the pace of the fleet. out: the head (no job), then every transition but those of due jobs.
+CREATE OR REPLACE FUNCTION sweep(
+    p_now bigint, p_limit bigint, p_every bigint, p_liveness_step bigint, p_ended_kept bigint,
+    OUT promoted integer, OUT reaped text[], OUT pruned integer, OUT more boolean, OUT schedules_due boolean,
+    OUT alive integer, OUT stepped_back bigint, OUT job uuid, OUT queue text, OUT task text, OUT lane text, OUT move text,
+    OUT before smallint, OUT after smallint, OUT reason text
+) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    m meta := _begin_alone(p_now);
+    v_at bigint := _at();
+    v_left bigint := p_limit;
+    v_name text;
+BEGIN
+    promoted := 0;
+    pruned := 0;
+    reaped := '{}';
+    more := false;
+    stepped_back := 0;
+    IF v_at - m.swept_at >= 0 AND v_at - m.swept_at < p_every AND NOT m.left_work THEN
+        schedules_due := _schedules_due();
+        alive := (SELECT count(*) FROM session WHERE ended_at IS NULL);
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    stepped_back := greatest(0, m.mark - v_at);
+    UPDATE meta SET mark = v_at, swept_at = v_at,
+        live = live + least(greatest(0, coalesce(v_at - m.swept_at, 0)), p_liveness_step);
+    -- Ends that this pass brings about are told within its limit, not each with a fan-out of its own.
+    PERFORM set_config('windlass.telling', 'on', true), set_config('windlass.recording', 'on', true);
+    SELECT r.reaped, r.remaining INTO reaped, v_left FROM _reap(v_left) r;
+    v_left := v_left - _end_deadlines(v_left);
+    promoted := _promote_due(v_left, NULL);
+    v_left := v_left - promoted;
+    v_left := v_left - _expire_waiting(v_left);
+    v_left := v_left - _resolve_fates(0, v_left);
+    SELECT r.pruned, r.remaining INTO pruned, v_left FROM _prune(v_left) r;
+    PERFORM set_config('windlass.telling', '', true), set_config('windlass.recording', '', true);
+    v_left := v_left - _forget(v_left, p_ended_kept);
+    FOR v_name IN SELECT q.name FROM queue q WHERE q.laned ORDER BY q.i LOOP
+        PERFORM _refresh_due(v_name, stepped_back > 0);
+        PERFORM _forget_idle(v_name);
+    END LOOP;
+    PERFORM _fold_counts();
+    PERFORM _number_events();
+    more := v_left <= 0 OR EXISTS (SELECT FROM fate);
+    UPDATE meta SET left_work = more WHERE left_work <> more;
+    schedules_due := _schedules_due();
+    alive := (SELECT count(*) FROM session WHERE ended_at IS NULL);
+    RETURN NEXT;
+    RETURN QUERY SELECT NULL::integer, NULL::text[], NULL::integer, NULL::boolean, NULL::boolean, NULL::integer, NULL::bigint,
+        t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason
+        FROM _take_moved() t WHERE t.move <> 'due';
+END $$;
+
+CREATE OR REPLACE FUNCTION _schedules_due() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM schedule WHERE next_at <= _at() AND NOT paused)
+$$;
+
+-- End silent sessions as lost, and go on returning the leases of ended ones.
+CREATE OR REPLACE FUNCTION _reap(p_limit bigint, OUT reaped text[], OUT remaining bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    v_live bigint := (SELECT live FROM meta);
+    v_id text;
+    v_seen bigint;
+BEGIN
+    reaped := '{}';
+    remaining := p_limit;
+    FOR v_id, v_seen IN
+        SELECT id, seen FROM session WHERE ended_at IS NULL AND v_live - seen > ttl ORDER BY i LIMIT p_limit
+    LOOP
+        PERFORM _mark_ended(v_id,
+            convert_to(format('{"kind":"lost","detail":"silent for %s s"}', (v_live - v_seen) / 1000000), 'UTF8'),
+            'lost', NULL, NULL);
+        -- Its beat may have come while this was looking.
+        IF EXISTS (SELECT FROM session WHERE id = v_id AND cause_kind = 'lost' AND ended_at IS NOT NULL) THEN
+            reaped := reaped || v_id;
+            remaining := remaining - 1;
+        END IF;
+    END LOOP;
+    FOR v_id IN SELECT s.id FROM session s WHERE s.ended_at IS NOT NULL AND EXISTS (SELECT FROM job WHERE session = s.id)
+        ORDER BY s.i
+    LOOP
+        EXIT WHEN remaining <= 0;
+        remaining := remaining - _return_leases(v_id, remaining);
+    END LOOP;
+END $$;
+
+-- End deadline leases that ran out.
+CREATE OR REPLACE FUNCTION _end_deadlines(p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    j job;
+    v_at bigint := _at();
+    v_n bigint;
+    v_count integer := 0;
+BEGIN
+    FOR v_n IN SELECT n FROM job WHERE timer <= v_at AND state = 3 ORDER BY timer, n LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
+        SELECT * INTO j FROM job WHERE n = v_n;
+        PERFORM _end_lease(j, _rule_deadline(j), false,
+            convert_to('{"kind":"deadline","detail":"not extended in time"}', 'UTF8'), 'deadline');
+        PERFORM _drop_if_unkept(v_n);
+        v_count := v_count + 1;
+    END LOOP;
+    RETURN v_count;
+END $$;
+
+-- Waiting jobs that were not started in time are dead.
+CREATE OR REPLACE FUNCTION _expire_waiting(p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    j job;
+    v_at bigint := _at();
+    v_n bigint;
+    v_count integer := 0;
+BEGIN
+    FOR v_n IN
+        -- By the timer's index first: in the order of numbers it would look at every job.
+        SELECT e.n FROM (SELECT n FROM job WHERE timer <= v_at AND state BETWEEN 0 AND 2 OFFSET 0) e ORDER BY e.n LIMIT p_limit
+    LOOP
+        SELECT * INTO j FROM job WHERE n = v_n;
+        v_count := v_count + 1;
+        -- The end of one before it may have moved it.
+        CONTINUE WHEN j.state > 2;
+        PERFORM _expire(j);
+    END LOOP;
+    RETURN v_count;
+END $$;
+
+-- Remove finished jobs that are to be kept no longer, and results before them.
+CREATE OR REPLACE FUNCTION _prune(p_limit bigint, OUT pruned integer, OUT remaining bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    q queue;
+    j job;
+    v_at bigint := _at();
+    v_window bigint := (SELECT resend_window FROM meta);
+    v_over bigint;
+    v_count integer;
+BEGIN
+    pruned := 0;
+    remaining := p_limit;
+    FOR q IN SELECT * FROM queue ORDER BY i LOOP
+        EXIT WHEN remaining <= 0;
+        IF q.retention_count IS NULL AND q.emit < 2 THEN
+            v_count := _prune_plain(q.name, 0::smallint, v_at - greatest(q.retention, v_window), remaining);
+            v_count := v_count + _prune_plain(q.name, 1::smallint,
+                v_at - greatest(q.retention, q.result_ttl, v_window), remaining - v_count);
+            pruned := pruned + v_count;
+            remaining := remaining - v_count;
+            EXIT WHEN remaining <= 0;
+        END IF;
+        IF q.retention_count IS NOT NULL THEN
+            v_over := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (0, 1)) - q.retention_count;
+            IF v_over > 0 THEN
+                v_over := v_over - (
+                    SELECT count(*) FROM job o WHERE o.queue = q.name AND o.kept IN (0, 1) AND o.has_children AND _is_needed(o));
+            END IF;
+            IF v_over > 0 THEN
+                FOR j IN SELECT * FROM job WHERE queue = q.name AND kept IN (0, 1) ORDER BY finished_at, n LOOP
+                    EXIT WHEN v_over <= 0 OR remaining <= 0;
+                    CONTINUE WHEN _is_needed(j);
+                    PERFORM _drop(j, 'prune');
+                    v_over := v_over - 1;
+                    pruned := pruned + 1;
+                    remaining := remaining - 1;
+                END LOOP;
+            END IF;
+        END IF;
+        FOR j IN
+            (SELECT * FROM job WHERE queue = q.name AND kept = 0 AND finished_at <= v_at - q.retention)
+            UNION ALL
+            (SELECT * FROM job WHERE queue = q.name AND kept = 1 AND finished_at <= v_at - greatest(q.retention, q.result_ttl))
+            UNION ALL
+            (SELECT * FROM job WHERE queue = q.name AND kept = 2 AND finished_at <= v_at - q.dead_retention)
+            ORDER BY finished_at, n
+        LOOP
+            EXIT WHEN remaining <= 0;
+            CONTINUE WHEN _is_needed(j) OR NOT EXISTS (SELECT FROM job o WHERE o.n = j.n AND o.kept IS NOT NULL);
+            PERFORM _drop(j, 'prune');
+            pruned := pruned + 1;
+            remaining := remaining - 1;
+        END LOOP;
+    END LOOP;
+    FOR q IN SELECT * FROM queue ORDER BY i LOOP
+        remaining := remaining - _drop_plain_results(q.name, v_at - q.result_ttl, remaining);
+        FOR j IN
+            SELECT * FROM job WHERE queue = q.name AND kept = 1 AND finished_at <= v_at - q.result_ttl ORDER BY finished_at, n
+        LOOP
+            EXIT WHEN remaining <= 0;
+            CONTINUE WHEN _is_needed(j);
+            PERFORM _count_bytes(j, -octet_length(j.result)::bigint);
+            UPDATE job SET result = NULL, kept = 0, size = size - octet_length(j.result) WHERE n = j.n;
+            remaining := remaining - 1;
+        END LOOP;
+    END LOOP;
+END $$;
+
+-- Remove finished jobs of a queue that nobody ever depended on, all at once: those that ended before a time, with or
+-- without a result (p_kept), past the resend window. out: how many.
+CREATE OR REPLACE FUNCTION _prune_plain(p_queue text, p_kept smallint, p_before bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    v_count integer;
+BEGIN
+    WITH old AS MATERIALIZED (
+        SELECT n FROM job WHERE queue = p_queue AND kept = p_kept AND finished_at <= p_before AND NOT has_children
+        ORDER BY finished_at, n LIMIT greatest(0, p_limit)
+    ), gone AS (
+        DELETE FROM job j USING old o WHERE j.n = o.n RETURNING j.n, j.task, j.size
+    ), lines AS (
+        DELETE FROM log l USING gone g WHERE l.n = g.n
+    ), ties AS (
+        DELETE FROM edge e USING gone g WHERE e.child = g.n
+    ), counted AS (
+        INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, g.task, 0, 0, -sum(g.size) FROM gone g GROUP BY g.task
+    )
+    SELECT count(*) INTO v_count FROM gone;
+    RETURN v_count;
+END $$;
+
+-- Forget results of a queue's jobs that nobody ever depended on and that ended before a time. out: how many.
+CREATE OR REPLACE FUNCTION _drop_plain_results(p_queue text, p_before bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    v_count integer;
+BEGIN
+    WITH old AS MATERIALIZED (
+        SELECT n, octet_length(result) AS bytes FROM job
+        WHERE queue = p_queue AND kept = 1 AND finished_at <= p_before AND NOT has_children
+        ORDER BY finished_at, n LIMIT greatest(0, p_limit)
+    ), emptied AS (
+        UPDATE job j SET result = NULL, kept = 0, size = j.size - o.bytes FROM old o WHERE j.n = o.n RETURNING j.task, o.bytes
+    ), counted AS (
+        INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, e.task, 0, 0, -sum(e.bytes) FROM emptied e GROUP BY e.task
+    )
+    SELECT count(*) INTO v_count FROM emptied;
+    RETURN v_count;
+END $$;
+
+-- Drop small records whose time is over: keys, ids, ended sessions. out: how many.
+CREATE OR REPLACE FUNCTION _forget(p_limit bigint, p_ended_kept bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+    v_left bigint := p_limit;
+    v_count bigint;
+BEGIN
+    DELETE FROM unique_key u USING (
+        SELECT queue, lane, task, key FROM unique_key WHERE until <= v_at LIMIT v_left FOR UPDATE) o
+    WHERE (u.queue, u.lane, u.task, u.key) = (o.queue, o.lane, o.task, o.key);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_left := v_left - v_count;
+    WITH old AS MATERIALIZED (
+        SELECT n FROM job WHERE timer <= v_at AND state > 3 ORDER BY timer, n LIMIT v_left
+    ), gone AS (
+        DELETE FROM job j USING old o WHERE j.n = o.n RETURNING j.n
+    ), lines AS (
+        DELETE FROM log l USING gone g WHERE l.n = g.n
+    ), ties AS (
+        DELETE FROM edge e USING gone g WHERE e.child = g.n
+    )
+    SELECT count(*) INTO v_count FROM gone;
+    v_left := v_left - v_count;
+    DELETE FROM absorbed WHERE id IN (SELECT id FROM absorbed WHERE until <= v_at LIMIT v_left);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_left := v_left - v_count;
+    DELETE FROM session WHERE id IN (
+        SELECT s.id FROM session s
+        WHERE s.ended_at <= v_at - p_ended_kept AND NOT EXISTS (SELECT FROM job WHERE session = s.id) LIMIT v_left);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN p_limit - v_left + v_count;
+END $$;
+
+-- Fold the rows of counts into totals. Rows of transactions under way are not seen, and stay.
+CREATE OR REPLACE FUNCTION _fold_counts() RETURNS void LANGUAGE sql AS $$
+    WITH gone AS (DELETE FROM delta RETURNING *)
+    INSERT INTO total AS t (queue, task, state, n, bytes)
+    SELECT queue, task, state, sum(n), sum(bytes) FROM gone GROUP BY queue, task, state
+    ON CONFLICT (queue, task, state) DO UPDATE SET n = t.n + excluded.n, bytes = t.bytes + excluded.bytes
+$$;
+
+-- Give numbers to events that are committed, in the order in which they were written, and keep the newest.
+CREATE OR REPLACE FUNCTION _number_events() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_next bigint;
+    v_count bigint;
+BEGIN
+    IF NOT EXISTS (SELECT FROM event_in) THEN
+        RETURN;
+    END IF;
+    SELECT next INTO v_next FROM event_end FOR UPDATE;
+    WITH gone AS (DELETE FROM event_in RETURNING *)
+    INSERT INTO event (i, at, job, task, queue, lane, move, before, after, reason, outcome, attempt, fence, runtime, waited)
+    SELECT v_next - 1 + row_number() OVER (ORDER BY i), at, job, task, queue, lane, move, before, after, reason, outcome,
+        attempt, fence, runtime, waited FROM gone;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    UPDATE event_end SET next = v_next + v_count;
+    DELETE FROM event WHERE i < v_next + v_count - (SELECT events_kept FROM meta);
+END $$;

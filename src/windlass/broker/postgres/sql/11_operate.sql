@@ -1,0 +1,205 @@
+-- What operators do to jobs, queues and lanes.
+--
+-- Keys touched: the jobs' and all that their ends bring about. Cost: as settle; at most 1,000 jobs a call.
+
+-- in: a verb, jobs and the states expected of them; for edit, new values (NULL: as it is). out: one row a job, in order.
+CREATE OR REPLACE FUNCTION operate(
+    p_now bigint, p_verb text, p_jobs uuid[], p_expect smallint[], p_payloads bytea[] DEFAULT NULL, p_headers bytea[] DEFAULT NULL,
+    p_tags bytea[] DEFAULT NULL, p_priorities smallint[] DEFAULT NULL, p_max_attempts integer[] DEFAULT NULL,
+    OUT effect text, OUT state smallint, OUT held_by uuid
+) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    j job;
+BEGIN
+    PERFORM _begin_alone(p_now);
+    FOR v_i IN 1 .. cardinality(p_jobs) LOOP
+        SELECT * INTO j FROM job WHERE id = p_jobs[v_i] AND pruned_until IS NULL;
+        state := j.state;
+        held_by := NULL;
+        IF NOT FOUND THEN
+            effect := 'not found';
+        ELSIF p_expect[v_i] <> j.state THEN
+            effect := 'wrong state';
+        ELSIF p_verb = 'cancel' THEN
+            effect := _cancel(j);
+        ELSIF p_verb = 'replay' THEN
+            SELECT r.effect, r.held_by INTO effect, held_by FROM _replay(j) r;
+        ELSIF p_verb = 'discard' THEN
+            effect := CASE WHEN j.state = 5 THEN 'applied' ELSE 'wrong state' END;
+            IF j.state = 5 THEN
+                PERFORM _drop(j, 'discard');
+                state := NULL;
+            END IF;
+        ELSE
+            effect := _edit(j, p_payloads[v_i], p_headers[v_i], p_tags[v_i], p_priorities[v_i], p_max_attempts[v_i]);
+        END IF;
+        IF effect = 'applied' AND p_verb = 'cancel' THEN
+            state := 6;
+        ELSIF effect = 'applied' AND p_verb = 'replay' THEN
+            state := 2;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION _cancel(j job) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF j.state >= 4 THEN
+        RETURN 'wrong state';
+    ELSIF j.state = 3 THEN
+        UPDATE job SET cancel_requested = true WHERE n = j.n;
+        RETURN 'flagged';
+    END IF;
+    PERFORM _cancel_waiting(j, 'cancel', 'cancelled on request');
+    RETURN 'applied';
+END $$;
+
+CREATE OR REPLACE FUNCTION _replay(j job, OUT effect text, OUT held_by uuid) LANGUAGE plpgsql AS $$
+DECLARE
+    k unique_key;
+BEGIN
+    IF j.state <> 5 THEN
+        effect := 'wrong state';
+        RETURN;
+    END IF;
+    IF j.key IS NOT NULL THEN
+        SELECT * INTO k FROM unique_key u WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;
+        IF k.holder <> j.id AND (k.until IS NULL OR _at() < k.until) THEN
+            effect := 'conflict';
+            held_by := k.holder;
+            RETURN;
+        END IF;
+        INSERT INTO unique_key (queue, lane, task, key, holder, mode, win, accepted_at)
+        VALUES (j.queue, j.lane, j.task, j.key, j.id, j.mode, j.win, j.accepted_at)
+        ON CONFLICT (queue, lane, task, key) DO UPDATE
+        SET holder = j.id, mode = j.mode, win = j.win, accepted_at = j.accepted_at, follower = NULL, until = NULL;
+    END IF;
+    j.attempt := 0;
+    j.crashes := 0;
+    j.replays := j.replays + 1;
+    j.hold_key := NULL;
+    j.hold_reason := NULL;
+    j.held_since := NULL;
+    j.held_times := NULL;
+    j.expires_at := NULL;
+    j.finished_at := NULL;
+    j.permille := NULL;
+    j.message := NULL;
+    j.kept := NULL;
+    j.due_at := _at();
+    PERFORM _make_waiting(_line_up(j), 5::smallint, 'replay');
+    effect := 'applied';
+END $$;
+
+CREATE OR REPLACE FUNCTION _edit(
+    j job, p_payload bytea, p_headers bytea, p_tags bytea, p_priority smallint, p_max_attempts integer
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    q queue;
+BEGIN
+    IF j.state NOT IN (0, 1, 2, 5) THEN
+        RETURN 'wrong state';
+    END IF;
+    SELECT * INTO q FROM queue WHERE name = j.queue;
+    IF j.state = 2 AND q.laned THEN
+        PERFORM _unfile(j);
+    END IF;
+    IF p_payload IS NOT NULL THEN
+        PERFORM _count_bytes(j, octet_length(p_payload) - j.size);
+        j.size := octet_length(p_payload);
+        j.payload := p_payload;
+    END IF;
+    j.headers := coalesce(p_headers, j.headers);
+    j.tags := coalesce(p_tags, j.tags);
+    j.priority := coalesce(p_priority, j.priority);
+    j.max_attempts := coalesce(p_max_attempts, j.max_attempts);
+    PERFORM _transition(j, j.state, j.state, 'edit', j.reason);
+    IF j.state = 2 THEN
+        IF p_priority IS NOT NULL THEN
+            j.band := _band_of(q, j.priority, j.due_at);
+        END IF;
+        PERFORM _file(j, true);
+    ELSE
+        PERFORM _put(j);
+    END IF;
+    RETURN 'applied';
+END $$;
+
+-- Cancel waiting jobs, remove finished ones, oldest first.
+CREATE OR REPLACE FUNCTION purge(p_now bigint, p_queue text, p_state smallint, p_limit bigint, OUT count bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    j job;
+    v_jobs bigint[];
+    v_n bigint;
+BEGIN
+    PERFORM _begin_alone(p_now);
+    -- Oldest first, among the first 10,000 that the index of the state gives.
+    IF p_state = 2 THEN
+        v_jobs := array(
+            SELECT w.n FROM (
+                SELECT o.n FROM job o WHERE o.queue = p_queue AND o.state = 2 ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
+            ORDER BY w.n LIMIT p_limit + 1);
+    ELSIF p_state < 2 THEN
+        v_jobs := array(
+            SELECT w.n FROM (
+                SELECT o.n FROM job o WHERE o.queue = p_queue AND o.state = p_state AND o.state IN (0, 1)
+                ORDER BY o.due_at, o.seq LIMIT 10000) w
+            ORDER BY w.n LIMIT p_limit + 1);
+    ELSE
+        v_jobs := array(
+            SELECT w.n FROM (
+                SELECT o.n FROM unnest('{0,1,2}'::smallint[]) k (kept) CROSS JOIN LATERAL (
+                    SELECT * FROM job WHERE queue = p_queue AND job.kept = k.kept ORDER BY finished_at, n LIMIT 10000) o
+                WHERE o.state = p_state AND (p_state = 5 OR NOT _is_needed(ROW(o.*)::job))) w
+            ORDER BY w.n LIMIT p_limit + 1);
+    END IF;
+    more := cardinality(v_jobs) > p_limit;
+    count := 0;
+    FOREACH v_n IN ARRAY v_jobs[:p_limit] LOOP
+        SELECT * INTO j FROM job WHERE n = v_n AND state = p_state AND pruned_until IS NULL;
+        CONTINUE WHEN NOT FOUND;   -- the end of one before it has moved it
+        count := count + 1;
+        IF p_state <= 2 THEN
+            PERFORM _cancel_waiting(j, 'purge', 'purged');
+        ELSE
+            PERFORM _drop(j, 'purge');
+        END IF;
+    END LOOP;
+END $$;
+
+-- Make held jobs of this key ready.
+CREATE OR REPLACE FUNCTION unhold(p_now bigint, p_key text, p_limit bigint, OUT count bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    j job;
+    v_jobs bigint[];
+    v_n bigint;
+BEGIN
+    PERFORM _begin_alone(p_now);
+    v_jobs := array(SELECT n FROM job WHERE hold_key = p_key AND state = 1 ORDER BY due_at, seq LIMIT p_limit + 1);
+    more := cardinality(v_jobs) > p_limit;
+    count := least(cardinality(v_jobs), p_limit);
+    FOREACH v_n IN ARRAY v_jobs[:p_limit] LOOP
+        SELECT * INTO j FROM job WHERE n = v_n;
+        j.due_at := _at();
+        PERFORM _promote(j, 'unhold');
+    END LOOP;
+END $$;
+
+-- Pause or resume a queue or a lane. out: whether the queue exists.
+CREATE OR REPLACE FUNCTION set_paused(p_now bigint, p_queue text, p_lane text, p_paused boolean) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM _begin_alone(p_now);
+    IF NOT EXISTS (SELECT FROM queue WHERE name = p_queue) THEN
+        RETURN false;
+    ELSIF p_lane IS NULL THEN
+        UPDATE queue SET paused = p_paused WHERE name = p_queue;
+    ELSE
+        INSERT INTO lane (queue, name, paused) VALUES (p_queue, p_lane, p_paused)
+        ON CONFLICT (queue, name) DO UPDATE SET paused = p_paused;
+        PERFORM _refresh(p_queue, p_lane);
+    END IF;
+    RETURN true;
+END $$;

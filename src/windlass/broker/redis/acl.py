@@ -1,0 +1,30 @@
+"""The least that a user of the server needs, for an ACL of their own."""
+
+from typing import Final
+
+from windlass.broker.redis.keys import prefix
+
+_SCRIPTS: Final = ("eval", "evalsha", "time")
+_HASHES: Final = ("hget", "hmget", "hset", "hsetnx", "hdel", "hexists", "hincrby", "hgetall", "hscan")
+_SETS: Final = ("zadd", "zrem", "zrangebylex", "zlexcount", "zscore")
+_CHANNELS: Final = ("publish", "subscribe", "pubsub")
+_CONNECTION: Final = ("ping", "select", "info", "client|setname")
+COMMANDS: Final = (*_SCRIPTS, *_HASHES, *_SETS, *_CHANNELS, *_CONNECTION)
+"""With `wait` for `?wait=`, `cluster|slots` on a cluster, and `config|get` so that `doctor` can tell how the
+server syncs its file.
+"""
+
+
+def rules(namespace: str, *more: str) -> tuple[str, ...]:
+    """The rules of an `ACL SETUSER`, but for its password."""
+    place = f"{prefix(namespace)}*"
+    # In a pattern a brace stands for itself.
+    return (
+        "on",
+        "resetkeys",
+        f"~{place}",
+        "resetchannels",
+        f"&{place}",
+        "-@all",
+        *(f"+{c}" for c in (*COMMANDS, *more)),
+    )

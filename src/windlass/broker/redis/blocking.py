@@ -1,0 +1,106 @@
+"""The wire for threads: one connection, one call at a time, in the caller's own thread."""
+
+import threading
+import time
+from typing import Any, TypeVar
+
+from redis import exceptions
+
+from windlass.broker.redis.connections import ThreadLink, connect_blocking, find
+from windlass.broker.redis.conversation import Command, Go, Pause, Say, Talk
+from windlass.broker.redis.url import Address, Place
+from windlass.broker.redis.wire import UNREACHABLE, broken, unavailable
+
+_T = TypeVar("_T")
+
+
+class BlockingWire:
+    """A connection that threads share."""
+
+    def __init__(self, place: Place, key: bytes) -> None:
+        self._place = place
+        self._key = key
+        self._lock = threading.Lock()
+        self._link: ThreadLink | None = None
+        self._address: Address | None = None
+        self._found = place.kind == "direct"
+        self._used = False
+        """The connection has answered before."""
+
+    def hold(self, talk: Talk[_T]) -> _T:
+        """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
+        if not self._lock.acquire(timeout=self._place.timeout):
+            raise unavailable(TimeoutError())
+        try:
+            return self._hold(talk)
+        except UNREACHABLE as error:
+            was_used = self._used
+            self._drop()
+            raise (broken(error) if was_used else unavailable(error)) from error
+        finally:
+            self._lock.release()
+
+    def _hold(self, talk: Talk[_T]) -> _T:
+        answer: Any = None
+        end = time.monotonic() + self._place.timeout
+        while True:
+            try:
+                step = talk.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            if time.monotonic() > end:
+                raise TimeoutError
+            answer = None
+            match step:
+                case Say():
+                    answer = self._answer(step)
+                case Pause():
+                    time.sleep(step.seconds)
+                case Go():
+                    self._drop()
+                    self._address = step.to
+                    self._found = step.to is not None or self._place.kind == "direct"
+
+    def _answer(self, step: Say) -> Any:
+        if step.to is None:
+            return self._say(self._connected(), step.commands)
+        link = connect_blocking(self._place, step.to)  # another server, for once
+        try:
+            link.connect()
+            return self._say(link, step.commands)
+        finally:
+            link.disconnect()
+
+    def _say(self, link: ThreadLink, commands: tuple[Command, ...]) -> Any:
+        link.send_packed_command([part for command in commands for part in link.pack_command(*command)])
+        reply: Any = None
+        for _ in commands:
+            try:
+                reply = link.read_response()
+            except (exceptions.ConnectionError, exceptions.TimeoutError):
+                raise
+            except exceptions.RedisError as error:
+                reply = error
+        self._used = True
+        return reply
+
+    def _connected(self) -> ThreadLink:
+        if self._link is None:
+            if not self._found:
+                self._address, self._found = find(self._place, self._key), True
+            link = connect_blocking(self._place, self._address)
+            link.connect()
+            self._link = link
+        return self._link
+
+    def _drop(self) -> None:
+        link, self._link, self._used = self._link, None, False
+        if self._place.kind != "direct":
+            self._found = False
+        if link is not None:
+            link.disconnect()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._drop()

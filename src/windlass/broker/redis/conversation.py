@@ -1,0 +1,108 @@
+"""One call of a script, as what is said to the server and what its answers mean. Pure: both transports hold
+the same conversation.
+
+A server may not know the script (`SCRIPT FLUSH`, a failover), be another one than the slot's (`MOVED`,
+`ASK`), be moving the slot (`TRYAGAIN`), be loading, or be no primary any more.
+"""
+
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple, TypeVar
+
+from redis import exceptions
+
+from windlass.broker.redis.scripts import script
+from windlass.broker.redis.url import Address
+from windlass.broker.redis.verbs import Call
+from windlass.errors import StoreError, StoreUnavailable
+
+_T = TypeVar("_T")
+Command = tuple[bytes | str | int, ...]
+TRIES: Final = 20
+FIRST_PAUSE: Final = 0.005
+LONGEST_PAUSE: Final = 0.25
+
+
+class Say(NamedTuple):
+    """Send commands and give back the reply to the last, be it an error."""
+
+    commands: tuple[Command, ...]
+    to: Address | None = None
+    """Not the usual server: the one that a slot is moving to."""
+
+
+class Pause(NamedTuple):
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+class Go(NamedTuple):
+    """From now on talk to this server; None: find out anew which."""
+
+    to: Address | None
+
+
+Step = Say | Pause | Go
+Talk = Generator[Step, Any, _T]
+
+
+def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int, timeout: float) -> Talk[_T]:
+    """The conversation about one call."""
+    known = script(call.script)
+    rest = (len(keys), *keys, context, *call.args)
+    by_name: Command = (b"EVALSHA", known.sha, *rest)
+    whole: Command = (b"EVAL", known.text, *rest)
+    command, pause = by_name, FIRST_PAUSE
+    to: Address | None = None
+    for _ in range(TRIES):
+        asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
+        reply = yield Say((*asking, command), to)
+        to = None
+        match reply:
+            case exceptions.NoScriptError():
+                command = whole
+            case exceptions.AskError():
+                to = _named(reply)
+            case exceptions.MovedError():
+                yield Go(_named(reply))
+            case exceptions.ReadOnlyError() | exceptions.MasterDownError():
+                yield Pause(pause)
+                yield Go(None)
+            case exceptions.TryAgainError() | exceptions.ClusterDownError() | exceptions.BusyLoadingError():
+                yield Pause(pause)
+            case exceptions.RedisError() if call.full is not None and _is_full(reply):
+                return call.full
+            case exceptions.RedisError():
+                raise _refused(reply)
+            case _:
+                if wait and call.script in ("enqueue", "fire"):
+                    yield from _confirmed(wait, timeout)
+                return call.read(reply)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    raise StoreUnavailable("the Redis server moves or loads its data and did not answer in time")
+
+
+def _named(error: Any) -> Address:
+    """The server that a redirection names."""
+    return str(error.host), int(error.port)
+
+
+def _confirmed(wait: int, timeout: float) -> Talk[None]:
+    """Replicas that have the write. Resending is safe: the ids are known."""
+    reply = yield Say(((b"WAIT", wait, int(timeout * 500)),))
+    if not isinstance(reply, int) or reply < wait:
+        raise StoreUnavailable(f"fewer than {wait} replicas confirmed the enqueue in time")
+
+
+def _is_full(error: exceptions.RedisError) -> bool:
+    """Redis 6.2 wraps what a command inside a script answered."""
+    return isinstance(error, exceptions.OutOfMemoryError) or "OOM command not allowed" in str(error)
+
+
+def _refused(error: exceptions.RedisError) -> StoreError:
+    text = str(error)
+    if _is_full(error):
+        return StoreError("the Redis server is at its memory limit (maxmemory)")
+    if text.startswith(("NOPERM", "WRONGPASS", "NOAUTH")):
+        return StoreError(f"the Redis server does not permit it: {text}")
+    return StoreError(f"the Redis server answered with an error: {text}")

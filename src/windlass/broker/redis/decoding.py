@@ -1,0 +1,396 @@
+"""What scripts answer, as the contract's values. Pure: both transports use it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.broker.redis.records import (
+    STATES,
+    Head,
+    pack_id,
+    rare,
+    raw_text,
+    read_body,
+    read_head,
+    read_tags,
+    unpack,
+    unpack_id,
+)
+from windlass.core.event import Event
+from windlass.core.group import refused_whole
+from windlass.core.job import (
+    FORGOTTEN,
+    Delivery,
+    Edge,
+    Finished,
+    Held,
+    JobDetail,
+    JobView,
+    Moved,
+    NewJob,
+    OnFailure,
+    Progress,
+    Receipt,
+    Refusal,
+    Status,
+)
+from windlass.core.lease import Asker, Claimed, Lease
+from windlass.core.operate import Effect, Operated
+from windlass.core.outcome import Answer, Cause, Error, Outcome, Verdict
+from windlass.core.query import Explanation, LaneView, Parked, Why
+from windlass.core.session import Pulse, SessionInfo, SessionState, SessionView
+from windlass.core.settings import Change, Changed
+from windlass.core.state import Move, Reason, State
+from windlass.core.timetable import FireRecord, ScheduleView
+from windlass.core.units import JobId, Micros
+
+_STATUSES = (Status.CREATED, Status.DUPLICATE, Status.REPLACED)
+_ASKERS = (Asker.ALIVE, Asker.LOST, Asker.OUTDATED)
+_POLICIES = {b"c": OnFailure.CANCEL, b"i": OnFailure.IGNORE, b"r": OnFailure.RUN}
+_error = msgspec.json.Decoder(Error)
+_cause = msgspec.json.Decoder(Cause)
+_info = msgspec.json.Decoder(SessionInfo)
+_memos = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+
+
+def _maybe(value: Any) -> Any:
+    return None if value is False else value
+
+
+def state(code: int) -> State | None:
+    """A state; None for none."""
+    return None if code < 0 else STATES[code]
+
+
+# produce
+
+
+def receipts(group: Sequence[NewJob], answer: Any) -> tuple[Receipt, ...]:
+    """The receipts of a group."""
+    if answer == 1:
+        return tuple(Receipt(Status.CREATED, job.id) for job in group)
+    if answer and answer[0] == b"refused":
+        refused = {job.id: why for job, why in (_refusal(group, one) for one in answer[1:])}
+        return refused_whole(group, refused)
+    return tuple(_receipt(job, one) for job, one in zip(group, answer, strict=True))
+
+
+def _receipt(job: NewJob, answer: Any) -> Receipt:
+    if isinstance(answer, int):
+        return Receipt(_STATUSES[answer], job.id)
+    return Receipt(_STATUSES[int(answer[0])], job.id, unpack_id(answer[1]))
+
+
+def _refusal(group: Sequence[NewJob], raw: Any) -> tuple[NewJob, tuple[Refusal, str]]:
+    job, refusal = group[int(raw[0]) - 1], Refusal(bytes(raw[1]).decode())
+    return job, (refusal, _why_refused(job, refusal, raw[2]))
+
+
+def _why_refused(job: NewJob, refusal: Refusal, which: bytes) -> str:
+    match refusal:
+        case Refusal.UNKNOWN_QUEUE:
+            return f'queue "{job.queue}" is not declared'
+        case Refusal.UNKNOWN_PARENT:
+            return f"parent {unpack_id(which)} is not known"
+        case Refusal.CYCLE:
+            return f"job {job.id} waits for itself through its parents"
+        case _:
+            return "the store is at its limit of bytes (max_size)"
+
+
+# consume
+
+
+def claimed(answer: Any) -> Claimed:
+    """The answer to an ask."""
+    asker, more, next_in, suspects, now = answer[:5]
+    if asker:
+        return Claimed(session=_ASKERS[int(asker)])
+    leases = tuple(_lease(now, *answer[at : at + 5]) for at in range(5, len(answer), 5))
+    return Claimed(
+        leases=leases, more=bool(more), next_in=None if next_in < 0 else next_in, suspects=suspects
+    )
+
+
+def _lease(now: Micros, job: bytes, raw: bytes, body: bytes, after: bytes, memos: bytes) -> Lease:
+    head = read_head(raw)
+    more = rare(head)
+    headers, payload = read_body(body)
+    return Lease(
+        job=unpack_id(job),
+        fence=head.fence,
+        task=head.task,
+        queue=head.queue,
+        lane=head.lane,
+        priority=head.priority,
+        attempt=head.attempt,
+        max_attempts=head.max_attempts,
+        crashes=more.crashes,
+        revision=head.revision,
+        payload=payload,
+        headers=headers,
+        tags=read_tags(head.tags),
+        flow=more.flow,
+        parents=tuple(edge.parent for edge in edges(after)),
+        memos=read_memos(memos),
+        waited=max(0, head.claimed - head.due),
+        expires_in=None if more.expires is None or more.started else more.expires - now,
+        visibility=None if more.deadline is None else more.deadline - now,
+    )
+
+
+def edges(raw: bytes | None) -> tuple[Edge, ...]:
+    """The parents of a job."""
+    return tuple(
+        Edge(unpack_id(raw[at : at + 16]), _POLICIES[raw[at + 16 : at + 17]])
+        for at in range(0, len(raw or b""), 17)
+        if raw
+    )
+
+
+def read_memos(raw: bytes | None) -> dict[str, bytes]:
+    """What `current.step` recorded."""
+    return {name: raw_text(value) for name, value in _memos.decode(raw).items()} if raw else {}
+
+
+def answer(raw: Any) -> Answer:
+    """The answer to a settlement."""
+    verdict, outcome, code, why = raw
+    return Answer(
+        Verdict(verdict.decode()), Outcome(outcome.decode()) if outcome else None, state(code), why.decode()
+    )
+
+
+def pulse(session: str, raw: Any) -> Pulse:
+    """The answer to a beat."""
+    alive, version, *cancel = raw
+    pairs = tuple((unpack_id(cancel[at]), cancel[at + 1]) for at in range(0, len(cancel), 2))
+    return Pulse(session=session, alive=bool(alive), cancel=pairs, settings=version)
+
+
+def moves(raw: Sequence[bytes]) -> tuple[Moved, ...]:
+    """The transitions of a step."""
+    return tuple(_moved(raw[at], unpack(raw[at + 1])) for at in range(0, len(raw), 2))
+
+
+def _moved(job: bytes, row: Any) -> Moved:
+    queue, task, lane, move, before, after, reason = row
+    return Moved(
+        job=unpack_id(job),
+        queue=queue,
+        task=task,
+        lane=lane,
+        move=Move(move),
+        before=STATES[int(before)],
+        after=STATES[int(after)],
+        reason=Reason(reason) if reason else None,
+    )
+
+
+def event(raw: bytes) -> Event:
+    """An event of the log."""
+    at, task, queue, lane, move, before, after, reason, outcome, attempt, fence, runtime, waited = unpack(
+        raw[16:]
+    )
+    return Event(
+        at=at,
+        job=unpack_id(raw[:16]),
+        task=task,
+        queue=queue,
+        lane=lane,
+        move=Move(move),
+        before=state(before),
+        after=state(after),
+        reason=Reason(reason) if reason else None,
+        outcome=Outcome(outcome) if outcome else None,
+        attempt=attempt,
+        fence=fence,
+        runtime=_maybe(runtime),
+        waited=_maybe(waited),
+    )
+
+
+# operate and settings
+
+
+def operated(job: JobId, raw: Any) -> Operated:
+    """The answer to an operation."""
+    effect, code, by = raw
+    return Operated(job, Effect(effect.decode()), state(code), unpack_id(by) if by else None)
+
+
+def changed(raw: Any) -> Changed:
+    """The answer to a declaration."""
+    return Changed(Change(raw[0].decode()), raw[1])
+
+
+def schedule(
+    name: bytes, record: bytes, declared: bytes | None, override: bytes | None, fires: bytes | None
+) -> ScheduleView:
+    """A schedule."""
+    app, revision, version, next_at, paused, _, _ = unpack(record)
+    return ScheduleView(
+        name=name.decode(),
+        declared=declared,
+        override=override,
+        version=version,
+        next_at=_maybe(next_at),
+        paused=paused,
+        app=app,
+        revision=revision,
+        fires=tuple(
+            FireRecord(tick, at, tuple(unpack_id(bytes.fromhex(job)) for job in jobs))
+            for tick, at, jobs in (unpack(fires) if fires else ())
+        ),
+    )
+
+
+# read
+
+
+def _fields(job: bytes, head: Head) -> dict[str, Any]:
+    more = rare(head)
+    held = None
+    if more.hold_key is not None:
+        held = Held(more.hold_key, more.hold_reason, more.hold_since, more.hold_times)
+    return {
+        "id": unpack_id(job),
+        "task": head.task,
+        "queue": head.queue,
+        "lane": head.lane,
+        "priority": head.priority,
+        "state": STATES[head.state],
+        "reason": None if more.reason is None else Reason(more.reason),
+        "attempt": head.attempt,
+        "max_attempts": head.max_attempts,
+        "crashes": more.crashes,
+        "fence": head.fence,
+        "key": more.key,
+        "tags": read_tags(head.tags),
+        "flow": more.flow,
+        "parent": more.parent,
+        "revision": head.revision,
+        "accepted_at": head.accepted,
+        "due_at": head.due,
+        "expires_at": more.expires,
+        "finished_at": more.finished,
+        "session": head.session if isinstance(head.session, str) else None,
+        "cancel_requested": bool(more.cancel),
+        "held": held,
+        "waiting_for": more.waiting,
+        "replays": more.replays,
+        "progress": None if more.permille is None else Progress(more.permille, more.message),
+    }
+
+
+def view(job: bytes, raw: bytes) -> JobView:
+    """A job as listings show it."""
+    return JobView(**_fields(job, read_head(raw)))
+
+
+def detail(job: JobId, raw: Any) -> JobDetail | None:
+    """A job with everything."""
+    if raw is None:
+        return None
+    if len(raw) == 1:
+        code, reason, fence, _, finished, _ = unpack(raw[0])
+        return msgspec.structs.replace(
+            FORGOTTEN,
+            id=job,
+            state=STATES[code],
+            reason=Reason(reason) if reason else None,
+            fence=fence,
+            finished_at=finished,
+        )
+    head, body, dead_parent, deliveries, error, result, after, memos, *lines = raw
+    fields = _fields(pack_id(job), read_head(head))
+    if dead_parent:
+        fields["reason"] = Reason.PARENT_DEAD
+    headers, payload = read_body(body)
+    return JobDetail(
+        **fields,
+        payload=payload,
+        headers=headers,
+        after=edges(after),
+        result=result,
+        error=_error.decode(error) if error else None,
+        deliveries=tuple(map(_delivery, unpack(deliveries) if deliveries else ())),
+        logs=tuple(line.decode() for line in lines),
+        memos=tuple(sorted(read_memos(memos))),
+    )
+
+
+def _delivery(row: Any) -> Delivery:
+    fence, attempt, session, claimed_at, ended_at, outcome, settled, cause, runtime, error = row
+    return Delivery(
+        fence=fence,
+        attempt=attempt,
+        session=_maybe(session),
+        claimed_at=claimed_at,
+        ended_at=ended_at,
+        outcome=Outcome(outcome),
+        settled=settled,
+        cause=_cause.decode(cause) if cause else None,
+        runtime=_maybe(runtime),
+        error=_error.decode(error) if error else None,
+    )
+
+
+def finished(job: bytes, code: int, reason: bytes, result: bytes | None, error: bytes | None) -> Finished:
+    """What a waiter for a job's end is told."""
+    return Finished(
+        job=unpack_id(job),
+        state=STATES[code],
+        reason=Reason(reason.decode()) if reason else None,
+        result=result,
+        error=_error.decode(error) if error else None,
+    )
+
+
+def lane(queue: str, row: Sequence[Any]) -> LaneView:
+    """A lane."""
+    name, weight, ready, running, lag, concurrency, tokens, parked, paused = row
+    return LaneView(
+        queue=queue,
+        lane=name.decode(),
+        weight=weight,
+        ready=ready,
+        running=running,
+        lag=lag,
+        concurrency=None if concurrency < 0 else concurrency,
+        tokens=None if tokens < 0 else tokens,
+        parked=Parked(parked.decode()) if parked else None,
+        paused=bool(paused),
+    )
+
+
+def session(row: Sequence[Any]) -> SessionView:
+    """A session."""
+    name, info, ended, opened, silent, leases, memory, cause = row
+    return SessionView(
+        id=name.decode(),
+        info=_info.decode(info),
+        state=SessionState.ENDED if ended else SessionState.ALIVE,
+        opened_at=opened,
+        silent_for=silent,
+        leases=leases,
+        memory=memory,
+        cause=_cause.decode(cause) if cause else None,
+    )
+
+
+def explanation(job: JobId, raw: Any) -> Explanation:
+    """Why a job waits."""
+    code, said, about, next_in, ahead, error = raw
+    why = Why(said.decode())
+    named = why in (Why.PARENTS, Why.SEQUENCE)
+    return Explanation(
+        job=job,
+        state=state(code),
+        why=why,
+        detail=unpack_id(about) if named else about.decode(),
+        ahead=ahead,
+        next_in=None if next_in < 0 else next_in,
+        error=_error.decode(error) if error and why in (Why.RETRYING, Why.FINISHED) else None,
+    )

@@ -1,0 +1,153 @@
+"""The ear: one connection on which a process hears of wakes and of jobs that end."""
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from typing import Any
+
+from redis import exceptions
+
+from windlass.broker.redis.connections import LoopLink, connect_on_loop
+from windlass.broker.redis.keys import ends_channel, waiter_channel
+from windlass.broker.redis.url import Place
+from windlass.broker.redis.wire import UNREACHABLE, Wire, unavailable
+
+
+class Ear:
+    """Listens on one event loop."""
+
+    def __init__(self, place: Place, wire: Wire, namespace: str) -> None:
+        self._place = place
+        self._wire = wire
+        self.channel = waiter_channel(namespace, secrets.token_hex(8))
+        self._ends = ends_channel(namespace)
+        self._numbers = itertools.count(1)
+        self._link: LoopLink | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._hears_ends = False
+        self._confirmed: dict[bytes, asyncio.Event] = {}
+        self._waiting: dict[str, asyncio.Event] = {}
+        self._watching: dict[asyncio.Event, frozenset[bytes] | None] = {}
+        self.closed = False
+
+    # wakes
+
+    async def wait_here(self) -> tuple[str, asyncio.Event]:
+        """A number under which this caller can be told, and the event of being told."""
+        await self._open(ends=False)
+        number = str(next(self._numbers))
+        self._waiting[number] = woken = asyncio.Event()
+        return number, woken
+
+    def waits_no_longer(self, number: str) -> None:
+        """It has been told, or gave up."""
+        self._waiting.pop(number, None)
+
+    # ends
+
+    async def listen(self, jobs: frozenset[bytes] | None) -> asyncio.Event:
+        """An event that is set when one of the jobs ends; None: when anything happens."""
+        await self._open(ends=True)
+        heard = asyncio.Event()
+        self._watching[heard] = jobs
+        return heard
+
+    async def stay(self) -> None:
+        """Listen again, should the connection be lost."""
+        await self._open(ends=True)
+
+    def listens_no_longer(self, heard: asyncio.Event) -> None:
+        """It has heard enough."""
+        self._watching.pop(heard, None)
+
+    # the connection
+
+    async def _open(self, *, ends: bool) -> None:
+        async with self._opening:
+            if self.closed:
+                return
+            try:
+                async with asyncio.timeout(self._place.timeout):
+                    if self._link is None:
+                        await self._subscribe_first()
+                    if ends and not self._hears_ends:
+                        await self._subscribe(self._ends)
+                        self._hears_ends = True
+            except UNREACHABLE as error:
+                await self._hang_up()
+                raise unavailable(error) from error
+
+    async def _subscribe_first(self) -> None:
+        link = connect_on_loop(self._place, await self._wire.address())
+        await link.connect()
+        self._link, self._hears_ends = link, False
+        self._confirmed.clear()
+        self._reading = asyncio.create_task(self._read(link))
+        await self._subscribe(self.channel)
+
+    async def _subscribe(self, channel: bytes) -> None:
+        link = self._link
+        self._confirmed[channel] = confirmed = asyncio.Event()
+        if link is not None:
+            await link.send_packed_command(link.pack_command(b"SUBSCRIBE", channel))
+            await confirmed.wait()
+        if link is None or self._link is not link:  # everybody was let go because it broke
+            raise exceptions.ConnectionError("the connection was lost")
+
+    async def _read(self, link: LoopLink) -> None:
+        """Hand on what is heard, until the connection breaks."""
+        try:
+            while True:
+                self._hear(await link.read_response())
+        except (*UNREACHABLE, exceptions.RedisError):
+            pass
+        finally:
+            if self._link is link:
+                self._link = self._reading = None
+            # Nobody is told any more: let them look for themselves, and come back.
+            self._wake_all()
+
+    def _hear(self, message: Any) -> None:
+        kind, channel, what = message
+        if kind == b"subscribe":
+            self._confirmed[channel].set()
+        elif channel == self.channel:
+            woken = self._waiting.get(what.decode())
+            if woken is not None:
+                woken.set()
+        else:
+            ended = {what[at : at + 16] for at in range(0, len(what), 16)}
+            for heard, jobs in self._watching.items():
+                if jobs is None or not jobs.isdisjoint(ended):
+                    heard.set()
+
+    def _wake_all(self) -> None:
+        for event in (*self._waiting.values(), *self._watching):
+            event.set()
+        for confirmed in self._confirmed.values():
+            confirmed.set()
+
+    async def _hang_up(self) -> None:
+        reading, link = self._reading, self._link
+        self._reading = self._link = None
+        if reading is not None:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+        if link is not None:
+            with contextlib.suppress(*UNREACHABLE):
+                await link.disconnect(nowait=True)
+
+    def let_go(self) -> None:
+        """Let everybody go who waits."""
+        self.closed = True
+        for event in (*self._waiting.values(), *self._watching):
+            event.set()
+
+    async def close(self) -> None:
+        """Let everybody go, and the connection."""
+        self.let_go()
+        async with self._opening:
+            await self._hang_up()

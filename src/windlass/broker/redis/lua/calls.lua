@@ -1,0 +1,66 @@
+-- Calls of producers: whether their ids are known, and what refuses a group.
+--
+-- A call (from the adapter): 1 id, 2 queue, 3 task, 4 lane, 5 priority, 6 max_attempts, 7 delay, 8 run_at or false,
+-- 9 expires or false, 10 key or false, 11 mode, 12 window, 13 tags (text), 14 revision, 15 flow, 16 parent (text),
+-- 17 after (parent 16 bytes, policy 1 byte each) or false, 18 body, 19 bytes of payload, 20 in a cycle of its group
+-- A receipt: status, or {status, job that stands for it}. A refusal: {place in the group, why, which}.
+-- include: queues, jobs
+local CREATED, DUPLICATE, REPLACED = 0, 1, 2
+
+local function known(id) -- the receipt of an id that was sent before
+  if job(id) then return DUPLICATE, id end
+  local status, of = absorbed(id)
+  if status then return status, of end
+  if tombstone(id) then return DUPLICATE, id end
+end
+
+local function look_up(calls) -- everything that a group asks for, at once
+  local ids, places, lanes = {}, {}, {}
+  for i = 1, #calls do
+    local c = calls[i]
+    ids[#ids + 1] = c[1]
+    if c[4] ~= '' then lanes[#lanes + 1] = 'l' .. c[2] .. NUL .. c[4] end
+    if c[10] then places[#places + 1] = c[2] .. NUL .. c[4] .. NUL .. c[3] .. NUL .. c[10] end
+    if c[17] then
+      for at = 1, #c[17], 17 do ids[#ids + 1] = sub(c[17], at, at + 15) end
+    end
+  end
+  hload(HEAD, ids)
+  hload(GONE, ids)
+  if #places > 0 then hload(KEY, places) end
+  if #lanes > 0 then hload(LANE, lanes) end
+end
+
+local function refusals(calls, may_fill)
+  local found, ids, bytes = {}, nil, 0
+  for i = 1, #calls do
+    bytes = bytes + calls[i][19]
+    if calls[i][17] then ids = ids or {} end
+  end
+  if ids then
+    for i = 1, #calls do ids[calls[i][1]] = true end
+  end
+  local full = not may_fill and MAX_SIZE and N.bytes + bytes > MAX_SIZE
+  for i = 1, #calls do
+    local c = calls[i]
+    if not queue(c[2]) or c[17] or c[20] or full then
+      if not known(c[1]) then
+        local unknown
+        for at = 1, c[17] and #c[17] or 0, 17 do
+          local parent = sub(c[17], at, at + 15)
+          if not ids[parent] and not known(parent) then unknown = unknown or parent end
+        end
+        if not queue(c[2]) then
+          found[#found + 1] = {i, 'unknown queue', ''}
+        elseif unknown then
+          found[#found + 1] = {i, 'unknown parent', unknown}
+        elseif c[20] then
+          found[#found + 1] = {i, 'cycle', ''}
+        elseif full then
+          found[#found + 1] = {i, 'store full', ''}
+        end
+      end
+    end
+  end
+  return found
+end

@@ -1,0 +1,128 @@
+-- The short way for plain jobs: queues that never had a lane, in strict order, without limits or events; jobs
+-- without key, parents, delay or expiry. It does what the long way does, in fewer commands and without its
+-- fixed cost (some 200 functions are made at every call of a script that includes it). Whatever is not plain is
+-- found out before anything is written, and goes the long way: `otherwise()`.
+--
+-- SET F queue: {unlimited, retention, result_ttl}, kept by settings.lua for queues whose policy is plain
+-- include: call
+local META, SET, HEAD, BODY, PAST, FIFO = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local LANE, SESS, GONE, COUNT, READY, LEASE = KEYS[7], KEYS[9], KEYS[10], KEYS[11], KEYS[13], KEYS[15]
+local TIME, NAMES = KEYS[17], KEYS[18]
+local NUL, LAST = '\0', string.rep('\255', 17)
+local pack, unpack_, sub, concat = cmsgpack.pack, cmsgpack.unpack, string.sub, table.concat
+local PER_CHUNK, ENTRY, BAND_ZERO = 64, 23, 17592186044416
+local RDY, RUNNING, DONE = 2, 3, 4
+
+local CTX = unpack_(ARGV[1])
+local NUMBERS = call('HGET', META, 'n')
+local N = NUMBERS and unpack_(NUMBERS) -- mark, live, swept, left, 5 seq, version, 7 bytes, log …, 10 and 11 gone
+local NOW = CTX[1]
+if N then
+  if not NOW then
+    local t = call('TIME')
+    NOW = t[1] * 1000000 + t[2]
+  end
+  if NOW < N[1] and NOW + CTX[2] >= N[1] then NOW = N[1] end
+end
+
+local function n7(n) return struct.pack('>I7', n) end
+
+-- what is to be written
+local HSETS, HDELS, DELTAS = {}, {}, {}
+
+local function put(key, field, value)
+  local list = HSETS[key]
+  if not list then
+    list = {}
+    HSETS[key] = list
+  end
+  list[#list + 1] = field
+  list[#list + 1] = value
+end
+
+local function remove(key, field)
+  local list = HDELS[key]
+  if not list then
+    list = {}
+    HDELS[key] = list
+  end
+  list[#list + 1] = field
+end
+
+-- Moves are counted per run of jobs of one queue and task: most batches are one.
+local RUN = {}
+local function end_run()
+  if RUN.queue then
+    local at = RUN.queue .. NUL .. RUN.task .. NUL
+    if RUN.from then DELTAS[at .. RUN.from] = (DELTAS[at .. RUN.from] or 0) - RUN.n end
+    DELTAS[at .. RUN.to] = (DELTAS[at .. RUN.to] or 0) + RUN.n
+  end
+end
+
+local function count(queue, task, from, to)
+  if RUN.queue ~= queue or RUN.task ~= task or RUN.to ~= to then
+    end_run()
+    RUN = {queue = queue, task = task, from = from, to = to, n = 0}
+  end
+  RUN.n = RUN.n + 1
+end
+
+-- A queue that is plain: name, unlimited, retention, result_ttl, paused, running, bucket, wake; else nil.
+local function plain_queue(name)
+  local got = call('HMGET', SET, 'F' .. name, 'R' .. name, 'A' .. name)
+  if not got[1] then return nil end
+  local f = unpack_(got[1])
+  local s = got[2] and unpack_(got[2]) or {false, false, 0, false}
+  if s[2] then return nil end -- it has lanes
+  return {name = name, unlimited = f[1], retention = f[2], result_ttl = f[3], paused = s[1], running = s[3],
+    bucket = s[4], wake = got[3], pre = name .. NUL}
+end
+
+local function save_running(q)
+  put(SET, 'R' .. q.name, pack({q.paused, false, q.running, q.bucket}))
+end
+
+local function fifos(q)
+  if not q.fifo then
+    local s = call('HGET', FIFO, 'c' .. q.name)
+    q.fifo = s and unpack_(s) or {}
+  end
+  return q.fifo
+end
+
+local function chunk_name(q, band, n)
+  return q.pre .. struct.pack('>I6', band + BAND_ZERO) .. n7(n)
+end
+
+local function waiters(q) -- whom to tell, read before anything is written
+  if q.wake == 'W' then
+    local p = 'w' .. q.name .. NUL
+    q.waiting = call('ZRANGEBYLEX', NAMES, '[' .. p, '(' .. p .. LAST, 'LIMIT', 0, 10)
+  end
+end
+
+local function wake(q)
+  if q.wake == 'A' then return end
+  local p = #q.name + 2
+  for k = 1, q.waiting and #q.waiting or 0 do
+    local m = q.waiting[k]
+    local split = string.find(m, NUL, p + 8, true)
+    call('ZREM', NAMES, m)
+    if call('PUBLISH', sub(m, p + 8, split - 1), sub(m, split + 1)) > 0 then return end
+  end
+  call('HSET', SET, 'A' .. q.name, 'A')
+end
+
+local function write()
+  end_run()
+  call('HSET', META, 'n', pack(N))
+  for key, list in pairs(HSETS) do
+    for from = 1, #list, 2000 do call('HSET', key, unpack(list, from, math.min(from + 1999, #list))) end
+  end
+  for key, list in pairs(HDELS) do
+    for from = 1, #list, 2000 do call('HDEL', key, unpack(list, from, math.min(from + 1999, #list))) end
+  end
+  for at, by in pairs(DELTAS) do
+    if by ~= 0 and call('HINCRBY', COUNT, at, by) == 0 then call('HDEL', COUNT, at) end
+  end
+end

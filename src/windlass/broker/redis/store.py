@@ -1,0 +1,138 @@
+"""What a process has open of a namespace: per event loop a wire and an ear; for threads, a wire."""
+
+import asyncio
+import os
+import threading
+from typing import Any, TypeVar
+
+from windlass.broker.contract import Options
+from windlass.broker.redis.blocking import BlockingWire
+from windlass.broker.redis.conversation import Say, Talk, converse
+from windlass.broker.redis.durability import Durability, read_durability
+from windlass.broker.redis.ear import Ear
+from windlass.broker.redis.keys import ends_channel, keys
+from windlass.broker.redis.records import blob, pack
+from windlass.broker.redis.url import Place
+from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.wire import BrokenLink, Wire
+from windlass.clock import Clock
+
+_T = TypeVar("_T")
+
+
+class Side:
+    """What belongs to one event loop."""
+
+    def __init__(self, place: Place, namespace: str, key: bytes) -> None:
+        self.wire = Wire(place, key)
+        self.ear = Ear(place, self.wire, namespace)
+
+    async def close(self) -> None:
+        await self.ear.close()
+        await self.wire.close()
+
+
+class Store:
+    """A namespace on a server."""
+
+    def __init__(self, place: Place, options: Options, clock: Clock | None) -> None:
+        self.place = place
+        self.options = options
+        self._clock = clock
+        self._keys = keys(options.namespace)
+        self._rest = (
+            options.session_ttl,
+            options.resend_window,
+            options.events_kept,
+            False if options.max_size is None else options.max_size,
+            blob(ends_channel(options.namespace)),
+        )
+        self._steady = None if clock is not None else pack((False, *self._rest))
+        self._pid = os.getpid()
+        self._guard = threading.Lock()
+        self._sides: dict[asyncio.AbstractEventLoop, Side] = {}
+        self._blocking: BlockingWire | None = None
+        self._inherited: list[object] = []
+        self.closed = False
+
+    def _talk(self, call: Call[_T]) -> Talk[_T]:
+        context = self._steady
+        if context is None:
+            assert self._clock is not None
+            context = pack((self._clock.now(), *self._rest))
+        return converse(call, self._keys, context, self.place.wait, self.place.timeout)
+
+    async def run(self, call: Call[_T]) -> _T:
+        """Run a script, from a coroutine."""
+        wire = self.side().wire
+        try:
+            return await wire.hold(self._talk(call))
+        except BrokenLink:
+            if not call.repeatable:
+                raise
+        return await wire.hold(self._talk(call))
+
+    def run_blocking(self, call: Call[_T]) -> _T:
+        """Run a script, from a thread."""
+        wire = self._thread_wire()
+        try:
+            return wire.hold(self._talk(call))
+        except BrokenLink:
+            if not call.repeatable:
+                raise
+        return wire.hold(self._talk(call))
+
+    async def durability(self) -> Durability:
+        """What the server promises; the namespace exists from here on."""
+        await self.run(Call("open", (pack([]),), lambda _: None))
+        return await self.side().wire.hold(_facts(self.place.wait))
+
+    def side(self) -> Side:
+        """What this loop has open."""
+        self._renew_after_fork()
+        loop = asyncio.get_running_loop()
+        side = self._sides.get(loop)
+        if side is None:
+            with self._guard:
+                for other in [each for each in self._sides if each.is_closed()]:
+                    self._inherited.append(self._sides.pop(other))
+                side = self._sides[loop] = Side(self.place, self.options.namespace, self._keys[0])
+        return side
+
+    def _thread_wire(self) -> BlockingWire:
+        self._renew_after_fork()
+        with self._guard:
+            if self._blocking is None:
+                self._blocking = BlockingWire(self.place, self._keys[0])
+            return self._blocking
+
+    def _renew_after_fork(self) -> None:
+        """In a child of a fork nothing of the parent's may be used, nor dropped: to close a connection would
+        reach into the parent's.
+        """
+        if self._pid != os.getpid():
+            self._inherited += [self._sides, self._blocking, self._guard]
+            self._guard = threading.Lock()
+            self._sides, self._blocking, self._pid = {}, None, os.getpid()
+
+    async def close(self) -> None:
+        """Let go of what this loop has open, and of what threads have."""
+        self.closed = True
+        side = self._sides.pop(asyncio.get_running_loop(), None)
+        if side is not None:
+            await side.close()
+        for loop, other in list(self._sides.items()):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(other.ear.let_go)  # its connections are that loop's to close
+        blocking, self._blocking = self._blocking, None
+        if blocking is not None:
+            await asyncio.to_thread(blocking.close)
+
+
+def _facts(replicas: int) -> Talk[Durability]:
+    info: Any = yield Say(((b"INFO",),))
+    config: Any = yield Say(((b"CONFIG", b"GET", b"appendfsync"),))
+    save: Any = yield Say(((b"CONFIG", b"GET", b"save"),))
+    # An ACL may forbid CONFIG: what is not known is not claimed.
+    said: list[Any] = [] if isinstance(config, Exception) or isinstance(save, Exception) else [*config, *save]
+    return read_durability(info if isinstance(info, bytes) else b"", said, replicas)

@@ -1,0 +1,136 @@
+"""The wire for coroutines: one connection, one call at a time, opened when first needed."""
+
+import asyncio
+import contextlib
+from typing import Any, TypeVar
+
+from redis import exceptions
+
+from windlass.broker.redis.connections import LoopLink, connect_on_loop, find
+from windlass.broker.redis.conversation import Command, Go, Pause, Say, Talk
+from windlass.broker.redis.url import Address, Place
+from windlass.errors import StoreUnavailable
+
+_T = TypeVar("_T")
+UNREACHABLE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
+
+
+def unavailable(error: BaseException) -> StoreUnavailable:
+    """What the caller is told when the server cannot be reached."""
+    return StoreUnavailable(f"the Redis server did not answer: {type(error).__name__}")
+
+
+class BrokenLink(StoreUnavailable):
+    """A connection that had worked broke: perhaps the server closed it long ago."""
+
+
+def broken(error: BaseException) -> StoreUnavailable:
+    """What the caller is told when a connection broke that had worked. A timeout is not repeated."""
+    return unavailable(error) if isinstance(error, TimeoutError) else BrokenLink(str(unavailable(error)))
+
+
+class Wire:
+    """A connection of one event loop."""
+
+    def __init__(self, place: Place, key: bytes) -> None:
+        self._place = place
+        self._key = key
+        self._lock = asyncio.Lock()
+        self._link: LoopLink | None = None
+        self._address: Address | None = None
+        self._found = place.kind == "direct"
+        self._asked = False
+        """A question was sent whose answer was not read yet."""
+        self._used = False
+        """The connection has answered before."""
+
+    async def hold(self, talk: Talk[_T]) -> _T:
+        """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
+        try:
+            async with asyncio.timeout(self._place.timeout), self._lock:
+                return await self._alone(talk)
+        except TimeoutError as error:
+            raise unavailable(error) from error
+
+    async def _alone(self, talk: Talk[_T]) -> _T:
+        try:
+            return await self._hold(talk)
+        except UNREACHABLE as error:
+            was_used = self._used
+            await self._drop()
+            raise (broken(error) if was_used else unavailable(error)) from error
+        except BaseException:
+            # Cancelled, perhaps between a question and its answer: the next must not read that.
+            if self._asked:
+                await self._drop()
+            raise
+
+    async def _hold(self, talk: Talk[_T]) -> _T:
+        answer: Any = None
+        while True:
+            try:
+                step = talk.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = None
+            match step:
+                case Say():
+                    answer = await self._answer(step)
+                case Pause():
+                    await asyncio.sleep(step.seconds)
+                case Go():
+                    await self._drop()
+                    self._address = step.to
+                    self._found = step.to is not None or self._place.kind == "direct"
+
+    async def _answer(self, step: Say) -> Any:
+        if step.to is None:
+            return await self._say(await self.link(), step.commands)
+        link = connect_on_loop(self._place, step.to)  # another server, for once
+        try:
+            await link.connect()
+            return await self._say(link, step.commands)
+        finally:
+            await link.disconnect()
+
+    async def _say(self, link: LoopLink, commands: tuple[Command, ...]) -> Any:
+        self._asked = True
+        await link.send_packed_command([part for command in commands for part in link.pack_command(*command)])
+        reply: Any = None
+        for _ in commands:
+            try:
+                reply = await link.read_response()
+            except (exceptions.ConnectionError, exceptions.TimeoutError):
+                raise
+            except exceptions.RedisError as error:
+                reply = error
+        self._asked, self._used = False, True
+        return reply
+
+    async def address(self) -> Address | None:
+        """The server in charge."""
+        if not self._found:
+            self._address = await asyncio.to_thread(find, self._place, self._key)
+            self._found = True
+        return self._address
+
+    async def link(self) -> LoopLink:
+        """The open connection."""
+        if self._link is None:
+            link = connect_on_loop(self._place, await self.address())
+            await link.connect()
+            self._link = link
+        return self._link
+
+    async def _drop(self) -> None:
+        link, self._link, self._asked, self._used = self._link, None, False, False
+        if self._place.kind != "direct":
+            self._found = False
+        if link is not None:
+            with contextlib.suppress(*UNREACHABLE):
+                await link.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        async with self._lock:
+            await self._drop()

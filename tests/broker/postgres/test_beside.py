@@ -1,0 +1,169 @@
+"""Many at once: short ways share the namespace, everything else has it alone, nothing falls between them."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.broker.postgres.namespaces import Namespaces, namespaces
+
+from windlass.broker.contract import Options
+from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres.url import Place
+from windlass.conformance.harness import APP, new_id
+from windlass.core.job import NewJob, Status
+from windlass.core.lease import Ask, Lease
+from windlass.core.operate import Target
+from windlass.core.outcome import Outcome, Verdict
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settlement import Settlement
+from windlass.core.state import State
+
+__all__ = ["namespaces"]
+_PROCESSES = 4
+
+
+@asynccontextmanager
+async def _fleet(namespaces: Namespaces, **queues: QueueSettings) -> AsyncIterator[list[PostgresBroker]]:
+    """Brokers of several processes on one namespace."""
+    first = await namespaces.open(None, Options())
+    place, options = Place(namespaces.server.dsn), Options(namespace=first.namespace)
+    others = [await PostgresBroker.open(place, options=options) for _ in range(_PROCESSES - 1)]
+    await first.declare(
+        [Declaration(subject=Subject(Kind.QUEUE, name), body=body, app=APP) for name, body in queues.items()]
+    )
+    try:
+        yield [first, *others]
+    finally:
+        for broker in (*others, first):
+            await broker.close()
+
+
+class _Worker:
+    """One session that claims and settles until everything is done."""
+
+    def __init__(self, broker: PostgresBroker, name: str, queues: tuple[str, ...]) -> None:
+        self.broker = broker
+        self.name = name
+        self.queues = queues
+        self.done: list[str] = []
+        self.most = 0
+        self.random = random.Random(name)
+
+    def _settlement(self, lease: Lease) -> Settlement:
+        outcome = self.random.choice([Outcome.DONE, Outcome.DONE, Outcome.RETRY, Outcome.RELEASE])
+        if lease.attempt == lease.max_attempts:
+            outcome = Outcome.DONE
+        runtime = None if outcome is Outcome.RELEASE else 1
+        return Settlement(job=lease.job, fence=lease.fence, outcome=outcome, runtime=runtime)
+
+    async def run(self, finished: asyncio.Event) -> None:
+        await self.broker.beat([Beat(session=self.name, open=SessionInfo(queues=self.queues))])
+        leases: tuple[Lease, ...] = ()
+        seq = 0
+        while not finished.is_set():
+            seq += 1
+            items = [self._settlement(lease) for lease in leases]
+            ask = Ask(queues=self.queues, slots=7, limit=7, session=self.name, seq=seq)
+            settled = await self.broker.settle(items, ask)
+            assert [answer.verdict for answer in settled.answers] == [Verdict.APPLIED] * len(items)
+            self.done += [item.job for item in items if item.outcome is Outcome.DONE]
+            assert settled.claimed is not None
+            leases = settled.claimed.leases
+            if not leases:
+                await self.broker.wait(self.queues, 0.1)
+
+
+def test_every_job_is_done_once(namespaces: Namespaces) -> None:
+    """Producers, workers, sweepers and operators, on plain and on laned queues, at the same time."""
+
+    async def test() -> None:
+        settings = {"plain": QueueSettings(), "laned": QueueSettings(lane_concurrency=3)}
+        async with _fleet(namespaces, **settings) as fleet:
+            finished = asyncio.Event()
+            jobs = [
+                NewJob(id=new_id(), task="t", queue="plain", max_attempts=1_000)
+                if number % 3
+                else NewJob(
+                    id=new_id(), task="t", queue="laned", lane=f"lane{number % 4}", max_attempts=1_000
+                )
+                for number in range(600)
+            ]
+            cancelled = jobs[::50]
+
+            async def produce(place: int) -> None:
+                for start in range(place * 150, place * 150 + 150, 10):
+                    receipts = (await fleet[place].enqueue([jobs[start : start + 10]]))[0]
+                    assert {receipt.status for receipt in receipts} == {Status.CREATED}
+
+            async def sweep() -> None:
+                while not finished.is_set():
+                    await fleet[0].sweep(limit=100)
+                    await asyncio.sleep(0.01)
+
+            async def cancel() -> None:
+                for job in cancelled:
+                    await fleet[1].cancel([Target(job.id)])
+
+            workers = [_Worker(broker, f"w{place}", ("plain", "laned")) for place, broker in enumerate(fleet)]
+            running = [asyncio.create_task(worker.run(finished)) for worker in workers]
+            running.append(asyncio.create_task(sweep()))
+            await asyncio.gather(*(produce(place) for place in range(_PROCESSES)), cancel())
+            async with asyncio.timeout(60):
+                while await _unfinished(fleet[0]):
+                    failed = [task for task in running if task.done()]
+                    assert not failed, failed[0].exception()
+                    await asyncio.sleep(0.02)
+            finished.set()
+            await asyncio.gather(*running)
+            done = Counter(job for worker in workers for job in worker.done)
+            details = [detail for detail in await fleet[0].get([job.id for job in jobs]) if detail]
+            assert len(details) == len(jobs)
+            assert set(done.values()) == {1}
+            assert {detail.id for detail in details if detail.state is State.DONE} == set(done)
+            rest = {detail.state for detail in details if detail.id not in done}
+            assert rest <= {State.CANCELLED}
+            counts = {(row.queue, row.state): row.count for row in (await fleet[0].counts()).rows}
+            assert sum(counts.values()) == len(jobs)
+            assert {state for _, state in counts} <= {State.DONE, State.CANCELLED}
+
+    asyncio.run(test())
+
+
+async def _unfinished(broker: PostgresBroker) -> int:
+    rows = (await broker.counts()).rows
+    return sum(row.count for row in rows if row.state not in (State.DONE, State.CANCELLED))
+
+
+def test_an_id_sent_by_many_is_created_once(namespaces: Namespaces) -> None:
+    async def test() -> None:
+        async with _fleet(namespaces, plain=QueueSettings()) as fleet:
+            jobs = [NewJob(id=new_id(), task="t", queue="plain") for _ in range(40)]
+
+            async def send(broker: PostgresBroker) -> list[Status]:
+                mine = random.Random(id(broker)).sample(jobs, len(jobs))
+                return [receipt.status for receipt in (await broker.enqueue([mine]))[0]]
+
+            statuses = await asyncio.gather(*(send(broker) for broker in fleet for _ in range(3)))
+            found = Counter(status for each in statuses for status in each)
+            assert found[Status.CREATED] == len(jobs)
+            assert found[Status.DUPLICATE] == 11 * len(jobs)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("limit", [{"concurrency": 3}, {"lane_concurrency": 3}])
+def test_a_limit_holds_among_many(namespaces: Namespaces, limit: dict[str, int]) -> None:
+    async def test() -> None:
+        async with _fleet(namespaces, q=QueueSettings(**limit)) as fleet:
+            await fleet[0].enqueue([[NewJob(id=new_id(), task="t", queue="q") for _ in range(20)]])
+            asks = [Ask(queues=("q",), slots=2, limit=2, visibility=10**9) for _ in range(8)]
+            claimed = await asyncio.gather(
+                *(fleet[place % _PROCESSES].claim(ask) for place, ask in enumerate(asks))
+            )
+            assert sum(len(each.leases) for each in claimed) == 3
+
+    asyncio.run(test())

@@ -1,0 +1,167 @@
+"""No verb's work grows with what the tables hold: a long history, many scheduled jobs, a backlog."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.broker.postgres.namespaces import Namespaces, namespaces
+
+from windlass.broker.contract import Options
+from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres.install import quoted
+from windlass.broker.postgres.url import Place
+from windlass.conformance.harness import APP, new_id
+from windlass.core.event import FROM_START
+from windlass.core.job import NewJob
+from windlass.core.lease import Ask
+from windlass.core.operate import Target
+from windlass.core.outcome import Cause, CauseKind, Outcome
+from windlass.core.query import JobQuery
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settlement import Settlement
+from windlass.core.state import State
+from windlass.core.units import DAY, SECOND
+
+__all__ = ["namespaces"]
+_HISTORY, _SCHEDULED, _BACKLOG = 60_000, 10_000, 10_000
+_LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG = 1_000_000, 100_000, 100_000
+_ROWS = 4_000
+"""Entries of indexes that one call may read: far more than any needs, far less than there are."""
+
+_FILL = """
+INSERT INTO {schema}.job (id, n, state, priority, max_attempts, revision, queue, lane, task, band, seq,
+    accepted_at, due_at, size, kept, finished_at, started, payload)
+SELECT gen_random_uuid(), nextval('{schema}.number'), $1::smallint, 0, 5, 0, $2,
+    CASE WHEN $2 = 'laned' THEN 'l' || i % 50 ELSE '' END,
+    't', 0, i, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
+    CASE WHEN $1::smallint = 4 THEN 0 END, CASE WHEN $1::smallint = 4 THEN $3 END, $1::smallint = 4, 'x'
+FROM generate_series(1, $5::integer) i
+"""
+_READ = """
+SELECT coalesce(sum(idx_tup_read), 0) + (SELECT sum(coalesce(seq_tup_read, 0)) FROM pg_stat_user_tables
+        WHERE schemaname = $1 AND relname IN ('job', 'edge', 'unique_key', 'session', 'lane', 'seat'))
+FROM pg_stat_user_indexes WHERE schemaname = $1
+"""
+
+
+class Measured:
+    """A broker on full tables, and how much of them its calls read."""
+
+    def __init__(self, broker: "_Told", connection: Any) -> None:
+        self.broker = broker
+        self._connection = connection
+
+    async def read_by(self, call: Callable[[], Awaitable[object]]) -> int:
+        """How many entries of indexes and rows of tables a call has read."""
+        before = await self._read()
+        await call()
+        return await self._read() - before
+
+    async def _read(self) -> int:
+        # The last transaction of each backend tells what it has read when the next one asks it to.
+        await self.broker.flush_statistics()
+        return int(await self._connection.fetchval(_READ, self.broker.namespace))
+
+
+class _Told(PostgresBroker):
+    async def flush_statistics(self) -> None:
+        await self._pool.call("SELECT pg_stat_force_next_flush()")
+
+
+@pytest.mark.parametrize("queue", ["plain", "laned"])
+def test_work_does_not_grow_with_the_tables(namespaces: Namespaces, queue: str) -> None:
+    _measure(namespaces, queue, (_HISTORY, _SCHEDULED, _BACKLOG))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("queue", ["plain", "laned"])
+def test_work_does_not_grow_with_large_tables(namespaces: Namespaces, queue: str) -> None:
+    _measure(namespaces, queue, (_LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG))
+
+
+def _measure(namespaces: Namespaces, queue: str, sizes: tuple[int, int, int]) -> None:
+    async def test() -> None:
+        prepared = await namespaces.open(None, Options())
+        connection: Any = await asyncpg.connect(namespaces.server.dsn)
+        try:
+            await _fill(prepared, connection, queue, sizes)
+            broker = await _Told.open(
+                Place(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
+            )
+            assert isinstance(broker, _Told)
+            excessive = await _excessive(Measured(broker, connection), queue)
+            await broker.close()
+            assert excessive == {}
+        finally:
+            await connection.execute(f"TRUNCATE {quoted(prepared.namespace)}.job")
+            await connection.close()
+            await prepared.close()
+
+    asyncio.run(test())
+
+
+async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tuple[int, int, int]) -> None:
+    settings = QueueSettings(lane_concurrency=5) if queue == "laned" else QueueSettings()
+    await broker.declare([Declaration(subject=Subject(Kind.QUEUE, queue), body=settings, app=APP)])
+    statement = _FILL.format(schema=quoted(broker.namespace))
+    now = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+    for state, count in zip((4, 1, 2), sizes, strict=True):
+        await connection.execute(statement, state, queue, now, DAY, count)
+    if queue == "laned":
+        await broker.enqueue([[NewJob(id=new_id(), task="t", queue=queue, lane="l0")]])
+        for lane in range(50):
+            await broker.pause(queue, f"l{lane}")
+            await broker.resume(queue, f"l{lane}")
+
+
+async def _excessive(measured: Measured, queue: str) -> dict[str, int]:
+    """The calls that read too much."""
+    broker = measured.broker
+    await broker.beat([Beat(session="w", open=SessionInfo(queues=(queue,)))])
+    seq = 0
+
+    def ask() -> Ask:
+        nonlocal seq
+        seq += 1
+        return Ask(queues=(queue,), slots=10, limit=10, session="w", seq=seq)
+
+    leases = (await broker.claim(ask())).leases
+    assert leases
+    done = [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1) for lease in leases]
+    job = (await broker.list(JobQuery(), limit=1)).jobs[0].id
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "enqueue": lambda: broker.enqueue([[NewJob(id=new_id(), task="t", queue=queue)]]),
+        "enqueue keyed": lambda: broker.enqueue([[NewJob(id=new_id(), task="t", queue=queue, key="k")]]),
+        "claim": lambda: broker.claim(ask()),
+        "settle": lambda: broker.settle(done, ask()),
+        "claim alone": lambda: broker.claim(
+            Ask(queues=(queue,), slots=1, limit=1, visibility=SECOND, alone=True)
+        ),
+        "beat": lambda: broker.beat([Beat(session="w")]),
+        "sweep": lambda: broker.sweep(limit=100),
+        "get": lambda: broker.get([job]),
+        "list": lambda: broker.list(JobQuery(queue="none")),
+        "list dead": lambda: broker.list(JobQuery(states=frozenset({State.DEAD}))),
+        "list flow": lambda: broker.list(JobQuery(flow="f")),
+        "counts": broker.counts,
+        "explain": lambda: broker.explain(job),
+        "sessions": broker.sessions,
+        "watch": lambda: broker.watch([job], 0),
+        "wait": lambda: broker.wait([queue], 0),
+        "events": lambda: broker.events(FROM_START, 10, 0),
+        "cancel": lambda: broker.cancel([Target(job)]),
+        "unhold": lambda: broker.unhold("k", 10),
+        "pause": lambda: broker.pause(queue),
+        "resume": lambda: broker.resume(queue),
+        "end_session": lambda: broker.end_session("w", Cause(CauseKind.STOP)),
+    }
+    found: dict[str, int] = {}
+    for name, call in calls.items():
+        # The server's own upkeep is counted too, so nobody is blamed for one bad measurement.
+        rows = min([await measured.read_by(call) for _ in range(2)])
+        if rows > _ROWS:
+            found[name] = rows
+    return found

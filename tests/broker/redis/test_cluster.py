@@ -1,0 +1,82 @@
+"""A namespace on a cluster: found, followed while its slot moves, and never half done."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.broker.redis.cluster import Cluster, cluster
+from tests.broker.redis.fixtures import new_namespace
+from tests.broker.redis.scenario import job_id, live
+from tests.broker.redis.servers import redis_binary, valkey_binary
+from tests.broker.redis.test_faults import ask, done, jobs
+
+from windlass.broker.contract import Options
+from windlass.broker.redis import RedisBroker
+from windlass.broker.redis.keys import prefix
+from windlass.clock import ManualClock
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+
+pytestmark = pytest.mark.slow
+BOTH = pytest.mark.parametrize("binary", [redis_binary, valkey_binary], ids=["redis", "valkey"])
+
+
+@BOTH
+def test_a_slot_that_moves_under_load_loses_nothing(binary: Callable[[], Path]) -> None:
+    with cluster(binary()) as nodes:
+        asyncio.run(_several_namespaces(nodes))
+        asyncio.run(_moved_under_load(nodes))
+
+
+async def _several_namespaces(nodes: Cluster) -> None:
+    owners: set[int] = set()
+    for _ in range(6):
+        options, clock = new_namespace(Options()), ManualClock()
+        broker = await RedisBroker.open(nodes.url, options=options, clock=clock)
+        await live(broker, clock)
+        owners.add(nodes.owner(prefix(options.namespace)))
+        await broker.close()
+    assert len(owners) > 1, "namespaces spread over the nodes"
+
+
+async def _moved_under_load(nodes: Cluster) -> None:
+    options = new_namespace(Options())
+    key = prefix(options.namespace)
+    broker = await RedisBroker.open(nodes.url, options=options)
+    queue = Declaration(subject=Subject(Kind.QUEUE, "q"), body=QueueSettings(retention=0), app="a")
+    await broker.declare([queue])
+    await broker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
+    sent, runs, moving = 0, Counter[str](), True
+
+    async def produce() -> None:
+        nonlocal sent
+        while moving:
+            await broker.enqueue([jobs(1 + sent, 5)])
+            sent += 5
+            await asyncio.to_thread(broker.blocking.enqueue, [jobs(1 + sent, 1)])
+            sent += 1
+
+    async def work() -> None:
+        seq, settlements = 1, []
+        while moving or sum(runs.values()) < sent:
+            claimed = (await broker.settle(settlements, ask(seq, 10))).claimed
+            assert claimed is not None
+            runs.update(lease.job for lease in claimed.leases)
+            settlements, seq = done(claimed.leases), seq + 1
+        await broker.settle(settlements)
+
+    async def move() -> None:
+        nonlocal moving
+        for step in range(1, 4):
+            to = (nodes.owner(key) + step) % 3 if step < 3 else 0
+            if to != nodes.owner(key):
+                await asyncio.to_thread(nodes.move, key, to, lambda: None)
+        moving = False
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(produce(), work(), move())
+    assert sent > 0
+    assert runs == Counter({job_id(number): 1 for number in range(1, sent + 1)})
+    await broker.close()
