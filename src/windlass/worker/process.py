@@ -215,6 +215,10 @@ class Processes:
         if not await process.prepared() or run.cancelled or run.released:
             process.signal(signal.SIGKILL)
             return None
+        if run.is_lost():  # it took so long that the job may be another's by now
+            process.signal(signal.SIGKILL)
+            run.released = True
+            return None
         self.executor.start_anew(ticket, run)
         timers = _timers(asyncio.get_running_loop(), process, run, task)
         try:

@@ -21,7 +21,7 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
 from windlass.loading import load_app
-from windlass.worker.executor import Concluder, unknown, unreadable
+from windlass.worker.executor import Concluder, given_back, unknown, unreadable
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
@@ -123,6 +123,8 @@ class JobProcess:
             program=self._program,
         )
         running.set(run)
+        if run.is_lost():
+            return given_back(work.lease)
         try:
             try:
                 args, kwargs = task.signature.decode(work.lease.payload)

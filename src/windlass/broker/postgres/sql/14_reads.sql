@@ -129,7 +129,7 @@ BEGIN
 END $$;
 
 -- out: how many jobs by queue, task and state; by queue (no task) for how long its oldest ready job has been due (the
--- oldest of the first hundred of each of a thousand lanes: an index for it would cost every enqueue); and the queues that
+-- oldest of the first hundred, in a queue with lanes of the first twenty of each: an index for it would cost every enqueue); and the queues that
 -- are paused (no number).
 CREATE OR REPLACE FUNCTION counts(p_insists boolean, p_now bigint, OUT queue text, OUT task text, OUT state smallint, OUT n bigint)
 RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
@@ -144,7 +144,8 @@ BEGIN
     FROM queue q
     CROSS JOIN LATERAL (SELECT DISTINCT u.lane FROM unnest(_lanes_in_use(q.name)) u (lane) LIMIT 1000) l
     CROSS JOIN LATERAL (
-        SELECT j.due_at FROM job j WHERE j.queue = q.name AND j.state = 2 AND j.lane = l.lane ORDER BY j.band, j.seq LIMIT 100) o
+        SELECT j.due_at FROM job j WHERE j.queue = q.name AND j.state = 2 AND j.lane = l.lane
+        ORDER BY j.band, j.seq LIMIT CASE WHEN q.laned THEN 20 ELSE 100 END) o
     GROUP BY q.name
     UNION ALL
     SELECT q.name::text, NULL::text, NULL::smallint, NULL::bigint FROM queue q WHERE q.paused;
