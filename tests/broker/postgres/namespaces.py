@@ -86,6 +86,10 @@ _running: list[Namespaces] = []
 @pytest.fixture(scope="session")
 def namespaces() -> Iterator[Namespaces]:
     """A server of this test process, while it lasts."""
+    if _running:
+        # Every module that imports this fixture has one of its own; the server is the first one's.
+        yield _running[-1]
+        return
     server = Server(programs())
     found = Namespaces(server)
     _running.append(found)

@@ -92,7 +92,8 @@ DECLARE
 BEGIN
     -- Most claims find nothing due: one probe per queue says so.
     IF p_queues IS NOT NULL AND NOT EXISTS (
-        SELECT FROM unnest(p_queues) u (name) JOIN job ON queue = u.name AND state = 1 AND due_at <= v_at) THEN
+        SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
+            SELECT FROM job WHERE queue = u.name AND state = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d) THEN
         RETURN 0;
     END IF;
     FOR j IN

@@ -38,7 +38,8 @@ BEGIN
         ELSE _next_due(v_queues) END;
     h.suspects := (
         SELECT count(*) FROM (
-            SELECT FROM unnest(v_queues) u (name) JOIN job ON queue = u.name AND state = 2 AND crashes >= 2 LIMIT 100) c);
+            SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
+                SELECT FROM job WHERE queue = u.name AND state = 2 AND crashes >= 2 ORDER BY seq LIMIT 100) s LIMIT 100) c);
     RETURN NEXT h;
     RETURN QUERY
         SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],
@@ -108,7 +109,8 @@ BEGIN
         END LOOP;
     END LOOP;
     more := v_left = 0 AND EXISTS (
-        SELECT FROM unnest(p_queues) u (name) JOIN job ON queue = u.name AND state = 1 AND due_at <= v_at);
+        SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
+            SELECT FROM job WHERE queue = u.name AND state = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d);
 END $$;
 
 -- The same for a plain queue, in a few statements: the first jobs in order that nobody else is about to take. In: what
