@@ -30,7 +30,7 @@ async def test_a_worker_stops_when_its_children_have_drained(world: World) -> No
         first.table.clear(0)
         first.end_cleanly()
         assert await world.code() == 0
-    assert lines == ["INFO stopping: 1 jobs running, up to 30 s", "INFO stopped"]
+    assert lines == ["INFO stopping: 1 job running, up to 30 s", "INFO stopped"]
     for child in (first, second):
         assert (await world.session(child.session)).cause.kind is CauseKind.STOP
     assert world.tables == set()

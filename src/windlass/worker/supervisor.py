@@ -284,10 +284,10 @@ class Supervisor:
             _log.debug("child %d ended: %s", ward.pid, detail)
         elif ward.going or self._started:
             _log.error(
-                "child %d ended: %s; it is charged to %d jobs that had started",
+                "child %d ended: %s; it is charged to %s that had started",
                 ward.pid,
                 detail,
-                len(verdict.started),
+                counted(len(verdict.started)),
             )
 
     # --- suspects -------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class Supervisor:
         """Let all children end: within the grace, or when hurried now."""
         if self._hopeless is None:
             running = sum(len(ward.table.started()) for ward in self.wards)
-            _log.info("stopping: %d jobs running, up to %g s", running, self._plan.grace)
+            _log.info("stopping: %s running, up to %g s", counted(running), self._plan.grace)
         self._drain_all(self._plan.grace)
         self._begin(self._others, self._hurry_up())
         await finished(self._keepers)  # nobody is started any more
@@ -398,3 +398,8 @@ class Supervisor:
 def _complain(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a part of the supervisor failed", exc_info=error)
+
+
+def counted(jobs: int) -> str:
+    """So many jobs, in words."""
+    return "1 job" if jobs == 1 else f"{jobs} jobs"

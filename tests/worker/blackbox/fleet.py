@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from tests.worker.blackbox.ledger import LEDGER, Ledger, read
 
 from windlass import Windlass
@@ -21,7 +23,10 @@ from windlass.worker.table import table_path
 
 ROOT = Path(__file__).parents[3]
 APP = "tests.worker.blackbox.bb_app:app"
+STORE = "BB_STORE"
+"""The environment variable with the URL of a server to test on; a SQLite file in the folder without it."""
 T = TypeVar("T")
+_fleets = itertools.count(1)
 
 START = """
 import ctypes, logging, sys
@@ -149,17 +154,14 @@ class Supervisor:
 class Fleet:
     """A folder with a store, a ledger, and workers."""
 
-    def __init__(self, folder: Path, app: Windlass, **settings: str) -> None:
+    def __init__(self, folder: Path, url: str, app: Windlass, **settings: str) -> None:
         self.folder = folder
+        self.url = url
         self.app = app
         self.ledger_path = folder / "ledger.jsonl"
         self.settings = settings
         self.supervisors: list[Supervisor] = []
         self._helpers: list[subprocess.Popen[bytes]] = []
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{self.folder}/windlass.db"
 
     def environment(self, **more: str) -> dict[str, str]:
         """Of every process: no settings but those of the test."""
@@ -229,7 +231,9 @@ class Fleet:
 
     def freeze(self, *pids: int) -> None:
         """Stop processes, but not while one of them holds the file's lock: that would stop everybody."""
+        # A server has no such lock that a client holds: each of its steps is one message.
         locks = [self.folder / "windlass.db-turn", self.folder / "windlass.db-lock"]
+        locks = [lock for lock in locks if lock.exists()]
 
         def frozen() -> bool:
             for pid in pids:
@@ -321,10 +325,19 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet_in(folder: Path, build: Callable[[str], Windlass], **settings: str) -> Iterator[Fleet]:
-    """A fleet for a test; all of it ends with the test."""
-    fleet = Fleet(folder, build(f"sqlite:///{folder}/windlass.db"), **settings)
-    try:
-        yield fleet
-    finally:
-        fleet.close()
+def fleet_in(
+    folder: Path, build: Callable[[str], Windlass], *, url: str | None = None, **settings: str
+) -> Iterator[Fleet]:
+    """A fleet for a test; all of it ends with the test. On a server it has a namespace of its own."""
+    url = url or os.environ.get(STORE)
+    with pytest.MonkeyPatch.context() as patch:
+        if url is None:
+            url = f"sqlite:///{folder}/windlass.db"
+        else:
+            settings["WINDLASS_NAMESPACE"] = f"bb{os.getpid()}x{next(_fleets)}"
+            patch.setenv("WINDLASS_NAMESPACE", settings["WINDLASS_NAMESPACE"])
+        fleet = Fleet(folder, url, build(url), **settings)
+        try:
+            yield fleet
+        finally:
+            fleet.close()
