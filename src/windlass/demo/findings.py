@@ -12,7 +12,7 @@ from windlass.demo.ledger import Line
 def findings(jobs: Mapping[JobId, JobDetail], ledger: Sequence[Line]) -> list[str]:
     """In sentences, with the numbers of this run."""
     starts = [line for line in ledger if not line.ended]
-    found = (_priority(starts), _fairness(starts), _blocking(starts), _punctual(jobs, starts), _crash(starts))
+    found = (_priority(starts), _fairness(starts), _blocking(starts), _punctual(jobs, starts), _crash(jobs))
     return [sentence for sentence in found if sentence]
 
 
@@ -54,8 +54,15 @@ def _punctual(jobs: Mapping[JobId, JobDetail], starts: Sequence[Line]) -> str:
     return f"Delays: {len(late)} jobs started {min(late):.0f} to {max(late):.0f} ms after they were due."
 
 
-def _crash(starts: Sequence[Line]) -> str:
-    runs = [line.at for line in starts if line.task == "killer"]
-    if len(runs) < 2:
+def _crash(jobs: Mapping[JobId, JobDetail]) -> str:
+    gaps = [
+        (job.deliveries[1].claimed_at - job.deliveries[0].ended_at) / SECOND
+        for job in jobs.values()
+        if job.task == "killer" and len(job.deliveries) > 1
+    ]
+    if not gaps:
         return ""
-    return f"A killed worker: its job ran again {runs[1] - runs[0]:.1f} s later. No timeout had to pass."
+    return (
+        f"A killed worker: its job was given to another {max(gaps):.2f} s after its death. "
+        "No timeout had to pass."
+    )

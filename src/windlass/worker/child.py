@@ -218,7 +218,7 @@ def _heed_signals(child: Child) -> None:
     signal.signal(signal.SIGTERM, drain)
 
 
-_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+_FORMAT = "%(asctime)s %(levelname)s %(process)d %(message)s"
 
 if __name__ == "__main__":
     main(sys.argv[1])
