@@ -154,11 +154,11 @@ def _columns(now: datetime) -> Sequence[Column[DeadShown]]:
     return (
         Column("id", lambda job: job.id),
         Column("task", lambda job: job.task, wraps=True),
-        Column("queue", lambda job: job.queue),
-        Column("lane", lambda job: job.lane, wraps=True),
-        Column("attempt", lambda job: f"{job.attempt}/{job.max_attempts}", right=True),
+        Column("queue", lambda job: job.queue, spare=3),
+        Column("lane", lambda job: job.lane, wraps=True, spare=4),
+        Column("attempt", lambda job: f"{job.attempt}/{job.max_attempts}", right=True, spare=1),
         Column("died", lambda job: since(job.finished_at, now), right=True),
-        Column("reason", lambda job: job.reason or "", wraps=True),
+        Column("reason", lambda job: job.reason or "", wraps=True, spare=2),
         Column("error", lambda job: shortened(_error(job), LONGEST_CELL), wraps=True),
     )
 

@@ -91,10 +91,10 @@ def job_columns(now: datetime) -> Sequence[Column[JobShown]]:
     return (
         Column("id", lambda job: job.id),
         Column("task", lambda job: job.task, wraps=True),
-        Column("queue", lambda job: job.queue),
-        Column("lane", lambda job: job.lane, wraps=True),
+        Column("queue", lambda job: job.queue, spare=2),
+        Column("lane", lambda job: job.lane, wraps=True, spare=3),
         Column("state", lambda job: job.state),
-        Column("attempt", lambda job: f"{job.attempt}/{job.max_attempts}", right=True),
+        Column("attempt", lambda job: f"{job.attempt}/{job.max_attempts}", right=True, spare=1),
         Column("age", lambda job: since(job.accepted_at, now), right=True),
         Column("detail", lambda job: shortened(_detail(job, now), LONGEST_CELL), wraps=True),
     )

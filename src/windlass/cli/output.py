@@ -1,5 +1,6 @@
 """What commands print: tables on a terminal, aligned text in a pipe, JSON lines for programs."""
 
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 ON_A_TERMINAL = 50
 """Rows that a listing shows to a person who did not say how many; programs get all."""
+LEAST_WRAPPED = 14
+"""Characters that a column which may be broken is given at the least."""
 _CHUNK = 200
 """Rows whose widths are looked at together, so that a listing of any length takes no more memory."""
 
@@ -44,6 +47,8 @@ class Column(Generic[T]):
     right: bool = False
     wraps: bool = False
     """Whether it may be broken into lines, or cut, where a terminal is narrow."""
+    spare: int = 0
+    """Where a terminal is too narrow for all, the highest goes first; 0 stays."""
 
 
 def is_terminal() -> bool:
@@ -132,6 +137,7 @@ class _Rich(Generic[T]):
 
     def __init__(self, columns: Sequence[Column[T]]) -> None:
         self._columns = columns
+        self._shown: list[int] | None = None
         self._begun = False
 
     def print(self, rows: list[list[str]]) -> None:
@@ -139,15 +145,36 @@ class _Rich(Generic[T]):
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
+        console = Console(highlight=False)
+        if self._shown is None:  # the same for all that follows
+            self._shown = fitting(self._columns, rows, console.width)
         table = Table(box=None, pad_edge=False, show_header=not self._begun, header_style="bold")
         self._begun = True
-        for column in self._columns:
+        for index in self._shown:
+            column = self._columns[index]
             table.add_column(
                 column.title, justify="right" if column.right else "left", no_wrap=not column.wraps
             )
         for row in rows:
-            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-        Console(highlight=False).print(table)
+            cells = [row[index] for index in self._shown]
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
+        console.print(table)
+
+
+def fitting(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Which columns a terminal of this width has room for."""
+
+    def needs(index: int) -> int:
+        widest = max(len(columns[index].title), *(len(row[index]) for row in rows))
+        return min(widest, LEAST_WRAPPED) if columns[index].wraps else widest
+
+    shown = list(range(len(columns)))
+    while sum(needs(index) + 2 for index in shown) > width + 2:
+        spare = max(shown, key=lambda index: columns[index].spare)
+        if not columns[spare].spare:
+            break
+        shown.remove(spare)
+    return shown
 
 
 def show_fields(fields: Sequence[tuple[str, str]]) -> None:
@@ -178,7 +205,12 @@ def confirm(question: str, *, yes: bool) -> bool:
         raise UsageError(f"{question}: nobody is there to ask; add --yes if so")
     sys.stderr.write(f"{question}? [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    # The loop's own handler would only take note of a Ctrl-C, and wait on for the answer.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -154,12 +154,10 @@ class Executor(Concluder):
             return given_back(lease)
         return None
 
-    def start(self, ticket: Ticket, *, timed: bool = True) -> Run | None:
-        """Mark it as started. None: the supervisor has taken it back. Without `timed` its time does not count
-        before `start_anew`.
-        """
+    def start(self, ticket: Ticket) -> Run | None:
+        """Mark it as started. None: the supervisor has taken it back."""
         now, rules = self._pace.now(), ticket.task.options
-        soft, hard = (rules.timeout, rules.hard_timeout) if timed else (None, None)
+        soft, hard = rules.timeout, rules.hard_timeout
         if not self._table.start(ticket.slot, 0.0 if hard is None else now + hard / SECOND):
             return None
         return Run(
@@ -170,15 +168,6 @@ class Executor(Concluder):
             is_lost=self._is_lost,
             program=self._program,
         )
-
-    def start_anew(self, ticket: Ticket, run: Run) -> None:
-        """Its time counts from now: until now a process was being made ready for it."""
-        rules = ticket.task.options
-        run.started = now = self._pace.now()
-        if rules.timeout is not None:
-            run.deadline = now + rules.timeout / SECOND
-        if rules.hard_timeout is not None:
-            self._table.set_deadline(ticket.slot, now + rules.hard_timeout / SECOND)
 
     def read(self, ticket: Ticket) -> Arguments | Settlement:
         """The arguments. After the start: reading may run users' code, and what that does is the job's."""

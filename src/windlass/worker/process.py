@@ -14,13 +14,12 @@ from typing import TypeAlias
 import msgspec
 
 from windlass.core.lease import Lease
-from windlass.core.outcome import Outcome, Verdict
+from windlass.core.outcome import Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND
-from windlass.worker.executor import Executor, unfit
-from windlass.worker.failure import said
-from windlass.worker.hand import Ticket
+from windlass.errors import StoreError
+from windlass.worker.executor import Executor
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
@@ -177,22 +176,27 @@ class Processes:
         self._pace = pace
         self._idle: list[_Process] = []
 
-    async def run(self, ticket: Ticket, run: Run, task: Registered) -> Settlement:
-        """Run one job; it is stopped by killing its process."""
+    async def ready(self) -> _Process:
+        """A process that takes work. `StoreError`, `OSError`: there is none to be had."""
         if not self._prepare.app:
-            why = "this worker was not told how its app is imported, so it cannot run jobs in processes"
-            return Settlement(
-                job=ticket.lease.job,
-                fence=ticket.lease.fence,
-                outcome=Outcome.DEAD,
-                error=said("NoProcess", why, retryable=False),
-            )
+            raise StoreError("this worker was not told how its app is imported")
         process = await self._take_idle() or await _Process.start(self._prepare)
+        if not await process.prepared():
+            cause = await process.ended()
+            raise StoreError(process.unfit or f"it died while it began: {cause}")
+        return process
+
+    def keep(self, process: _Process) -> None:
+        """For another job."""
+        self._idle.append(process)
+
+    async def run(self, process: _Process, run: Run, task: Registered) -> Settlement:
+        """Run one job; it is stopped by killing its process."""
         loop = asyncio.get_running_loop()
         process.serves = run
         run.stop_with(lambda: loop.call_soon_threadsafe(process.kill_if_serving, run))
         try:
-            settlement = await self._served(process, ticket, run, task)
+            settlement = await self._served(process, run, task)
         except BaseException:
             await process.close()  # it may still run the job
             raise
@@ -200,29 +204,20 @@ class Processes:
             run.stop = process.serves = None
         if settlement is None:
             cause = await process.ended()
-            if process.unfit:
-                return unfit(ticket.lease, process.unfit)
             if run.timed_out:
                 return self.executor.raised(run, task, TimeoutError())
             return self.executor.died(run, cause)
-        self._idle.append(process)
+        self.keep(process)
         return settlement
 
-    async def _served(
-        self, process: _Process, ticket: Ticket, run: Run, task: Registered
-    ) -> Settlement | None:
+    async def _served(self, process: _Process, run: Run, task: Registered) -> Settlement | None:
         """None: the process has died."""
-        if not await process.prepared() or run.cancelled or run.released:
+        if run.cancelled or run.released:
             process.signal(signal.SIGKILL)
             return None
-        if run.is_lost():  # it took so long that the job may be another's by now
-            process.signal(signal.SIGKILL)
-            run.released = True
-            return None
-        self.executor.start_anew(ticket, run)
         timers = _timers(asyncio.get_running_loop(), process, run, task)
         try:
-            process.say(Work(lease=ticket.lease, started=run.started, deadline=run.deadline))
+            process.say(Work(lease=run.lease, started=run.started, deadline=run.deadline))
             return await self._settlement(process, run)
         finally:
             for timer in timers:

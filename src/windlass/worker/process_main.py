@@ -159,7 +159,8 @@ def main(argument: str) -> None:
     try:
         process = JobProcess(door, prepare)
     except Exception as error:  # noqa: BLE001 - told to the worker, which says it to whoever asks
-        door.say(Unfit(f"it cannot begin: {error}"))
+        with contextlib.suppress(OSError):  # nobody is there any more
+            door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()
     signal.signal(signal.SIGUSR1, process.time_out)

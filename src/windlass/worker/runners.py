@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
-from windlass.worker.executor import Arguments, Executor, given_back
+from windlass.worker.executor import Arguments, Executor, given_back, unfit
 from windlass.worker.hand import Hand, Ticket
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
@@ -43,8 +43,16 @@ class Ended:
 class ProcessRunner(Protocol):
     """Runs jobs in processes of their own."""
 
-    async def run(self, ticket: Ticket, run: Run, task: Registered) -> Settlement:
-        """Run one job; exactly one settlement comes of it."""
+    async def ready(self) -> Any:
+        """A process that takes work. `StoreError` or `OSError`: there is none to be had."""
+        ...
+
+    def keep(self, process: Any) -> None:
+        """It was not needed."""
+        ...
+
+    async def run(self, process: Any, run: Run, task: Registered) -> Settlement:
+        """Run one job in it; exactly one settlement comes of it."""
         ...
 
 
@@ -211,14 +219,26 @@ class Runners:
         self._next_on_loop(ticket)
 
     async def _run_process(self, ticket: Ticket) -> None:
-        task, run = ticket.task, self._begin(ticket, timed=False)
-        if run is not None:
-            try:
-                settlement = await self._processes.run(ticket, run, task)
-            except BaseException as error:  # noqa: BLE001 - whatever goes wrong here is this job's outcome
-                settlement = self._executor.raised(run, task, error)
-            self._close(ticket, run, settlement)
+        if self._hand.claim_start(ticket):
+            await self._in_process(ticket)
         self._next_on_loop(ticket)
+
+    async def _in_process(self, ticket: Ticket) -> None:
+        """It has not started before there is a process for it: an import is nobody's run."""
+        try:
+            process = await self._processes.ready()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the job is not at fault
+            self._ended(Ended(ticket, unfit(ticket.lease, f"no process for it: {error}"), None))
+            return
+        run = self._start(ticket)
+        if run is None:
+            self._processes.keep(process)
+            return
+        try:
+            settlement = await self._processes.run(process, run, ticket.task)
+        except BaseException as error:  # noqa: BLE001 - whatever goes wrong here is this job's outcome
+            settlement = self._executor.raised(run, ticket.task, error)
+        self._close(ticket, run, settlement)
 
     # --- on a thread ----------------------------------------------------------------------------------------
 
@@ -248,15 +268,16 @@ class Runners:
 
     # --- the steps around a run -----------------------------------------------------------------------------
 
-    def _begin(self, ticket: Ticket, *, timed: bool = True) -> Run | None:
+    def _begin(self, ticket: Ticket) -> Run | None:
         """Start it; None: it has ended already, or is no longer ours."""
-        if not self._hand.claim_start(ticket):
-            return None
+        return self._start(ticket) if self._hand.claim_start(ticket) else None
+
+    def _start(self, ticket: Ticket) -> Run | None:
         settlement = given_back(ticket.lease) if self.draining else self._executor.refuse(ticket)
         if settlement is not None:
             self._ended(Ended(ticket, settlement, None))
             return None
-        run = self._executor.start(ticket, timed=timed)
+        run = self._executor.start(ticket)
         if run is None:
             # The supervisor has released it: the store answers ALREADY, and the row is free.
             self._ended(Ended(ticket, given_back(ticket.lease), None))

@@ -65,7 +65,7 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
                 to = _named(reply)
             case exceptions.MovedError():
                 yield Go(_named(reply))
-            case exceptions.ReadOnlyError() | exceptions.MasterDownError():
+            case exceptions.RedisError() if _is_no_primary(reply):
                 yield Pause(pause)
                 yield Go(None)
             case exceptions.TryAgainError() | exceptions.ClusterDownError() | exceptions.BusyLoadingError():
@@ -92,6 +92,13 @@ def _confirmed(wait: int, timeout: float) -> Talk[None]:
     reply = yield Say(((b"WAIT", wait, int(timeout * 500)),))
     if not isinstance(reply, int) or reply < wait:
         raise StoreUnavailable(f"fewer than {wait} replicas confirmed the enqueue in time")
+
+
+def _is_no_primary(error: exceptions.RedisError) -> bool:
+    """Redis 6.2 lets a script begin on a replica, and wraps what its first write answered."""
+    return isinstance(error, (exceptions.ReadOnlyError, exceptions.MasterDownError)) or "-READONLY" in str(
+        error
+    )
 
 
 def _is_full(error: exceptions.RedisError) -> bool:
