@@ -20,7 +20,7 @@ from windlass.client.portal import Portal, PortalClosed
 from windlass.client.resend import Resend
 from windlass.clock import Clock
 from windlass.config import Config
-from windlass.core.job import NewJob, Receipt
+from windlass.core.job import NewJob, Receipt, Refusal
 from windlass.core.units import SECOND
 from windlass.errors import StoreUnavailable, Unsupported
 
@@ -122,7 +122,12 @@ class Connection:
         if self._any_loop:
             blocking = self._ready().blocking
             if blocking is not None:
-                return self._persist(blocking, groups)
+                receipts = self._persist(blocking, groups)
+                if not self._was_forgotten(groups, receipts):
+                    return receipts
+                blocking = self._ready().blocking
+                if blocking is not None:
+                    return self._persist(blocking, groups)
         return self.run(self.send(groups))
 
     def enqueue_on(self, connection: object, groups: Groups) -> Receipts:
@@ -141,8 +146,27 @@ class Connection:
         """Send groups from async code, again while the resend window allows it: an id that is sent again
         makes no second job.
         """
+        receipts = await self._sent(groups, resend or Resend(self._window))
+        if not self._was_forgotten(groups, receipts):
+            return receipts
+        return await self._sent(groups, Resend(self._window))
+
+    def _was_forgotten(self, groups: Groups, receipts: Receipts) -> bool:
+        """Whether the store has lost what was declared (a server without a file, restarted): tell it anew."""
+        refused = {
+            job.queue
+            for group, answers in zip(groups, receipts, strict=True)
+            for job, receipt in zip(group, answers, strict=True)
+            if receipt.refusal is Refusal.UNKNOWN_QUEUE
+        }
+        forgotten = any(self._declared.has_queue(queue) for queue in refused)
+        if forgotten:
+            for store in (self._process.shared, *(loop.store for loop in list(self._process.loops.values()))):
+                store.told = -1
+        return forgotten
+
+    async def _sent(self, groups: Groups, resend: Resend) -> Receipts:
         broker = await self.broker()
-        resend = resend or Resend(self._window)
         try:
             return await broker.enqueue(groups)
         except StoreUnavailable as error:

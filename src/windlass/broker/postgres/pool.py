@@ -28,6 +28,9 @@ name.
 """
 
 
+_IDLE = "SET LOCAL idle_in_transaction_session_timeout = '2s'"
+
+
 class Pool:
     """The connections of one broker, on one event loop."""
 
@@ -59,6 +62,8 @@ class Pool:
             return await connection.fetch(query, *arguments)
         # Between two messages a pooler may change the server: only a transaction keeps one.
         async with connection.transaction(isolation="read_committed"):
+            # A process that is stopped in here must not keep the namespace from everybody else.
+            await connection.execute(_IDLE)
             return await connection.fetch(query, *arguments)
 
     async def use(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
