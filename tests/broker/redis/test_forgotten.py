@@ -30,6 +30,7 @@ def test_a_running_producer_declares_anew_what_the_store_has_lost() -> None:
             try:
                 return await (await send.aenqueue("once more")).astate()
             finally:
-                await app.aclose()
+                await (await app.broker()).close()  # the connections of this loop
 
         assert asyncio.run(more()) == "ready"
+        app.close()
