@@ -50,7 +50,13 @@ class Readers:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS, "windlass-sqlite-reader")
             threads = self._threads
-        return await asyncio.get_running_loop().run_in_executor(threads, self.read, query)
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(threads, self.read, query)
+        except RuntimeError:
+            # The interpreter is ending, and no thread takes work any more: read here, so that whoever still
+            # asks (an `atexit` handler, a thread that waits) is answered.
+            return self.read(query)
+        return await reading
 
     def close(self) -> None:
         """Let go of the connections."""
