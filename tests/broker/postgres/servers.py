@@ -41,6 +41,8 @@ class Server:
         self._user = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None
         if self._user is not None:
             os.chown(self.folder, self._user, -1)
+            if not _open_to_others(programs):
+                self._programs = self._copied(programs)
         self._run(
             "initdb", "-D", str(self._data), "-U", "windlass", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
         )
@@ -95,6 +97,15 @@ class Server:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _copied(self, programs: Path) -> Path:
+        """The wheel's programs where the other user may run them: a checkout may be in a closed folder."""
+        package, copies = programs.parents[1], self.folder / "programs"
+        libraries = package.with_name(f"{package.name}.libs")
+        for part in (package, libraries):
+            if part.exists():
+                shutil.copytree(part, copies / part.name, symlinks=True)
+        return copies / programs.relative_to(package.parent)
+
     def _await_answer(self) -> None:
         end = time.monotonic() + _ANSWERS_WITHIN
         while time.monotonic() < end:
@@ -112,3 +123,8 @@ class Server:
             capture_output=True,
             cwd=self.folder,
         )
+
+
+def _open_to_others(path: Path) -> bool:
+    """Whether every folder on the way may be passed by anybody."""
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.resolve().parents))
