@@ -1,6 +1,8 @@
 """A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained."""
 
 from windlass.client.app import Windlass
+from windlass.client.flow import Chain, Group, chain, group
+from windlass.client.flow_handle import Flow, FlowState, FlowView
 from windlass.client.handle import Job
 from windlass.client.task import Call, Task
 from windlass.core.limits import Rate
@@ -11,7 +13,12 @@ from windlass.worker.current import current
 
 __all__ = [
     "Call",
+    "Chain",
+    "Flow",
+    "FlowState",
+    "FlowView",
     "GiveUp",
+    "Group",
     "Job",
     "Rate",
     "Retry",
@@ -20,5 +27,7 @@ __all__ = [
     "Task",
     "Windlass",
     "__version__",
+    "chain",
     "current",
+    "group",
 ]

@@ -176,7 +176,7 @@ def test_tasks_may_be_declared_after_the_first_call(app: Windlass) -> None:
         ({"lane": "a\x00b"}, "lane"),
         ({"queue": "a b"}, "queue"),
         ({"after": "nonsense"}, "job id"),
-        ({"on_failure": "run"}, "on_failure needs parents"),
+        ({"on_failure": "explode"}, 'on_failure must be one of "cancel", "ignore", "run"'),
         ({"max_attempts": 0}, "max_attempts must be a whole number from 1"),
         ({"headers": {"x": 1}}, "header"),
         ({"tags": "urgent"}, "tags"),
@@ -330,3 +330,15 @@ def test_a_store_without_transactions_refuses_a_connection(app: Windlass) -> Non
         asyncio.run(mine.aenqueue())
     with pytest.raises(Unsupported, match="PostgreSQL can"):
         mine.enqueue_many([work.call()])
+
+
+def test_a_policy_without_parents_is_refused(app: Windlass) -> None:
+    @app.task
+    def send() -> None: ...
+
+    with pytest.raises(InvalidOption, match="on_failure needs parents"):
+        send.using(on_failure="run").enqueue()
+    with pytest.raises(InvalidOption, match="on_failure needs parents"):
+        app.enqueue_many([send.using(on_failure="run").call()])
+    with pytest.raises(InvalidOption, match="on_failure needs parents"):
+        asyncio.run(send.using(on_failure="run").aenqueue())

@@ -10,6 +10,7 @@ from windlass.broker.contract import Broker
 from windlass.broker.observed import Observer
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
+from windlass.client.flow_handle import Flow
 from windlass.client.forks import renew_after_fork
 from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
@@ -21,8 +22,8 @@ from windlass.clock import Clock
 from windlass.config import Config, Settings, configure
 from windlass.core.duration import Duration, micros
 from windlass.core.ids import JobIds, check_job_id
-from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, Receipt, Refusal, Status
-from windlass.core.names import check_app, check_lane, check_queue, check_schedule, check_task
+from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
+from windlass.core.names import check_app, check_flow, check_lane, check_queue, check_schedule, check_task
 from windlass.core.option import shown, whole
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
@@ -255,7 +256,7 @@ class Windlass:
 
     def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code."""
-        group = [[call.job for call in calls]]
+        group = [_jobs(calls)]
         if connection is not None:
             return self._handles(calls, self.connection.enqueue_on(connection, group)[0], None)
         sent = time.monotonic()
@@ -263,7 +264,7 @@ class Windlass:
 
     async def asend(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from async code."""
-        group = [[call.job for call in calls]]
+        group = [_jobs(calls)]
         if connection is not None:
             return self._handles(calls, (await self.connection.aenqueue_on(connection, group))[0], None)
         sent = time.monotonic()
@@ -274,7 +275,7 @@ class Windlass:
         if connection is not None:
             return (await self.asend([call], connection))[0]
         sent = time.monotonic()
-        return self._handles([call], await self.connection.aenqueue([call.job]), sent)[0]
+        return self._handles([call], await self.connection.aenqueue(_jobs([call])), sent)[0]
 
     def _handles(
         self, calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float | None
@@ -301,10 +302,18 @@ class Windlass:
         """The handle of a job by its id."""
         return Job(self, check_job_id(job_id))
 
+    def flow(self, flow: str) -> Flow:
+        """The handle of a flow by its name."""
+        return Flow(self, check_flow(flow))
+
     def signature_of(self, task: str) -> Signature | None:
         """The signature of a task that this app has; None for others and for those that live elsewhere."""
         known = self.tasks.get(task)
         return None if known is None or known.options.external else known.signature
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run async code that asks the store, from blocking code."""
+        return self.connection.run(work)
 
     async def broker(self) -> Broker:
         """The broker for the running loop, with everything declared."""
@@ -342,6 +351,15 @@ def _groups(calls: Iterable[Call[T]]) -> Iterator[list[Call[T]]]:
         group.append(call)
     if group:
         yield group
+
+
+def _jobs(calls: Sequence[Call[Any]]) -> list[NewJob]:
+    jobs: list[NewJob] = []
+    for call in calls:
+        if call.task.needs_parents and not call.job.after:
+            raise InvalidOption("on_failure needs parents: give after as well, or send the call in a flow")
+        jobs.append(call.job)
+    return jobs
 
 
 def _why(receipts: Sequence[Receipt]) -> str:

@@ -40,8 +40,9 @@ class CallOptions(TypedDict, total=False):
     mode: Literal["ignore", "replace", "throttle"]
     window: Duration
     after: object
-    """A job, its id, or a list of them."""
+    """A job, a call that is sent with this one or was sent before, an id, or a list of them."""
     on_failure: Literal["cancel", "ignore", "run"]
+    """What becomes of this job when a parent will never be done; in a flow, when one before it will not."""
     max_attempts: int
     headers: Mapping[str, str]
     tags: Sequence[str]
@@ -69,9 +70,7 @@ def prepared(task: str, revision: int, options: CallOptions) -> dict[str, Any]:
     fields.update(task=task, revision=revision)
     after = options.get("after")
     if after is not None:
-        fields["after"] = _edges(after, options.get("on_failure", "cancel"))
-    elif "on_failure" in options:
-        raise InvalidOption("on_failure needs parents: give after as well")
+        fields["after"] = _edges(after, policy_of(options))
     check_new_job(NewJob(id="", **fields))
     return fields
 
@@ -113,11 +112,16 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-def _edges(after: object, on_failure: str) -> tuple[Edge, ...]:
-    policy = OnFailure(choice(on_failure, name="on_failure", among=_POLICIES))
+def policy_of(options: CallOptions) -> OnFailure:
+    """What the edges of a call do when their parent fails."""
+    return OnFailure(choice(options.get("on_failure", "cancel"), name="on_failure", among=_POLICIES))
+
+
+def _edges(after: object, policy: OnFailure) -> tuple[Edge, ...]:
     parents = cast("Sequence[object]", after) if isinstance(after, list | tuple) else [after]
     return tuple(Edge(_parent(parent), policy) for parent in parents)
 
 
 def _parent(parent: object) -> JobId:
-    return check_job_id(getattr(parent, "id", parent))
+    unsent = getattr(parent, "job", None)
+    return check_job_id(unsent.id if isinstance(unsent, NewJob) else getattr(parent, "id", parent))

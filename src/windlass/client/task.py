@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, T
 import msgspec
 
 from windlass.client.handle import Job
-from windlass.client.options import CallOptions, check_known, prepared
+from windlass.client.options import CallOptions, check_known, policy_of, prepared
 from windlass.core.duration import Duration, micros
 from windlass.core.ids import check_job_id
 from windlass.core.job import NewJob
@@ -133,11 +133,14 @@ class Sender(Generic[P, R]):
         options: TaskOptions,
         calls: CallOptions,
     ) -> None:
-        self._app = app
+        self.app = app
         self.name = name
         self.signature = signature
         self.options = options
         self._calls = calls
+        self.on_failure = policy_of(calls)
+        """What a call does, in a flow, when one that it waits for will never be done."""
+        self.needs_parents = "on_failure" in calls
         self._connection = calls.get("connection")
         merged = {
             "queue": options.queue,
@@ -150,7 +153,7 @@ class Sender(Generic[P, R]):
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":
         """The same task under other options: `send.using(delay=60, lane="acme").enqueue(...)`."""
         check_known(options, CallOptions)
-        return Sender(self._app, self.name, self.signature, self.options, {**self._calls, **options})
+        return Sender(self.app, self.name, self.signature, self.options, {**self._calls, **options})
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to be sent later, by `app.enqueue_many`, a schedule or a job."""
@@ -158,21 +161,21 @@ class Sender(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        return self._app.send([self.call(*args, **kwargs)], self._connection)[0]
+        return self.app.send([self.call(*args, **kwargs)], self._connection)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""
-        return await self._app.asend_one(self.call(*args, **kwargs), self._connection)
+        return await self.app.asend_one(self.call(*args, **kwargs), self._connection)
 
     def enqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
         """Send many calls of this task, a round trip for each thousand. These options win over those that a
         call brings.
         """
-        return self._app.enqueue_many(self._rebuilt(calls), connection=self._connection)
+        return self.app.enqueue_many(self._rebuilt(calls), connection=self._connection)
 
     async def aenqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
         """Async twin of `enqueue_many`."""
-        return await self._app.aenqueue_many(self._rebuilt(calls), connection=self._connection)
+        return await self.app.aenqueue_many(self._rebuilt(calls), connection=self._connection)
 
     def rebuilt(self, call: Call[Any]) -> Call[R]:
         """A call of this task, with its arguments, under these options alone."""
@@ -180,7 +183,7 @@ class Sender(Generic[P, R]):
 
     def handle(self, job_id: str) -> Job[R]:
         """The handle of a job of this task by its id: `app.job` with the type of the result."""
-        return Job(self._app, check_job_id(job_id), self.signature)
+        return Job(self.app, check_job_id(job_id), self.signature)
 
     def _rebuilt(self, calls: "Iterable[Call[R]]") -> "Iterator[Call[R]]":
         merged: dict[Sender[Any, Any], Sender[Any, R]] = {}
@@ -200,7 +203,7 @@ class Sender(Generic[P, R]):
             yield sender.rebuilt(call)
 
     def _job(self, payload: bytes) -> NewJob:
-        return NewJob(id=self._app.new_id(), payload=payload, **self._fields)
+        return NewJob(id=self.app.new_id(), payload=payload, **self._fields)
 
 
 class Task(Sender[P, R], Generic[P, C, R]):

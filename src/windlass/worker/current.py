@@ -2,9 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -16,6 +16,7 @@ from windlass.core.signature import Signature
 from windlass.core.units import Fence, JobId
 from windlass.errors import InvalidOption, InvalidPayload, LeaseLost, Unsupported
 from windlass.worker.failure import clipped
+from windlass.worker.parents import Parent, aparents_of, parents_of
 from windlass.worker.run import Run, running
 
 T = TypeVar("T")
@@ -26,6 +27,12 @@ class SpawnedCall(Protocol):
 
     @property
     def job(self) -> NewJob: ...
+
+
+class SpawnedShape(Protocol):
+    """A chain or a group of calls."""
+
+    def jobs(self, flow: str = "") -> Sequence[NewJob]: ...
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +114,29 @@ class Current:
         """The same in every run of this job, and of no other: pass it to services that know such keys."""
         return _run().lease.job
 
+    def parents(self) -> Iterator[Parent]:
+        """The jobs that this one waited for, in the order of its edges, read in pages of a hundred.
+
+        For `def` tasks; in `async def` it is `async for parent in current.aparents()`.
+        """
+        if _on_a_loop():
+            raise InvalidOption("in an async task write: async for parent in current.aparents()")
+        return parents_of(_run())
+
+    def aparents(self) -> AsyncIterator[Parent]:
+        """Async twin of `parents`."""
+        return aparents_of(_run())
+
+    def results(self) -> list[Any]:
+        """What the jobs returned that this one waited for, in the order of its edges; None for one that is
+        not done.
+        """
+        return [parent.result for parent in self.parents()]
+
+    async def aresults(self) -> list[Any]:
+        """Async twin of `results`."""
+        return [parent.result async for parent in self.aparents()]
+
     # --- what it says ---------------------------------------------------------------------------------------
 
     def progress(self, fraction: float, message: str = "") -> None:
@@ -125,15 +155,27 @@ class Current:
         run = _run()
         run.reporter.note(_note(run, logs=(clipped(str(line), LOG_LINE_CHARS),)))
 
-    def spawn(self, call: SpawnedCall) -> JobId:
-        """Make a child: `current.spawn(send.call("a@example.com"))`. It comes into being when this run is
-        done, and only then.
+    @overload
+    def spawn(self, call: SpawnedCall) -> JobId: ...
+    @overload
+    def spawn(self, call: SpawnedShape) -> list[JobId]: ...
+    def spawn(self, call: SpawnedCall | SpawnedShape) -> JobId | list[JobId]:
+        """Make a child, or with a chain or a group several: `current.spawn(send.call("a@example.com"))`. They
+        come into being when this run is done, and only then; they belong to the flow of this job.
         """
+        run = _run()
         job = getattr(call, "job", None)
-        if not isinstance(job, NewJob):
-            raise InvalidOption(f"spawn takes a call, as in send.call(...), not {type(call).__name__}")
-        _run().spawn(job)
-        return job.id
+        if isinstance(job, NewJob):
+            run.spawn([_in_flow(job, run.lease.flow)])
+            return job.id
+        lay = getattr(call, "jobs", None)
+        if not callable(lay):
+            raise InvalidOption(
+                f"spawn takes a call, as in send.call(...), or a flow of them, not {type(call).__name__}"
+            )
+        jobs = cast("Sequence[NewJob]", lay(run.lease.flow))
+        run.spawn(jobs)
+        return [job.id for job in jobs]
 
     def step(self, name: str, function: Callable[[], T]) -> T:
         """Do something once: returns what an earlier run of this job recorded under the name, else calls the
@@ -205,6 +247,10 @@ def _run() -> Run:
     if run is None:
         raise LookupError("windlass.current has no job here: it belongs to the code that a worker runs")
     return run
+
+
+def _in_flow(job: NewJob, flow: str) -> NewJob:
+    return msgspec.structs.replace(job, flow=flow) if flow and not job.flow else job
 
 
 def _note(run: Run, **said: Any) -> Note:

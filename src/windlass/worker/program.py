@@ -1,7 +1,7 @@
 """The program that a worker runs: an application, as far as a worker needs to know it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 from windlass.broker.contract import Broker
 from windlass.config import Config
@@ -9,6 +9,7 @@ from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import JobId, Micros
 
+T = TypeVar("T")
 Run = Literal["loop", "thread", "process", "inline"]
 
 
@@ -70,6 +71,14 @@ class Program(Protocol):
 
     async def broker(self) -> Broker:
         """A broker for the running loop, for what a job itself asks of the store."""
+        ...
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run async code that asks the store, from a job's blocking code."""
+        ...
+
+    def signature_of(self, task: str) -> Signature | None:
+        """The signature of a task that it has."""
         ...
 
     async def declare(self, broker: Broker) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Protocol
@@ -90,16 +90,16 @@ class Run:
             with contextlib.suppress(RuntimeError):  # its loop has ended, and so has its code
                 stop()
 
-    def spawn(self, job: NewJob) -> None:
-        """Add a child. The code of a run may be on several threads."""
+    def spawn(self, jobs: Sequence[NewJob]) -> None:
+        """Add children, all or none. The code of a run may be on several threads."""
         with self._lock:
             if self.committed:
                 raise InvalidOption("this run is over since its transaction was committed: spawn before that")
-            if len(self.spawned) >= GROUP_JOBS:
+            if len(self.spawned) + len(jobs) > GROUP_JOBS:
                 raise InvalidOption(
                     f"a run spawns at most {GROUP_JOBS:,} jobs; enqueue more from its children"
                 )
-            self.spawned.append(job)
+            self.spawned += jobs
 
 
 running: ContextVar[Run] = ContextVar("windlass_run")
