@@ -74,7 +74,8 @@ def _flags(command: App) -> Iterator[str]:
 def test_every_noun_but_the_demo_takes_an_app() -> None:
     known = verbs(build())
     assert set(known) == {
-        *("worker", "dev", "enqueue", "jobs", "dead", "queues", "lanes", "workers", "explain", "doctor")
+        *("worker", "dev", "enqueue", "jobs", "dead", "queues", "lanes", "schedules", "flows", "workers"),
+        *("explain", "doctor"),
     }
     assert known["dead"] == {"list", "show", "replay", "discard"}
     assert known["worker"] == set()

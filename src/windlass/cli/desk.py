@@ -26,6 +26,7 @@ class Desk:
     def __init__(self, name: str, app: Windlass, broker: Broker) -> None:
         self.name = name
         self.app = app
+        self.broker = broker
         self.insight = Insight(broker)
         self.operator = Operator(broker)
 

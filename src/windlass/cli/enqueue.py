@@ -80,7 +80,7 @@ def enqueue_task(
         "flow": flow,
     }
     options = cast("CallOptions", {name: value for name, value in said.items() if value is not None})
-    document = _document(arguments)
+    document = read_document(arguments)
 
     async def work(desk: Desk) -> None:
         try:
@@ -107,7 +107,8 @@ def _wanted(app: Windlass, task: str) -> str:
     )
 
 
-def _document(arguments: str) -> bytes:
+def read_document(arguments: str) -> bytes:
+    """A JSON object, as it is given on the command line."""
     if arguments == "-":
         return sys.stdin.buffer.read(_LARGEST)
     if arguments.startswith("@"):

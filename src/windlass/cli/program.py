@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from cyclopts import App, Group, Parameter
 
 from windlass import __version__
-from windlass.cli import dead, doctor, enqueue, explain, jobs, lanes, queues, work, workers
+from windlass.cli import dead, doctor, enqueue, explain, flows, jobs, lanes, queues, schedules, work, workers
 
 _HELP = """\
 A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained.
@@ -78,6 +78,36 @@ def build() -> App:
             "resume": (lanes.resume_lane, "windlass lanes tasks:app resume mail acme"),
             "set": (lanes.set_lane, "windlass lanes tasks:app set mail acme --weight 3"),
             "reset": (lanes.reset_lane, "windlass lanes tasks:app reset mail acme"),
+        },
+    )
+    _noun(
+        program,
+        "schedules",
+        "List schedules, preview, make, change, pause, run and delete them.",
+        "windlass schedules tasks:app\nwindlass schedules tasks:app preview nightly --count 5",
+        {
+            "list": (schedules.list_schedules, "windlass schedules tasks:app list --json"),
+            "show": (schedules.show_schedule, "windlass schedules tasks:app show nightly"),
+            "preview": (schedules.preview_schedule, "windlass schedules tasks:app preview nightly"),
+            "create": (schedules.create_schedule, _CREATE),
+            "edit": (schedules.edit_schedule, 'windlass schedules tasks:app edit nightly --cron "0 4 * * *"'),
+            "reset": (schedules.reset_schedule, "windlass schedules tasks:app reset nightly"),
+            "pause": (schedules.pause_schedule, "windlass schedules tasks:app pause nightly"),
+            "resume": (schedules.resume_schedule, "windlass schedules tasks:app resume nightly"),
+            "run": (schedules.run_schedule, "windlass schedules tasks:app run nightly"),
+            "delete": (schedules.delete_schedule, "windlass schedules tasks:app delete nightly"),
+        },
+    )
+    _noun(
+        program,
+        "flows",
+        "List and show flows, cancel one, replay what failed of it.",
+        "windlass flows tasks:app\nwindlass flows tasks:app show order-42",
+        {
+            "list": (flows.list_flows, "windlass flows tasks:app list --json"),
+            "show": (flows.show_flow, "windlass flows tasks:app show order-42"),
+            "cancel": (flows.cancel_flow, "windlass flows tasks:app cancel order-42"),
+            "replay": (flows.replay_flow, "windlass flows tasks:app replay order-42"),
         },
     )
     _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
@@ -159,6 +189,9 @@ _WORKER = """\
 windlass worker tasks:app
 windlass worker tasks:app --processes 4 --concurrency 32 --queues high=5,default=2,low=1
 windlass worker tasks:app --group 7:high,default --group 1:low --grace 30"""
+_CREATE = """\
+windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
+windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
 _ENQUEUE = """\
 windlass enqueue tasks:app send '{"to": "a@example.com"}'
 windlass enqueue tasks:app send @arguments.json --delay 5m --lane acme --key order-42

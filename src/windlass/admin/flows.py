@@ -1,0 +1,93 @@
+"""Flows for operators: which there are, how they are doing, and their jobs."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import msgspec
+
+from windlass.admin.listing import pages
+from windlass.admin.views import JobShown, job_shown, moment
+from windlass.broker.contract import Broker
+from windlass.client.app import Windlass
+from windlass.client.flow_handle import FlowView
+from windlass.core.names import check_flow
+from windlass.core.query import JobQuery
+from windlass.core.state import State
+from windlass.core.units import Micros
+
+LOOKED_AT = 10_000
+"""Jobs that are looked through for flows: no store keeps a list of them."""
+
+
+class FlowShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow: how it is doing, and how many of its jobs are in each state."""
+
+    id: str
+    state: str
+    jobs: dict[str, int]
+    total: int
+    progress: float
+
+
+class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow that was met among jobs, with what was met of it."""
+
+    id: str
+    jobs: dict[str, int]
+    newest: datetime
+
+
+class Flows:
+    """What can be seen of flows and done to them."""
+
+    def __init__(self, app: Windlass, broker: Broker) -> None:
+        self._app = app
+        self._broker = broker
+
+    async def seen(self) -> list[FlowSeen]:
+        """The flows of the jobs that are listed first (the newest, where the store's listing is ordered)."""
+        counts: dict[str, Counter[State]] = {}
+        newest: dict[str, Micros] = {}
+        looked = 0
+        async for page in pages(self._broker, JobQuery()):
+            for job in page:
+                if job.flow:
+                    counts.setdefault(job.flow, Counter())[job.state] += 1
+                    newest[job.flow] = max(newest.get(job.flow, 0), job.accepted_at)
+            looked += len(page)
+            if looked >= LOOKED_AT:
+                break
+        found = [
+            FlowSeen(id=flow, jobs={str(s): n for s, n in count.items()}, newest=moment(newest[flow]))
+            for flow, count in counts.items()
+        ]
+        return sorted(found, key=lambda flow: flow.newest, reverse=True)
+
+    async def one(self, flow: str) -> FlowShown:
+        """One flow, with all its jobs counted; `JobNotFound` if none is kept."""
+        return _shown(await self._app.flow(flow).aview())
+
+    async def jobs(self, flow: str) -> AsyncIterator[JobShown]:
+        """The jobs of a flow."""
+        async for page in pages(self._broker, JobQuery(flow=check_flow(flow))):
+            for job in page:
+                yield job_shown(job)
+
+    async def cancel(self, flow: str) -> int:
+        """Cancel whatever of it is unfinished."""
+        return await self._app.flow(flow).acancel()
+
+    async def replay(self, flow: str) -> int:
+        """Send its dead letters back."""
+        return await self._app.flow(flow).areplay()
+
+
+def _shown(view: FlowView) -> FlowShown:
+    return FlowShown(
+        id=view.id,
+        state=view.state,
+        jobs={state.value: count for state, count in view.counts.items()},
+        total=view.total,
+        progress=round(view.progress, 4),
+    )

@@ -1,0 +1,104 @@
+"""`windlass flows`: how flows are doing; cancelling one, and replaying what failed of it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from windlass.admin.flows import Flows, FlowSeen
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.jobs import check_limit, job_columns
+from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
+from windlass.cli.text import since
+from windlass.core.state import State
+
+FlowName = Annotated[str, Parameter(name="FLOW", help="The flow's name or id.")]
+
+
+def list_flows(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
+    """List the flows of the newest 10,000 jobs."""
+    check_limit(limit)
+
+    async def work(desk: Desk) -> None:
+        seen = await _at(desk).seen()
+        columns = _columns(await desk.now())
+        await show(each(seen), columns, json=json, limit=limit, nothing="no job belongs to a flow")
+
+    return at_desk(app, work)
+
+
+def show_flow(
+    app: given.App, flow: FlowName, /, *, limit: given.Limit = None, json: given.Json = False
+) -> int:
+    """Show a flow and its jobs."""
+    check_limit(limit)
+
+    async def work(desk: Desk) -> None:
+        flows = _at(desk)
+        found = await flows.one(flow)
+        if json:
+            say_json(found)
+            return
+        show_fields(
+            [
+                ("flow", found.id),
+                ("state", found.state),
+                ("jobs", _counted(found.jobs)),
+                ("finished", f"{found.progress:.0%} of {found.total:,}"),
+            ]
+        )
+        say("")
+        columns = job_columns(await desk.now())
+        await show(flows.jobs(flow), columns, json=False, limit=limit, nothing="")
+
+    return at_desk(app, work)
+
+
+def cancel_flow(
+    app: given.App, flow: FlowName, /, *, yes: given.Yes = False, json: given.Json = False
+) -> int:
+    """Cancel whatever of a flow is unfinished."""
+
+    async def work(desk: Desk) -> None:
+        found = await _at(desk).one(flow)
+        if not confirm(f'cancel flow "{flow}" ({_counted(found.jobs)})', yes=yes):
+            say_aside("nothing was done")
+            return
+        _tell(flow, "cancelled", await _at(desk).cancel(flow), json=json)
+
+    return at_desk(app, work)
+
+
+def replay_flow(app: given.App, flow: FlowName, /, *, json: given.Json = False) -> int:
+    """Send the dead letters of a flow back; what waits for them goes on when they are done."""
+
+    async def work(desk: Desk) -> None:
+        await _at(desk).one(flow)
+        _tell(flow, "replayed", await _at(desk).replay(flow), json=json)
+
+    return at_desk(app, work)
+
+
+def _at(desk: Desk) -> Flows:
+    return Flows(desk.app, desk.broker)
+
+
+def _tell(flow: str, done: str, count: int, *, json: bool) -> None:
+    if json:
+        say_json({"flow": flow, "effect": done, "jobs": count})
+    else:
+        say(f'flow "{flow}": {count:,} job{"" if count == 1 else "s"} {done}')
+
+
+def _columns(now: datetime) -> Sequence[Column[FlowSeen]]:
+    return (
+        Column("flow", lambda flow: flow.id, wraps=True),
+        Column("jobs", lambda flow: _counted(flow.jobs), wraps=True),
+        Column("newest", lambda flow: since(flow.newest, now), right=True),
+    )
+
+
+def _counted(jobs: Mapping[str, int]) -> str:
+    return ", ".join(f"{jobs[state]:,} {state}" for state in map(str, State) if jobs.get(state))

@@ -1,0 +1,294 @@
+"""`windlass schedules`: what fires when; making, changing, pausing, running and deleting schedules."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
+
+from cyclopts import Parameter
+
+from windlass.admin.schedules import FireShown, Schedules, ScheduleShown, moment_given
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.enqueue import read_document
+from windlass.cli.failure import UsageError
+from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
+from windlass.cli.text import age, clock, since
+from windlass.client.options import CallOptions
+from windlass.client.schedule import ScheduleOptions
+
+Name = Annotated[str, Parameter(help="The schedule.")]
+Cron = Annotated[str | None, Parameter(help='When: five fields, such as "0 3 * * MON-FRI", or "@daily".')]
+Every = Annotated[str | None, Parameter(help='When: so much time apart, such as "15m".')]
+At = Annotated[str | None, Parameter(help='When: once, such as "2030-01-31T08:00Z".')]
+Tz = Annotated[str | None, Parameter(help='The zone of a cron rule, such as "Europe/Paris".')]
+Start = Annotated[str | None, Parameter(help="No tick before this time.")]
+End = Annotated[str | None, Parameter(help="No tick from this time on.")]
+Jitter = Annotated[str | None, Parameter(help="Delay each job by up to so much.")]
+CatchUp = Annotated[
+    Literal["skip", "one", "all"] | None, Parameter(help="What becomes of ticks that were missed.")
+]
+Overlap = Annotated[
+    Literal["allow", "skip", "queue"] | None,
+    Parameter(help="What a tick does while the job of an earlier one is unfinished."),
+]
+
+
+def list_schedules(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
+    """List schedules: rule, task, the next time, and when it fired last."""
+
+    async def work(desk: Desk) -> None:
+        columns = _columns(await desk.now())
+        await show(_at(desk).all(), columns, json=json, limit=limit, nothing="there are no schedules")
+
+    return at_desk(app, work)
+
+
+def show_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
+    """Show one schedule with its latest fires and their jobs."""
+
+    async def work(desk: Desk) -> None:
+        found = await _at(desk).one(name)
+        if json:
+            say_json(found)
+        else:
+            await _print(found, await desk.now())
+
+    return at_desk(app, work)
+
+
+def preview_schedule(
+    app: given.App,
+    name: Name,
+    /,
+    *,
+    count: Annotated[int, Parameter(help="How many; 10 unless said.")] = 10,
+    json: given.Json = False,
+) -> int:
+    """Show the next times of a schedule."""
+
+    async def work(desk: Desk) -> None:
+        ticks = await _at(desk).preview(name, count)
+        now = await desk.now()
+        columns: Sequence[Column[datetime]] = (
+            Column("tick", clock),
+            Column("in", lambda tick: since(tick, now).removeprefix("in ")),
+        )
+        if json:
+            for tick in ticks:
+                say_json({"tick": tick})
+        else:
+            await show(each(ticks), columns, json=False, nothing="it never fires again")
+
+    return at_desk(app, work)
+
+
+def create_schedule(
+    app: given.App,
+    name: Name,
+    task: Annotated[str, Parameter(help="The task's name.")],
+    arguments: Annotated[
+        str, Parameter(help='Its arguments as a JSON object; "@file" reads it from a file.')
+    ] = "{}",
+    /,
+    *,
+    cron: Cron = None,
+    every: Every = None,
+    at: At = None,
+    tz: Tz = None,
+    start: Start = None,
+    end: End = None,
+    jitter: Jitter = None,
+    catch_up: CatchUp = None,
+    overlap: Overlap = None,
+    queue: Annotated[str | None, Parameter(help="Another queue than the task's own.")] = None,
+    lane: Annotated[str | None, Parameter(help="The lane of its jobs.")] = None,
+    priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
+    json: given.Json = False,
+) -> int:
+    """Make a schedule that lives in the store alone. Its arguments are checked as those of a call."""
+    options = _options(
+        cron=cron, every=every, at=at, tz=tz, start=start, end=end, jitter=jitter, catch_up=catch_up,
+        overlap=overlap,
+    )  # fmt: skip
+    calls = {"queue": queue, "lane": lane, "priority": priority}
+    said = cast("CallOptions", {option: value for option, value in calls.items() if value is not None})
+    document = read_document(arguments)
+
+    async def work(desk: Desk) -> None:
+        if queue is not None:
+            await desk.insight.queue_document(queue)
+        _told(await _at(desk).create(name, task, document, said, options), "created", json=json)
+
+    return at_desk(app, work)
+
+
+def edit_schedule(
+    app: given.App,
+    name: Name,
+    /,
+    *,
+    cron: Cron = None,
+    every: Every = None,
+    at: At = None,
+    tz: Tz = None,
+    start: Start = None,
+    end: End = None,
+    jitter: Jitter = None,
+    catch_up: CatchUp = None,
+    overlap: Overlap = None,
+    json: given.Json = False,
+) -> int:
+    """Override when and how a schedule fires, until it is reset. What the code declares stays beside it."""
+    options = _options(
+        cron=cron, every=every, at=at, tz=tz, start=start, end=end, jitter=jitter, catch_up=catch_up,
+        overlap=overlap,
+    )  # fmt: skip
+    if not options:
+        raise UsageError('say what to change, such as --cron "0 4 * * *"; to drop an override: reset')
+
+    async def work(desk: Desk) -> None:
+        _told(await _at(desk).edit(name, options), "changed", json=json)
+
+    return at_desk(app, work)
+
+
+def reset_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
+    """Drop the override of a schedule: what the code declares counts again."""
+
+    async def work(desk: Desk) -> None:
+        _tell(name, "reset" if await _at(desk).reset(name) else "not overridden", json=json)
+
+    return at_desk(app, work)
+
+
+def pause_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
+    """Stop its firing, until it is resumed."""
+
+    async def work(desk: Desk) -> None:
+        await _at(desk).pause(name, paused=True)
+        _tell(name, "paused", json=json)
+
+    return at_desk(app, work)
+
+
+def resume_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
+    """Let it fire again; missed ticks are made up for as its catch-up policy says."""
+
+    async def work(desk: Desk) -> None:
+        await _at(desk).pause(name, paused=False)
+        _tell(name, "resumed", json=json)
+
+    return at_desk(app, work)
+
+
+def run_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
+    """Make its call now, besides its ticks."""
+
+    async def work(desk: Desk) -> None:
+        job = await _at(desk).run_now(name)
+        if json:
+            say_json({"schedule": name, "id": job})
+        else:
+            say(job)
+
+    return at_desk(app, work)
+
+
+def delete_schedule(
+    app: given.App, name: Name, /, *, yes: given.Yes = False, json: given.Json = False
+) -> int:
+    """Remove a schedule and its history. One that code declares comes back with its next worker."""
+
+    async def work(desk: Desk) -> None:
+        await _at(desk).one(name)
+        if not confirm(f'delete schedule "{name}"', yes=yes):
+            say_aside("nothing was done")
+            return
+        await _at(desk).delete(name)
+        _tell(name, "deleted", json=json)
+
+    return at_desk(app, work)
+
+
+def _at(desk: Desk) -> Schedules:
+    return Schedules(desk.app, desk.broker)
+
+
+def _options(**said: Any) -> ScheduleOptions:
+    options = {name: value for name, value in said.items() if value is not None}
+    for name in ("at", "start", "end"):
+        if name in options:
+            options[name] = moment_given(options[name], f"--{name}")
+    return cast("ScheduleOptions", options)
+
+
+def _told(schedule: ScheduleShown, done: str, *, json: bool) -> None:
+    if json:
+        say_json(schedule)
+    elif schedule.next_at is None:
+        say(f'schedule "{schedule.name}": {done}; it never fires')
+    else:
+        say(f'schedule "{schedule.name}": {done}; next at {clock(schedule.next_at)}')
+
+
+def _tell(name: str, done: str, *, json: bool) -> None:
+    if json:
+        say_json({"schedule": name, "effect": done})
+    else:
+        say(f'schedule "{name}": {done}')
+
+
+def _columns(now: datetime) -> Sequence[Column[ScheduleShown]]:
+    return (
+        Column("schedule", lambda each: each.name, wraps=True),
+        Column("rule", lambda each: each.problem or each.rule, wraps=True),
+        Column("task", lambda each: each.task, wraps=True),
+        Column("next", lambda each: _next(each, now), right=True),
+        Column("fired", lambda each: since(each.fires[-1].at, now) if each.fires else "", right=True),
+        Column("from", _origin, spare=1),
+    )
+
+
+def _next(schedule: ScheduleShown, now: datetime) -> str:
+    if schedule.paused:
+        return "paused"
+    return "never" if schedule.next_at is None else since(schedule.next_at, now)
+
+
+def _origin(schedule: ScheduleShown) -> str:
+    if not schedule.declared:
+        return "operator"
+    return "code, overridden" if schedule.overridden else "code"
+
+
+async def _print(schedule: ScheduleShown, now: datetime) -> None:
+    show_fields(
+        [
+            ("schedule", schedule.name),
+            ("rule", schedule.rule),
+            ("in words", schedule.words),
+            ("problem", schedule.problem),
+            ("task", schedule.task),
+            ("queue", schedule.queue),
+            ("lane", schedule.lane),
+            (
+                "next",
+                "" if schedule.next_at is None else f"{clock(schedule.next_at)} ({_next(schedule, now)})",
+            ),
+            ("start", "" if schedule.start is None else clock(schedule.start)),
+            ("end", "" if schedule.end is None else clock(schedule.end)),
+            ("jitter", age(schedule.jitter) if schedule.jitter else ""),
+            ("catch-up", schedule.catch_up),
+            ("overlap", schedule.overlap),
+            ("paused", "yes" if schedule.paused else ""),
+            ("from", _origin(schedule)),
+        ]
+    )
+    if schedule.fires:
+        say("")
+        columns: Sequence[Column[FireShown]] = (
+            Column("tick", lambda fire: clock(fire.tick)),
+            Column("fired", lambda fire: clock(fire.at)),
+            Column("jobs", lambda fire: ", ".join(fire.jobs), wraps=True),
+        )
+        await show(each(tuple(reversed(schedule.fires))), columns, json=False, nothing="")

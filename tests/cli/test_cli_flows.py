@@ -1,0 +1,59 @@
+"""`windlass flows`: seen, shown, cancelled, and replayed where they failed."""
+
+from tests.cli.shell import Shell
+
+from windlass import chain, group
+
+
+def _flow(shell: Shell, name: str = "order-42") -> list[str]:
+    add = shell.task("add")
+    flow = chain(add.call(1), group(add.call(2), add.call(3))).enqueue(flow=name)
+    return [job.id for job in flow.jobs]
+
+
+def test_flows_are_listed_and_shown(shell: Shell) -> None:
+    shell("queues", "tasks:app")
+    assert shell("flows", "tasks:app") == (0, "", "no job belongs to a flow\n")
+    shell.task("add").enqueue(9)
+    jobs = _flow(shell)
+    head, row = shell("flows", "tasks:app").out.splitlines()
+    assert head.split() == ["FLOW", "JOBS", "NEWEST"]
+    assert row.startswith("order-42  2 blocked, 1 ready")
+    shown = shell("flows", "tasks:app", "show", "order-42").out
+    assert "state     running\n" in shown
+    assert all(job in shown for job in jobs)
+    assert shell.json("flows", "tasks:app", "show", "order-42") == [
+        {
+            "id": "order-42",
+            "state": "running",
+            "jobs": {"ready": 1, "blocked": 2},
+            "total": 3,
+            "progress": 0.0,
+        }
+    ]
+
+
+def test_a_flow_is_cancelled_after_a_question(shell: Shell) -> None:
+    _flow(shell)
+    assert "cancel flow" in shell("flows", "tasks:app", "cancel", "order-42").complaint
+    assert (
+        shell("flows", "tasks:app", "cancel", "order-42", "--yes").out
+        == 'flow "order-42": 3 jobs cancelled\n'
+    )
+    (line,) = shell.json("flows", "tasks:app", "show", "order-42")
+    assert (line["state"], line["jobs"]) == ("cancelled", {"cancelled": 3})
+
+
+def test_the_failed_part_is_replayed(shell: Shell) -> None:
+    first, *_ = _flow(shell)
+    assert shell.die() == [first]
+    (line,) = shell.json("flows", "tasks:app", "show", "order-42")
+    assert line["state"] == "stuck"
+    assert shell("flows", "tasks:app", "replay", "order-42").out == 'flow "order-42": 1 job replayed\n'
+    assert shell.take()[0].job == first
+
+
+def test_an_unknown_flow_is_one_clear_line(shell: Shell) -> None:
+    shell("queues", "tasks:app")
+    for verb in ("show", "replay", "cancel"):
+        assert 'no job of a flow "nope" is kept' in shell("flows", "tasks:app", verb, "nope").complaint
