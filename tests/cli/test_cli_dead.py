@@ -120,3 +120,62 @@ def test_many_failures_are_counted_and_not_all_named(shell: Shell) -> None:
     assert answer.code == 1
     assert len(answer.err.splitlines()) == 21
     assert answer.err.endswith("windlass: 10 more were not discarded\n")
+
+
+# --- groups, rates, changes, the record ---------------------------------------------------------------------
+
+
+def test_one_bug_is_one_group(shell: Shell) -> None:
+    _dead(shell, 3, kind="TimeoutError", message="slow")
+    newest = _dead(shell, kind="ValueError")
+    first, second = shell.json("dead", "tasks:app", "groups")
+    assert (first["count"], first["task"], first["fingerprint"]) == (3, "add", "TimeoutError")
+    assert (first["error"], first["first"] <= first["last"]) == ("TimeoutError: slow", True)
+    assert [second["newest"]] == newest
+    head, *rows = shell("dead", "tasks:app", "groups").out.splitlines()
+    assert head.split() == ["COUNT", "TASK", "GROUP", "FIRST", "LAST", "NEWEST", "ERROR"]
+    assert len(rows) == 2
+    assert shell("dead", "tasks:app", "discard", "--group", "TimeoutError", "-y").out == "3 discarded\n"
+    assert [line["count"] for line in shell.json("dead", "tasks:app", "groups")] == [1]
+
+
+def test_replay_at_a_rate(shell: Shell) -> None:
+    _dead(shell, 30)
+    assert shell("dead", "tasks:app", "replay", "--all", "-y", "--rate", "1000/s").out == "30 replayed\n"
+    assert (
+        "rate 'fast' is not understood"
+        in shell("dead", "tasks:app", "replay", "--all", "-y", "--rate", "fast").complaint
+    )
+
+
+def test_a_dead_letter_is_changed_and_sent_back(shell: Shell) -> None:
+    (job,) = _dead(shell)
+    assert shell("dead", "tasks:app", "edit", job, '{"a": 41}', "--replay").out == "1 replayed\n"
+    (lease,) = shell.take()
+    assert (lease.job, b"41" in lease.payload) == (job, True)
+
+
+def test_a_change_is_checked_as_a_call_is(shell: Shell) -> None:
+    (job,) = _dead(shell)
+    assert "say what to change" in shell("dead", "tasks:app", "edit", job).complaint
+    assert 'argument "a"' in shell("dead", "tasks:app", "edit", job, '{"a": "x"}').complaint
+    assert "priority" in shell("dead", "tasks:app", "edit", job, "--priority", "101").complaint
+    unknown = "0192e4a0-5b3c-7abc-8def-0123456789ab"
+    assert "not known" in shell("dead", "tasks:app", "edit", unknown, "{}").complaint
+    assert shell("dead", "tasks:app", "edit", job, "--max-attempts", "9").out == "1 changed\n"
+    (line,) = shell.json("dead", "tasks:app", "list")
+    assert line["max_attempts"] == 9
+
+
+def test_what_was_done_is_on_record(shell: Shell) -> None:
+    _dead(shell, 2, kind="TimeoutError")
+    (job,) = _dead(shell)
+    assert shell("dead", "tasks:app", "audit") == (0, "", "nothing is on record\n")
+    shell("dead", "tasks:app", "replay", "--error", "timeout", "-y")
+    shell("dead", "tasks:app", "discard", job, "-y")
+    newest, oldest = shell.json("dead", "tasks:app", "audit")
+    assert (oldest["what"], oldest["jobs"], oldest["wanted"]) == ("replayed", 2, 2)
+    assert oldest["chosen"] == {"error": "timeout"}
+    assert (newest["what"], newest["jobs"], newest["chosen"]) == ("discarded", 1, {"ids": "1"})
+    assert "@" in newest["by"]
+    assert "error=timeout" in shell("dead", "tasks:app", "audit").out

@@ -77,5 +77,5 @@ def test_every_noun_but_the_demo_takes_an_app() -> None:
         *("worker", "dev", "enqueue", "jobs", "dead", "queues", "lanes", "schedules", "flows", "workers"),
         *("explain", "doctor"),
     }
-    assert known["dead"] == {"list", "show", "replay", "discard"}
+    assert known["dead"] == {"list", "groups", "show", "replay", "edit", "discard", "audit"}
     assert known["worker"] == set()

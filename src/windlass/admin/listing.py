@@ -27,12 +27,19 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     lane: str | None = None
     error: str | None = None
     """Text in the error's type or message, in any case."""
+    fingerprint: str | None = None
+    """Of the error: those of one bug share it."""
     died_before: Micros | None = None
 
     @property
     def indexed(self) -> bool:
         """Whether queue and task say it all, so that the store's counts are exact."""
-        return self.lane is None and self.error is None and self.died_before is None
+        return self.lane is None and not self.by_error and self.died_before is None
+
+    @property
+    def by_error(self) -> bool:
+        """Whether the errors have to be read."""
+        return self.error is not None or self.fingerprint is not None
 
     def query(self) -> JobQuery:
         """What the store can choose by itself."""
@@ -46,6 +53,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def admits_error(self, job: JobDetail) -> bool:
         """Whether its error is one that was asked for."""
+        if self.fingerprint is not None and (
+            job.error is None or self.fingerprint not in (job.error.fingerprint, job.error.type)
+        ):
+            return False
         if self.error is None:
             return True
         wanted = self.error.casefold()
@@ -78,7 +89,7 @@ def _remember(seen: dict[JobId, None], jobs: Sequence[JobView]) -> None:
 
 async def dead_ids(broker: Broker, selection: Selection) -> AsyncIterator[list[JobId]]:
     """The ids of the dead letters that were chosen, in batches for one call of a verb."""
-    if selection.error is not None:
+    if selection.by_error:
         async for batch in dead_letters(broker, selection):
             yield [job.id for job in batch]
         return

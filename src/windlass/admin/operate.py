@@ -3,8 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from windlass.admin.insight import Insight
 from windlass.admin.listing import Selection, dead_ids
+from windlass.admin.pacing import at_rate
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
 from windlass.client.handle import Job
@@ -12,9 +15,11 @@ from windlass.client.options import CallOptions
 from windlass.client.task import Call
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.ids import check_job_id
-from windlass.core.job import NewJob
+from windlass.core.job import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_ATTEMPTS, NewJob
+from windlass.core.limits import Rate
 from windlass.core.names import check_lane, check_queue
-from windlass.core.operate import Operated, Target
+from windlass.core.operate import Edit, Operated, Target
+from windlass.core.option import whole
 from windlass.core.settings import (
     Change,
     Changed,
@@ -27,12 +32,21 @@ from windlass.core.settings import (
 )
 from windlass.core.state import State
 from windlass.core.units import JobId
-from windlass.errors import InvalidOption, StoreError
+from windlass.errors import InvalidOption, JobNotFound, StoreError
 
 _TRIES = 5
 """Attempts at a change that others change at the same time."""
 
 _Verb = Callable[[Sequence[Target]], Awaitable[Sequence[Operated]]]
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """New values for a job; what is None stays."""
+
+    arguments: bytes | None = None
+    """A JSON object."""
+    priority: int | None = None
+    max_attempts: int | None = None
 
 
 class Operator:
@@ -48,28 +62,61 @@ class Operator:
         """Cancel jobs by their ids; what became of each, batch by batch."""
         return _each(self._broker.cancel, jobs, expect=None)
 
-    def replay(self, jobs: Sequence[str]) -> AsyncIterator[Sequence[Operated]]:
+    def replay(self, jobs: Sequence[str], rate: Rate | None = None) -> AsyncIterator[Sequence[Operated]]:
         """Send dead letters back by their ids."""
-        return _each(self._broker.replay, jobs, expect=State.DEAD)
+        return _each(self._broker.replay, jobs, expect=State.DEAD, rate=rate)
 
-    def discard(self, jobs: Sequence[str]) -> AsyncIterator[Sequence[Operated]]:
+    def discard(self, jobs: Sequence[str], rate: Rate | None = None) -> AsyncIterator[Sequence[Operated]]:
         """Remove dead letters by their ids."""
-        return _each(self._broker.discard, jobs, expect=State.DEAD)
+        return _each(self._broker.discard, jobs, expect=State.DEAD, rate=rate)
 
-    def replay_chosen(self, selection: Selection) -> AsyncIterator[Sequence[Operated]]:
+    def replay_chosen(
+        self, selection: Selection, rate: Rate | None = None
+    ) -> AsyncIterator[Sequence[Operated]]:
         """Send the chosen dead letters back, each once: choose by `died_before`, else one that dies again
-        meanwhile may be chosen again.
+        meanwhile may be chosen again. With a rate, so many at a time.
         """
-        return self._chosen(self._broker.replay, selection)
+        return self._chosen(self._broker.replay, selection, rate)
 
-    def discard_chosen(self, selection: Selection) -> AsyncIterator[Sequence[Operated]]:
+    def discard_chosen(
+        self, selection: Selection, rate: Rate | None = None
+    ) -> AsyncIterator[Sequence[Operated]]:
         """Remove the chosen dead letters."""
-        return self._chosen(self._broker.discard, selection)
+        return self._chosen(self._broker.discard, selection, rate)
 
-    async def _chosen(self, verb: _Verb, selection: Selection) -> AsyncIterator[Sequence[Operated]]:
+    async def _chosen(
+        self, verb: _Verb, selection: Selection, rate: Rate | None
+    ) -> AsyncIterator[Sequence[Operated]]:
         await self._insight.check_selection(selection)
-        async for ids in dead_ids(self._broker, selection):
-            yield await verb([Target(job, State.DEAD) for job in ids])
+
+        async def act(ids: Sequence[JobId]) -> Sequence[Operated]:
+            return await verb([Target(job, State.DEAD) for job in ids])
+
+        async for answers in at_rate(dead_ids(self._broker, selection), rate, act):
+            yield answers
+
+    async def edit(self, app: Windlass, job_id: str, change: JobChange) -> Operated:
+        """Change a waiting or dead job; its new arguments are checked as those of a call."""
+        found = (await self._broker.get([check_job_id(job_id)]))[0]
+        if found is None:
+            raise JobNotFound(f"job {job_id} is not known; it may have finished long ago, or never existed")
+        payload = None
+        if change.arguments is not None:
+            signature = app.signature_of(found.task)
+            if signature is None:
+                raise InvalidOption(
+                    f'task "{found.task}" is not one of this app: its arguments cannot be checked here'
+                )
+            payload = signature.encode_json(change.arguments)
+        priority, attempts = change.priority, change.max_attempts
+        if priority is not None:
+            whole(priority, name="priority", least=LOWEST_PRIORITY, most=HIGHEST_PRIORITY)
+        if attempts is not None:
+            whole(attempts, name="max_attempts", least=1, most=MAX_ATTEMPTS)
+        edit = Edit(
+            job=found.id, expect=found.state, payload=payload, priority=priority, max_attempts=attempts
+        )
+        return (await self._broker.edit([edit]))[0]
 
     # --- queues and lanes -----------------------------------------------------------------------------------
 
@@ -145,12 +192,17 @@ def _place(queue: str, lane: str | None) -> tuple[str, str | None]:
 
 
 async def _each(
-    verb: _Verb, jobs: Sequence[str], *, expect: State | None
+    verb: _Verb, jobs: Sequence[str], *, expect: State | None, rate: Rate | None = None
 ) -> AsyncIterator[Sequence[Operated]]:
     # All ids are checked before anything is done to the first.
     targets = [Target(job, expect) for job in dict.fromkeys(check_job_id(job) for job in jobs)]
-    for start in range(0, len(targets), CALL_ITEMS):
-        yield await verb(targets[start : start + CALL_ITEMS])
+
+    async def batches() -> AsyncIterator[Sequence[Target]]:
+        for start in range(0, len(targets), CALL_ITEMS):
+            yield targets[start : start + CALL_ITEMS]
+
+    async for answers in at_rate(batches(), rate, verb):
+        yield answers
 
 
 async def enqueue(app: Windlass, task: str, arguments: bytes, options: CallOptions) -> Job[Any]:

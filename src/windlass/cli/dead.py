@@ -1,59 +1,101 @@
 """`windlass dead`: dead letters, listed, shown, replayed and discarded, by id or by filter."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
 
+from windlass.admin.audit import ActShown, Audit, recorded
+from windlass.admin.groups import DeadGroup, dead_groups
 from windlass.admin.listing import Selection
+from windlass.admin.operate import JobChange
 from windlass.admin.views import DeadShown
 from windlass.cli import parameters as given
 from windlass.cli.desk import Desk, at_desk
 from windlass.cli.effects import show_effects
+from windlass.cli.enqueue import read_document
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, show_job
-from windlass.cli.output import Column, confirm, say_aside, show
-from windlass.cli.text import shortened, since
+from windlass.cli.output import Column, confirm, each, say_aside, show
+from windlass.cli.text import clock, shortened, since
 from windlass.core.duration import micros
-from windlass.core.operate import Operated
+from windlass.core.limits import Rate as LimitRate
+from windlass.core.limits import parse_rate
+from windlass.core.operate import Effect, Operated
 from windlass.core.units import Micros
 
-ErrorText = Annotated[
-    str | None, Parameter(help="Only those whose error has this text in its type or message, in any case.")
-]
-OlderThan = Annotated[
-    str | None, Parameter(help='Only those that died longer ago than this: "30m", "12h", "7d".')
-]
 All = Annotated[bool, Parameter(name="--all", help="All dead letters.")]
+Rate = Annotated[
+    str | None, Parameter(help='So many at a time, such as "50/s": what they depend on may still be weak.')
+]
 
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which dead letters."""
+
+    queue: given.Queue = None
+    task: given.Task = None
+    lane: given.Lane = None
+    error: Annotated[
+        str | None,
+        Parameter(help="Only those whose error has this text in its type or message, in any case."),
+    ] = None
+    group: Annotated[str | None, Parameter(help='Only this group, as "groups" shows it.')] = None
+    older_than: Annotated[
+        str | None, Parameter(help='Only those that died longer ago than this: "30m", "12h", "7d".')
+    ] = None
+
+    @property
+    def selection(self) -> Selection:
+        """The same, but for the age, which is counted by the store's clock."""
+        return Selection(
+            queue=self.queue, task=self.task, lane=self.lane, error=self.error, fingerprint=self.group
+        )
+
+    @property
+    def length(self) -> Micros | None:
+        """How long ago they died."""
+        return None if self.older_than is None else micros(self.older_than, name="--older-than")
+
+    def said(self) -> dict[str, str]:
+        """What was given, for the record."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+_ANY = Filter()
 show_dead = show_job
 
 
 def list_dead(
-    app: given.App,
-    /,
-    *,
-    queue: given.Queue = None,
-    task: given.Task = None,
-    lane: given.Lane = None,
-    error: ErrorText = None,
-    older_than: OlderThan = None,
-    limit: given.Limit = None,
-    json: given.Json = False,
+    app: given.App, /, *, chosen: Filter = _ANY, limit: given.Limit = None, json: given.Json = False
 ) -> int:
     """List dead letters with their errors, the newest accepted job first."""
     check_limit(limit)
-    selection = Selection(queue=queue, task=task, lane=lane, error=error)
-    length = _length(older_than)
+    length = chosen.length
 
     async def work(desk: Desk) -> None:
-        chosen = selection if length is None else await _dated(desk, selection, length)
+        selection = chosen.selection if length is None else await _dated(desk, chosen.selection, length)
         columns = _columns(await desk.now())
         await show(
-            desk.insight.dead(chosen), columns, json=json, limit=limit, nothing="no dead letters match"
+            desk.insight.dead(selection), columns, json=json, limit=limit, nothing="no dead letters match"
         )
+
+    return at_desk(app, work)
+
+
+def group_dead(app: given.App, /, *, chosen: Filter = _ANY, json: given.Json = False) -> int:
+    """Group dead letters by task and error: how many, since when, the newest of each."""
+    length = chosen.length
+
+    async def work(desk: Desk) -> None:
+        selection = chosen.selection if length is None else await _dated(desk, chosen.selection, length)
+        groups = await dead_groups(desk.insight, selection)
+        await show(each(groups), _group_columns(await desk.now()), json=json, nothing="no dead letters match")
 
     return at_desk(app, work)
 
@@ -63,18 +105,14 @@ def replay_dead(
     ids: Ids = (),
     /,
     *,
-    queue: given.Queue = None,
-    task: given.Task = None,
-    lane: given.Lane = None,
-    error: ErrorText = None,
-    older_than: OlderThan = None,
+    chosen: Filter = _ANY,
     all_: All = False,
+    rate: Rate = None,
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
     """Send dead letters back: ready, with all their attempts. By ids, by a filter, or all."""
-    selection = Selection(queue=queue, task=task, lane=lane, error=error)
-    return _act("replay", app, ids, selection, _length(older_than), everything=all_, yes=yes, json=json)
+    return _act(_Wish("replay", app, ids, chosen, rate, all_, yes, json))
 
 
 def discard_dead(
@@ -82,35 +120,88 @@ def discard_dead(
     ids: Ids = (),
     /,
     *,
-    queue: given.Queue = None,
-    task: given.Task = None,
-    lane: given.Lane = None,
-    error: ErrorText = None,
-    older_than: OlderThan = None,
+    chosen: Filter = _ANY,
     all_: All = False,
+    rate: Rate = None,
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
     """Remove dead letters for good. By ids, by a filter, or all."""
-    selection = Selection(queue=queue, task=task, lane=lane, error=error)
-    return _act("discard", app, ids, selection, _length(older_than), everything=all_, yes=yes, json=json)
+    return _act(_Wish("discard", app, ids, chosen, rate, all_, yes, json))
 
 
-def _act(
-    verb: Literal["replay", "discard"],
-    app: str,
-    ids: Sequence[str],
-    selection: Selection,
-    length: Micros | None,
+def edit_dead(
+    app: given.App,
+    job: given.JobId,
+    arguments: Annotated[
+        str | None,
+        Parameter(help='Its new arguments as a JSON object; "-" reads it from standard input, "@file".'),
+    ] = None,
+    /,
     *,
-    everything: bool,
-    yes: bool,
-    json: bool,
+    priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
+    max_attempts: Annotated[int | None, Parameter(help="Runs before it is a dead letter.")] = None,
+    replay: Annotated[bool, Parameter(help="Send it back, too.")] = False,
+    json: given.Json = False,
 ) -> int:
+    """Change the arguments of a dead letter (or of a waiting job), and send it back."""
+    if arguments is None and priority is None and max_attempts is None:
+        raise UsageError("say what to change: new arguments, --priority or --max-attempts")
+    document = None if arguments is None else read_document(arguments)
+    change = JobChange(arguments=document, priority=priority, max_attempts=max_attempts)
+
+    async def work(desk: Desk) -> int:
+        async def edited() -> AsyncIterator[Sequence[Operated]]:
+            answer = await desk.operator.edit(desk.app, job, change)
+            if replay and answer.effect is Effect.APPLIED:
+                async for answers in desk.operator.replay([job]):
+                    yield answers
+            else:
+                yield [answer]
+
+        return await show_effects(edited(), "replayed" if replay else "changed", total=1, json=json)
+
+    return at_desk(app, work)
+
+
+def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
+    """Show who replayed and discarded dead letters, which and how many; the newest first."""
+    check_limit(limit)
+
+    async def work(desk: Desk) -> None:
+        columns: Sequence[Column[ActShown]] = (
+            Column("at", lambda act: clock(act.at)),
+            Column("by", lambda act: act.by, wraps=True),
+            Column("what", lambda act: act.what),
+            Column("jobs", lambda act: f"{act.jobs:,} of {act.wanted:,}", right=True),
+            Column("chosen", lambda act: ", ".join(f"{k}={v}" for k, v in act.chosen.items()), wraps=True),
+        )
+        acts = Audit(desk.broker).acts()
+        await show(acts, columns, json=json, limit=limit, nothing="nothing is on record")
+
+    return at_desk(app, work)
+
+
+class _Wish(NamedTuple):
+    """What is to be done to which dead letters."""
+
+    verb: Literal["replay", "discard"]
+    app: str
+    ids: Sequence[str]
+    chosen: Filter
+    rate: str | None
+    everything: bool
+    yes: bool
+    json: bool
+
+
+def _act(wish: _Wish) -> int:
+    verb, ids, selection, length = wish.verb, wish.ids, wish.chosen.selection, wish.chosen.length
+    rate = None if wish.rate is None else parse_rate(wish.rate)
     filtered = selection != Selection() or length is not None
-    if ids and (filtered or everything):
+    if ids and (filtered or wish.everything):
         raise UsageError("give either ids or a filter, not both")
-    if not ids and not filtered and not everything:
+    if not ids and not filtered and not wish.everything:
         raise UsageError(f"say which: windlass dead APP {verb} ID..., a filter such as --task, or --all")
 
     async def work(desk: Desk) -> int:
@@ -120,34 +211,66 @@ def _act(
         if not count:
             say_aside("no dead letters match")
             return 0
-        if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=yes):
+        if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=wish.yes):
             say_aside("nothing was done")
             return 0
-        batches = _batches(desk, verb, ids, chosen)
-        return await show_effects(batches, _DONE[verb], total=count, json=json)
+        counted = Applied(_batches(desk, verb, ids, chosen, rate))
+        try:
+            return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
+        finally:
+            said = wish.chosen.said() or ({"ids": f"{len(ids):,}"} if ids else {"all": "yes"})
+            failed = await recorded(Audit(desk.broker), _DONE[verb], said, jobs=counted.count, wanted=count)
+            if failed:
+                say_aside(f"windlass: this is not on record: {failed}")
 
-    return at_desk(app, work)
+    return at_desk(wish.app, work)
 
 
 _DONE = {"replay": "replayed", "discard": "discarded"}
 
 
+class Applied:
+    """Counts what was done while it passes by, so that an interrupted replay is on record, too."""
+
+    def __init__(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
+        self._batches = batches
+        self.count = 0
+
+    async def batches(self) -> AsyncIterator[Sequence[Operated]]:
+        """The same batches."""
+        async for batch in self._batches:
+            self.count += sum(operated.effect is Effect.APPLIED for operated in batch)
+            yield batch
+
+
 def _batches(
-    desk: Desk, verb: Literal["replay", "discard"], ids: Sequence[str], chosen: Selection
+    desk: Desk,
+    verb: Literal["replay", "discard"],
+    ids: Sequence[str],
+    chosen: Selection,
+    rate: LimitRate | None,
 ) -> AsyncIterator[Sequence[Operated]]:
     operator = desk.operator
     if verb == "replay":
-        return operator.replay(ids) if ids else operator.replay_chosen(chosen)
-    return operator.discard(ids) if ids else operator.discard_chosen(chosen)
-
-
-def _length(older_than: str | None) -> Micros | None:
-    return None if older_than is None else micros(older_than, name="--older-than")
+        return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate)
+    return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate)
 
 
 async def _dated(desk: Desk, selection: Selection, length: Micros) -> Selection:
     """The selection, of what had died so long ago by the store's clock."""
     return msgspec.structs.replace(selection, died_before=await desk.insight.now() - length)
+
+
+def _group_columns(now: datetime) -> Sequence[Column[DeadGroup]]:
+    return (
+        Column("count", lambda group: f"{group.count:,}", right=True),
+        Column("task", lambda group: group.task, wraps=True),
+        Column("group", lambda group: group.fingerprint, wraps=True),
+        Column("first", lambda group: since(group.first, now), right=True, spare=2),
+        Column("last", lambda group: since(group.last, now), right=True),
+        Column("newest", lambda group: group.newest, spare=1),
+        Column("error", lambda group: shortened(group.error or group.reason, LONGEST_CELL), wraps=True),
+    )
 
 
 def _columns(now: datetime) -> Sequence[Column[DeadShown]]:

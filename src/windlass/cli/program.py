@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from cyclopts import App, Group, Parameter
 
 from windlass import __version__
-from windlass.cli import dead, doctor, enqueue, explain, flows, jobs, lanes, queues, schedules, work, workers
+from windlass.cli import dead, doctor, enqueue, explain, flows, jobs, lanes, migrate, queues, schedules, work, workers
 
 _HELP = """\
 A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained.
@@ -41,16 +41,22 @@ def build() -> App:
     _noun(
         program,
         "dead",
-        "List, show, replay and discard dead letters.",
+        "List, group, show, change, replay and discard dead letters.",
         "windlass dead tasks:app\nwindlass dead tasks:app replay --task send --error Timeout",
         {
             "list": (dead.list_dead, "windlass dead tasks:app list --error ConnectionError --json"),
+            "groups": (dead.group_dead, "windlass dead tasks:app groups --older-than 1h"),
             "show": (dead.show_dead, f"windlass dead tasks:app show {_ID}"),
             "replay": (
                 dead.replay_dead,
-                f"windlass dead tasks:app replay {_ID}\nwindlass dead tasks:app replay --task send --yes",
+                f"windlass dead tasks:app replay {_ID}\nwindlass dead APP replay --task send --rate 50/s",
+            ),
+            "edit": (
+                dead.edit_dead,
+                f'windlass dead tasks:app edit {_ID} \'{{"to": "b@example.com"}}\' --replay',
             ),
             "discard": (dead.discard_dead, "windlass dead tasks:app discard --older-than 7d"),
+            "audit": (dead.audit_dead, "windlass dead tasks:app audit"),
         },
     )
     _noun(
@@ -113,6 +119,12 @@ def build() -> App:
     _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
     _add(program, "explain", explain.explain_job, f"windlass explain tasks:app {_ID}")
     _add(program, "doctor", doctor.examine_app, "windlass doctor tasks:app")
+    _add(
+        program,
+        "migrate",
+        migrate.migrate_store,
+        "windlass migrate tasks:app --status\nwindlass migrate tasks:app --sql\nwindlass migrate tasks:app",
+    )
     program.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - of its **kwargs
         help="Install completion for this shell and exit."
     )

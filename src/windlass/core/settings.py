@@ -34,6 +34,8 @@ class Kind(StrEnum):
     """API keys, hashed."""
     SECRET = "secret"
     ALERT = "alert"
+    AUDIT = "audit"
+    """What operators did to many jobs at once."""
     READER = "reader"
     """The stored cursor of a reader of the event log."""
 

@@ -1,0 +1,58 @@
+"""Dead letters grouped by what killed them: one bug is one group, however many jobs it took."""
+
+from datetime import datetime
+
+import msgspec
+
+from windlass.admin.insight import Insight
+from windlass.admin.listing import Selection
+from windlass.core.units import JobId
+
+MOST_GROUPS = 1_000
+"""Groups that are told apart; beyond them, what is new is counted under "(other)"."""
+
+
+class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters of one task with one cause."""
+
+    task: str
+    fingerprint: str
+    """Of the error's class and the functions it came through; without an error, of the reason."""
+    error: str
+    """The newest, as text."""
+    reason: str
+    count: int
+    first: datetime | None
+    last: datetime | None
+    newest: JobId
+    """A dead letter of the group, to look at."""
+
+
+async def dead_groups(insight: Insight, selection: Selection) -> list[DeadGroup]:
+    """The groups of the chosen dead letters, the largest first. Memory grows with the groups alone."""
+    groups: dict[tuple[str, str], DeadGroup] = {}
+    async for letter in insight.dead(selection):
+        error = letter.error
+        mark = (error.fingerprint or error.type) if error is not None else (letter.reason or "")
+        key = (letter.task, mark)
+        if key not in groups and len(groups) >= MOST_GROUPS:
+            key = ("(other)", "")
+        found = groups.get(key)
+        at = letter.finished_at
+        is_newer = found is None or (at is not None and (found.last is None or at >= found.last))
+        text = "" if error is None else f"{error.type}: {error.message}"
+        groups[key] = DeadGroup(
+            task=key[0],
+            fingerprint=key[1],
+            error=text if is_newer or found is None else found.error,
+            reason=(letter.reason or "") if is_newer or found is None else found.reason,
+            count=1 if found is None else found.count + 1,
+            first=_least(None if found is None else found.first, at),
+            last=at if is_newer or found is None else found.last,
+            newest=letter.id if is_newer or found is None else found.newest,
+        )
+    return sorted(groups.values(), key=lambda group: (-group.count, group.task, group.fingerprint))
+
+
+def _least(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((at for at in (one, other) if at is not None), default=None)
