@@ -20,6 +20,7 @@ from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_setti
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
 from windlass.config import Config, Settings, configure
+from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
 from windlass.core.ids import JobIds, check_job_id
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
@@ -182,6 +183,26 @@ class Windlass:
         if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(f"a schedule takes a call, as in send.call(...), not {shown(call)}")
         self._declared.put_schedule(check_schedule(name), specification(call.job, options))
+
+    def alert(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        depth: int | None = None,
+        oldest: Duration | None = None,
+        dead: int | None = None,
+        clear: int = CLEAR,
+    ) -> None:
+        """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
+        a job that has waited for longer than `oldest`, or more than `dead` dead letters. It is cleared at
+        `clear` percent of that. Workers log it, and `windlass check` tells.
+        """
+        if queue is not None:
+            self._use_queue(check_queue(queue))
+        age = None if oldest is None else micros(oldest, name="oldest")
+        alert = check_alert(Alert(queue=queue, depth=depth, oldest=age, dead=dead, clear=clear))
+        self._declared.put(Subject(Kind.ALERT, check_schedule(name)), encode_alert(alert))
 
     def _use_queue(self, name: str) -> None:
         """Make sure that a queue is declared, without saying anything of it."""

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from windlass.broker.contract import Broker
 from windlass.core.schedule import next_tick
-from windlass.core.settings import Change, Changed, Declaration, Kind, LaneSettings, QueueSettings, Subject
+from windlass.core.settings import Body, Change, Changed, Declaration, Kind, Subject
 from windlass.core.specification import Specification, encode_specification
 from windlass.core.timetable import NewSchedule
 from windlass.errors import InvalidOption
@@ -20,7 +20,7 @@ class Declared:
     def __init__(self, app: str, revision: int) -> None:
         self._app = app
         self._revision = revision
-        self._documents: dict[Subject, QueueSettings | LaneSettings] = {}
+        self._documents: dict[Subject, Body] = {}
         self._schedules: dict[str, Specification] = {}
         self._order: list[_Name] = []
 
@@ -38,7 +38,7 @@ class Declared:
         """The names of the queues, in the order in which they were first said."""
         return tuple(subject.name for subject in self._documents if subject.kind is Kind.QUEUE)
 
-    def put(self, subject: Subject, body: QueueSettings | LaneSettings) -> None:
+    def put(self, subject: Subject, body: Body) -> None:
         """Declare a document; it replaces an earlier one."""
         if self._documents.get(subject) != body:
             self._documents[subject] = body

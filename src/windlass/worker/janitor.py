@@ -16,6 +16,7 @@ from windlass.config import Config
 from windlass.core.session import LIVENESS_STEP, Swept
 from windlass.core.units import SECOND
 from windlass.errors import StoreError
+from windlass.worker.alerting import EVERY
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
 
@@ -41,14 +42,17 @@ class Janitor:
         own: Callable[[], int],
         *,
         fire: Callable[[], Awaitable[None]] | None = None,
+        look: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`fire` is called when a schedule is due."""
+        """`fire` is called when a schedule is due, `look` every ten seconds or so, for alerts."""
         self._broker = broker
         self._pace = pace
         self._every = config.sweep
         self._longest = config.session_ttl / SECOND / SHARES_OF_TTL
         self._own = own
         self._fire = fire
+        self._look = look
+        self._next_look = 0.0
         self._backoff = Backoff(pace)
         self._stretch = 1.0
 
@@ -63,6 +67,7 @@ class Janitor:
             swept = await self._broker.sweep(limit=ITEMS, every=self._every)
             if swept.schedules_due and self._fire is not None:
                 await self._fire()
+            await self._look_at_alerts()
         except StoreError as error:
             if not self._backoff.tries:
                 _log.warning("the store cannot be swept: %s; trying until it can", error)
@@ -73,6 +78,11 @@ class Janitor:
         _report(swept)
         self._stretch = self._stretch * QUIETER if _found_nothing(swept) else 1.0
         return 0.0 if swept.more else self._wait(swept.sessions)
+
+    async def _look_at_alerts(self) -> None:
+        if self._look is not None and self._pace.now() >= self._next_look:
+            self._next_look = self._pace.now() + EVERY
+            await self._look()
 
     def _wait(self, alive: int) -> float:
         """Seconds until this janitor's turn, in a fleet with so many sessions."""

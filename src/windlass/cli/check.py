@@ -1,0 +1,72 @@
+"""`windlass check`: whether queues are in trouble, as lines and as an exit code; for cron and monitors."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.output import Column, each, show
+from windlass.core.alert import Alert, Standing, check_alert, judged
+from windlass.core.duration import micros
+from windlass.worker.alerting import look
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert as it stands."""
+
+    alert: str
+    state: str
+    queue: str | None
+    why: str
+
+
+def check_queues(
+    app: given.App,
+    /,
+    *,
+    queue: given.Queue = None,
+    depth: Annotated[int | None, Parameter(help="Complain of more ready jobs than this.")] = None,
+    oldest: Annotated[
+        str | None, Parameter(help='Complain when a job has been waiting for longer: "15m".')
+    ] = None,
+    dead: Annotated[int | None, Parameter(help="Complain of more dead letters than this.")] = None,
+    json: given.Json = False,
+) -> int:
+    """Look at the alerts that the code declares, or at thresholds given here. Exit code 1: one is raised."""
+    age = None if oldest is None else micros(oldest, name="--oldest")
+    asked = None
+    if not (depth is None and age is None and dead is None):
+        asked = check_alert(Alert(queue=queue, depth=depth, oldest=age, dead=dead))
+
+    async def work(desk: Desk) -> int:
+        if queue is not None:
+            await desk.insight.queue_document(queue)
+        if asked is not None:
+            counts = await desk.broker.counts()
+            rows = [_row("(asked)", asked, judged(asked, counts, Standing(), 0))]
+        else:
+            seen = await look(desk.broker)
+            rows = [
+                _row(one.name, one.alert, one.standing) for one in seen if queue in (None, one.alert.queue)
+            ]
+        nothing = "no alert is declared; give a threshold: --depth, --oldest or --dead"
+        await show(each(rows), _COLUMNS, json=json, nothing=nothing)
+        return 1 if any(row.state == "raised" for row in rows) else 0
+
+    return at_desk(app, work)
+
+
+def _row(name: str, alert: Alert, standing: Standing) -> Checked:
+    state = "raised" if standing.raised else "ok"
+    return Checked(alert=name, state=state, queue=alert.queue, why=standing.why)
+
+
+_COLUMNS: Sequence[Column[Checked]] = (
+    Column("alert", lambda row: row.alert, wraps=True),
+    Column("state", lambda row: row.state),
+    Column("queue", lambda row: row.queue or "(all)", wraps=True),
+    Column("why", lambda row: row.why, wraps=True),
+)

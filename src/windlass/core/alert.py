@@ -1,0 +1,105 @@
+"""Alerts: when a queue is in trouble, and when it is out of it again. Pure.
+
+An alert is raised when one of its values passes its threshold, and cleared when all of them are at or below
+`clear` percent of theirs. In between it stays as it is, so that a value that wavers around a threshold does
+not raise it again and again.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.core.query import Counts
+from windlass.core.state import State
+from windlass.core.units import SECOND, Micros
+from windlass.errors import InvalidOption, UnreadablePayload
+
+CLEAR = 80
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Thresholds for one queue, or with None for all of them together."""
+
+    queue: str | None = None
+    depth: int | None = None
+    """Ready jobs."""
+    oldest: Micros | None = None
+    """How long the longest-waiting ready job has been due."""
+    dead: int | None = None
+    """Dead letters."""
+    clear: int = CLEAR
+    """Percent of a threshold at which it counts as passed no longer."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How an alert stands, as the store keeps it between two looks."""
+
+    raised: bool = False
+    since: Micros = 0
+    why: str = ""
+
+
+def check_alert(alert: Alert) -> Alert:
+    """Refuse what has no meaning."""
+    thresholds = {"depth": alert.depth, "oldest": alert.oldest, "dead": alert.dead}
+    if all(value is None for value in thresholds.values()):
+        raise InvalidOption("an alert needs a threshold: depth, oldest or dead")
+    for name, value in thresholds.items():
+        if value is not None and value < 0:
+            raise InvalidOption(f"{name} must not be negative, got {value}")
+    if not 0 <= alert.clear <= 100:
+        raise InvalidOption(f"clear must be from 0 to 100 percent, got {alert.clear}")
+    return alert
+
+
+def values(alert: Alert, counts: Counts) -> Mapping[str, int]:
+    """What an alert looks at, of those thresholds that it has."""
+    rows = [row for row in counts.rows if alert.queue in (None, row.queue)]
+    oldest = [age for queue, age in counts.oldest.items() if alert.queue in (None, queue)]
+    found = {
+        "depth": sum(row.count for row in rows if row.state is State.READY),
+        "oldest": max(oldest, default=0),
+        "dead": sum(row.count for row in rows if row.state is State.DEAD),
+    }
+    return {name: value for name, value in found.items() if getattr(alert, name) is not None}
+
+
+def judged(alert: Alert, counts: Counts, before: Standing, now: Micros) -> Standing:
+    """How it stands now."""
+    seen = values(alert, counts)
+    over = [name for name, value in seen.items() if value > getattr(alert, name)]
+    if over:
+        why = ", ".join(_said(name, seen[name], getattr(alert, name)) for name in over)
+        return Standing(raised=True, since=before.since if before.raised else now, why=why)
+    calm = all(value * 100 <= getattr(alert, name) * alert.clear for name, value in seen.items())
+    if before.raised and not calm:
+        return before
+    return Standing(raised=False, since=now if before.raised else before.since)
+
+
+def encode_alert(alert: Alert) -> bytes:
+    """The bytes that a store keeps."""
+    return msgspec.json.encode(alert, order="deterministic")
+
+
+def decode_alert(document: bytes) -> Alert:
+    """The alert that a store kept; `UnreadablePayload` if this code cannot read it."""
+    try:
+        return msgspec.json.decode(document, type=Alert)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadablePayload(f"an alert is not readable: {error}") from None
+
+
+def decode_standing(document: bytes | None) -> Standing:
+    """How an alert stood; what cannot be read counts as never looked at."""
+    try:
+        return Standing() if document is None else msgspec.json.decode(document, type=Standing)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Standing()
+
+
+def _said(name: str, value: int, threshold: int) -> str:
+    if name == "oldest":
+        return f"the oldest job has waited {value / SECOND:,.0f} s (over {threshold / SECOND:,.0f} s)"
+    what = "ready jobs" if name == "depth" else "dead letters"
+    return f"{value:,} {what} (over {threshold:,})"

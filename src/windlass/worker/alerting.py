@@ -1,0 +1,81 @@
+"""Looking at alerts: what has passed a threshold is said once, by one of the fleet, and so is its end."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from windlass.broker.management import Configure, Plan, Read
+from windlass.core.alert import Alert, Standing, decode_alert, decode_standing, judged
+from windlass.core.settings import Change, Document, Kind, Subject
+from windlass.errors import UnreadablePayload
+
+_log = logging.getLogger("windlass.worker")
+
+EVERY = 10.0
+"""Seconds between two looks of one process."""
+_PAGE = 1_000
+
+
+class Watched(Configure, Plan, Read, Protocol):
+    """What alerting needs of a broker."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert after a look."""
+
+    name: str
+    alert: Alert
+    standing: Standing
+    changed: bool
+    """Whether this look raised or cleared it: of any number of lookers, one."""
+
+
+async def look(broker: Watched) -> list[Seen]:
+    """Look at every alert, and keep how it stands. Any number of processes may do so at once."""
+    documents = await _documents(broker)
+    if not documents:
+        return []
+    counts = await broker.counts()
+    now = (await broker.schedules(limit=1)).now
+    found: list[Seen] = []
+    for document in documents:
+        if not isinstance(document.declared, bytes):
+            continue
+        try:
+            alert = decode_alert(document.declared)
+        except UnreadablePayload:
+            continue  # a newer version's; its workers look at it
+        before = decode_standing(document.override if isinstance(document.override, bytes) else None)
+        standing = judged(alert, counts, before, now)
+        changed = standing.raised != before.raised and await _kept(broker, document, standing)
+        found.append(Seen(name=document.subject.name, alert=alert, standing=standing, changed=changed))
+    return found
+
+
+async def look_and_tell(broker: Watched) -> None:
+    """Look, and log what was raised or cleared."""
+    for seen in await look(broker):
+        if not seen.changed:
+            continue
+        if seen.standing.raised:
+            _log.warning('alert "%s" is raised: %s', seen.name, seen.standing.why)
+        else:
+            _log.info('alert "%s" is cleared', seen.name)
+
+
+async def _kept(broker: Watched, document: Document, standing: Standing) -> bool:
+    changed = await broker.override(document.subject, msgspec.json.encode(standing), document.version)
+    return changed.change is Change.APPLIED
+
+
+async def _documents(broker: Watched) -> Sequence[Document]:
+    found: list[Document] = []
+    after: Subject | None = None
+    while True:
+        page = await broker.documents(Kind.ALERT, after, _PAGE)
+        found += page
+        if len(page) < _PAGE:
+            return found
+        after = page[-1].subject

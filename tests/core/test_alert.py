@@ -1,0 +1,85 @@
+"""Alerts: raised over a threshold, cleared well below it, and not a word in between."""
+
+import pytest
+
+from windlass.core.alert import (
+    Alert,
+    Standing,
+    check_alert,
+    decode_alert,
+    decode_standing,
+    encode_alert,
+    judged,
+    values,
+)
+from windlass.core.query import Count, Counts
+from windlass.core.state import State
+from windlass.core.units import SECOND
+from windlass.errors import InvalidOption, UnreadablePayload
+
+
+def counts(ready: int = 0, dead: int = 0, oldest: int = 0) -> Counts:
+    return Counts(
+        rows=(
+            Count("mail", "send", State.READY, ready),
+            Count("mail", "send", State.DEAD, dead),
+            Count("other", "send", State.READY, 7),
+            Count("mail", "send", State.DONE, 1_000),
+        ),
+        oldest={"mail": oldest * SECOND, "other": 1 * SECOND},
+    )
+
+
+def test_it_looks_at_its_queue_or_at_all() -> None:
+    assert values(Alert(queue="mail", depth=1, dead=1), counts(5, 2)) == {"depth": 5, "dead": 2}
+    assert values(Alert(depth=1, oldest=1), counts(5, 2, 9)) == {"depth": 12, "oldest": 9 * SECOND}
+
+
+def test_a_value_at_its_threshold_raises_nothing() -> None:
+    alert = Alert(queue="mail", depth=10)
+    assert not judged(alert, counts(10), Standing(), 5).raised
+    raised = judged(alert, counts(11), Standing(), 5)
+    assert (raised.raised, raised.since) == (True, 5)
+    assert raised.why == "11 ready jobs (over 10)"
+
+
+def test_one_that_wavers_is_raised_once() -> None:
+    alert = Alert(queue="mail", depth=10)
+    standing, changes = Standing(), 0
+    for moment, depth in enumerate((11, 10, 9, 11, 9, 12, 9)):
+        after = judged(alert, counts(depth), standing, moment)
+        changes += after.raised != standing.raised
+        standing = after
+    assert (changes, standing.raised, standing.since) == (1, True, 0)
+    cleared = judged(alert, counts(8), standing, 9)
+    assert (cleared.raised, cleared.since, cleared.why) == (False, 9, "")
+
+
+def test_all_values_must_be_calm_before_it_is_cleared() -> None:
+    alert = Alert(queue="mail", depth=10, dead=4, oldest=100 * SECOND)
+    raised = judged(alert, counts(0, 5, 101), Standing(), 1)
+    assert raised.why == "the oldest job has waited 101 s (over 100 s), 5 dead letters (over 4)"
+    assert judged(alert, counts(0, 4, 0), raised, 2).raised
+    assert judged(alert, counts(0, 3, 81), raised, 2).raised
+    assert not judged(alert, counts(8, 3, 80), raised, 2).raised
+
+
+@pytest.mark.parametrize(
+    ("alert", "words"),
+    [
+        (Alert(queue="mail"), "needs a threshold"),
+        (Alert(depth=-1), "depth must not be negative"),
+        (Alert(dead=1, clear=101), "from 0 to 100 percent"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(alert: Alert, words: str) -> None:
+    with pytest.raises(InvalidOption, match=words):
+        check_alert(alert)
+
+
+def test_it_is_kept_as_bytes() -> None:
+    alert = Alert(queue="mail", depth=3)
+    assert decode_alert(encode_alert(alert)) == alert
+    with pytest.raises(UnreadablePayload):
+        decode_alert(b"\xff")
+    assert decode_standing(b"nonsense") == decode_standing(None) == Standing()
