@@ -7,6 +7,7 @@ from windlass.client.handle import Job
 from windlass.client.task import Call, Task
 from windlass.core.limits import Rate
 from windlass.core.retry import RetryPolicy
+from windlass.core.secret import Secret
 from windlass.signals import GiveUp, Retry, Snooze
 from windlass.version import __version__
 from windlass.worker.current import current
@@ -23,6 +24,7 @@ __all__ = [
     "Rate",
     "Retry",
     "RetryPolicy",
+    "Secret",
     "Snooze",
     "Task",
     "Windlass",

@@ -65,7 +65,11 @@ def test_the_verb_may_stand_before_or_behind_the_app(shell: Shell, monkeypatch: 
 
 
 def test_show_tells_everything_but_the_payload(shell: Shell) -> None:
-    job = shell.task("add").using(key="k", tags=["x"], headers={"trace": "1"}, expires="1h").enqueue(41, b=1)
+    job = (
+        shell.task("add")
+        .using(key="k", tags=["x"], headers={"trace": "1"}, expires="1h")
+        .enqueue(414_141, b=1)
+    )
     (lease,) = shell.take()
     note = Note(job=job.id, fence=lease.fence, logs=("began \x1b[31mred",), permille=500, message="half")
     shell.run(lambda broker: broker.annotate([note]))
@@ -83,9 +87,10 @@ def test_show_tells_everything_but_the_payload(shell: Shell) -> None:
     assert fields["log"] == "began \\x1b[31mred"
     assert "done after 1s in session s" in fields["run"]
     assert "\x1b" not in answer.out
-    assert "41" not in answer.out.replace(job.id, "").replace("4711", "")
+    assert "414141" not in answer.out.replace(job.id, "").replace("4711", "")
     assert (
-        '{"args":[],"kwargs":{"a":41,"b":1}}' in shell("jobs", "tasks:app", "show", job.id, "--payload").out
+        '{"args":[],"kwargs":{"a":414141,"b":1}}'
+        in shell("jobs", "tasks:app", "show", job.id, "--payload").out
     )
     assert "result   42" in shell("jobs", "tasks:app", "show", job.id, "--payload").out
     (line,) = shell.json("jobs", "tasks:app", "show", job.id)
@@ -238,3 +243,32 @@ def test_a_parent_that_is_not_known_is_refused_by_the_store(shell: Shell) -> Non
     answer = shell("enqueue", "tasks:app", "add", '{"a": 1}', "--after", unknown)
     assert answer.code == 1
     assert unknown in answer.complaint
+
+
+def test_secrets_are_shown_only_when_asked_for_and_on_record(shell: Shell) -> None:
+    shell.write(
+        "vault.py",
+        """
+from typing import Annotated
+from windlass import Secret, Windlass
+
+app = Windlass()
+
+@app.task
+def login(user: str, password: str, hint: Annotated[str, Secret], more: dict[str, str]) -> None: ...
+""",
+    )
+    arguments = (
+        '{"user": "ada", "password": "hunter22", "hint": "sesame", "more": {"api_key": "k-123", "a": "b"}}'
+    )
+    job = shell("enqueue", "vault:app", "login", arguments).out.strip()
+    shown = shell("jobs", "vault:app", "show", job, "--payload").out
+    assert "ada" in shown
+    assert not [secret for secret in ("hunter22", "sesame", "k-123") if secret in shown]
+    # An app that does not know the task still knows what secrets are called.
+    elsewhere = shell("jobs", "tasks:app", "show", job, "--payload").out
+    assert ("hunter22" in elsewhere, "sesame" in elsewhere) == (False, True)
+    (line,) = shell.json("jobs", "vault:app", "show", job, "--secrets")
+    assert line["payload"]["kwargs"]["password"] == "hunter22"
+    (act,) = shell.json("dead", "vault:app", "audit")
+    assert (act["what"], act["chosen"]) == ("secrets shown", {"job": job})

@@ -1,7 +1,7 @@
 """Reads: jobs, dead letters, queues, lanes, workers, and why a job waits."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 from windlass.admin.advice import Advice, advise
 from windlass.admin.listing import Selection, dead_ids, dead_letters, pages
@@ -22,13 +22,15 @@ from windlass.admin.views import (
     worker_shown,
 )
 from windlass.broker.contract import Broker
+from windlass.client.elsewhere import not_known as not_known_here
 from windlass.core.ids import check_job_id
 from windlass.core.job import JobDetail
 from windlass.core.query import FIRST_PAGE, Count, JobQuery, LaneView, Why
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Document, Kind, QueueSettings, Subject, overlay
+from windlass.core.signature import Signature
 from windlass.core.state import State
-from windlass.core.units import Micros
+from windlass.core.units import JobId, Micros
 from windlass.errors import InvalidOption, JobNotFound
 
 _PAGE = 1_000
@@ -37,8 +39,12 @@ _PAGE = 1_000
 class Insight:
     """What can be seen through a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self, broker: Broker, *, not_known: Callable[[JobId], Awaitable[JobNotFound]] | None = None
+    ) -> None:
+        """`not_known` makes the error for a job that the broker does not know, `Connection.not_known`."""
         self._broker = broker
+        self._not_known = not_known or (lambda job: not_known_here(None, job))
 
     async def now(self) -> Micros:
         """The store's time."""
@@ -54,9 +60,17 @@ class Insight:
             for job in page:
                 yield job_shown(job)
 
-    async def job(self, job_id: str, *, payload: bool = False) -> JobWhole:
-        """One job; its payload and result only if asked for. `JobNotFound`."""
-        return job_whole(await self._detail(job_id), payload=payload)
+    async def job(
+        self,
+        job_id: str,
+        *,
+        payload: bool = False,
+        secrets: bool = False,
+        signature_of: Callable[[str], Signature | None] = lambda _: None,
+    ) -> JobWhole:
+        """One job; its payload and result only if asked for, its secrets only if those are. `JobNotFound`."""
+        job = await self._detail(job_id)
+        return job_whole(job, payload=payload, secrets=secrets, signature=signature_of(job.task))
 
     async def dead(self, selection: Selection) -> AsyncIterator[DeadShown]:
         """Every dead letter that was chosen, once, in constant memory."""
@@ -91,7 +105,7 @@ class Insight:
     async def _detail(self, job_id: str) -> JobDetail:
         found = (await self._broker.get([check_job_id(job_id)]))[0]
         if found is None:
-            raise JobNotFound(f"job {job_id} is not known; it may have finished long ago, or never existed")
+            raise await self._not_known(job_id)
         return found
 
     # --- queues and lanes -----------------------------------------------------------------------------------

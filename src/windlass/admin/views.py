@@ -17,8 +17,10 @@ from windlass.core.limits import Rate
 from windlass.core.order import STRIDE
 from windlass.core.outcome import Cause, Error
 from windlass.core.query import LaneView
+from windlass.core.secret import masked
 from windlass.core.session import SessionView
 from windlass.core.settings import LaneSettings, QueueSettings
+from windlass.core.signature import Signature
 from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
 from windlass.errors import UnreadablePayload
 
@@ -215,8 +217,12 @@ def dead_shown(job: JobDetail) -> DeadShown:
     return DeadShown(**_job(job), error=_error(job.error))
 
 
-def job_whole(job: JobDetail, *, payload: bool) -> JobWhole:
-    """Everything that is kept of a job; its payload and result only if asked for."""
+def job_whole(
+    job: JobDetail, *, payload: bool, signature: Signature | None = None, secrets: bool = False
+) -> JobWhole:
+    """Everything that is kept of a job; its payload and result only if asked for, and without secrets unless
+    those are asked for as well. The signature of its task knows which they are; without it, names tell.
+    """
     return JobWhole(
         **_job(job),
         error=_error(job.error),
@@ -227,8 +233,8 @@ def job_whole(job: JobDetail, *, payload: bool) -> JobWhole:
         deliveries=tuple(_delivery(delivery) for delivery in job.deliveries),
         logs=job.logs,
         memos=job.memos,
-        payload=_arguments(job.payload) if payload else None,
-        result=_result(job.result) if payload else None,
+        payload=_arguments(job.payload, signature or _UNTYPED, secrets=secrets) if payload else None,
+        result=_result(job.result, secrets=secrets) if payload else None,
     )
 
 
@@ -276,22 +282,27 @@ def _delivery(delivery: Delivery) -> DeliveryShown:
     )
 
 
-def _arguments(payload: bytes) -> Any:
+def _arguments(payload: bytes, signature: Signature, *, secrets: bool) -> Any:
     try:
         call = open_payload(payload)
-        return {
-            "args": [msgspec.json.decode(value) for value in call.a],
-            "kwargs": {name: msgspec.json.decode(value) for name, value in call.k.items()},
-        }
+        args = [msgspec.json.decode(value) for value in call.a]
+        kwargs = {name: msgspec.json.decode(value) for name, value in call.k.items()}
     except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return str(error)
+    if not secrets:
+        args, kwargs = signature.masked(args, kwargs)
+    return {"args": args, "kwargs": kwargs}
 
 
-def _result(result: bytes | None) -> Any:
+def _result(result: bytes | None, *, secrets: bool) -> Any:
     try:
-        return None if result is None else msgspec.json.decode(open_result(result).r)
+        value = None if result is None else msgspec.json.decode(open_result(result).r)
     except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return str(error)
+    return value if secrets else masked(value)
+
+
+_UNTYPED = Signature.untyped("job")
 
 
 # --- queues, lanes, workers ---------------------------------------------------------------------------------

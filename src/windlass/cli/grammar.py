@@ -8,7 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from windlass.loading import looks_like_an_app
 
 FLAGS = frozenset(
-    ("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay", "--yes", "-y")
+    (
+        *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay", "--secrets"),
+        *("--sql", "--status", "--yes", "-y"),
+    )
 )
 """Options without a value; a test holds this to the commands."""
 

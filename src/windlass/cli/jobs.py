@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from windlass.admin.audit import Audit
 from windlass.admin.views import JobShown, JobWhole
 from windlass.cli import parameters as given
 from windlass.cli.desk import Desk, at_desk
@@ -53,18 +54,23 @@ def show_job(
     /,
     *,
     payload: Annotated[
-        bool, Parameter(help="Show its arguments and its result, too; they may hold secrets.")
+        bool, Parameter(help="Show its arguments and its result, too, without secrets.")
     ] = False,
+    secrets: Annotated[bool, Parameter(help="Show the secrets, too; that goes on record.")] = False,
     json: given.Json = False,
 ) -> int:
     """Show everything that is kept of a job: its runs, errors and log lines."""
 
     async def work(desk: Desk) -> None:
-        whole = await desk.insight.job(job, payload=payload)
+        whole = await desk.insight.job(
+            job, payload=payload or secrets, secrets=secrets, signature_of=desk.app.signature_of
+        )
+        if secrets:
+            await Audit(desk.broker).record("secrets shown", {"job": job}, jobs=1, wanted=1)
         if json:
             say_json(whole)
         else:
-            print_job(whole, await desk.now(), payload=payload)
+            print_job(whole, await desk.now(), payload=payload or secrets)
 
     return at_desk(app, work)
 

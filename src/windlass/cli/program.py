@@ -6,7 +6,22 @@ from collections.abc import Callable, Mapping
 from cyclopts import App, Group, Parameter
 
 from windlass import __version__
-from windlass.cli import dead, doctor, enqueue, explain, flows, jobs, lanes, migrate, queues, schedules, work, workers
+from windlass.cli import (
+    check,
+    dead,
+    doctor,
+    enqueue,
+    explain,
+    flows,
+    jobs,
+    lanes,
+    migrate,
+    queues,
+    schedules,
+    work,
+    workers,
+)
+from windlass.cli.verify import run_verify
 
 _HELP = """\
 A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained.
@@ -118,7 +133,11 @@ def build() -> App:
     )
     _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
     _add(program, "explain", explain.explain_job, f"windlass explain tasks:app {_ID}")
+    _add(
+        program, "check", check.check_queues, "windlass check tasks:app --queue mail --oldest 15m --dead 100"
+    )
     _add(program, "doctor", doctor.examine_app, "windlass doctor tasks:app")
+    _add(program, "verify", run_verify, _VERIFY)
     _add(
         program,
         "migrate",
@@ -137,10 +156,11 @@ def verbs(program: App) -> Mapping[str, frozenset[str]]:
     return {
         name: frozenset(verb for verb in noun.resolved_commands() if not verb.startswith("-"))
         for name, noun in nouns.items()
-        if not name.startswith("-") and name != "demo"
+        if not name.startswith("-") and name not in _WITHOUT_APP
     }
 
 
+_WITHOUT_APP = ("demo", "verify")
 _PARAMETER = Parameter(negative=(), show_default=False)
 _Verb = tuple[Callable[..., int], str]
 
@@ -208,3 +228,7 @@ _ENQUEUE = """\
 windlass enqueue tasks:app send '{"to": "a@example.com"}'
 windlass enqueue tasks:app send @arguments.json --delay 5m --lane acme --key order-42
 echo '{"to": "a@example.com"}' | windlass enqueue tasks:app send -"""
+_VERIFY = """\
+windlass verify --own sqlite --minutes 2
+windlass verify --url redis://localhost:6379/0 --minutes 10 --seed 7 --report proof
+windlass verify --own postgres --power-cuts 50"""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from windlass.core.annotation import Shape, json_schemas, shape_of
 from windlass.core.fault import quoted, text_reason
+from windlass.core.secret import is_marked, is_secret_name
 from windlass.errors import InvalidPayload
 
 _T = TypeVar("_T")
@@ -87,6 +88,16 @@ class Parameters:
         else:
             slot = self.positional[place] if place < len(self.positional) else self.rest
         return cast("Slot", slot).shape
+
+    def is_secret(self, place: Place) -> bool:
+        """Whether an argument that `bind` has let pass is a secret, by its name or its annotation."""
+        if is_marked(self.shape(place).type):
+            return True
+        if isinstance(place, int):
+            place = (
+                self.positional[place].name if place < len(self.positional) else cast("Slot", self.rest).name
+            )
+        return is_secret_name(place)
 
     def described(self, place: Place) -> str:
         """An argument that `bind` has let pass, as messages name it."""

@@ -36,6 +36,7 @@ from windlass.core.complaint import in_words_of, locate
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.option import shown
 from windlass.core.parameters import Parameters, Place
+from windlass.core.secret import masked, secret_texts
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
 _Parts: TypeAlias = Mapping[Place | None, object]
@@ -134,6 +135,8 @@ class Signature:
         `UnreadablePayload`: not JSON, or of another version. `InvalidPayload`: no call of this signature.
         Nothing else is raised, whatever the bytes. Size has no limit: what was accepted can be read.
         """
+        if (named := self._quick(payload)) is not None:
+            return (), named
         try:
             return self._read(payload)
         except _Refused as refused:
@@ -142,6 +145,30 @@ class Signature:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments by name, for the registry."""
         return self._parameters.schema()
+
+    # --- secrets --------------------------------------------------------------------------------------------
+
+    def secrets(self, args: Sequence[object], kwargs: Mapping[str, object]) -> frozenset[str]:
+        """The secret values of a call that was decoded, to be kept out of texts; see `core.secret`."""
+        found: set[str] = set()
+        for place, value in _by_place(tuple(args), kwargs).items():
+            secret = place is not None and self._parameters.is_secret(place)
+            found |= secret_texts(value, secret=secret)
+        return frozenset(found)
+
+    def masked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call as plain JSON, with secrets replaced, for showing. A call that does not fit
+        this signature is masked by names alone.
+        """
+        try:
+            a, k = self._parameters.bind(args, kwargs)
+        except InvalidPayload:
+            return [masked(value) for value in args], masked(dict(kwargs))
+        is_secret = self._parameters.is_secret
+        return (
+            [masked(value, secret=is_secret(place)) for place, value in enumerate(a)],
+            {name: masked(value, secret=is_secret(name)) for name, value in k.items()},
+        )
 
     # --- result ---------------------------------------------------------------------------------------------
 
@@ -285,12 +312,13 @@ def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object
         counts=any(slot.shape.counts for slot in slots),
     )
     complete = all(slot.required for slot in slots)
+    looks_closer, decode, asdict = shape.nests or shape.counts, shape.decode, msgspec.structs.asdict
 
     def quick(payload: bytes) -> dict[str, object] | None:
-        if shape.suspects(payload, MAX_DEPTH + _ENVELOPE_DEPTH):
+        if (looks_closer or b"\\" in payload) and shape.suspects(payload, MAX_DEPTH + _ENVELOPE_DEPTH):
             return None
         try:
-            values = msgspec.structs.asdict(shape.decode(payload).k)
+            values = asdict(decode(payload).k)
         except Exception:  # noqa: BLE001 - the closer look says what is wrong
             return None
         return values if complete else {name: value for name, value in values.items() if value is not UNSET}

@@ -10,6 +10,7 @@ from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import load_app
+from windlass.worker.alerting import look_and_tell
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.firing import Firing
 from windlass.worker.holds import Holds, own_tasks
@@ -18,7 +19,7 @@ from windlass.worker.options import WorkerOptions
 from windlass.worker.pace import MachinePace
 from windlass.worker.plan import Plan, described, plan_of
 from windlass.worker.program import Program
-from windlass.worker.registration import declare_tasks
+from windlass.worker.registration import declare_all, declare_anew
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
 from windlass.worker.supervisor import Supervisor
 
@@ -65,8 +66,7 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
             )
         for warning in await broker.warnings():
             _log.warning("%s", warning)
-        await program.declare(broker)
-        await declare_tasks(broker, program)
+        await declare_all(broker, program)
         ended = await _supervised(plan, broker, program, reload=reload)
     except StoreError as error:
         _log.error("the worker cannot start: %s", error)
@@ -103,6 +103,8 @@ async def _supervised(plan: Plan, broker: Broker, program: Program, *, reload: b
         config=config,
         once_started=once_started,
         fire=Firing(broker, program.new_id).due,
+        look=lambda: look_and_tell(broker),
+        declare=lambda: declare_anew(broker, program, pace),
     )
     asked = asyncio.Event()
 

@@ -22,6 +22,7 @@ from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError
 from windlass.version import __version__
+from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
 from windlass.worker.heart import Heart
 from windlass.worker.holds import Holds, own_tasks
@@ -31,7 +32,7 @@ from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.patience import Backoff
 from windlass.worker.program import Program
-from windlass.worker.registration import declare_tasks
+from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import Worker, rows_for
 
@@ -135,7 +136,14 @@ class EmbeddedWorker:
         worker.go.set()
         self._loop.call_soon_threadsafe(self._started.set)
         firing = Firing(broker, self._program.new_id)
-        janitor = Janitor(broker, self._pace, self._program.config, lambda: 1, fire=firing.due)
+        janitor = Janitor(
+            broker,
+            self._pace,
+            self._program.config,
+            lambda: 1,
+            fire=firing.due,
+            look=lambda: look_and_tell(broker),
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(heart.run())
             group.create_task(janitor.run())
@@ -161,15 +169,10 @@ class EmbeddedWorker:
 
     async def _declare(self, broker: Broker) -> None:
         """At the start an error is the caller's to see; later the store is waited for."""
-
-        async def declare() -> None:
-            await self._program.declare(broker)
-            await declare_tasks(broker, self._program)
-
         if self._started.is_set():
-            await self._insist(declare)
+            await self._insist(lambda: declare_all(broker, self._program))
         else:
-            await declare()
+            await declare_all(broker, self._program)
 
     async def _end(self, broker: Broker) -> None:
         """Say goodbye: what was left is given back, and charged to nobody."""

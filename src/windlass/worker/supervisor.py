@@ -60,9 +60,12 @@ class Supervisor:
         place: Callable[[SessionId], Path] = table_path,
         once_started: Callable[[], Awaitable[None]] | None = None,
         fire: Callable[[], Awaitable[None]] | None = None,
+        look: Callable[[], Awaitable[None]] | None = None,
+        declare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Nothing starts before `run`. `once_started` begins when the first child does, and ends with all;
-        `fire` is called when a schedule is due.
+        `fire` is called when a schedule is due, `look` now and then, for alerts, and `declare` when the store
+        knows a session no longer.
         """
         self.wards: list[Ward] = []
         """All children whose processes have not ended."""
@@ -75,6 +78,7 @@ class Supervisor:
         self._ttl = config.session_ttl / SECOND
         self._place = place
         self._once_started = once_started
+        self._declare = declare
         self._started = False
         self._hopeless: str | None = None
         self._seats = [Seat() for _ in range(plan.processes)]
@@ -89,7 +93,7 @@ class Supervisor:
         self._lives: set[asyncio.Task[None]] = set()
         self._others: set[asyncio.Task[None]] = set()
         self._heart = Heart(broker, pace, config, self._beating)
-        self._janitor = Janitor(broker, pace, config, lambda: len(self.wards), fire=fire)
+        self._janitor = Janitor(broker, pace, config, lambda: len(self.wards), fire=fire, look=look)
         self._lookout = Lookout(
             pace,
             lambda: self.wards,
@@ -261,6 +265,8 @@ class Supervisor:
     def _lost(self, ward: Ward) -> None:
         _log.warning("the store has given up session %s (pid %d)", ward.session, ward.pid)
         self._retire(ward, "its session is lost")
+        if self._declare is not None:
+            self._begin(self._others, self._guarded("declaring anew", self._declare))
 
     def _retire(self, ward: Ward, why: str, *, margin: float = KILL_AFTER) -> None:
         """Let a child end, and another take its place at once."""
