@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - what a user reads in one line is written in one line
 
+import subprocess
 import sys
 
 import pytest
@@ -189,11 +190,11 @@ def test_a_store_that_does_not_answer(shell: Shell, monkeypatch: pytest.MonkeyPa
     for command in ("jobs", "queues", "workers"):
         answer = shell(command, "away:app")
         assert answer.code == 1
-        assert "did not answer" in answer.complaint
+        assert "nothing listens where" in answer.complaint
         assert "secret" not in answer.err
     answer = shell("doctor", "away:app")
     assert answer.code == 1
-    assert "did not answer" in answer.out
+    assert "nothing listens where" in answer.out
     assert "redis://me@127.0.0.1:1/0" in answer.out
     assert "secret" not in answer.out
 
@@ -211,7 +212,7 @@ def test_a_folder_that_is_gone(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_bug_is_one_line_too_and_the_traceback_is_a_variable_away(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> object:
+    def broken(*_: object, **__: object) -> object:
         raise RuntimeError("oh\nno")
 
     monkeypatch.setattr("windlass.cli.desk.Insight", broken)
@@ -228,9 +229,37 @@ def test_a_bug_is_one_line_too_and_the_traceback_is_a_variable_away(
 
 
 def test_an_interrupt_is_silent(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> object:
+    def interrupted(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     shell("queues", "tasks:app")
     monkeypatch.setattr("windlass.cli.desk.Insight", interrupted)
     assert shell("jobs", "tasks:app") == (130, "", "")
+
+
+def test_slots_said_twice(shell: Shell) -> None:
+    complaint = shell("worker", "tasks:app", "--group", "2:default", "--concurrency", "3").complaint
+    assert complaint == "--group says how many slots there are, instead of --concurrency: leave that out"
+
+
+def test_a_url_that_is_none(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_URL", "a.db")
+    assert "a store is named by a URL, such as sqlite:///windlass.db" in shell("jobs", "tasks:app").complaint
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "words"),
+    [
+        (">/dev/full", 1, "it was done, but the answer cannot be printed: No space left on device"),
+        (">&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+    ],
+)
+def test_an_answer_that_nobody_can_read(shell: Shell, redirection: str, code: int, words: str) -> None:
+    command = f'"{sys.executable}" -m windlass enqueue tasks:app add \'{{"a": 1}}\' {redirection}'
+    done = subprocess.run(  # the shell makes what is tested: a descriptor that is closed or full
+        ["/bin/sh", "-c", command], cwd=shell.folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, words in done.stderr) == (code, True)
+    assert "Traceback" not in done.stderr
+    assert len(shell.json("jobs", "tasks:app")) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from windlass import RetryPolicy, Windlass, current
 from windlass.core.outcome import Cause, CauseKind
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, JobNotFound
 from windlass.testing import testing
 from windlass.testing.store import at_once
 
@@ -167,3 +167,16 @@ def test_a_running_job_can_be_cancelled(app: Windlass) -> None:
         t.drain()
         assert (stopped.state(), heeding.state()) == ("cancelled", "cancelled")
         assert ignoring.result() is True  # done stands
+
+
+def test_a_handle_that_outlives_its_block_is_told_apart_from_lost_data() -> None:
+    app = Windlass("memory://")
+
+    @app.task
+    def work() -> int:
+        return 1
+
+    with testing(app):
+        job = work.enqueue()
+    with pytest.raises(JobNotFound, match="test block that is over"):
+        job.state()

@@ -175,6 +175,7 @@ def test_current_is_the_run(app: Windlass) -> None:
         detail = t.enqueued(work)[0].detail
         assert detail is not None
         assert (detail.logs, detail.progress and detail.progress.permille) == (("a line",), 500)
+        assert (job.logs(), job.progress()) == (("a line",), (0.5, "half"))
         t.advance(1)
         assert job.result() == [job.id, 2, 7]
         assert calls == [1]

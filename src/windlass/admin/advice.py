@@ -95,7 +95,12 @@ def _running(job: JobDetail, holder: SessionView | None, now: Micros) -> tuple[s
     # A fence is the store's time of the claim, unless clocks went back.
     if 0 < job.fence <= now:
         text += f", since {length(now - job.fence)}"
-    do = "its worker was asked to stop it" if job.cancel_requested else ""
+    do = ""
+    if job.cancel_requested:
+        do = (
+            "its worker was asked to stop it; a def task in a thread goes on until it looks at "
+            "current.cancelled"
+        )
     return text, do
 
 

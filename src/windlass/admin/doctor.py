@@ -14,6 +14,7 @@ import msgspec
 
 from windlass.admin.advice import length
 from windlass.admin.insight import Insight
+from windlass.admin.migration import Migration
 from windlass.broker.contract import Broker, Capabilities
 from windlass.client.app import Windlass
 from windlass.config import PREFIX, Config
@@ -58,6 +59,8 @@ async def examine(app: Windlass, environment: Mapping[str, str]) -> AsyncIterato
     yield Finding("namespace", Level.OK, app.config.namespace)
     try:
         for finding in _file(app.config):
+            yield finding
+        async for finding in _migrations(app.config):
             yield finding
         broker = await app.connection.broker()
         async for finding in _store(app, broker):
@@ -195,6 +198,25 @@ def _room(config: Config, path: Path, size: int) -> Iterator[Finding]:
 
 def _mebibytes(size: int) -> str:
     return f"{size / MEBIBYTE:,.1f} MiB"
+
+
+# --- the schema ---------------------------------------------------------------------------------------------
+
+
+async def _migrations(config: Config) -> AsyncIterator[Finding]:
+    """Asked before the store is opened, which makes those that are missing where it may."""
+    migration = Migration(config)
+    if not migration.is_needed:
+        return
+    standing = await migration.standing()
+    text = f"layout {standing.layout} of {standing.latest}, functions {standing.functions}"
+    if standing.is_current:
+        yield Finding("migrations", Level.OK, text)
+    else:
+        fix = (
+            "windlass migrate APP --sql shows what is missing; a worker whose role may makes it as it starts"
+        )
+        yield Finding("migrations", Level.NOTE, text, fix)
 
 
 # --- the store ----------------------------------------------------------------------------------------------

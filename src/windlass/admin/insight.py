@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 from windlass.admin.advice import Advice, advise
 from windlass.admin.listing import Selection, dead_ids, dead_letters, pages
@@ -44,7 +45,7 @@ class Insight:
     ) -> None:
         """`not_known` makes the error for a job that the broker does not know, `Connection.not_known`."""
         self._broker = broker
-        self._not_known = not_known or (lambda job: not_known_here(None, job))
+        self._not_known = not_known or partial(not_known_here, None)
 
     async def now(self) -> Micros:
         """The store's time."""

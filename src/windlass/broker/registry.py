@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from windlass.broker.contract import Broker, Options
 from windlass.clock import Clock
+from windlass.core.units import JobId
 from windlass.errors import InvalidOption
 
 Opener = Callable[[str, Options, Clock | None], Awaitable[Broker]]
@@ -69,6 +70,8 @@ def check_url(url: str) -> str:
     scheme = urlsplit(url).scheme
     if scheme not in _OPENERS:
         known = ", ".join(f"{name}://" for name in sorted(_OPENERS))
+        if "://" not in url:
+            raise InvalidOption(f"a store is named by a URL, such as sqlite:///windlass.db; known: {known}")
         # The rest of a URL may carry a password, so it is never shown.
         raise InvalidOption(f'no store is known for a URL that starts with "{scheme}:"; known: {known}')
     return url
@@ -77,6 +80,17 @@ def check_url(url: str) -> str:
 def serves_any_loop(url: str) -> bool:
     """Whether one broker for this URL serves every thread and event loop of the process."""
     return urlsplit(url).scheme in _ANY_LOOP
+
+
+async def find_namespace(url: str, here: str, job: JobId) -> str | None:
+    """Which other namespace of the same store keeps a job; None: none that is known, or a store that lists
+    none.
+    """
+    if urlsplit(url).scheme not in _REDIS:
+        return None
+    from windlass.broker.redis.namespaces import find_namespace as find  # noqa: PLC0415 - see _OPENERS
+
+    return await find(url, here, job)
 
 
 async def open_broker(url: str, *, options: Options | None = None, clock: Clock | None = None) -> Broker:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
+from pathlib import Path
 from typing import cast
 
 
@@ -15,7 +16,7 @@ def main(tokens: Sequence[str] | None = None) -> int:
     _tolerate_any_text()
     try:
         code = _run(sys.argv[1:] if tokens is None else tokens)
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:
         _let_go_of_stdout()
         return 0  # whoever read had enough, as in `| head`
@@ -37,8 +38,27 @@ def _run(tokens: Sequence[str]) -> int:
     return answer if isinstance(answer, int) else 0
 
 
+def _flush() -> None:
+    from windlass.cli.failure import CannotPrint  # noqa: PLC0415
+
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _let_go_of_stdout()
+        raise CannotPrint(error) from None
+
+
 def _tolerate_any_text() -> None:
-    """A lane in a script that the terminal's encoding lacks is shown escaped, and is no error."""
+    """A lane in a script that the terminal's encoding lacks is shown escaped, and is no error.
+
+    A shell may start a program with closed streams (`>&-`): then nobody reads, and that is no error either.
+    """
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for the rest of the program
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # what a test put in their place
             cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")

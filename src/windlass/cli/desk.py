@@ -3,7 +3,8 @@
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
@@ -42,7 +43,8 @@ def at_desk(name: str, work: Callable[[Desk], Awaitable[int | None]], *, quiet: 
         _mention_new_file(app)
 
     async def run() -> int:
-        broker = await app.connection.broker()
+        with _patience():
+            broker = await app.connection.broker()
         if not broker.capabilities.shared:
             # What is enqueued here would be accepted, and gone with this command.
             raise UsageError(
@@ -52,6 +54,24 @@ def at_desk(name: str, work: Callable[[Desk], Awaitable[int | None]], *, quiet: 
         return await work(Desk(name, app, broker)) or 0
 
     return in_loop(app, run)
+
+
+@contextmanager
+def _patience() -> Generator[None]:
+    """Say so when the store lets a person wait: another process may hold a file's lock, a server be away."""
+
+    def mention() -> None:
+        if sys.stderr.isatty():
+            print(f"windlass: the store has not answered for {_LONG:g} s; waiting for it", file=sys.stderr)  # noqa: T201
+
+    timer = asyncio.get_running_loop().call_later(_LONG, mention)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+_LONG = 2.0
 
 
 def in_loop(app: Windlass, run: Callable[[], Awaitable[_T]]) -> _T:

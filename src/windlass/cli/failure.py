@@ -19,6 +19,13 @@ class UsageError(Exception):
     """A mistake on the command line, said in a line that names its fix."""
 
 
+class CannotPrint(Exception):
+    """The command did its work, and its answer cannot be written."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"it was done, but the answer cannot be printed: {error.strerror or error}")
+
+
 def report(error: BaseException) -> int:
     """Say what went wrong in one line; return the exit code."""
     if isinstance(error, KeyboardInterrupt):
@@ -36,7 +43,7 @@ def _words(error: BaseException) -> tuple[str, int]:
             return _mistyped(error), USAGE
         case UsageError() | InvalidOption() | InvalidPayload():
             return str(error), USAGE
-        case WindlassError():
+        case WindlassError() | CannotPrint():
             return str(error), FAILED
         case OSError():
             where = "" if error.filename is None else f" ({error.filename})"

@@ -161,6 +161,10 @@ def _fields(job: JobWhole, now: datetime) -> list[tuple[str, str]]:
         ("after", ", ".join(edge.parent for edge in job.after)),
         ("headers", ", ".join(sorted(job.headers))),
         ("session", job.session or ""),
+        (
+            "cancel",
+            "asked for; its worker was told" if job.cancel_requested and job.state == State.RUNNING else "",
+        ),
         ("held", "" if job.held is None else f"{job.held.reason} ({job.held.times} times)"),
         ("replays", str(job.replays) if job.replays else ""),
         ("progress", "" if job.progress is None else f"{job.progress.fraction:.0%} {job.progress.message}"),

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.cli.failure import UsageError
+from windlass.cli.failure import CannotPrint, UsageError
 from windlass.cli.text import one_line
 
 T = TypeVar("T")
@@ -58,7 +58,12 @@ def is_terminal() -> bool:
 
 def say(text: str) -> None:
     """Print a line."""
-    sys.stdout.write(text + "\n")
+    try:
+        sys.stdout.write(text + "\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CannotPrint(error) from None
 
 
 def say_aside(text: str) -> None:
@@ -68,7 +73,7 @@ def say_aside(text: str) -> None:
 
 def say_json(value: object) -> None:
     """Print an object as one line of JSON."""
-    sys.stdout.write(_encode(value).decode() + "\n")
+    say(_encode(value).decode())
 
 
 async def show(

@@ -7,6 +7,7 @@ from cyclopts import App, Group, Parameter
 
 from windlass import __version__
 from windlass.cli import (
+    bench,
     check,
     dead,
     doctor,
@@ -144,6 +145,7 @@ def build() -> App:
         migrate.migrate_store,
         "windlass migrate tasks:app --status\nwindlass migrate tasks:app --sql\nwindlass migrate tasks:app",
     )
+    _add(program, "bench", bench.run_bench, _BENCH)
     program.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - of its **kwargs
         help="Install completion for this shell and exit."
     )
@@ -160,7 +162,7 @@ def verbs(program: App) -> Mapping[str, frozenset[str]]:
     }
 
 
-_WITHOUT_APP = ("demo", "verify")
+_WITHOUT_APP = ("bench", "demo", "verify")
 _PARAMETER = Parameter(negative=(), show_default=False)
 _Verb = tuple[Callable[..., int], str]
 
@@ -224,6 +226,9 @@ windlass worker tasks:app --group 7:high,default --group 1:low --grace 30"""
 _CREATE = """\
 windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
 windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
+_BENCH = """\
+windlass bench
+windlass bench --url redis://localhost:6379/0 --jobs 100000 --json"""
 _ENQUEUE = """\
 windlass enqueue tasks:app send '{"to": "a@example.com"}'
 windlass enqueue tasks:app send @arguments.json --delay 5m --lane acme --key order-42

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Processes = Annotated[int, Parameter(help="Worker processes.", show_default=True)]
-Concurrency = Annotated[int, Parameter(help="Jobs that one process runs at once.", show_default=True)]
+Concurrency = Annotated[int | None, Parameter(help="Jobs that one process runs at once; 16 unless said.")]
 Queues = Annotated[
     str | None,
     Parameter(
@@ -44,6 +44,7 @@ Level = Annotated[
     LogLevel | None, Parameter(help="The least that is logged; by default $WINDLASS_LOG_LEVEL, else info.")
 ]
 
+SLOTS = 16
 LEVEL_VARIABLE = "WINDLASS_LOG_LEVEL"
 _FORMAT = "%(asctime)s %(levelname)s %(process)d %(message)s"
 
@@ -53,7 +54,7 @@ def run_worker(
     /,
     *,
     processes: Processes = 2,
-    concurrency: Concurrency = 16,
+    concurrency: Concurrency = None,
     queues: Queues = None,
     group: Groups = (),
     grace: Grace = None,
@@ -66,10 +67,12 @@ def run_worker(
     from windlass.worker.command import supervise  # noqa: PLC0415
     from windlass.worker.options import WorkerOptions, check_options  # noqa: PLC0415 - only this command needs it
 
+    if group and concurrency is not None:
+        raise UsageError("--group says how many slots there are, instead of --concurrency: leave that out")
     options = check_options(
         WorkerOptions(
             processes=processes,
-            concurrency=concurrency,
+            concurrency=SLOTS if concurrency is None else concurrency,
             queues=_names(queues),
             groups=group,
             grace=None if grace is None else micros(grace, name="--grace"),
@@ -112,7 +115,7 @@ def run_dev(
     app: given.App,
     /,
     *,
-    concurrency: Concurrency = 16,
+    concurrency: Concurrency = None,
     queues: Queues = None,
     log_level: Level = None,
 ) -> int:

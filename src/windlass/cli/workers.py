@@ -46,7 +46,7 @@ def _columns(now: datetime) -> Sequence[Column[WorkerShown]]:
         Column("slots", lambda worker: str(worker.slots), right=True),
         Column("leases", lambda worker: str(worker.leases), right=True),
         Column("silent", lambda worker: age(worker.silent_for), right=True),
-        Column("up", lambda worker: since(worker.opened_at, now), right=True),
+        Column("up", lambda worker: since(worker.opened_at, now) if _is_alive(worker) else "", right=True),
         Column("memory", lambda worker: mebibytes(worker.memory), right=True),
         Column("cause", _cause, wraps=True),
     )

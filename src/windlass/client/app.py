@@ -22,7 +22,7 @@ from windlass.clock import Clock
 from windlass.config import Config, Settings, configure
 from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
-from windlass.core.ids import JobIds, check_job_id
+from windlass.core.ids import JobIds, check_job_id, namespace_tag
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
 from windlass.core.names import check_app, check_flow, check_lane, check_queue, check_schedule, check_task
 from windlass.core.option import shown, whole
@@ -76,7 +76,12 @@ class Windlass:
         self._owned: set[str] = set()
         self._declared = Declared(self.name, self.revision)
         self.connection = Connection(self.config, self._declared, clock)
-        self.new_id = JobIds(lambda: time.time_ns() // 1_000_000, os.urandom, lock=threading.Lock)
+        self.new_id = JobIds(
+            lambda: time.time_ns() // 1_000_000,
+            os.urandom,
+            lock=threading.Lock,
+            tag=namespace_tag(self.config.namespace),
+        )
         renew_after_fork(self)
         self._use_queue("default")
 

@@ -15,14 +15,15 @@ from windlass.broker.observed import Observer, observe
 from windlass.broker.registry import open_broker, serves_any_loop
 from windlass.client.coalescer import Coalescer
 from windlass.client.declared import Declared
+from windlass.client.elsewhere import not_known
 from windlass.client.forks import renew_after_fork
 from windlass.client.portal import Portal, PortalClosed
 from windlass.client.resend import Resend
 from windlass.clock import Clock
 from windlass.config import Config
 from windlass.core.job import NewJob, Receipt, Refusal
-from windlass.core.units import SECOND
-from windlass.errors import StoreUnavailable, Unsupported
+from windlass.core.units import SECOND, JobId
+from windlass.errors import JobNotFound, StoreUnavailable, Unsupported
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound="Connection")
@@ -213,6 +214,10 @@ class Connection:
                 # A caller that leaves must not take the opening away from those who wait for it, too.
                 await asyncio.shield(asyncio.wrap_future(self._preparing(self._process)))
         return store.broker
+
+    async def not_known(self, job: JobId) -> JobNotFound:
+        """The error for a job that the broker has no record of; it names the namespace that has."""
+        return await not_known(None if self._given is not None else self._config, job)
 
     def observe(self, observer: Observer) -> None:
         """Tell an observer of every verb from now on."""

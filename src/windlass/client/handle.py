@@ -1,7 +1,7 @@
 """A handle: what the caller of `enqueue` holds in its hand."""
 
 import time
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,10 +30,18 @@ if TYPE_CHECKING:
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
 
+class Progress(NamedTuple):
+    """How far a job says it is."""
+
+    fraction: float
+    """From 0 to 1."""
+    message: str
+
+
 class Job(Generic[R]):
     """One job, by its id. Asking costs a round trip; nothing is cached."""
 
-    __slots__ = ("_app", "_exists", "_sent", "_signature", "created", "id")
+    __slots__ = ("_app", "_exists", "_sent", "_signature", "_store", "created", "id")
 
     def __init__(
         self,
@@ -46,6 +54,8 @@ class Job(Generic[R]):
         sent: float | None = None,
     ) -> None:
         self._app = app
+        self._store = app.connection
+        """Where it was sent to: a test gives its app another store for a while."""
         self._signature = signature
         self._exists = exists
         """The store has named it."""
@@ -76,6 +86,14 @@ class Job(Generic[R]):
         # Read in the caller's thread: decoding may run users' code.
         return self._read(self._app.connection.run(self._finished(timeout)))
 
+    def progress(self) -> Progress | None:
+        """What the running job last said with `current.progress`; None: nothing."""
+        return self._app.connection.run(self.aprogress())
+
+    def logs(self) -> tuple[str, ...]:
+        """The lines that it kept with `current.log`, the last hundred."""
+        return self._app.connection.run(self.alogs())
+
     def cancel(self) -> bool:
         """Cancel the job; whether it was, or its worker was asked to stop it. False: it had finished."""
         return self._app.connection.run(self.acancel())
@@ -85,6 +103,15 @@ class Job(Generic[R]):
     async def astate(self) -> State:
         """Async twin of `state`."""
         return (await self._detail()).state
+
+    async def aprogress(self) -> Progress | None:
+        """Async twin of `progress`."""
+        said = (await self._detail()).progress
+        return None if said is None else Progress(said.permille / 1_000, said.message)
+
+    async def alogs(self) -> tuple[str, ...]:
+        """Async twin of `logs`."""
+        return (await self._detail()).logs
 
     async def aresult(self, timeout: Duration | None = None) -> R:
         """Wait for the job to finish and return what its task returned.
@@ -100,7 +127,7 @@ class Job(Generic[R]):
         broker = await self._app.connection.broker()
         operated = (await broker.cancel([Target(self.id)]))[0]
         if operated.effect is Effect.NOT_FOUND:
-            raise self._missing()
+            raise await self._missing()
         return operated.effect in (Effect.APPLIED, Effect.FLAGGED)
 
     # --- answers --------------------------------------------------------------------------------------------
@@ -139,13 +166,18 @@ class Job(Generic[R]):
         broker = await self._app.connection.broker()
         detail = (await broker.get([self.id]))[0]
         if detail is None:
-            raise self._missing()
+            raise await self._missing()
         return detail
 
-    def _missing(self) -> Exception:
+    async def _missing(self) -> Exception:
         """What it means that the store has no record."""
+        if self._exists and self._store is not self._app.connection:
+            return JobNotFound(
+                f"job {self.id} lives in another store than the one that its app uses now: in that of a test "
+                "block that is over, or of one that has begun since"
+            )
         if not self._exists:
-            return JobNotFound(f"job {self.id} is not known; it may have finished long ago, or never existed")
+            return await self._app.connection.not_known(self.id)
         # An unfinished job is always there, and a finished one is remembered for the resend window.
         window = self._app.config.resend_window / SECOND
         if self._sent is not None and time.monotonic() - self._sent < window:

@@ -208,5 +208,6 @@ def _endless(ran: list[Ran]) -> str:
     most = Counter(one.task for one in ran).most_common(3)
     tasks = ", ".join(f"{task} {count:,} times" for task, count in most)
     return (
-        f"{len(ran):,} runs, and no end: {tasks}. Does a task enqueue itself, or a schedule fire too often?"
+        f"{len(ran):,} runs, and no end: {tasks}. Does a task enqueue itself or raise Snooze for ever, or a "
+        "schedule fire too often?"
     )

@@ -1,0 +1,22 @@
+"""What it means that the store does not know a job: never heard of, or at home in another namespace."""
+
+import contextlib
+
+from windlass.broker.registry import find_namespace
+from windlass.config import Config
+from windlass.core.units import JobId
+from windlass.errors import JobNotFound, StoreError
+
+
+async def not_known(config: Config | None, job: JobId) -> JobNotFound:
+    """The error to raise. Without a configuration, other namespaces are not asked."""
+    found: str | None = None
+    if config is not None:
+        with contextlib.suppress(StoreError):
+            found = await find_namespace(config.url, config.namespace, job)
+    if found is None or config is None:
+        return JobNotFound(f"job {job} is not known; it may have finished long ago, or never existed")
+    return JobNotFound(
+        f'job {job} belongs to namespace "{found}", and this app is of "{config.namespace}"; '
+        f"set WINDLASS_NAMESPACE={found}, or ask an app of that namespace"
+    )
