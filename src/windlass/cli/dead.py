@@ -76,26 +76,20 @@ def list_dead(
 ) -> int:
     """List dead letters with their errors, the newest accepted job first."""
     check_limit(limit)
-    length = chosen.length
 
     async def work(desk: Desk) -> None:
-        selection = chosen.selection if length is None else await _dated(desk, chosen.selection, length)
-        columns = _columns(await desk.now())
-        await show(
-            desk.insight.dead(selection), columns, json=json, limit=limit, nothing="no dead letters match"
-        )
+        letters = desk.insight.dead(await _selected(desk, chosen))
+        await show(letters, _columns(await desk.now()), json=json, limit=limit, nothing=_NONE)
 
     return at_desk(app, work)
 
 
 def group_dead(app: given.App, /, *, chosen: Filter = _ANY, json: given.Json = False) -> int:
     """Group dead letters by task and error: how many, since when, the newest of each."""
-    length = chosen.length
 
     async def work(desk: Desk) -> None:
-        selection = chosen.selection if length is None else await _dated(desk, chosen.selection, length)
-        groups = await dead_groups(desk.insight, selection)
-        await show(each(groups), _group_columns(await desk.now()), json=json, nothing="no dead letters match")
+        groups = await dead_groups(desk.insight, await _selected(desk, chosen))
+        await show(each(groups), _group_columns(await desk.now()), json=json, nothing=_NONE)
 
     return at_desk(app, work)
 
@@ -209,7 +203,7 @@ def _act(wish: _Wish) -> int:
         chosen = await _dated(desk, selection, length or 0)
         count = len(set(ids)) if ids else await desk.insight.count_dead(chosen if length else selection)
         if not count:
-            say_aside("no dead letters match")
+            say_aside(_NONE)
             return 0
         if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=wish.yes):
             say_aside("nothing was done")
@@ -254,6 +248,14 @@ def _batches(
     if verb == "replay":
         return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate)
     return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate)
+
+
+_NONE = "no dead letters match"
+
+
+async def _selected(desk: Desk, chosen: Filter) -> Selection:
+    length = chosen.length
+    return chosen.selection if length is None else await _dated(desk, chosen.selection, length)
 
 
 async def _dated(desk: Desk, selection: Selection, length: Micros) -> Selection:

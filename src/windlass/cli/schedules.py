@@ -1,6 +1,7 @@
 """`windlass schedules`: what fires when; making, changing, pausing, running and deleting schedules."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
@@ -17,20 +18,39 @@ from windlass.client.options import CallOptions
 from windlass.client.schedule import ScheduleOptions
 
 Name = Annotated[str, Parameter(help="The schedule.")]
-Cron = Annotated[str | None, Parameter(help='When: five fields, such as "0 3 * * MON-FRI", or "@daily".')]
-Every = Annotated[str | None, Parameter(help='When: so much time apart, such as "15m".')]
-At = Annotated[str | None, Parameter(help='When: once, such as "2030-01-31T08:00Z".')]
-Tz = Annotated[str | None, Parameter(help='The zone of a cron rule, such as "Europe/Paris".')]
-Start = Annotated[str | None, Parameter(help="No tick before this time.")]
-End = Annotated[str | None, Parameter(help="No tick from this time on.")]
-Jitter = Annotated[str | None, Parameter(help="Delay each job by up to so much.")]
-CatchUp = Annotated[
-    Literal["skip", "one", "all"] | None, Parameter(help="What becomes of ticks that were missed.")
-]
-Overlap = Annotated[
-    Literal["allow", "skip", "queue"] | None,
-    Parameter(help="What a tick does while the job of an earlier one is unfinished."),
-]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class When:
+    """When and how a schedule fires."""
+
+    cron: Annotated[
+        str | None, Parameter(help='When: five fields, such as "0 3 * * MON-FRI", or "@daily".')
+    ] = None
+    every: Annotated[str | None, Parameter(help='When: so much time apart, such as "15m".')] = None
+    at: Annotated[str | None, Parameter(help='When: once, such as "2030-01-31T08:00Z".')] = None
+    tz: Annotated[str | None, Parameter(help='The zone of a cron rule, such as "Europe/Paris".')] = None
+    start: Annotated[str | None, Parameter(help="No tick before this time.")] = None
+    end: Annotated[str | None, Parameter(help="No tick from this time on.")] = None
+    jitter: Annotated[str | None, Parameter(help="Delay each job by up to so much.")] = None
+    catch_up: Annotated[
+        Literal["skip", "one", "all"] | None, Parameter(help="What becomes of ticks that were missed.")
+    ] = None
+    overlap: Annotated[
+        Literal["allow", "skip", "queue"] | None,
+        Parameter(help="What a tick does while the job of an earlier one is unfinished."),
+    ] = None
+
+    def options(self) -> ScheduleOptions:
+        """What was said, with times read."""
+        said: dict[str, Any] = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in said.keys() & {"at", "start", "end"}:
+            said[name] = moment_given(said[name], f"--{name}")
+        return cast("ScheduleOptions", said)
+
+
+_UNSAID = When()
 
 
 def list_schedules(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
@@ -91,25 +111,14 @@ def create_schedule(
     ] = "{}",
     /,
     *,
-    cron: Cron = None,
-    every: Every = None,
-    at: At = None,
-    tz: Tz = None,
-    start: Start = None,
-    end: End = None,
-    jitter: Jitter = None,
-    catch_up: CatchUp = None,
-    overlap: Overlap = None,
+    when: When = _UNSAID,
     queue: Annotated[str | None, Parameter(help="Another queue than the task's own.")] = None,
     lane: Annotated[str | None, Parameter(help="The lane of its jobs.")] = None,
     priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
     json: given.Json = False,
 ) -> int:
     """Make a schedule that lives in the store alone. Its arguments are checked as those of a call."""
-    options = _options(
-        cron=cron, every=every, at=at, tz=tz, start=start, end=end, jitter=jitter, catch_up=catch_up,
-        overlap=overlap,
-    )  # fmt: skip
+    options = when.options()
     calls = {"queue": queue, "lane": lane, "priority": priority}
     said = cast("CallOptions", {option: value for option, value in calls.items() if value is not None})
     document = read_document(arguments)
@@ -127,22 +136,11 @@ def edit_schedule(
     name: Name,
     /,
     *,
-    cron: Cron = None,
-    every: Every = None,
-    at: At = None,
-    tz: Tz = None,
-    start: Start = None,
-    end: End = None,
-    jitter: Jitter = None,
-    catch_up: CatchUp = None,
-    overlap: Overlap = None,
+    when: When = _UNSAID,
     json: given.Json = False,
 ) -> int:
     """Override when and how a schedule fires, until it is reset. What the code declares stays beside it."""
-    options = _options(
-        cron=cron, every=every, at=at, tz=tz, start=start, end=end, jitter=jitter, catch_up=catch_up,
-        overlap=overlap,
-    )  # fmt: skip
+    options = when.options()
     if not options:
         raise UsageError('say what to change, such as --cron "0 4 * * *"; to drop an override: reset')
 
@@ -212,14 +210,6 @@ def delete_schedule(
 
 def _at(desk: Desk) -> Schedules:
     return Schedules(desk.app, desk.broker)
-
-
-def _options(**said: Any) -> ScheduleOptions:
-    options = {name: value for name, value in said.items() if value is not None}
-    for name in ("at", "start", "end"):
-        if name in options:
-            options[name] = moment_given(options[name], f"--{name}")
-    return cast("ScheduleOptions", options)
 
 
 def _told(schedule: ScheduleShown, done: str, *, json: bool) -> None:
