@@ -66,7 +66,9 @@ def _prompted(examples: str) -> str:
 
 
 def _options(command: App) -> Iterator[str]:
-    rows = [_row(argument) for argument in command.assemble_argument_collection()]
+    # "*" stands for options that several commands share; each of them is an argument, too.
+    arguments = command.assemble_argument_collection()
+    rows = [_row(argument) for argument in arguments if argument.names != ("*",)]
     if rows:
         yield "\n".join(("| | |", "|---|---|", *rows, ""))
 
