@@ -169,7 +169,9 @@ class Consume(Protocol):
           returned, if still held.
         - repeated_ask_omits_what_ended: leases of that reply that were settled or taken away are not
           returned.
-        - higher_seq_hands_out_new_jobs: it confirms the reply before it.
+        - higher_seq_hands_out_new_jobs: the next one confirms the reply before it.
+        - skipped_seq_is_lost: one beyond the next tells that the store has forgotten an answer (a failover
+          that lost writes): LOST, and nothing is handed out. The session is alive for as long as it beats.
         - lower_seq_is_outdated: nothing is handed out.
         - ask_without_meaning_is_an_error: `ContractError`, before anything happens.
         - claim_promotes_due_jobs: without a sweep.

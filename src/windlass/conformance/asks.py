@@ -105,12 +105,11 @@ async def test_repeated_ask_omits_what_ended(store: Harness) -> None:
 
 
 async def test_higher_seq_hands_out_new_jobs(store: Harness) -> None:
-    """What was confirmed stays leased; a gap in the count is no matter."""
+    """What was confirmed stays leased."""
     worker = await store.worker()
     jobs = await store.add_many(3)
     first = await worker.one()
     second = await worker.one()
-    worker.seq += 7
     third = await worker.one()
     assert ids([first, second, third]) == jobs
     assert await store.states(jobs) == [State.RUNNING] * 3
@@ -118,10 +117,40 @@ async def test_higher_seq_hands_out_new_jobs(store: Harness) -> None:
         assert (await store.done(lease)).verdict is Verdict.APPLIED
 
 
+@pytest.mark.parametrize("beyond", [1, 7])
+async def test_skipped_seq_is_lost(store: Harness, beyond: int) -> None:
+    """The store knows less than the asker: it fell back, and may have leases that nobody holds."""
+    worker = await store.worker()
+    jobs = await store.add_many(3)
+    kept = await worker.one()
+    worker.seq += beyond
+    ask = worker.ask(slots=2)
+    for _ in range(2):
+        claimed = await store.broker.claim(ask)
+        assert (claimed.session, claimed.leases) == (Asker.LOST, ())
+    settled = await store.broker.settle([], ask)
+    assert settled.claimed is not None
+    assert settled.claimed.session is Asker.LOST
+    assert await store.states(jobs) == [State.RUNNING, State.READY, State.READY]
+    assert (await store.done(kept)).verdict is Verdict.APPLIED
+
+
+async def test_skipped_seq_is_lost__of_a_session_that_never_asked(store: Harness) -> None:
+    worker = await store.worker()
+    await store.add()
+    worker.seq += 1
+    claimed = await store.broker.claim(worker.ask(slots=1))
+    assert (claimed.session, claimed.leases) == (Asker.LOST, ())
+    worker.seq = 0
+    assert await worker.one()
+
+
 async def test_lower_seq_is_outdated(store: Harness) -> None:
     worker = await store.worker()
     jobs = await store.add_many(3)
-    old, new = worker.ask(slots=1), worker.ask(slots=1)
+    old = worker.ask(slots=0)
+    await store.broker.claim(old)
+    new = worker.ask(slots=1)
     assert ids((await store.broker.claim(new)).leases) == [jobs[0]]
     claimed = await store.broker.claim(old)
     assert (claimed.session, claimed.leases) == (Asker.OUTDATED, ())

@@ -29,6 +29,9 @@ def claim(ns: Namespace, ask: Ask) -> Claimed:
         return Claimed(session=Asker.OUTDATED)
     if ask.seq == session.seq:
         return _answer(ns, ask, _again(ns, session), more=False)
+    if ask.seq > session.seq + 1:
+        # Leases of forgotten answers would be held by a session that lives and does not know of them.
+        return Claimed(session=Asker.LOST)
     leases, more = _hand_out(ns, ask)
     session.seq = ask.seq
     session.replied = tuple((lease.job, lease.fence) for lease in leases)

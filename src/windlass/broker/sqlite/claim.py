@@ -37,6 +37,8 @@ def claim(tx: Writing, ask: Ask) -> Claimed:
     assert ask.seq is not None
     if ask.seq < seq:
         return Claimed(session=Asker.OUTDATED)
+    if ask.seq > seq + 1:
+        return Claimed(session=Asker.LOST)  # the file is older than the session: it was restored
     if ask.seq == seq:
         return _answer(tx, ask, queues, _again(tx, s, replied), more=False)
     bound, more = _hand_out(tx, ask, queues, s)

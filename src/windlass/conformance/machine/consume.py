@@ -65,9 +65,9 @@ class Claim(Machine):
         """Ask for a job to run alone."""
         self.claim(self.next_ask(session, Want(alone=True)))
 
-    @rule(session=draws.of_machine(draws.askers), later=st.sampled_from((0, 0, -1)))
+    @rule(session=draws.of_machine(draws.askers), later=st.sampled_from((0, 0, -1, 2)))
     def ask_again(self, session: int, later: int) -> None:
-        """Repeat the last ask of a session, as after a lost reply; or come with an older one."""
+        """Repeat the last ask of a session, as after a lost reply; or come with an older one, or one too new."""
         seat = self.ledger.seats.get(session_id(session))
         if seat is not None and seat.ask is not None:
             assert seat.ask.seq is not None

@@ -38,6 +38,10 @@ def claimed(ledger: Ledger, ask: Ask, answer: Claimed) -> None:
         outdated = answer.session is Asker.OUTDATED and not answer.leases
         require("an older ask gets nothing", outdated, ask, answer)
         return
+    if ask.seq > seat.seq + 1:
+        lost = answer.session is Asker.LOST and not answer.leases
+        require("an ask behind a forgotten answer gets nothing", lost, ask, answer)
+        return
     require("an open session is alive", answer.session is Asker.ALIVE, ask, answer)
     if ask.seq == seat.seq:
         held = [(lent.job, lent.fence) for lent in seat.reply if lent.outcome is None]
