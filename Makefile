@@ -47,6 +47,12 @@ test: venv  ## run the tests, but for the slow ones (ARGS="-k fence -x" narrows)
 test-slow: venv  ## run the slow tests, with many more Hypothesis examples
 	$(BIN)/python -m pytest -m slow --hypothesis-profile thorough $(ARGS)
 
+.PHONY: verify
+verify: venv  ## hurt workers, network and stores for a minute each on every store, and check the promises (SEED=7)
+	$(BIN)/windlass verify --own sqlite --minutes 1 --seed $(or $(SEED),1)
+	$(BIN)/windlass verify --own redis --minutes 1 --seed $(or $(SEED),1)
+	$(BIN)/windlass verify --own postgres --minutes 1 --seed $(or $(SEED),1)
+
 .PHONY: check
 check: venv  ## lint, format, types, layers, file sizes, package hosts
 	$(BIN)/ruff check .
@@ -69,6 +75,10 @@ coverage: venv  ## run the tests and require 98 % of the branches of the core an
 	$(BIN)/coverage report
 	$(BIN)/coverage json --quiet
 	$(BIN)/python tools/check_branch_coverage.py 98 windlass/core windlass/broker/memory
+
+.PHONY: bench
+bench: venv  ## measure Windlass and its peers side by side (ARGS="--store redis --only drain,bulk --quick")
+	$(BIN)/python bench/run.py $(ARGS)
 
 # Keeps the versions already pinned, unless asked: make lock UPGRADE=--upgrade
 .PHONY: lock

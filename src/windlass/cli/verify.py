@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from windlass.cli.failure import UsageError
-from windlass.cli.output import say, say_aside
+from windlass.cli.output import progress, say, say_aside
 from windlass.errors import InvalidOption, WindlassError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Url = Annotated[
     ),
 ]
 Own = Annotated[
-    Literal["sqlite", "redis", "postgres"] | None,
+    Literal["sqlite", "redis", "postgres", "cluster"] | None,
     Parameter(help="Instead of --url: a store that the run starts, and kills, fills, freezes and restores."),
 ]
 Minutes = Annotated[float, Parameter(help="How long jobs are produced. By default 2.")]
@@ -92,4 +92,11 @@ def _names(faults: str | None) -> tuple[str, ...]:
 
 
 def _simulate(seeds: int, first: int, *, json: bool) -> int:
-    raise UsageError(f"the simulator is not there yet ({seeds} seeds from {first}, json={json})")
+    from windlass.verify.simulated import as_json, as_text, run_seeds  # noqa: PLC0415 - only this needs it
+
+    if seeds < 1:
+        raise UsageError(f"--simulate is a number of seeds, from 1 on, not {seeds}")
+    with progress("seeds", seeds, shown=not json) as told:
+        found = run_seeds(first, seeds, told)
+    say(as_json(found).decode() if json else as_text(found).rstrip())
+    return 0 if found.ok else 1

@@ -54,7 +54,7 @@ def check_ask(ask: Ask) -> Ask:
     return ask
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job handed out, with all that its run needs."""
 
     job: JobId
@@ -87,7 +87,7 @@ class Asker(StrEnum):
 
     ALIVE = "alive"
     LOST = "lost"
-    """Unknown, ended or reaped: take a new session id."""
+    """Unknown, ended or reaped, or the store has forgotten what it answered: take a new session id."""
     OUTDATED = "outdated"
     """The ask is older than one already answered; nothing was handed out."""
 

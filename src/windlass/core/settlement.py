@@ -26,7 +26,7 @@ class HoldKey(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A holder's word on what became of its lease."""
 
     job: JobId

@@ -3,8 +3,9 @@
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar, cast, overload
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, NoReturn, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -208,8 +209,7 @@ class Current:
         run.memos[name] = memo
         return value
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Any, None]:
+    def transaction(self) -> "Transaction":
         """Commit writes of your own together with the end of this job, where the store can.
 
             async with current.transaction() as connection:
@@ -218,6 +218,10 @@ class Current:
         The two happen together or not at all, also when this worker is killed, or has lost its lease: so they
         happen once. The job is done with the commit; what the task returns after it is not kept.
         """
+        return Transaction(self._transaction())
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[Any, None]:
         run = _run()
         broker = await run.program.broker()
         if broker.transact is None:
@@ -237,6 +241,30 @@ class Current:
                     f"nothing was committed: this run has lost its lease ({answer.why or answer.verdict})"
                 )
         run.committed = True
+
+
+class Transaction:
+    """What `current.transaction()` gives: for `async with`."""
+
+    def __init__(self, inner: AbstractAsyncContextManager[Any]) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> Any:
+        return await self._inner.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> NoReturn:
+        raise InvalidOption(
+            "current.transaction() is for async tasks: make the task async def, and write"
+            " async with current.transaction() as connection"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Never left, since it is never entered."""
 
 
 current = Current()

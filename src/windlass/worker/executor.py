@@ -36,6 +36,7 @@ class Concluder:
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
+        self._now = pace.now
 
     def returned(self, run: Run, task: Registered, value: object) -> Settlement:
         """The outcome of a run that returned. Done stands, whatever was asked of it meanwhile."""
@@ -44,7 +45,15 @@ class Concluder:
         except InvalidPayload as error:
             # Its effects have happened and would happen again: running it once more mends nothing.
             return self._settlement(run, Outcome.DEAD, error=as_error(error, retryable=False))
-        return self._settlement(run, Outcome.DONE, result=result)
+        lease = run.lease
+        return Settlement(
+            job=lease.job,
+            fence=lease.fence,
+            outcome=Outcome.DONE,
+            runtime=self._runtime(run),
+            result=result,
+            spawn=tuple(run.spawned),
+        )
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
         """The outcome of a run that raised, whatever that is."""
@@ -117,10 +126,12 @@ class Concluder:
             job=run.lease.job,
             fence=run.lease.fence,
             outcome=outcome,
-            runtime=max(0, round((self._pace.now() - run.started) * SECOND)),
-            spawn=tuple(run.spawned) if outcome is Outcome.DONE else (),
+            runtime=self._runtime(run),
             **more,  # pyright: ignore[reportArgumentType]
         )
+
+    def _runtime(self, run: Run) -> Micros:
+        return max(0, round((self._now() - run.started) * SECOND))
 
 
 class Executor(Concluder):
@@ -156,17 +167,18 @@ class Executor(Concluder):
 
     def start(self, ticket: Ticket) -> Run | None:
         """Mark it as started. None: the supervisor has taken it back."""
-        now, rules = self._pace.now(), ticket.task.options
+        now, rules, lease = self._now(), ticket.task.options, ticket.lease
         soft, hard = rules.timeout, rules.hard_timeout
         if not self._table.start(ticket.slot, 0.0 if hard is None else now + hard / SECOND):
             return None
         return Run(
-            ticket.lease,
+            lease=lease,
             started=now,
             deadline=None if soft is None else now + soft / SECOND,
             reporter=self._reporter,
             is_lost=self._is_lost,
             program=self._program,
+            memos=dict(lease.memos) if lease.memos else {},
         )
 
     def read(self, ticket: Ticket) -> Arguments | Settlement:

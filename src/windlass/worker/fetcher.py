@@ -175,8 +175,10 @@ class Fetcher:
     def _give_back(self, now: float) -> None:
         """Let others run what this worker has not come to."""
         everything = self._drained_by is not None or self._lost
-        for ticket in list(self._hand.unstarted):
-            if (everything or now - ticket.received > STUCK) and self._hand.claim_start(ticket):
+        while (ticket := self._hand.oldest()) is not None:
+            if not everything and now - ticket.received <= STUCK:
+                return  # nor are those that came after it
+            if self._hand.claim_start(ticket):
                 self._desks[ticket.group].prefetch.gave_back()
                 self._settler.put(Ended(ticket, given_back(ticket.lease), None))
 
@@ -329,16 +331,18 @@ class Fetcher:
 
     def _measure(self, batch: Sequence[Ended]) -> None:
         for desk in self._desks:
-            runtimes: list[int] = []
+            count = total = 0
             waited = 0.0
             for ended in batch:
                 ticket, run, runtime = ended.ticket, ended.run, ended.settlement.runtime
                 if ticket is None or run is None or runtime is None or ticket.group != desk.number:
                     continue
-                runtimes.append(runtime)
-                waited = max(waited, run.started - ticket.received)
-            if runtimes:
-                desk.prefetch.measured(sum(runtimes) / len(runtimes) / SECOND, waited)
+                count += 1
+                total += runtime
+                if (wait := run.started - ticket.received) > waited:
+                    waited = wait
+            if count:
+                desk.prefetch.measured(total / count / SECOND, waited)
 
     async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Call until the store answers. Between tries it waits longer and longer, by chance as long as others
@@ -387,7 +391,7 @@ class Fetcher:
             times.append(self._lingering_since + LINGER)
         if self._notes:
             times.append(self._notes.sent_at + EVERY)
-        oldest = next(iter(list(self._hand.unstarted)[:1]), None)
+        oldest = self._hand.oldest()
         if oldest is not None:
             times.append(max(now, oldest.received + STUCK) + 0.001)
         if self._drained_by is not None:

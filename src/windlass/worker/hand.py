@@ -9,23 +9,26 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
+import msgspec
+
 from windlass.core.lease import Lease
 from windlass.worker.program import Registered
 from windlass.worker.table import Table
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False, gc=False):
     """A lease in hand."""
 
-    __slots__ = ("group", "lease", "received", "slot", "task")
+    lease: Lease
+    task: Registered
+    group: int
+    slot: int
+    """Its row in the table."""
+    received: float
 
-    def __init__(self, lease: Lease, task: Registered, group: int, slot: int, received: float) -> None:
-        self.lease = lease
-        self.task = task
-        self.group = group
-        self.slot = slot
-        """Its row in the table."""
-        self.received = received
+    def __repr__(self) -> str:
+        """Without what it was called with."""
+        return f"<ticket of {self.lease.task} {self.lease.job}>"
 
 
 class Line:
@@ -81,14 +84,22 @@ class Hand:
     def take_in(self, leases: Iterable[tuple[Lease, Registered]], group: int, now: float) -> None:
         """File leases that have arrived, and put them in line."""
         taken: list[Ticket] = []
+        file, rows, unstarted = self.table.file, self._rows, self.unstarted
         for lease, task in leases:
-            slot = self._rows.pop()
+            slot = rows.pop()
             ticket = Ticket(lease, task, group, slot, now)
-            self.table.file(slot, lease.job, lease.fence)
-            self.unstarted[ticket] = None
+            file(slot, lease.job, lease.fence)
+            unstarted[ticket] = None
             taken.append(ticket)
         self.unfinished[group] += len(taken)
         self.lines[group].add(taken)
+
+    def oldest(self) -> Ticket | None:
+        """The one that has waited longest for its start."""
+        try:
+            return next(iter(self.unstarted), None)
+        except RuntimeError:  # another thread has started one at this moment: look again
+            return self.oldest()
 
     def claim_start(self, ticket: Ticket) -> bool:
         """Whether the caller may start it; False: it was given back."""

@@ -115,7 +115,8 @@ class JobProcess:
         if task is None:
             return unknown(work.lease)
         run = Run(
-            work.lease,
+            lease=work.lease,
+            memos=dict(work.lease.memos),
             started=work.started,
             deadline=work.deadline,
             reporter=self._door,

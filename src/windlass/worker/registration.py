@@ -1,4 +1,6 @@
-"""Telling a store which tasks this program knows, and that jobs held for want of them can go on."""
+"""Telling a store what this program declares and which tasks it knows: at its start, and anew when the store
+has lost it; and that jobs held for want of a task can go on.
+"""
 
 import inspect
 import logging
@@ -11,7 +13,10 @@ from windlass.broker.contract import Broker
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.settings import Change, Declaration, Kind, Subject
 from windlass.core.units import Micros
+from windlass.errors import InvalidOption
 from windlass.worker.holds import free, own_tasks
+from windlass.worker.pace import Pace
+from windlass.worker.patience import insist
 from windlass.worker.program import Program, Registered
 
 _log = logging.getLogger("windlass.worker")
@@ -50,6 +55,22 @@ async def register(broker: Broker, program: Program) -> None:
     """Declare the tasks of a program, and free what was held for them."""
     await declare_tasks(broker, program)
     await free(broker, own_tasks(program))
+
+
+async def declare_all(broker: Broker, program: Program) -> None:
+    """Declare the queues, lanes and schedules of a program, and its tasks."""
+    await program.declare(broker)
+    await declare_tasks(broker, program)
+
+
+async def declare_anew(broker: Broker, program: Program, pace: Pace) -> None:
+    """A store that knows a session no longer may have lost everything (a server without a file, restarted).
+    What it has kept is left as it is.
+    """
+    try:
+        await insist(pace, "declaring queues and tasks anew", lambda: declare_all(broker, program))
+    except InvalidOption as error:
+        _log.error("not everything is declared anew: %s", error)
 
 
 async def declare_tasks(broker: Broker, program: Program) -> None:

@@ -15,8 +15,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+import msgspec
+
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
+from windlass.worker.deadlines import Deadlines
 from windlass.worker.executor import Arguments, Executor, given_back, unfit
 from windlass.worker.hand import Hand, Ticket
 from windlass.worker.pace import Pace
@@ -27,17 +30,18 @@ from windlass.worker.run import Run, running
 _log = logging.getLogger("windlass.worker")
 
 
-class Ended:
+class Ended(msgspec.Struct, eq=False, gc=False):
     """A lease with its outcome."""
 
-    __slots__ = ("run", "settlement", "ticket")
+    ticket: Ticket | None
+    """None: it was never filed."""
+    settlement: Settlement
+    run: Run | None
+    """None: it never started."""
 
-    def __init__(self, ticket: Ticket | None, settlement: Settlement, run: Run | None) -> None:
-        self.ticket = ticket
-        """None: it was never filed."""
-        self.settlement = settlement
-        self.run = run
-        """None: it never started."""
+    def __repr__(self) -> str:
+        """Without what it was called with and what it gave."""
+        return f"<end of {self.settlement.job}: {self.settlement.outcome}>"
 
 
 class ProcessRunner(Protocol):
@@ -92,12 +96,14 @@ class Runners:
         self._ended = ended
         self._processes = processes
         self._loop = asyncio.get_running_loop()
+        self._soon = self._loop.call_soon_threadsafe
         # Each job starts from this, and never from what the job before it has set.
         self._context = contextvars.copy_context()
         self._kinds: dict[str, Kind] = {}
         self._inbox: deque[Ticket] = deque()
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._deadlines = Deadlines(self._loop, self._context)
         self._threads = Threads(self._work, sum(line.slots for line in hand.lines))
         self.runs: dict[int, Run] = {}
         """By their rows in the table: what runs now."""
@@ -177,21 +183,43 @@ class Runners:
 
     def _run_on_loop(self, ticket: Ticket) -> None:
         kind = self._kind(ticket.task)
-        if kind == "inline":
+        if kind == "loop":
+            self._begin_task(ticket)
+        elif kind == "inline":
             self._context.copy().run(self._run_inline, ticket)
             self._next_on_loop(ticket)
         else:
-            work = self._run_async(ticket) if kind == "loop" else self._run_process(ticket)
-            job = self._loop.create_task(work, context=self._context.copy())
+            job = self._loop.create_task(self._run_process(ticket), context=self._context.copy())
             self._tasks.add(job)
             job.add_done_callback(self._tasks.discard)
 
+    def _begin_task(self, ticket: Ticket) -> None:
+        """Run a job in an asyncio task of its own, which begins with the next turn of the loop.
+
+        Nobody else needs to hold it: the loop does until it has begun, and then its run does (`Run.stop`).
+        """
+        loop, work, context = self._loop, self._run_async(ticket), self._context.copy()
+        if loop.get_task_factory() is None:
+            # What `create_task` does, without making a name of its own for each: a third of its time.
+            asyncio.Task(work, loop=loop, name=ticket.lease.task, context=context)
+        else:
+            loop.create_task(work, context=context)
+
     def _next_on_loop(self, ticket: Ticket) -> None:
+        """Let the next one in. Not at once: between two jobs the loop sees to whatever else is ready."""
         following = self._hand.lines[ticket.group].leave()
-        if following is not None and not self._to_thread(following) and not self._scheduled:
-            # Not at once: between two jobs the loop sees to whatever else is ready.
-            self._scheduled = True
-            self._loop.call_soon(self._run_inbox, context=self._context)
+        if following is None:
+            return
+        kind = self._kind(following.task)
+        if kind == "loop":
+            self._begin_task(following)
+        elif kind == "thread":
+            self._threads.put(following)
+        else:
+            self._inbox.append(following)
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self._run_inbox, context=self._context)
 
     def _run_inline(self, ticket: Ticket) -> None:
         opened = self._open(ticket)
@@ -210,7 +238,11 @@ class Runners:
         if opened is not None:
             task, run, (args, kwargs) = opened
             try:
-                value = await awaited(run, task.function(*args, **kwargs))
+                me = _this_task()
+                run.stop_with(lambda: self._soon(me.cancel))
+                if run.deadline is not None:
+                    self._deadlines.watch(run, run.deadline, me)
+                value = await task.function(*args, **kwargs)
                 settlement = self._executor.returned(run, task, value)
             except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
                 settlement = self._executor.raised(run, task, error)
@@ -268,10 +300,6 @@ class Runners:
 
     # --- the steps around a run -----------------------------------------------------------------------------
 
-    def _begin(self, ticket: Ticket) -> Run | None:
-        """Start it; None: it has ended already, or is no longer ours."""
-        return self._start(ticket) if self._hand.claim_start(ticket) else None
-
     def _start(self, ticket: Ticket) -> Run | None:
         settlement = given_back(ticket.lease) if self.draining else self._executor.refuse(ticket)
         if settlement is not None:
@@ -288,9 +316,9 @@ class Runners:
 
     def _open(self, ticket: Ticket) -> tuple[Registered, Run, Arguments] | None:
         """Start it and read its arguments."""
-        task, run = ticket.task, self._begin(ticket)
-        if run is None:
-            return None
+        if not self._hand.claim_start(ticket) or (run := self._start(ticket)) is None:
+            return None  # it has ended already, or is no longer ours
+        task = ticket.task
         try:
             read = self._executor.read(ticket)
         except BaseException as error:  # noqa: BLE001 - users' code may raise anything, also while it is read
@@ -301,14 +329,19 @@ class Runners:
         return task, run, read
 
     def _close(self, ticket: Ticket, run: Run, settlement: Settlement) -> None:
+        run.stop = None
+        if run.deadline is not None:
+            self._deadlines.forget(run)
         self.runs.pop(ticket.slot, None)
-        # Its outcome may wait for the store for long: nobody is to be killed for that.
-        self._hand.table.set_deadline(ticket.slot, 0.0)
+        if ticket.task.options.hard_timeout is not None:
+            # Its outcome may wait for the store for long: nobody is to be killed for that.
+            self._hand.table.set_deadline(ticket.slot, 0.0)
         self._ended(Ended(ticket, settlement, run))
 
     async def close(self) -> None:
         """Let idle threads go. Those that run a job are left alone."""
         self._threads.close()
+        self._deadlines.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=0)
 
@@ -316,7 +349,7 @@ class Runners:
 def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a function outside of a loop; what it gives to be awaited gets a loop of its own."""
     value = function(*args, **kwargs)
-    if not inspect.isawaitable(value):
+    if value is None or not inspect.isawaitable(value):
         return value
     with asyncio.Runner() as runner:
         return runner.run(awaited(run, value), context=contextvars.copy_context())
@@ -324,9 +357,8 @@ def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any
 
 async def awaited(run: Run, work: Awaitable[Any]) -> Any:
     """Wait for a task's code, for no longer than it may take; meanwhile the run can be stopped."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    run.stop_with(lambda: loop.call_soon_threadsafe(task.cancel))
+    soon, task = asyncio.get_running_loop().call_soon_threadsafe, _this_task()
+    run.stop_with(lambda: soon(task.cancel))
     try:
         if run.deadline is None:
             return await work
@@ -337,6 +369,12 @@ async def awaited(run: Run, work: Awaitable[Any]) -> Any:
                 run.timed_out = run.timed_out or limit.expired()
     finally:
         run.stop = None
+
+
+def _this_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 class Threads:

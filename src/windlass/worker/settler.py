@@ -45,24 +45,38 @@ class Settler:
 
     def batch(self) -> Sequence[Ended]:
         """What is to be sent next; the same again until it was answered."""
-        children = sum(len(ended.settlement.spawn) for ended in self._batch)
-        size = sum(_size(ended) for ended in self._batch)
-        while self._ended and len(self._batch) < CALL_ITEMS:
-            children += len(self._ended[0].settlement.spawn)
-            size += _size(self._ended[0])
-            if self._batch and (children > GROUP_JOBS or size > GROUP_BYTES):
-                break
-            ended = self._ended.popleft()
+        batch, waiting, finished = self._batch, self._ended, self._hand.finished
+        children = sum(len(ended.settlement.spawn) for ended in batch)
+        size = sum(_size(ended.settlement) for ended in batch)
+        while waiting and len(batch) < CALL_ITEMS:
+            settlement = waiting[0].settlement
+            if settlement.spawn or settlement.result is not None:
+                children += len(settlement.spawn)
+                size += _size(settlement)
+                if batch and (children > GROUP_JOBS or size > GROUP_BYTES):
+                    break
+            ended = waiting.popleft()
             if ended.ticket is not None:
-                self._hand.finished(ended.ticket)
-            self._batch.append(ended)
-        return self._batch
+                finished(ended.ticket)
+            batch.append(ended)
+        return batch
 
     def answered(self, answers: Sequence[Answer], executor: Executor) -> None:
         """The store has ruled on the whole batch."""
         batch, self._batch = self._batch, []
+        let_go = self._hand.let_go
         for ended, answer in zip(batch, answers, strict=True):
-            self._ruled(ended, answer, executor)
+            ticket = ended.ticket
+            if (
+                answer.verdict is Verdict.APPLIED
+                and ended.settlement.error is None
+                and ended.run is not None
+                and ticket is not None
+            ):
+                self.settled += 1
+                let_go(ticket)
+            else:
+                self._ruled(ended, answer, executor)
 
     def answered_one(self, ended: Ended, answer: Answer, executor: Executor) -> None:
         """It has ruled on one of the batch."""
@@ -120,6 +134,5 @@ def _report(run: Run, settlement: Settlement, answer: Answer) -> None:
         _log.warning("job %s: %s failed with %s (%s)", lease.job, lease.task, kind, attempt)
 
 
-def _size(ended: Ended) -> int:
-    settlement = ended.settlement
+def _size(settlement: Settlement) -> int:
     return len(settlement.result or b"") + sum(len(child.payload) for child in settlement.spawn)

@@ -71,6 +71,7 @@ class Worker:
         """False: everything on one loop, for a simulator."""
         self._processes = Processes(app_name, pace, table=str(table.path))
         self._told_lost = False
+        self._alive_until = 0.0
         self._fetcher: Fetcher | None = None
         self._drain_grace: float | None = None
         self._lock = threading.RLock()  # a signal may come while the one before is being handled
@@ -84,7 +85,15 @@ class Worker:
     @property
     def is_lost(self) -> bool:
         """Whether its leases may be somebody else's by now: it starts nothing then."""
-        return self._told_lost or self._pace.now() > self.table.alive_until()
+        return self._is_lost()
+
+    def _is_lost(self) -> bool:
+        if self._told_lost:
+            return True
+        now = self._pace.now()
+        if now > self._alive_until:  # a beat only ever adds to it, so the table is asked when it is needed
+            self._alive_until = self.table.alive_until()
+        return now > self._alive_until
 
     @property
     def draining(self) -> bool:
@@ -126,7 +135,7 @@ class Worker:
             self.table,
             self._notes,
             self._pace,
-            is_lost=lambda: self.is_lost,
+            is_lost=self._is_lost,
             program=self._program,
         )
         self._processes.executor = self._executor
@@ -180,7 +189,7 @@ class Worker:
             self._pace,
             poll_floor=self._program.config.poll_floor,
             alone=self._alone,
-            is_lost=lambda: self.is_lost,
+            is_lost=self._is_lost,
             told_lost=self._lost_by_store,
             told_suspects=self._suspects_wait,
             told_jobs=self.on_jobs,

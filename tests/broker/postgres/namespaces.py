@@ -41,17 +41,19 @@ END $$
 class Namespaces:
     """The namespaces of one server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, place: Place | None = None, prefix: str = "windlass") -> None:
         self.server = server
+        self._place = place or Place(server.dsn)
+        self._prefix = prefix
         self._numbers = itertools.count(1)
         self._free: list[str] = []
 
     async def open(self, clock: Clock | None, options: Options) -> PostgresBroker:
         """A broker on an empty namespace."""
-        name = self._free.pop() if self._free else f"windlass_{next(self._numbers)}"
+        name = self._free.pop() if self._free else f"{self._prefix}_{next(self._numbers)}"
         given = {field: getattr(options, field) for field in options.__struct_fields__}
         broker = await _Returned.open(
-            Place(self.server.dsn), clock=clock, options=Options(**{**given, "namespace": name})
+            self._place, clock=clock, options=Options(**{**given, "namespace": name})
         )
         assert isinstance(broker, _Returned)
         broker.taken_from(self, name)

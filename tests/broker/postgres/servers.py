@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -64,6 +65,7 @@ class Server:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.folder),
+            "port": "5432",
             "fsync": "off",
             "synchronous_commit": "off",
             "full_page_writes": "off",
@@ -73,6 +75,7 @@ class Server:
             "jit": "off",
             **self._settings,
         }
+        self._port = settings["port"]
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -110,9 +113,10 @@ class Server:
         end = time.monotonic() + _ANSWERS_WITHIN
         while time.monotonic() < end:
             with contextlib.suppress(subprocess.CalledProcessError):
-                self._run("pg_isready", "-q", "-h", str(self.folder))
+                self._run("pg_isready", "-q", "-h", str(self.folder), "-p", self._port)
                 return
             time.sleep(0.05)
+        self.stop()
         raise TimeoutError((self.folder / "log").read_text())
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -123,6 +127,13 @@ class Server:
             capture_output=True,
             cwd=self.folder,
         )
+
+
+def free_port() -> int:
+    """One that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 def _open_to_others(path: Path) -> bool:

@@ -11,7 +11,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass import RetryPolicy, Windlass, current
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.state import State
-from windlass.errors import JobNotFound, LeaseLost
+from windlass.errors import JobFailed, JobNotFound, LeaseLost
 
 __all__ = ["namespaces"]
 
@@ -120,5 +120,20 @@ def test_a_run_that_has_lost_its_lease_commits_nothing(namespaces: Namespaces) -
             assert await job.aresult(timeout=30) is None
         assert raised == [LeaseLost]
         assert [tuple(row) for row in await shop.query("SELECT balance FROM account")] == [(100,)]
+
+    on_shop(namespaces, scenario)
+
+
+def test_a_blocking_task_is_told_what_to_write(namespaces: Namespaces) -> None:
+    async def scenario(shop: Shop) -> None:
+        @shop.app.task(retry=RetryPolicy(max_attempts=1))
+        def transfer() -> None:
+            with current.transaction():
+                pass
+
+        async with shop.app.worker():
+            job = await transfer.aenqueue()
+            with pytest.raises(JobFailed, match="make the task async def, and write async with"):
+                await job.aresult(timeout=30)
 
     on_shop(namespaces, scenario)

@@ -153,6 +153,14 @@ def test_the_state_of_health(namespaces: Namespaces) -> None:
             health, layout=0, in_recovery=True, oldest_transaction=400 * SECOND, rows_dead=20_001, rows_live=5
         )
         assert len(ill.warnings()) == 5
+        full = msgspec.structs.replace(
+            health, bloated="job", bloat=2**30, bytes=2**30, in_default=200_000, not_taken_in=10_000
+        )
+        assert [text.split(":")[0] for text in full.warnings()[1:]] == [
+            "table job has about 1,024 MiB that nothing uses",
+            "200,000 rows are in a default partition",
+            "10,000 groups from callers' own transactions wait to be taken in",
+        ]
         await broker.close()
 
     _with(namespaces, test)

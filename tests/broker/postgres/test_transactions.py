@@ -11,7 +11,6 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.transactional import Enqueuing
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import Edge, Mode, NewJob, Receipt, Refusal, Status
@@ -19,6 +18,7 @@ from windlass.core.lease import Ask
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.state import State
 from windlass.core.units import HOUR, MINUTE
+from windlass.errors import StoreError
 
 __all__ = ["namespaces"]
 _ASK = Ask(queues=("q",), slots=10, limit=10, visibility=MINUTE)
@@ -32,8 +32,11 @@ class Both:
         self.connection = connection
 
     async def enqueue(self, *jobs: NewJob) -> list[Receipt]:
-        """Enqueue a group in the transaction that is open."""
-        return list((await self.broker.enqueue_on(self.connection, [jobs]))[0])
+        """Enqueue a group in the transaction that is open, or in one of its own."""
+        if self.connection.is_in_transaction():
+            return list((await self.broker.enqueue_on(self.connection, [jobs]))[0])
+        async with self.connection.transaction():
+            return list((await self.broker.enqueue_on(self.connection, [jobs]))[0])
 
 
 @asynccontextmanager
@@ -235,23 +238,13 @@ def test_a_delay_counts_from_the_call(run: Run) -> None:
     run(test)
 
 
-def test_any_language_can_send(run: Run, namespaces: Namespaces) -> None:
-    async def test(both: Both) -> None:
-        schema = quoted(both.broker.namespace)
-        send = f"SELECT {schema}.send('t', $1, queue => 'q', delay => '1 hour')"
-        job = await both.connection.fetchval(send, b"[]")
-        detail = (await both.broker.get([str(job)]))[0]
-        assert detail is not None
-        assert (detail.payload, detail.state, job.version) == (b"[]", State.SCHEDULED, 7)
-        with pytest.raises(asyncpg.PostgresError, match='queue "nowhere" is not declared'):
-            await both.connection.fetchval(f"SELECT {schema}.send('t', '', queue => 'nowhere')")
-
-    run(test)
-
-
 def test_the_statement_suits_other_drivers() -> None:
     job = _job()
-    call = Enqueuing('a"b', [[job]], style="format")
-    assert call.statement.count("%s") == len(call.arguments)
-    assert call.statement.startswith('SELECT i, status, of, refusal, why FROM "a""b".enqueue_here(%s::bigint')
-    assert call.receipts([(1, "created", None, None, None)]) == ((Receipt(Status.CREATED, job.id),),)
+    enqueuing = Enqueuing('a"b%', [[job]], database="d")
+    statement, arguments = enqueuing.call("format")
+    assert statement.count("%s") == len(arguments)
+    assert '"a""b%%".enqueue_here(%s::bigint' in statement
+    created = ((Receipt(Status.CREATED, job.id),),)
+    assert enqueuing.receipts([(1, "created", None, None, None, "d")]) == created
+    with pytest.raises(StoreError, match='leads to the database "e", the jobs are in "d"'):
+        enqueuing.receipts([(1, "created", None, None, None, "e")])

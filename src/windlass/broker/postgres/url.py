@@ -1,7 +1,7 @@
 """`postgres://user:password@host:port/database`, with options behind a question mark.
 
-What the driver knows (`host`, `sslmode`, `passfile`, server settings …) goes on to it; `connections` and
-`pooler` are ours.
+What the driver knows (`host`, `sslmode`, `passfile`, server settings …) goes on to it; `connections`,
+`pooler` and `wake` are ours.
 """
 
 from typing import Final, NamedTuple
@@ -22,21 +22,30 @@ class Place(NamedTuple):
     """Whether a pooler in transaction mode stands between: then nothing may outlast a transaction, not even a
     prepared statement.
     """
+    wake: bool = True
+    """Whether idle workers listen to the server; otherwise they look now and then."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether a connection is set apart for listening: that needs a session, and two others for calls."""
+        return self.wake and not self.pooled and self.connections > 2
 
 
 def read_url(url: str) -> Place:
     """Read a URL, or say what is wrong with it. The rest of it may carry a password, so it is never shown."""
     parts = urlsplit(url)
     kept: list[tuple[str, str]] = []
-    connections, pooled = CONNECTIONS, False
+    connections, pooled, wake = CONNECTIONS, False, True
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name == "connections":
             connections = _connections(value)
         elif name == "pooler":
             pooled = _pooled(value)
+        elif name == "wake":
+            wake = _wake(value)
         else:
             kept.append((name, value))
-    return Place(urlunsplit(parts._replace(query=urlencode(kept))), connections, pooled)
+    return Place(urlunsplit(parts._replace(query=urlencode(kept))), connections, pooled, wake)
 
 
 def _connections(value: str) -> int:
@@ -49,3 +58,9 @@ def _pooled(value: str) -> bool:
     if value not in ("none", "transaction"):
         raise InvalidOption(f'pooler must be "none" or "transaction", not "{value}"')
     return value == "transaction"
+
+
+def _wake(value: str) -> bool:
+    if value not in ("notify", "poll"):
+        raise InvalidOption(f'wake must be "notify" or "poll", not "{value}"')
+    return value == "notify"

@@ -4,8 +4,9 @@ Every verb is one Lua script (`lua/`), called in one round trip. A namespace is 
 hash slot; queues, lanes, sessions and jobs are fields and members of them. Scripts read and decide on tables,
 then write. In Python: `verbs.py` (what is sent and how answers are read, with `encoding.py`, `decoding.py`,
 `records.py`, `policies.py`), `conversation.py` (what answers of a server mean), both pure; `wire.py` and
-`blocking.py` (the two transports), `ear.py` (wakes and ends), `connections.py` and `url.py` (topologies),
-`durability.py`, `store.py` and `broker.py`.
+`blocking.py` (the two transports), `ear.py` (wakes and ends), `side.py` (both of one loop, closed with it),
+`connections.py` and `url.py` (topologies), `complaints.py` (errors in words), `namespaces.py` (those of a
+server), `durability.py`, `store.py` and `broker.py`.
 """
 
 from windlass.broker.redis.broker import RedisBroker

@@ -11,7 +11,7 @@ _CHANNELS: Final = ("publish", "subscribe", "pubsub")
 _CONNECTION: Final = ("ping", "select", "info", "client|setname")
 COMMANDS: Final = (*_SCRIPTS, *_HASHES, *_SETS, *_CHANNELS, *_CONNECTION)
 """With `wait` for `?wait=`, `cluster|slots` on a cluster, and `config|get` so that `doctor` can tell how the
-server syncs its file.
+server syncs its file; `sadd` and `smembers` on `windlass:namespaces` to be listed there (`namespaces.py`).
 """
 
 

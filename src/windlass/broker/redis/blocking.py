@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from redis import exceptions
 
+from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.connections import ThreadLink, connect_blocking, find
 from windlass.broker.redis.conversation import Command, Go, Pause, Say, Talk
 from windlass.broker.redis.url import Address, Place
-from windlass.broker.redis.wire import UNREACHABLE, broken, unavailable
 
 _T = TypeVar("_T")
 
@@ -26,22 +26,25 @@ class BlockingWire:
         self._found = place.kind == "direct"
         self._used = False
         """The connection has answered before."""
+        self._said: exceptions.RedisError | None = None
+        """Why it puts the caller off, if it does."""
 
     def hold(self, talk: Talk[_T]) -> _T:
         """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
         if not self._lock.acquire(timeout=self._place.timeout):
-            raise unavailable(TimeoutError())
+            raise complaint(TimeoutError(), self._place, self._address, used=True)
         try:
             return self._hold(talk)
-        except UNREACHABLE as error:
-            was_used = self._used
+        except (*UNREACHABLE, exceptions.RedisError) as error:
+            told = complaint(error, self._place, self._address, used=self._used, said=self._said)
             self._drop()
-            raise (broken(error) if was_used else unavailable(error)) from error
+            raise told from error
         finally:
             self._lock.release()
 
     def _hold(self, talk: Talk[_T]) -> _T:
         answer: Any = None
+        self._said = None
         end = time.monotonic() + self._place.timeout
         while True:
             try:
@@ -54,6 +57,7 @@ class BlockingWire:
             match step:
                 case Say():
                     answer = self._answer(step)
+                    self._said = answer if isinstance(answer, exceptions.RedisError) else None
                 case Pause():
                     time.sleep(step.seconds)
                 case Go():
@@ -77,6 +81,8 @@ class BlockingWire:
         for _ in commands:
             try:
                 reply = link.read_response()
+            except exceptions.BusyLoadingError as error:  # a redis-py ConnectionError, although it is a reply
+                reply = error
             except (exceptions.ConnectionError, exceptions.TimeoutError):
                 raise
             except exceptions.RedisError as error:

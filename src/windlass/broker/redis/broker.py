@@ -7,6 +7,7 @@ from windlass.broker.contract import BlockingProduce, Capabilities, Options, Set
 from windlass.broker.redis import verbs
 from windlass.broker.redis.durability import Durability
 from windlass.broker.redis.ear import Ear
+from windlass.broker.redis.namespaces import enlist
 from windlass.broker.redis.records import pack_id
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
@@ -45,6 +46,7 @@ class RedisBroker:
         store = Store(read_url(url), options or Options(), clock)
         try:
             broker = cls(store, await store.durability())
+            await enlist(store)
         except BaseException:
             await store.close()
             raise

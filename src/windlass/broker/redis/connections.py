@@ -2,17 +2,21 @@
 rare, so coroutines do it in a thread.
 """
 
-from typing import Any, Protocol, cast
+import asyncio
+import contextlib
+from typing import Any, Final, Protocol, cast
 
 from redis import connection as blocking
 from redis import exceptions
 from redis.asyncio import connection as on_loop
 from redis.crc import key_slot
 
+from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.url import Address, Place
 from windlass.errors import StoreUnavailable
 
-_UNREACHABLE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+_GOODBYE: Final = 1.0
+"""Seconds."""
 
 
 class LoopLink(Protocol):
@@ -57,6 +61,15 @@ def connect_on_loop(place: Place, address: Address | None) -> LoopLink:
     return cast("LoopLink", kind(**options_for(place, address)))
 
 
+async def hang_up(link: LoopLink, *, in_order: bool) -> None:
+    """Close a connection for coroutines. In order: with TLS both sides say goodbye, and a loop that ends
+    before would leave the socket open; a link that is broken is not waited for.
+    """
+    with contextlib.suppress(*UNREACHABLE):
+        async with asyncio.timeout(_GOODBYE):
+            await link.disconnect(nowait=not in_order)
+
+
 def connect_blocking(place: Place, address: Address | None) -> ThreadLink:
     """A connection for threads, not yet open."""
     kind: Any = _kind(place, blocking)
@@ -74,15 +87,17 @@ def find(place: Place, key: bytes) -> Address | None:
     if place.kind == "direct":
         return None
     ask = _ask_sentinel if place.kind == "sentinel" else _ask_cluster
+    why = ""
     for node in place.nodes:
         try:
             found = ask(place, node, key)
-        except (*_UNREACHABLE, exceptions.RedisError):
+        except (*UNREACHABLE, exceptions.RedisError) as error:
+            why = f"; {complaint(error, place, node)}"
             continue
         if found is not None:
             return found
     asked = ", ".join(f"{host}:{port}" for host, port in place.nodes)
-    raise StoreUnavailable(f"no {place.kind} node knows the server in charge; asked {asked}")
+    raise StoreUnavailable(f"no {place.kind} node knows the server in charge; asked {asked}{why}")
 
 
 def _ask(place: Place, node: Address, *command: bytes | str) -> Any:

@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from redis import exceptions
 
+from windlass.broker.redis.complaints import delay, is_full, is_no_primary, refusal
 from windlass.broker.redis.scripts import script
 from windlass.broker.redis.url import Address
 from windlass.broker.redis.verbs import Call
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.errors import StoreUnavailable
 
 _T = TypeVar("_T")
 Command = tuple[bytes | str | int, ...]
@@ -54,10 +55,11 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
     whole: Command = (b"EVAL", known.text, *rest)
     command, pause = by_name, FIRST_PAUSE
     to: Address | None = None
+    last: Any = None
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
         reply = yield Say((*asking, command), to)
-        to = None
+        to, last = None, reply
         match reply:
             case exceptions.NoScriptError():
                 command = whole
@@ -65,21 +67,21 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
                 to = _named(reply)
             case exceptions.MovedError():
                 yield Go(_named(reply))
-            case exceptions.RedisError() if _is_no_primary(reply):
+            case exceptions.RedisError() if is_no_primary(reply):
                 yield Pause(pause)
                 yield Go(None)
             case exceptions.TryAgainError() | exceptions.ClusterDownError() | exceptions.BusyLoadingError():
                 yield Pause(pause)
-            case exceptions.RedisError() if call.full is not None and _is_full(reply):
-                return call.full
+            case exceptions.RedisError() if call.full is not None and is_full(reply):
+                return call.full()
             case exceptions.RedisError():
-                raise _refused(reply)
+                raise refusal(reply)
             case _:
                 if wait and call.script in ("enqueue", "fire"):
                     yield from _confirmed(wait, timeout)
                 return call.read(reply)
         pause = min(2 * pause, LONGEST_PAUSE)
-    raise StoreUnavailable("the Redis server moves or loads its data and did not answer in time")
+    raise delay(last)
 
 
 def _named(error: Any) -> Address:
@@ -92,24 +94,3 @@ def _confirmed(wait: int, timeout: float) -> Talk[None]:
     reply = yield Say(((b"WAIT", wait, int(timeout * 500)),))
     if not isinstance(reply, int) or reply < wait:
         raise StoreUnavailable(f"fewer than {wait} replicas confirmed the enqueue in time")
-
-
-def _is_no_primary(error: exceptions.RedisError) -> bool:
-    """Redis 6.2 lets a script begin on a replica, and wraps what its first write answered."""
-    return isinstance(error, (exceptions.ReadOnlyError, exceptions.MasterDownError)) or "-READONLY" in str(
-        error
-    )
-
-
-def _is_full(error: exceptions.RedisError) -> bool:
-    """Redis 6.2 wraps what a command inside a script answered."""
-    return isinstance(error, exceptions.OutOfMemoryError) or "OOM command not allowed" in str(error)
-
-
-def _refused(error: exceptions.RedisError) -> StoreError:
-    text = str(error)
-    if _is_full(error):
-        return StoreError("the Redis server is at its memory limit (maxmemory)")
-    if text.startswith(("NOPERM", "WRONGPASS", "NOAUTH")):
-        return StoreError(f"the Redis server does not permit it: {text}")
-    return StoreError(f"the Redis server answered with an error: {text}")

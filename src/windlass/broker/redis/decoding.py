@@ -8,14 +8,16 @@ import msgspec
 from windlass.broker.redis.records import (
     STATES,
     Head,
+    lease_reader,
     pack_id,
-    rare,
     raw_text,
     read_body,
     read_head,
-    read_tags,
+    read_stamp,
+    session_size,
     unpack,
     unpack_id,
+    unpack_ids,
 )
 from windlass.core.event import Event
 from windlass.core.group import refused_whole
@@ -107,30 +109,71 @@ def claimed(answer: Any) -> Claimed:
     asker, more, next_in, suspects, now = answer[:5]
     if asker:
         return Claimed(session=_ASKERS[int(asker)])
-    leases = tuple(_lease(now, *answer[at : at + 5]) for at in range(5, len(answer), 5))
+    leases = _leases(now, answer[5], answer[6:]) if len(answer) > 5 else ()
     return Claimed(
         leases=leases, more=bool(more), next_in=None if next_in < 0 else next_in, suspects=suspects
     )
 
 
-def _lease(now: Micros, job: bytes, raw: bytes, body: bytes, after: bytes, memos: bytes) -> Lease:
-    head = read_head(raw)
-    more = rare(head)
+_NO_HEADERS = b"\0\0\0\0"
+
+
+def _leases(now: Micros, ids: bytes, rows: Sequence[Any]) -> tuple[Lease, ...]:
+    """All leases of a reply. They have one session; most need nothing that few jobs have."""
+    count = len(ids) // 16
+    texts, bodies = unpack_ids(ids), rows[1 : 2 * count : 2]
+    extras = {rows[at]: rows[at + 1 : at + 3] for at in range(2 * count, len(rows), 3)}
+    reader = lease_reader(session_size(rows[0]))
+    read, size = reader.unpack_from, reader.size
+    leases: list[Lease] = []
+    for job, raw, body in zip(texts, rows[: 2 * count : 2], bodies, strict=True):
+        attempt, fence, claimed_at, due = read(raw)
+        stamp = read_stamp(raw[size:-1])
+        if stamp.is_plain and not (extras and len(leases) in extras):
+            cold = stamp.cold
+            headers, payload = ({}, body[4:-1]) if body.startswith(_NO_HEADERS) else read_body(body)
+            leases.append(
+                Lease(
+                    job=job,
+                    fence=fence,
+                    task=stamp.task,
+                    queue=stamp.queue,
+                    lane=stamp.lane,
+                    priority=cold.priority,
+                    attempt=attempt,
+                    max_attempts=cold.max_attempts,
+                    crashes=0,
+                    revision=cold.revision,
+                    payload=payload,
+                    headers=headers,
+                    tags=stamp.tags,
+                    flow=stamp.rare.flow,
+                    waited=claimed_at - due if claimed_at > due else 0,
+                )
+            )
+        else:
+            leases.append(_lease(now, job, read_head(raw), body, *extras.get(len(leases), (b"", b""))))
+    return tuple(leases)
+
+
+def _lease(now: Micros, job: JobId, head: Head, body: bytes, after: bytes, memos: bytes) -> Lease:
+    stamp = head.stamp
+    more, cold = stamp.rare, stamp.cold
     headers, payload = read_body(body)
     return Lease(
-        job=unpack_id(job),
+        job=job,
         fence=head.fence,
-        task=head.task,
-        queue=head.queue,
-        lane=head.lane,
-        priority=head.priority,
+        task=stamp.task,
+        queue=stamp.queue,
+        lane=stamp.lane,
+        priority=cold.priority,
         attempt=head.attempt,
-        max_attempts=head.max_attempts,
+        max_attempts=cold.max_attempts,
         crashes=more.crashes,
-        revision=head.revision,
+        revision=cold.revision,
         payload=payload,
         headers=headers,
-        tags=read_tags(head.tags),
+        tags=stamp.tags,
         flow=more.flow,
         parents=tuple(edge.parent for edge in edges(after)),
         memos=read_memos(memos),
@@ -250,32 +293,33 @@ def schedule(
 
 
 def _fields(job: bytes, head: Head) -> dict[str, Any]:
-    more = rare(head)
+    stamp = head.stamp
+    more, cold = stamp.rare, stamp.cold
     held = None
     if more.hold_key is not None:
         held = Held(more.hold_key, more.hold_reason, more.hold_since, more.hold_times)
     return {
         "id": unpack_id(job),
-        "task": head.task,
-        "queue": head.queue,
-        "lane": head.lane,
-        "priority": head.priority,
+        "task": stamp.task,
+        "queue": stamp.queue,
+        "lane": stamp.lane,
+        "priority": cold.priority,
         "state": STATES[head.state],
         "reason": None if more.reason is None else Reason(more.reason),
         "attempt": head.attempt,
-        "max_attempts": head.max_attempts,
+        "max_attempts": cold.max_attempts,
         "crashes": more.crashes,
         "fence": head.fence,
         "key": more.key,
-        "tags": read_tags(head.tags),
+        "tags": stamp.tags,
         "flow": more.flow,
         "parent": more.parent,
-        "revision": head.revision,
+        "revision": cold.revision,
         "accepted_at": head.accepted,
         "due_at": head.due,
         "expires_at": more.expires,
-        "finished_at": more.finished,
-        "session": head.session if isinstance(head.session, str) else None,
+        "finished_at": head.finished,
+        "session": head.session,
         "cancel_requested": bool(more.cancel),
         "held": held,
         "waiting_for": more.waiting,

@@ -8,10 +8,11 @@ from typing import Any
 
 from redis import exceptions
 
-from windlass.broker.redis.connections import LoopLink, connect_on_loop
+from windlass.broker.redis.complaints import UNREACHABLE, complaint
+from windlass.broker.redis.connections import LoopLink, connect_on_loop, hang_up
 from windlass.broker.redis.keys import ends_channel, waiter_channel
 from windlass.broker.redis.url import Place
-from windlass.broker.redis.wire import UNREACHABLE, Wire, unavailable
+from windlass.broker.redis.wire import Wire
 
 
 class Ear:
@@ -27,6 +28,8 @@ class Ear:
         self._reading: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._hears_ends = False
+        self._refused: exceptions.RedisError | None = None
+        """What the server said instead of letting this connection listen."""
         self._confirmed: dict[bytes, asyncio.Event] = {}
         self._waiting: dict[str, asyncio.Event] = {}
         self._watching: dict[asyncio.Event, frozenset[bytes] | None] = {}
@@ -75,14 +78,14 @@ class Ear:
                     if ends and not self._hears_ends:
                         await self._subscribe(self._ends)
                         self._hears_ends = True
-            except UNREACHABLE as error:
+            except (*UNREACHABLE, exceptions.RedisError) as error:
                 await self._hang_up()
-                raise unavailable(error) from error
+                raise complaint(error, self._place, await self._wire.address()) from error
 
     async def _subscribe_first(self) -> None:
         link = connect_on_loop(self._place, await self._wire.address())
         await link.connect()
-        self._link, self._hears_ends = link, False
+        self._link, self._hears_ends, self._refused = link, False, None
         self._confirmed.clear()
         self._reading = asyncio.create_task(self._read(link))
         await self._subscribe(self.channel)
@@ -94,20 +97,24 @@ class Ear:
             await link.send_packed_command(link.pack_command(b"SUBSCRIBE", channel))
             await confirmed.wait()
         if link is None or self._link is not link:  # everybody was let go because it broke
-            raise exceptions.ConnectionError("the connection was lost")
+            raise self._refused or exceptions.ConnectionError("the connection was lost")
 
     async def _read(self, link: LoopLink) -> None:
         """Hand on what is heard, until the connection breaks."""
         try:
             while True:
                 self._hear(await link.read_response())
-        except (*UNREACHABLE, exceptions.RedisError):
+        except UNREACHABLE:
             pass
+        except exceptions.RedisError as error:
+            self._refused = error
         finally:
             if self._link is link:
                 self._link = self._reading = None
             # Nobody is told any more: let them look for themselves, and come back.
             self._wake_all()
+            if not self.closed:
+                await hang_up(link, in_order=False)  # a server that refuses does not close it
 
     def _hear(self, message: Any) -> None:
         kind, channel, what = message
@@ -132,13 +139,12 @@ class Ear:
     async def _hang_up(self) -> None:
         reading, link = self._reading, self._link
         self._reading = self._link = None
+        if link is not None:  # first: a read that is cancelled leaves without a goodbye
+            await hang_up(link, in_order=self.closed)
         if reading is not None:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
-        if link is not None:
-            with contextlib.suppress(*UNREACHABLE):
-                await link.disconnect(nowait=True)
 
     def let_go(self) -> None:
         """Let everybody go who waits."""

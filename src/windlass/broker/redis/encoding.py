@@ -1,16 +1,18 @@
 """What verbs are called with, as scripts read it. Pure: both transports use it."""
 
+import struct
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from windlass.broker.redis.records import CODES, blob, new_id, pack_id, write_body, write_tags
+from windlass.broker.redis.records import CODES, blob, new_id, new_ids, pack, pack_id, write_body, write_tags
 from windlass.core.group import in_cycle, too_large
 from windlass.core.job import Mode, NewJob, OnFailure, Refusal
 from windlass.core.lease import Ask
 from windlass.core.operate import Edit, Target
-from windlass.core.outcome import Cause
+from windlass.core.outcome import Cause, Outcome
 from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
@@ -27,9 +29,42 @@ def calls(group: Sequence[NewJob], parent: JobId = "") -> list[Row]:
     return [_call(job, parent, job.id in cyclic) for job in group]
 
 
+_SIMPLE = struct.Struct(">16sHIII")
+_stamp = attrgetter("queue", "task", "lane", "priority", "max_attempts", "tags", "revision", "flow")
+
+
+def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | None:
+    """Groups of jobs that ask for nothing special, as bytes and the stamps that many of them share (see
+    `lua/enqueue.lua`); None if one does.
+    """
+    jobs = groups[0] if len(groups) == 1 else [job for group in groups for job in group]
+    ids = new_ids([job.id for job in jobs])
+    if ids is None:
+        return None
+    stamps: dict[tuple[Any, ...], int] = {}
+    parts, at, record = [b"\1"], 0, _SIMPLE.pack
+    for job in jobs:
+        if job.key is not None or job.delay or job.after or job.run_at is not None or job.expires is not None:
+            return None
+        stamp = _stamp(job)
+        number = stamps.get(stamp)
+        if number is None:
+            number = stamps[stamp] = len(stamps) + 1
+        payload = job.payload
+        size = len(payload)
+        text = _headers(job.headers) if job.headers else b""
+        extra = len(text)
+        parts += record(ids[at : at + 16], number, size, size + extra + 5, extra), text, payload
+        parts.append(ids[at + 15 : at + 16])
+        at += 16
+    rows = [(*stamp[:5], write_tags(stamp[5]), *stamp[6:]) for stamp in stamps]
+    return b"".join(parts), pack(([len(group) for group in groups], rows))
+
+
 def _call(job: NewJob, parent: JobId, cyclic: bool) -> Row:  # noqa: FBT001 - on the way of every job
+    raw = new_id(job.id)
     return [
-        blob(new_id(job.id)),
+        blob(raw),
         job.queue,
         job.task,
         job.lane,
@@ -46,7 +81,7 @@ def _call(job: NewJob, parent: JobId, cyclic: bool) -> Row:  # noqa: FBT001 - on
         job.flow,
         parent,
         _after(job) if job.after else False,
-        blob(write_body(job.headers, job.payload)),
+        blob(write_body(job.headers, job.payload, raw)),
         len(job.payload),
         cyclic,
     ]
@@ -69,6 +104,27 @@ def ask(wish: Ask) -> Row:
         wish.max_bytes,
         wish.draw,
     ]
+
+
+_DONE = struct.Struct(">16sQQB")
+
+
+def settlements(items: Sequence[Settlement]) -> tuple[bytes, tuple[bytes, ...]]:
+    """Holders' words, and arguments that belong to them. Where all are plainly done, as bytes."""
+    ids = new_ids([item.job for item in items])
+    if ids is None:
+        return pack([settlement(each) for each in items]), ()
+    parts, results, at, record = [b"\1"], list[bytes](), 0, _DONE.pack
+    for item in items:
+        if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
+            return pack([settlement(each) for each in items]), ()
+        result, runtime = item.result, item.runtime
+        if result is not None:
+            results.append(result)
+        has_result = result is not None
+        parts.append(record(ids[at : at + 16], item.fence, 0 if runtime is None else runtime + 1, has_result))
+        at += 16
+    return b"".join(parts), tuple(results)
 
 
 def settlement(item: Settlement) -> Row:

@@ -1,6 +1,9 @@
 """Records as the scripts keep them: heads, tombstones, deliveries, policies; and ids as 16 bytes."""
 
 import hashlib
+import struct
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -54,10 +57,36 @@ def new_id(job: str) -> bytes:
     return raw
 
 
+def new_ids(jobs: Sequence[str]) -> bytes | None:
+    """The ids of jobs that are to be kept, in one; None if they have to be looked at one by one."""
+    if set(map(len, jobs)) - {_ID_CHARS} or len(set(jobs)) < len(jobs):
+        return None
+    text = "".join(jobs)
+    dashes = "-" * len(jobs)
+    if any(text[at::_ID_CHARS] != dashes for at in (8, 13, 18, 23)):
+        return None
+    digits = text.replace("-", "")
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        return None
+    return raw if raw.hex() == digits else None
+
+
 def unpack_id(raw: bytes) -> str:
     """An id as text."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def unpack_ids(raw: bytes) -> list[str]:
+    """Ids as text, of many in one."""
+    text = raw.hex()
+    return [
+        f"{text[at : at + 8]}-{text[at + 8 : at + 12]}-{text[at + 12 : at + 16]}-{text[at + 16 : at + 20]}-"
+        f"{text[at + 20 : at + 32]}"
+        for at in range(0, len(text), 32)
+    ]
 
 
 class Rare(msgspec.Struct):
@@ -83,47 +112,105 @@ class Rare(msgspec.Struct):
     parent: str | None = None
 
 
-class Head(msgspec.Struct, array_like=True):
-    """The head of a job: small, and all that changes."""
+class Cold(msgspec.Struct, array_like=True):
+    """What no claim changes."""
 
-    state: int
-    queue: str
-    task: str
-    lane: str
     priority: int
     max_attempts: int
-    attempt: int
-    fence: int
-    due: int
     band: int
-    sequence: int
-    arrival: int
-    accepted: int
-    size: int
     ends: int
     tags: str
     revision: int
-    place: int
-    session: str | bool
-    ask: int
-    position: int
-    claimed: int
     rare: Rare | bool
 
 
-_head = msgspec.msgpack.Decoder(Head)
+class Stamp(msgspec.Struct):
+    """The end of a head: names and what no claim changes. Many jobs share one, so it is read once."""
+
+    queue: str
+    task: str
+    lane: str
+    cold: Cold
+    rare: Rare
+    tags: tuple[str, ...]
+    is_plain: bool
+    """A lease of it needs nothing else."""
+
+
+class Head(msgspec.Struct):
+    """The head of a job: small, and all that changes."""
+
+    state: int
+    attempt: int
+    fence: int
+    claimed: int
+    session: str | None
+    arrival: int
+    due: int
+    accepted: int
+    finished: int | None
+    stamp: Stamp
+
+
+_FIRST = struct.Struct(">B4xIQ")
+_LEASED = struct.Struct(">Q8xH")
+_ENDED = struct.Struct(">Q8x")
+_LAST = struct.Struct(">12xQQQ")
+_RUNNING, _DONE, _ENDED_SHORT = 3, 4, 7
+_cold = msgspec.msgpack.Decoder(Cold)
 _tags = msgspec.json.Decoder(tuple[str, ...])
-_PLAIN = Rare()
+_NOTHING = Rare()
+_MOST_KNOWN, _KEPT_BYTES = 2_000, 200
+_known: dict[bytes, Stamp] = {}
+
+
+def read_stamp(raw: bytes) -> Stamp:
+    """The end of a head."""
+    found = _known.get(raw)
+    if found is None:
+        size = 2 + int.from_bytes(raw[:2], "big")
+        queue, task, lane = raw[2:size].decode().split("\0", 2)
+        cold = _cold.decode(raw[size:])
+        rare = cold.rare if isinstance(cold.rare, Rare) else _NOTHING
+        plain = rare == Rare(flow=rare.flow, parent=rare.parent)
+        found = Stamp(queue, task, lane, cold, rare, read_tags(cold.tags), plain)
+        if plain and len(raw) <= _KEPT_BYTES:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[raw] = found
+    return found
 
 
 def read_head(raw: bytes) -> Head:
-    """A head from its record."""
-    return _head.decode(raw)
+    """A head from its record (see `lua/jobs.lua`)."""
+    state, attempt, fence = _FIRST.unpack_from(raw)
+    at, claimed, session, finished = _FIRST.size, 0, None, None
+    if state in (_RUNNING, _ENDED_SHORT):
+        claimed, size = _LEASED.unpack_from(raw, at)
+        at += _LEASED.size
+        session = raw[at : at + size]
+        at += size
+        if state == _ENDED_SHORT:
+            (finished,) = _ENDED.unpack_from(raw, at)
+            at += _ENDED.size
+            state, session = _DONE, None
+    arrival, due, accepted = _LAST.unpack_from(raw, at)
+    stamp = read_stamp(raw[at + _LAST.size : -1])
+    holder = None if session is None or stamp.rare.deadline is not None else session.decode()
+    if finished is None:
+        finished = stamp.rare.finished
+    return Head(state, attempt, fence, claimed, holder, arrival, due, accepted, finished, stamp)
 
 
-def rare(head: Head) -> Rare:
-    """What few jobs have, of this one."""
-    return head.rare if isinstance(head.rare, Rare) else _PLAIN
+@cache
+def lease_reader(session: int) -> struct.Struct:
+    """Reads attempt, fence, claimed and due of a head that runs for a session with so long a name."""
+    return struct.Struct(f">5xIQQ8x2x{session}x20xQ8x")
+
+
+def session_size(raw: bytes) -> int:
+    """How many bytes the name of the session has for which this head runs."""
+    return int.from_bytes(raw[33:35], "big")
 
 
 def write_tags(tags: tuple[str, ...]) -> str:
@@ -139,18 +226,16 @@ def read_tags(text: str) -> tuple[str, ...]:
 _HEADERS = msgspec.json.Decoder(dict[str, str])
 
 
-def write_body(headers: Any, payload: bytes) -> bytes:
-    """A body: the length of the headers, the headers, the payload."""
-    if not headers:
-        return b"\0\0\0\0" + payload
-    text = msgspec.json.encode(dict(headers))
-    return len(text).to_bytes(4, "big") + text + payload
+def write_body(headers: Any, payload: bytes, job: bytes) -> bytes:
+    """A body: the length of the headers, the headers, the payload, a byte of the id (see `lua/jobs.lua`)."""
+    text = msgspec.json.encode(dict(headers)) if headers else b""
+    return len(text).to_bytes(4, "big") + text + payload + job[-1:]
 
 
 def read_body(raw: bytes) -> tuple[dict[str, str], bytes]:
     """Headers and payload."""
     size = int.from_bytes(raw[:4], "big")
-    return (_HEADERS.decode(raw[4 : 4 + size]) if size else {}), raw[4 + size :]
+    return (_HEADERS.decode(raw[4 : 4 + size]) if size else {}), raw[4 + size : -1]
 
 
 def raw_text(raw: "msgspec.Raw") -> bytes:

@@ -7,29 +7,17 @@ from typing import Any, TypeVar
 
 from windlass.broker.contract import Options
 from windlass.broker.redis.blocking import BlockingWire
+from windlass.broker.redis.complaints import BrokenLink
 from windlass.broker.redis.conversation import Say, Talk, converse
 from windlass.broker.redis.durability import Durability, read_durability
-from windlass.broker.redis.ear import Ear
 from windlass.broker.redis.keys import ends_channel, keys
 from windlass.broker.redis.records import blob, pack
+from windlass.broker.redis.side import Side
 from windlass.broker.redis.url import Place
 from windlass.broker.redis.verbs import Call
-from windlass.broker.redis.wire import BrokenLink, Wire
 from windlass.clock import Clock
 
 _T = TypeVar("_T")
-
-
-class Side:
-    """What belongs to one event loop."""
-
-    def __init__(self, place: Place, namespace: str, key: bytes) -> None:
-        self.wire = Wire(place, key)
-        self.ear = Ear(place, self.wire, namespace)
-
-    async def close(self) -> None:
-        await self.ear.close()
-        await self.wire.close()
 
 
 class Store:
@@ -95,8 +83,13 @@ class Store:
         if side is None:
             with self._guard:
                 for other in [each for each in self._sides if each.is_closed()]:
-                    self._inherited.append(self._sides.pop(other))
-                side = self._sides[loop] = Side(self.place, self.options.namespace, self._keys[0])
+                    del self._sides[other]  # it did not end in order, and closed nothing
+                side = self._sides[loop] = Side(
+                    self.place,
+                    self.options.namespace,
+                    self._keys[0],
+                    gone=lambda: self._sides.pop(loop, None),
+                )
         return side
 
     def _thread_wire(self) -> BlockingWire:
@@ -123,7 +116,7 @@ class Store:
             await side.close()
         for loop, other in list(self._sides.items()):
             if not loop.is_closed():
-                loop.call_soon_threadsafe(other.ear.let_go)  # its connections are that loop's to close
+                loop.call_soon_threadsafe(other.begin_to_close)  # its connections are that loop's to close
         blocking, self._blocking = self._blocking, None
         if blocking is not None:
             await asyncio.to_thread(blocking.close)

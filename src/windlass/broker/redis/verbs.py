@@ -55,7 +55,7 @@ class Call(Generic[_T]):
     script: str
     args: tuple[bytes, ...]
     read: Callable[[Any], _T]
-    full: _T | None = None
+    full: Callable[[], _T] | None = None
     """The answer when the server is at its memory limit; None: an error."""
 
     @property
@@ -107,9 +107,8 @@ def _enqueue(groups: Sequence[Sequence[NewJob]]) -> Call[list[Receipts]]:
     def read(answer: Any) -> list[Receipts]:
         return [decoding.receipts(group, one) for group, one in zip(groups, answer, strict=True)]
 
-    return Call(
-        "enqueue", (pack([encoding.calls(group) for group in groups]),), read, [_full(g) for g in groups]
-    )
+    args = encoding.simple_jobs(groups) or (pack([encoding.calls(group) for group in groups]),)
+    return Call("enqueue", args, read, lambda: [_full(group) for group in groups])
 
 
 def _full(group: Sequence[NewJob]) -> Receipts:
@@ -144,13 +143,17 @@ def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
             claimed=None if claimed is None else decoding.claimed(claimed),
         )
 
-    return Call("settle", (pack([encoding.settlement(item) for item in items]), wish), read)
+    said, results = encoding.settlements(items)
+    return Call("settle", (said, wish, *results), read)
 
 
 def _check_settlements(items: Sequence[Settlement]) -> None:
     check_items("settlements", items)
-    check_items("children", [child for item in items for child in item.spawn])
-    for item in items:
+    unusual = [
+        item for item in items if item.outcome is not Outcome.DONE or item.spawn or item.hold is not None
+    ]
+    check_items("children", [child for item in unusual for child in item.spawn])
+    for item in unusual:
         if item.spawn and item.outcome is not Outcome.DONE:
             raise ContractError(f"children travel only with done, not with {item.outcome}")
         if (item.outcome is Outcome.HOLD) != (item.hold is not None):
@@ -265,7 +268,7 @@ def fire(wish: Fire) -> Call[Fired]:
         return Call("schedules", (pack(["", 1]),), lambda _: refused)
     row = [wish.name, wish.version, wish.expect, False if wish.then is None else wish.then]
     call = _one("fire", [*row, encoding.calls(wish.jobs)], read)
-    return Call(call.script, call.args, read, Fired(FireStatus.REFUSED, _full(wish.jobs)))
+    return Call(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
 
 
 def schedules(after: Cursor, limit: int) -> Call[Schedules]:

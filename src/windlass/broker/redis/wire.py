@@ -1,32 +1,16 @@
 """The wire for coroutines: one connection, one call at a time, opened when first needed."""
 
 import asyncio
-import contextlib
 from typing import Any, TypeVar
 
 from redis import exceptions
 
-from windlass.broker.redis.connections import LoopLink, connect_on_loop, find
+from windlass.broker.redis.complaints import UNREACHABLE, complaint
+from windlass.broker.redis.connections import LoopLink, connect_on_loop, find, hang_up
 from windlass.broker.redis.conversation import Command, Go, Pause, Say, Talk
 from windlass.broker.redis.url import Address, Place
-from windlass.errors import StoreUnavailable
 
 _T = TypeVar("_T")
-UNREACHABLE = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
-
-
-def unavailable(error: BaseException) -> StoreUnavailable:
-    """What the caller is told when the server cannot be reached."""
-    return StoreUnavailable(f"the Redis server did not answer: {type(error).__name__}")
-
-
-class BrokenLink(StoreUnavailable):
-    """A connection that had worked broke: perhaps the server closed it long ago."""
-
-
-def broken(error: BaseException) -> StoreUnavailable:
-    """What the caller is told when a connection broke that had worked. A timeout is not repeated."""
-    return unavailable(error) if isinstance(error, TimeoutError) else BrokenLink(str(unavailable(error)))
 
 
 class Wire:
@@ -43,6 +27,8 @@ class Wire:
         """A question was sent whose answer was not read yet."""
         self._used = False
         """The connection has answered before."""
+        self._said: exceptions.RedisError | None = None
+        """Why it puts the caller off, if it does."""
 
     async def hold(self, talk: Talk[_T]) -> _T:
         """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
@@ -50,15 +36,15 @@ class Wire:
             async with asyncio.timeout(self._place.timeout), self._lock:
                 return await self._alone(talk)
         except TimeoutError as error:
-            raise unavailable(error) from error
+            raise complaint(error, self._place, self._address, used=self._used, said=self._said) from error
 
     async def _alone(self, talk: Talk[_T]) -> _T:
         try:
             return await self._hold(talk)
-        except UNREACHABLE as error:
-            was_used = self._used
+        except (*UNREACHABLE, exceptions.RedisError) as error:
+            told = complaint(error, self._place, self._address, used=self._used)
             await self._drop()
-            raise (broken(error) if was_used else unavailable(error)) from error
+            raise told from error
         except BaseException:
             # Cancelled, perhaps between a question and its answer: the next must not read that.
             if self._asked:
@@ -67,6 +53,7 @@ class Wire:
 
     async def _hold(self, talk: Talk[_T]) -> _T:
         answer: Any = None
+        self._said = None
         while True:
             try:
                 step = talk.send(answer)
@@ -76,6 +63,7 @@ class Wire:
             match step:
                 case Say():
                     answer = await self._answer(step)
+                    self._said = answer if isinstance(answer, exceptions.RedisError) else None
                 case Pause():
                     await asyncio.sleep(step.seconds)
                 case Go():
@@ -100,6 +88,8 @@ class Wire:
         for _ in commands:
             try:
                 reply = await link.read_response()
+            except exceptions.BusyLoadingError as error:  # a redis-py ConnectionError, although it is a reply
+                reply = error
             except (exceptions.ConnectionError, exceptions.TimeoutError):
                 raise
             except exceptions.RedisError as error:
@@ -122,15 +112,14 @@ class Wire:
             self._link = link
         return self._link
 
-    async def _drop(self) -> None:
+    async def _drop(self, *, in_order: bool = False) -> None:
         link, self._link, self._asked, self._used = self._link, None, False, False
         if self._place.kind != "direct":
             self._found = False
         if link is not None:
-            with contextlib.suppress(*UNREACHABLE):
-                await link.disconnect(nowait=True)
+            await hang_up(link, in_order=in_order)
 
     async def close(self) -> None:
         """Let go of the connection."""
         async with self._lock:
-            await self._drop()
+            await self._drop(in_order=True)

@@ -5,16 +5,36 @@ stale.
 from typing import Any, TypeAlias
 
 from windlass.core.settings import LanePolicy, QueuePolicy
+from windlass.core.units import Fence, JobId, Micros
 
 Row: TypeAlias = tuple[Any, ...]
 Connection: TypeAlias = Any
 """An `apsw.Connection`: its stubs use names that type checkers of Python 3.11 do not know."""
 
 
+MOST_LEASES = 20_000
+
+
+Handed: TypeAlias = tuple[Fence, int, int, int, int, Micros, int | None]
+"""What does not change about a lease for as long as its fence is the job's: fence, n, q, t, attempt,
+claimed_at, session. A bare tuple: a named one takes three times as long to make.
+"""
+
+
 class Handle:
     """One connection and its memory. Used by one thread at a time."""
 
-    __slots__ = ("connection", "cursor", "epoch", "lane_policies", "policies", "task_names", "tasks", "timed")
+    __slots__ = (
+        "connection",
+        "cursor",
+        "epoch",
+        "lane_policies",
+        "leases",
+        "policies",
+        "task_names",
+        "tasks",
+        "timed",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -25,6 +45,10 @@ class Handle:
         self.tasks: dict[str, int] = {}
         self.task_names: dict[int, str] = {}
         self.timed: set[int] = set()
+        self.leases: dict[JobId, Handed] = {}
+        """Plain leases that this connection has handed out, as far as it remembers: so that their end needs
+        no look at the file but the one that judges it. A job that is not here is ended the long way.
+        """
 
     def at(self, epoch: int) -> None:
         """Forget policies that were read in another epoch of the file."""
@@ -41,3 +65,4 @@ class Handle:
         self.tasks.clear()
         self.task_names.clear()
         self.timed.clear()
+        self.leases.clear()

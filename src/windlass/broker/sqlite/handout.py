@@ -1,10 +1,13 @@
 """The short way of a claim: a queue without lanes and limits hands out its first jobs in one statement."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from windlass.broker.sqlite import lifecycle
-from windlass.broker.sqlite.handle import Row
+from windlass.broker.sqlite.handle import MOST_LEASES, Row
 from windlass.broker.sqlite.records import MEMOS, READY, RUNNING, Queue, read_after, read_headers, read_tags
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
@@ -27,7 +30,7 @@ class Bound:
         self.leases: list[Lease] = []
         self.replied: list[tuple[int, Fence]] = []
         """The numbers and fences of the leases: what the session's record keeps of the reply."""
-        self._bytes = 0
+        self.bytes = 0
 
     def add(self, n: int, lease: Lease) -> None:
         """Hand out a job."""
@@ -38,8 +41,8 @@ class Bound:
         """Whether one more job fits: `room` jobs may be handed out up to it, and its payload is so long."""
         if len(self.leases) >= room:
             return False
-        self._bytes += size
-        return not self.leases or self._bytes <= self.ask.max_bytes
+        self.bytes += size
+        return not self.leases or self.bytes <= self.ask.max_bytes
 
 
 def is_plain(tx: Writing, queue: Queue) -> bool:
@@ -55,7 +58,7 @@ def hand_out_plain(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
         # One more than fits, so that a claim that is cut short can say so.
         wanted = bound.ask.limit - len(bound.leases) + 1
         rows = tx.each(SQL["ready_jobs"], (queue.q, wanted))
-        taken, stopped, expired = _choose(tx, queue, rows, bound)
+        taken, stopped, expired = _choose(tx, queue, rows, bound, s)
         if taken:
             _lease(tx, queue, taken, bound.ask, s)
         if expired is not None:
@@ -68,65 +71,102 @@ def hand_out_plain(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
 
 
 def _choose(
-    tx: Writing, queue: Queue, rows: Iterator[Row], bound: Bound
+    tx: Writing, queue: Queue, rows: Iterator[Row], bound: Bound, s: int | None
 ) -> tuple[list[Row], bool, int | None]:
-    """The rows to hand out; whether a bound stopped there; the job that stopped it by having expired."""
+    """The rows to hand out; whether a bound stopped there; the job that stopped it by having expired.
+
+    One long loop, because it is the longest part of a claim: with a function for each of its four subjects a
+    job costs 2 µs more, which is a fifth of all that is done for it here.
+    """
+    now, q, queue_name, ask = tx.now, queue.q, queue.name, bound.ask
+    slots, limit, most_bytes, visibility = ask.slots, ask.limit, ask.max_bytes, ask.visibility
+    leases, replied, remembered, tasks = bound.leases, bound.replied, tx.handle.leases, _Tasks(tx)
+    if len(remembered) > MOST_LEASES:
+        remembered.clear()  # leases that others have ended; a settle of the rest goes the long way
     taken: list[Row] = []
-    ask, now = bound.ask, tx.now
+    count = len(leases)
     for row in rows:
-        n, _, t, attempt, max_attempts, *_, expires_at, started, _, _, _, _, _, payload = row
+        (
+            n,
+            job,
+            t,
+            attempt,
+            max_attempts,
+            crashes,
+            revision,
+            priority,
+            last_fence,
+            due_at,
+            expires_at,
+            started,
+            flow,
+            marks,
+            headers,
+            tags,
+            after,
+            payload,
+        ) = row
         if expires_at is not None and expires_at <= now and not started:
             return taken, False, n
-        prefetched = attempt + 1 < max_attempts and tx.is_timed(t)
-        if not bound.admits(ask.limit if prefetched else ask.slots, len(payload)):
+        task, timed = tasks[t]
+        attempt += 1
+        if count >= (limit if timed and attempt < max_attempts else slots):
             return taken, True, None
+        bound.bytes += len(payload)
+        if count and bound.bytes > most_bytes:
+            return taken, True, None
+        fence = now if now > last_fence else last_fence + 1
+        lease = Lease(
+            job=job,
+            fence=fence,
+            task=task,
+            queue=queue_name,
+            lane="",
+            priority=priority,
+            attempt=attempt,
+            max_attempts=max_attempts,
+            crashes=crashes,
+            revision=revision,
+            payload=payload,
+            flow=flow,
+            waited=now - due_at if now > due_at else 0,
+            expires_in=None if expires_at is None or started else expires_at - now,
+            visibility=visibility,
+        )
+        if not (headers is None and tags is None and after is None and not marks & MEMOS):
+            lease = _with_extras(tx, lease, row)
         taken.append(row)
-        bound.add(n, _lease_of(tx, queue, row, ask))
+        leases.append(lease)
+        replied.append((n, fence))
+        if not marks:
+            remembered[job] = (fence, n, q, t, attempt, now, s)
+        count += 1
     return taken, False, None
 
 
-def _lease_of(tx: Writing, queue: Queue, row: Row, ask: Ask) -> Lease:
-    (
-        n,
-        job,
-        t,
-        attempt,
-        max_attempts,
-        crashes,
-        revision,
-        priority,
-        fence,
-        due_at,
-        expires_at,
-        started,
-        flow,
-        marks,
-        headers,
-        tags,
-        after,
-        payload,
-    ) = row
-    now = tx.now
-    return Lease(
-        job=job,
-        fence=max(fence + 1, now),
-        task=tx.task_name(t),
-        queue=queue.name,
-        lane="",
-        priority=priority,
-        attempt=attempt + 1,
-        max_attempts=max_attempts,
-        crashes=crashes,
-        revision=revision,
-        payload=payload,
+class _Tasks(dict[int, tuple[str, bool]]):
+    """The tasks of a claim: their names, and whether they were ever timed. A claim of 1,000 jobs asks 1,000
+    times.
+    """
+
+    def __init__(self, tx: Writing) -> None:
+        super().__init__()
+        self._tx = tx
+
+    def __missing__(self, t: int) -> tuple[str, bool]:
+        found = self[t] = (self._tx.task_name(t), self._tx.is_timed(t))
+        return found
+
+
+def _with_extras(tx: Writing, lease: Lease, row: Row) -> Lease:
+    """A lease with what few jobs have."""
+    marks, headers, tags, after = row[13:17]
+    return msgspec.structs.replace(
+        lease,
         headers=read_headers(headers),
         tags=read_tags(tags),
-        flow=flow,
         parents=() if after is None else tuple(edge.parent for edge in read_after(after)),
-        memos=dict(tx.all(MEMO_SQL["memos"], (n,))) if marks & MEMOS else {},
-        waited=max(0, now - due_at),
-        expires_in=None if expires_at is None or started else expires_at - now,
-        visibility=ask.visibility,
+        memos=dict(tx.all(MEMO_SQL["memos"], (row[0],))) if marks & MEMOS else {},
     )
 
 
@@ -138,9 +178,9 @@ def _lease(tx: Writing, queue: Queue, rows: list[Row], ask: Ask, s: int | None) 
     tx.run(SQL["lease_jobs"], (json.dumps([row[0] for row in rows]), tx.now, s, deadline, first))
     queue.running += len(rows)
     tx.touch_queue(queue)
-    for row in rows:
-        tx.count(queue.q, row[2], READY, -1)
-        tx.count(queue.q, row[2], RUNNING, 1)
+    for t, count in Counter([row[2] for row in rows]).items():
+        tx.count(queue.q, t, READY, -count)
+        tx.count(queue.q, t, RUNNING, count)
     if queue.policy.emit is Emit.ALL:
         _log(tx, queue, rows)
 

@@ -19,33 +19,43 @@ from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, Note
 from windlass.core.session import MEMOS as MOST_MEMOS
 from windlass.core.settlement import Ruling, Settlement, rule_settlement
+from windlass.core.state import State
 from windlass.core.units import Fence, JobId
 from windlass.errors import ContractError
 
 SQL = statements("jobs")
+_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
 _UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
 _delivery = msgspec.msgpack.Decoder(Delivery)
 
 
 def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled:
     """End leases, then answer the ask."""
-    answers = settle_many.settle_done(tx, items)
-    if answers is None:
-        answers = tuple(_settle_one(tx, item) for item in items)
+    done = settle_many.settle_done(tx, items)
+    answers = (
+        (_DONE,) * len(items)
+        if len(done) == len(items)
+        else tuple(_DONE if item.job in done else _settle_one(tx, item) for item in items)
+    )
     return Settled(answers=answers, claimed=None if ask is None else claim(tx, ask))
 
 
 def check(items: Sequence[Settlement], ask: Ask | None) -> None:
     """Refuse a call that the contract forbids, before anything happens."""
     check_items("settlements", items)
+    if any(item.outcome is not Outcome.DONE or item.spawn or item.hold is not None for item in items):
+        _check_each(items)
+    if ask is not None:
+        check_ask(ask)
+
+
+def _check_each(items: Sequence[Settlement]) -> None:
     check_items("children", [child for item in items for child in item.spawn])
     for item in items:
         if item.spawn and item.outcome is not Outcome.DONE:
             raise ContractError(f"children travel only with done, not with {item.outcome}")
         if (item.outcome is Outcome.HOLD) != (item.hold is not None):
             raise ContractError("a hold key goes with the outcome hold, and with no other")
-    if ask is not None:
-        check_ask(ask)
 
 
 def _settle_one(tx: Writing, item: Settlement) -> Answer:
@@ -111,6 +121,8 @@ def _annotate_one(tx: Writing, note: Note) -> Verdict:
         return Verdict.REFUSED
     if note.extend is not None and job.deadline is not None:
         job.deadline = tx.now + note.extend
+    if note.permille is not None or note.logs or note.memo is not None:
+        tx.handle.leases.pop(note.job, None)  # other tables know of it: its end goes the long way
     if note.permille is not None:
         tx.run(SQL["say_progress"], (job.n, note.permille, note.message))
         job.marks |= SAID

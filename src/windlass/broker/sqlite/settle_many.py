@@ -1,68 +1,98 @@
 """The short way of a settle: many runs that are done, of queues without lanes and limits, in a few
 statements.
+
+What it writes of a lease beside the head is in memory since the claim. The file alone judges: the statement
+that ends a lease does so only if its fence is live and no other table knows of the job. If that is not so
+for each of them, nothing has happened, and all of them go the long way.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
-from windlass.broker.sqlite.handle import Row
-from windlass.broker.sqlite.records import DONE, RESULT, RUNNING, Queue, pack
+from windlass.broker.sqlite.handle import Handed
+from windlass.broker.sqlite.records import DONE, RUNNING, pack
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.event import Emit
 from windlass.core.job import Delivery
-from windlass.core.outcome import Answer, Outcome, Verdict
+from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
-from windlass.core.state import State
 from windlass.core.units import JobId
 
 SQL = statements("bulk")
 JOBS = statements("jobs")
-_APPLIED = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
-_DELIVERIES = 10
 
 
-def settle_done(tx: Writing, items: Sequence[Settlement]) -> tuple[Answer, ...] | None:
-    """Settle runs that are done, or say that the call needs the long way."""
-    if not items or any(item.outcome is not Outcome.DONE or item.spawn or item.error for item in items):
-        return None
-    rows = {row[1]: row for row in tx.all(SQL["live"], (json.dumps([item.job for item in items]),))}
-    if len(rows) != len(items):
-        return None
-    alive: dict[int | None, bool] = {None: True}
+_Run: TypeAlias = tuple[Settlement, Handed]
+
+
+def settle_done(tx: Writing, items: Sequence[Settlement]) -> Collection[JobId]:
+    """Settle those that are done and simple, and say which; the others need the long way."""
+    runs = _simple(tx, items)
+    if not runs or not _end(tx, runs):
+        return ()
+    _record(tx, runs)
+    leases = tx.handle.leases
+    return {item.job: leases.pop(item.job) for item, _ in runs}
+
+
+def _simple(tx: Writing, items: Sequence[Settlement]) -> list[_Run]:
+    """The runs whose end concerns nobody else, as far as memory can say."""
+    leases, done = tx.handle.leases, Outcome.DONE
+    runs: list[_Run] = []
+    places: dict[tuple[int, int | None], tuple[bool, bool]] = {}
     for item in items:
-        if not _is_simple(tx, item, rows[item.job], alive):
-            return None
-    _write(tx, items, rows)
-    return (_APPLIED,) * len(items)
+        job = item.job
+        lease = leases.get(job)
+        if lease is None or item.outcome is not done or item.spawn or item.error is not None:
+            continue
+        fence, _, q, _, _, _, s = lease
+        kept = places.get((q, s))
+        if kept is None:
+            kept = places[q, s] = _kept(tx, q, s)
+        if fence == item.fence and kept[item.result is not None]:
+            runs.append((item, lease))
+    # Two words on one job are heard in their order.
+    return runs if len({item.job for item in items}) == len(items) else []
 
 
-def _is_simple(tx: Writing, item: Settlement, row: Row, alive: dict[int | None, bool]) -> bool:
-    """Whether a lease is live, and its end concerns nobody else."""
-    _, _, q, _, state, fence, s, marks, ends, line, *_ = row
-    if state != RUNNING or fence != item.fence or marks or ends >= _DELIVERIES or line is not None:
-        return False
+def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool]:
+    """Whether a done job of a queue and a session is kept as it is: without a result, with a result."""
     queue = tx.queue_of(q)
-    kept = queue.policy.retention or (item.result is not None and queue.policy.result_ttl)
-    if not queue.unlimited or queue.policy.emit is not Emit.NONE or not kept:
-        return False
-    if s not in alive:
-        alive[s] = tx.one(JOBS["session_alive"], (s,)) is not None
-    return alive[s]
+    policy = queue.policy
+    alive = s is None or tx.one(JOBS["session_alive"], (s,)) is not None
+    plain = alive and queue.unlimited and policy.emit is Emit.NONE
+    return plain and bool(policy.retention), plain and bool(policy.retention or policy.result_ttl)
 
 
-def _write(tx: Writing, items: Sequence[Settlement], rows: dict[JobId, Row]) -> None:
+def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
+    """End the leases: all of them, or none."""
+    fences = {n: fence for item, (fence, n, *_) in runs if item.result is None}
+    sizes = [(n, fence, len(item.result)) for item, (fence, n, *_) in runs if item.result is not None]
+    tx.run("SAVEPOINT done")
+    ended = 0
+    if fences:
+        ended += tx.changed(SQL["end_done"], (json.dumps(fences), tx.now))
+    if sizes:
+        ended += tx.changed(SQL["end_done_with_result"], (json.dumps(sizes), tx.now))
+    whole = ended == len(runs)
+    if not whole:
+        tx.run("ROLLBACK TO done")
+    tx.run("RELEASE done")
+    return whole
+
+
+def _record(tx: Writing, runs: Sequence[_Run]) -> None:
+    """Write down what was done, beside the heads."""
+    tx.forget()
     now = tx.now
-    sessions: dict[int | None, str | None] = {}
+    sessions = {s: session_id(tx, s) for s in {lease[6] for _, lease in runs}}
     deliveries: list[tuple[int, int, bytes]] = []
     results: list[tuple[int, int, int, bytes]] = []
-    ends: list[tuple[int, int, int, int]] = []
-    queues: dict[int, Queue] = {}
-    for item in items:
-        n, _, q, t, _, fence, s, _, _, _, attempt, claimed_at = rows[item.job]
-        if s not in sessions:
-            sessions[s] = session_id(tx, s)
+    for item, (fence, n, q, _, attempt, claimed_at, s) in runs:
         delivery = Delivery(
             fence=fence,
             attempt=attempt,
@@ -74,23 +104,18 @@ def _write(tx: Writing, items: Sequence[Settlement], rows: dict[JobId, Row]) -> 
             runtime=item.runtime,
         )
         deliveries.append((n, fence, pack(delivery)))
-        size = 0
         if item.result is not None:
-            size = len(item.result)
+            tx.bytes += len(item.result)
             results.append((n, q, now, item.result))
-        ends.append((n, now, size, RESULT if item.result is not None else 0))
-        tx.bytes += size
-        tx.count(q, t, RUNNING, -1)
-        tx.count(q, t, DONE, 1)
-        queue = queues[q] = tx.queue_of(q)
-        queue.running -= 1
-        if item.runtime is not None:
-            tx.time_task(t)
-    for queue in queues.values():
-        tx.touch_queue(queue)
-    tx.forget()
-    tx.many(SQL["end_done"], ends)
     tx.many(JOBS["add_delivery"], deliveries)
     if results:
         tx.many(JOBS["save_result"], results)
+    for t in {lease[3] for item, lease in runs if item.runtime is not None}:
+        tx.time_task(t)
+    for (q, t), count in Counter([lease[2:4] for _, lease in runs]).items():
+        tx.count(q, t, RUNNING, -count)
+        tx.count(q, t, DONE, count)
+        queue = tx.queue_of(q)
+        queue.running -= count
+        tx.touch_queue(queue)
     tx.rung = True

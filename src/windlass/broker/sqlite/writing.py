@@ -165,6 +165,11 @@ class Writing(Reading):
         """A statement without rows."""
         self.all(sql, parameters)
 
+    def changed(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """A statement without rows; how many it has changed."""
+        self.run(sql, parameters)
+        return self.handle.connection.changes()
+
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """A statement for each of many rows of parameters."""
         self.flush()

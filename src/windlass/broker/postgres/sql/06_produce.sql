@@ -88,6 +88,7 @@ BEGIN
         END IF;
         RETURN QUERY SELECT * FROM _enqueue_plain(p_ids, p_tasks, p_queues, p_priorities, p_delays, p_run_at, p_expires,
             p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows);
+        PERFORM _wake(p_queues);
         RETURN;
     END IF;
     PERFORM _begin_alone(p_now);
@@ -97,6 +98,7 @@ BEGIN
         RETURN QUERY SELECT * FROM _enqueue_group(v_jobs[v_from : v_end]);
         v_from := v_end + 1;
     END LOOP;
+    PERFORM _wake(p_queues);
 END $$;
 
 -- Whether jobs for these queues can be filed without looking at anything else: all are declared, none has lanes or a

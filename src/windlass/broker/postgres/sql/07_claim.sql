@@ -19,8 +19,9 @@ BEGIN
     h.more := false;
     IF a.session IS NOT NULL THEN
         SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
-        IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < s.seq THEN
-            h.asker := CASE WHEN s.id IS NULL OR s.ended_at IS NOT NULL THEN 'lost' ELSE 'outdated' END;
+        -- One beyond the next: this database has forgotten an answer, and with it whom its leases belong to.
+        IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < s.seq OR a.seq > s.seq + 1 THEN
+            h.asker := CASE WHEN s.id IS NOT NULL AND s.ended_at IS NULL AND a.seq < s.seq THEN 'outdated' ELSE 'lost' END;
             h.suspects := 0;
             RETURN NEXT h;
             RETURN;

@@ -5,14 +5,15 @@
 -- read that find something there make such a step first. Rolled back means never enqueued.
 
 -- in: as `enqueue`. out: one receipt a job, in their order. A key is met twice: here, where a job that holds it now answers
--- DUPLICATE, and when the group is taken in, where one that has taken it since absorbs the call.
+-- DUPLICATE, and when the group is taken in, where one that has taken it since absorbs the call. It runs with the rights of the
+-- namespace's owner: who may use the schema may enqueue, and needs no right to read the jobs of others.
 CREATE OR REPLACE FUNCTION enqueue_here(
     p_now bigint, p_ends integer[],
     p_ids uuid[], p_tasks text[], p_queues text[], p_lanes text[], p_priorities smallint[], p_keys text[], p_modes smallint[],
     p_wins bigint[], p_delays bigint[], p_run_at bigint[], p_expires bigint[], p_payloads bytea[], p_headers bytea[],
     p_tags bytea[], p_max_attempts integer[], p_revisions bigint[], p_flows text[], p_edge_of integer[],
     p_edge_parents uuid[], p_edge_on smallint[]
-) RETURNS SETOF receipt LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+) RETURNS SETOF receipt LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_jobs asked[] := _asked(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins, p_delays, p_run_at,
         p_expires, p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows, p_edge_of, p_edge_parents, p_edge_on);
@@ -158,29 +159,3 @@ CREATE OR REPLACE FUNCTION take_in(p_now bigint) RETURNS void LANGUAGE plpgsql S
 BEGIN
     PERFORM _begin_alone(p_now);
 END $$;
-
--- For any language: one job, by name. out: its id, or that of the job whose key stands for it; an error if it is refused.
-CREATE OR REPLACE FUNCTION send(
-    task text, payload bytea, queue text DEFAULT 'default', lane text DEFAULT '', priority integer DEFAULT 0,
-    key text DEFAULT NULL, delay interval DEFAULT NULL, run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT 5,
-    id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    r receipt;
-    v_id uuid := coalesce(id, _new_id());
-BEGIN
-    SELECT * INTO r FROM enqueue_here(NULL, '{1}', ARRAY[v_id], ARRAY[task], ARRAY[queue], ARRAY[lane],
-        ARRAY[priority::smallint], ARRAY[key], '{0}', '{0}', ARRAY[coalesce((extract(epoch FROM delay) * 1000000)::bigint, 0)],
-        ARRAY[(extract(epoch FROM run_at) * 1000000)::bigint], ARRAY[NULL]::bigint[], ARRAY[payload], ARRAY[NULL]::bytea[],
-        ARRAY[NULL]::bytea[], ARRAY[max_attempts], '{0}', ARRAY[''], '{}', '{}', '{}');
-    IF r.status = 'refused' THEN
-        RAISE EXCEPTION '%', r.why USING ERRCODE = 'WL003';
-    END IF;
-    RETURN coalesce(r.of, v_id);
-END $$;
-
--- A UUID of version 7: older servers have no function for it.
-CREATE OR REPLACE FUNCTION _new_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-    SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING
-        substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
-$$;

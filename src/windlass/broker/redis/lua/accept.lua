@@ -13,7 +13,7 @@ local function create(c, follows, created)
   if c[4] ~= '' then become_laned(q) end
   local j = {id = c[1], state = -1, queue = c[2], task = c[3], lane = c[4], priority = c[5], max = c[6], attempt = 0,
     fence = 0, due = due_of(c), band = 0, seq = 0, arrival = number(), accepted = NOW, size = c[19], ends = 0,
-    tags = c[13], revision = c[14], place = 0, session = false, lseq = 0, lpos = 0, claimed = 0, x = {}}
+    tags = c[13], revision = c[14], place = 0, session = false, lseq = 0, claimed = 0, x = {}}
   local x = j.x
   if c[9] then x.expires = NOW + c[9] end
   if c[10] then x.key, x.mode, x.window = c[10], c[11], c[12] end

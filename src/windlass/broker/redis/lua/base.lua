@@ -7,7 +7,7 @@
 -- Two halves. While a script decides, it only reads, into tables; every change is made in the tables, and what
 -- is read later sees it. `flush`, its last act, writes them. So an error before the first write leaves nothing
 -- behind, and after it nothing can fail.
--- include: call
+-- include: call, bytes
 
 local function hash(n)
   return {k = KEYS[n], v = {}, d = {}}
@@ -76,7 +76,7 @@ local function place_of(list, m) -- where m is, or would be inserted
   local lo, hi = 1, #list + 1
   while lo < hi do
     local mid = floor((lo + hi) / 2)
-    if list[mid] < m then lo = mid + 1 else hi = mid end
+    if is_less(list[mid], m) then lo = mid + 1 else hi = mid end
   end
   return lo
 end
@@ -84,7 +84,7 @@ end
 local function enlist(z, m)
   local list = z.list
   local n = #list
-  if n == 0 or not z.sorted or list[n] < m then
+  if n == 0 or not z.sorted or is_less(list[n], m) then
     list[n + 1] = m
     return
   end
@@ -124,7 +124,7 @@ local function listed(z, p, after) -- the first of the tables with this prefix, 
   local list = z.list
   if #list == 0 then return nil end
   if not z.sorted then
-    table.sort(list)
+    table.sort(list, is_less)
     z.sorted = true
   end
   local at = place_of(list, after or p)
@@ -164,7 +164,7 @@ end
 
 local function zfirst(z, p, after)
   local a, b = listed(z, p, after), stored(z, p, after)
-  if a and (not b or a < b) then return a end
+  if a and (not b or is_less(a, b)) then return a end
   return b
 end
 
@@ -187,7 +187,7 @@ local function zpage(z, p, limit, after)
     if not have[m] then out[#out + 1] = m end
     m = listed(z, p, m)
   end
-  table.sort(out)
+  table.sort(out, is_less)
   for i = #out, limit + 1, -1 do out[i] = nil end
   return out
 end

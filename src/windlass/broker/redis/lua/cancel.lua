@@ -11,7 +11,7 @@ return operate(unpack_(ARGV[2]), function(j)
     if not j.x.cancel then
       j.x.cancel = 1
       touch(j)
-      if j.session then zadd(LEASE, 'F' .. j.session .. NUL .. n7(j.lseq) .. n2(j.lpos) .. j.id) end
+      if j.session then zadd(LEASE, flag_name(j)) end
     end
     return {'flagged', j.state, ''}
   end

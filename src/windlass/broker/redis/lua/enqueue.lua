@@ -1,79 +1,143 @@
 -- enqueue: accept groups, each by itself; a group comes into being whole or not at all.
 --
--- ARGV[2]  groups of calls (see calls.lua)
+-- ARGV[2]  groups of calls (see calls.lua); or of simple jobs that all have ids of their own, byte 1, then per job
+--          id (16 bytes), number of its stamp (2), bytes of payload (4), body (4 bytes of length)
+-- ARGV[3]  of simple jobs, {sizes of the groups, stamps}; a stamp: 1 queue, 2 task, 3 lane, 4 priority, 5 max_attempts,
+--          6 tags, 7 revision, 8 flow
 -- Returns  per group: its receipts, 1 if all were created, or {'refused', {place, why, which} …}
--- Writes   body, head, fifo, set, meta, count; what the long way does otherwise
+-- Writes   body, head, fifo, set, meta, count, lane, ring, names; what the long way does otherwise
 -- Cost     O(jobs), at most 1,000; a plain job is 2 fields and its share of a chunk
 -- otherwise: enqueue_any
--- include: plain
-local groups = unpack_(ARGV[2])
-local first = groups[1] and groups[1][1]
-local q = N and first and plain_queue(first[2])
-if not q then return otherwise() end
-
-local ids, seen, bytes = {}, {}, 0
-for g = 1, #groups do
-  local calls = groups[g]
-  for i = 1, #calls do
-    local c = calls[i]
-    if c[2] ~= q.name or c[4] ~= '' or c[10] or c[17] or c[7] ~= 0 or c[8] or c[9] or seen[c[1]] then
-      return otherwise()
-    end
-    seen[c[1]] = true
-    ids[#ids + 1] = c[1]
-    bytes = bytes + c[19]
+-- include: plain_lanes
+local asked = ARGV[2]
+if not N or string.byte(asked) ~= 1 then return otherwise() end
+local groups, stamps = unpack(unpack_(ARGV[3]))
+local queues = {}
+for i = 1, #stamps do
+  local s = stamps[i]
+  local q = queues[s[1]] or plain_queue(s[1])
+  if not q or (s[3] ~= '') ~= q.laned then return otherwise() end
+  queues[s[1]] = q
+  local band, kind = 0 - s[4], s[1] .. NUL .. s[2] .. NUL
+  local names, p = kind .. s[3], stamps[i - 1] -- most differ from the one before only by their lane
+  if q.laned then
+    q.lanes = q.lanes or {}
+    q.lanes[#q.lanes + 1] = s[3]
   end
+  s.q, s.band, s.n, s.tally = q, band, 0, tally(kind)
+  s.first = struct.pack('>BBBBBI4I8', RDY, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0)
+  if p and p[4] == s[4] and p[5] == s[5] and p[6] == s[6] and p[7] == s[7] and p[8] == s[8] then
+    s.constant = p.constant
+  else
+    s.constant = pack({s[4], s[5], band, 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
+  end
+  s.last = struct.pack('>I8I8I2', NOW, NOW, #names) .. names .. s.constant
+end
+
+local ids, n, bytes, at, seq = {}, 0, 0, 2, N[5]
+local heads, bodies, lists, from = {}, {}, {}, #asked
+local record, place, entry = '>c16I2I4I4c0', '>I8I4I8', '>I7c16'
+local unpack_bytes, pack_bytes = struct.unpack, struct.pack
+while at <= from do
+  local id, stamp, size, body, behind = unpack_bytes(record, asked, at)
+  local s = stamps[stamp]
+  at, n, bytes, seq = behind, n + 1, bytes + size, seq + 2
+  ids[n] = id
+  heads[2 * n - 1], heads[2 * n] = id, s.first .. pack_bytes(place, seq, size, seq - 1) .. s.last .. sub(id, -1)
+  bodies[2 * n - 1], bodies[2 * n] = id, body
+  local list = s.list
+  if not list then -- of its queue and band, or of its lane
+    local q = s.q
+    q.lists = q.lists or {}
+    local name = q.laned and s[3] or s.band
+    list = q.lists[name] or {n = 0, band = s.band}
+    if list.band ~= s.band then return otherwise() end -- a lane with jobs in two bands
+    q.lists[name], s.list = list, list
+  end
+  local k = list.n + 1
+  list[k], list.n, s.n = pack_bytes(entry, seq, id), k, s.n + 1
 end
 if CTX[5] and N[7] + bytes > CTX[5] then return otherwise() end
+
 local function any_known(key)
   local got = call('HMGET', key, unpack(ids))
-  for i = 1, #ids do
+  for i = 1, n do
     if got[i] then return true end
   end
 end
-if #ids == 0 or any_known(HEAD) or any_known(GONE) then return otherwise() end
+if n == 0 or any_known(HEAD) or any_known(GONE) then return otherwise() end
 
-local seq, entries = N[5], {}
-for g = 1, #groups do
-  local calls = groups[g]
-  for i = 1, #calls do
-    local c = calls[i]
-    local band, x = 0 - c[5], false
-    if c[15] ~= '' then x = {flow = c[15]} end
-    seq = seq + 2
-    put(BODY, c[1], c[18])
-    put(HEAD, c[1], pack({RDY, c[2], c[3], '', c[5], c[6], 0, 0, NOW, band, seq, seq - 1, NOW, c[19], 0, c[13], c[14],
-      1, false, 0, 0, 0, x}))
-    count(c[2], c[3], nil, RDY)
-    local list = entries[band]
-    if not list then
-      list = {}
-      entries[band] = list
+for _, q in pairs(queues) do
+  if q.laned then
+    if not load_lanes(q, q.lanes, #q.lanes) then return otherwise() end
+    for name, list in pairs(q.lists) do
+      local l = LANES[q.pre .. name]
+      if l[5] and l[5] ~= list.band then return otherwise() end
     end
-    list[#list + 1] = n7(seq) .. c[1]
   end
 end
-N[5], N[7] = seq, N[7] + bytes
 
-local all = fifos(q)
-for band, list in pairs(entries) do
-  local f = all[band] or {1, 0, 1, 0, 0}
-  all[band] = f
-  f[5] = f[5] + #list
-  local at = 1
-  while at <= #list do
-    if f[4] >= PER_CHUNK then f[3], f[4] = f[3] + 1, 0 end
-    local name, fits = chunk_name(q, band, f[3]), math.min(#list, at + PER_CHUNK - f[4] - 1)
-    local old = f[4] > 0 and call('HGET', FIFO, name) or ''
-    put(FIFO, name, old .. concat(list, '', at, fits))
-    f[4] = f[4] + fits - at + 1
-    at = fits + 1
+N[5], N[7] = seq, N[7] + bytes
+heads.n, bodies.n = 2 * n, 2 * n
+HSETS[HEAD], HSETS[BODY] = heads, bodies
+for i = 1, #stamps do
+  local s = stamps[i]
+  s.tally.n = s.tally.n + s.n
+end
+count_moves(nil, RDY)
+
+local function append(q) -- to the fifo of a queue
+  local all = fifos(q)
+  for band, list in pairs(q.lists) do
+    local f = all[band] or {1, 0, 1, 0, 0}
+    all[band] = f
+    f[5] = f[5] + list.n
+    local first = 1
+    while first <= list.n do
+      if f[4] >= PER_CHUNK then f[3], f[4] = f[3] + 1, 0 end
+      local name, fits = chunk_name(q, band, f[3]), math.min(list.n, first + PER_CHUNK - f[4] - 1)
+      local old = f[4] > 0 and call('HGET', FIFO, name) or ''
+      put(FIFO, name, old .. concat(list, '', first, fits))
+      f[4] = f[4] + fits - first + 1
+      first = fits + 1
+    end
+  end
+  put(FIFO, 'c' .. q.name, pack(all))
+end
+
+local function append_to_lanes(q)
+  local fields, owners, k = {}, {}, 0
+  for name, list in pairs(q.lists) do
+    local l = LANES[q.pre .. name]
+    l[5], l[6], l[14] = list.band, l[6] + list.n, l[14] + list.n
+    if l[10] == 0 then l[10], l[12] = 1, 1 end
+    k = k + 1
+    fields[k], owners[k] = chunk_of(l, l[12]), l
+    touch_lane(l)
+    enter_if_open(l)
+  end
+  local chunks = load_fields(FIFO, fields, k)
+  for i = 1, k do
+    local l, old, first = owners[i], chunks[i] or '', 1
+    local list = q.lists[l[2]]
+    while first <= list.n do
+      if l[13] >= PER_LANE_CHUNK then l[12], l[13], old = l[12] + 1, 0, '' end
+      local fits = math.min(list.n, first + PER_LANE_CHUNK - l[13] - 1)
+      put(FIFO, chunk_of(l, l[12]), old .. concat(list, '', first, fits))
+      l[13] = l[13] + fits - first + 1
+      first = fits + 1
+    end
   end
 end
-put(FIFO, 'c' .. q.name, pack(all))
-waiters(q)
+
+for _, q in pairs(queues) do
+  if q.laned then append_to_lanes(q) else append(q) end
+  waiters(q)
+end
+save_lanes()
 write()
-wake(q)
+write_rings()
+for _, q in pairs(queues) do wake(q) end
 local answer = {}
 for g = 1, #groups do answer[g] = 1 end
 return answer

@@ -1,12 +1,12 @@
 -- enqueue: accept groups, each by itself; a group comes into being whole or not at all.
 --
--- ARGV[2]  groups of calls (see calls.lua)
+-- ARGV[2]  groups of calls (see calls.lua), or simple jobs (see enqueue.lua)   ARGV[3]  of simple jobs, their stamps
 -- Returns  per group: its receipts, 1 if all were created, or {'refused', {place, why, which} …}
 -- Writes   body, head, fifo or ready/time, set, meta, count; key, gone, link, lane, ring, log as asked for
 -- Cost     O(jobs · log n), at most 1,000 jobs a group; a plain job is 2 fields and its share of a chunk
 -- include: flush, accept
 local answer = {}
-local groups = unpack_(ARGV[2])
+local groups = read_groups()
 for g = 1, #groups do
   local calls = groups[g]
   look_up(calls)

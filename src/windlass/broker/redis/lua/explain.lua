@@ -12,12 +12,13 @@ local q = queue(j.queue)
 
 local function ahead_in_fifo(seq) -- live entries before this place; and of lower bands
   local n, looked = 0, 0
-  for band, f in pairs(fifos(q)) do
+  local owner = fifo_owner(q, j.lane)
+  for band, f in pairs(fifos(owner)) do
     if band < j.band then
       n = n + f[5]
     elseif band == j.band then
       for c = f[1], f[3] do
-        local s = n < MOST and looked < 10000 and hget(FIFO, chunk_name(q, band, c)) or ''
+        local s = n < MOST and looked < 10000 and hget(FIFO, chunk_name(owner, band, c)) or ''
         for at = (c == f[1] and f[2] or 0) * ENTRY, #s - ENTRY, ENTRY do
           local place = r7(s, at + 1)
           if place >= seq then break end
@@ -52,8 +53,7 @@ local function ahead()
   end
   local p = 'L' .. q.pre .. j.lane .. NUL
   local n = call('ZLEXCOUNT', READY.k, '[' .. p, '(' .. p .. b6(j.band) .. n7(j.seq))
-  if j.lane == '' then n = n + ahead_in_fifo(j.seq) end
-  return n
+  return n + ahead_in_fifo(j.seq)
 end
 
 local function blocked()

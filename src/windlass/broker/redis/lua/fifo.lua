@@ -1,13 +1,18 @@
--- The fifo of a queue, by band: chunks of up to 64 entries (place 7 bytes, job 16 bytes), so that a batch is one
+-- The fifos of a queue and of its lanes, by band: chunks of up to 64 entries (16 of a lane) (place 7 bytes, job 16 bytes), so that a batch is one
 -- field and a job costs 23 bytes. A job that leaves from the middle leaves its entry behind: an entry counts only
 -- while its job is ready and has this very place. Claims pass over the others, a bounded number each.
 --
 -- By band: 1 first chunk, 2 entries of it that are used up, 3 last chunk, 4 entries in it, 5 jobs that are live.
-local PER_CHUNK, ENTRY = 64, 23
+local PER_CHUNK, PER_LANE_CHUNK, ENTRY = 64, 16, 23
 local SKIPS = 1000 -- dead entries that one call may pass over
 local SKIPPED_OUT = false -- they were not enough
 
-local function fifos(q)
+local function fifo_owner(q, lane) -- the queue for what has no lane, else the lane
+  if lane == '' then return q end
+  return lane_of(q, lane)
+end
+
+local function fifos(q) -- of a queue or a lane
   local f = q.fifo
   if f == nil then
     local s = hget(FIFO, 'c' .. q.name)
@@ -17,19 +22,20 @@ local function fifos(q)
   return f
 end
 
-local function chunk_name(q, band, n) return q.pre .. b6(band) .. n7(n) end
+local function per_chunk(q) return q.chunks and PER_LANE_CHUNK or PER_CHUNK end
+local function chunk_name(q, band, n) return (q.chunks or q.pre) .. b6(band) .. n7(n) end
 
 local function settle_pending(q, band, f) -- what was pushed becomes chunks
   local todo = f.pending
   if not todo then return end
   f.pending = nil
-  local at = 1
+  local at, most = 1, per_chunk(q)
   while at <= #todo do
-    if f[4] >= PER_CHUNK then
+    if f[4] >= most then
       f[3] = f[3] + 1
       f[4] = 0
     end
-    local name, fits = chunk_name(q, band, f[3]), min(#todo, at + PER_CHUNK - f[4] - 1)
+    local name, fits = chunk_name(q, band, f[3]), min(#todo, at + most - f[4] - 1)
     local old = f[4] > 0 and hget(FIFO, name) or ''
     hset(FIFO, name, old .. concat(todo, '', at, fits))
     f[4] = f[4] + fits - at + 1
@@ -37,7 +43,8 @@ local function settle_pending(q, band, f) -- what was pushed becomes chunks
   end
 end
 
-local function push(q, j)
+local function push(queue_of, j)
+  local q = fifo_owner(queue_of, j.lane)
   local all = fifos(q)
   local f = all[j.band]
   if not f then
@@ -50,7 +57,8 @@ local function push(q, j)
   q.fifo_touched = true
 end
 
-local function pull(q, j) -- it leaves its place
+local function pull(queue_of, j) -- it leaves its place
+  local q = fifo_owner(queue_of, j.lane)
   local f = fifos(q)[j.band]
   f[5] = f[5] - 1
   if f.first == j then
@@ -66,7 +74,7 @@ local function fifo_first(q, band) -- the first live job of a band
   if f.first then return f.first end
   settle_pending(q, band, f)
   while true do
-    local used = f[1] == f[3] and f[4] or PER_CHUNK
+    local used = f[1] == f[3] and f[4] or per_chunk(q)
     if f[2] >= used then
       if f[1] == f[3] then return nil end
       hset(FIFO, chunk_name(q, band, f[1]), false)
@@ -99,12 +107,18 @@ local function fifo_first(q, band) -- the first live job of a band
   end
 end
 
+local EMPTY_CHUNKS = 100 -- of a fifo without live jobs, that go at once
+
 local function flush_fifo(q)
   local all = q.fifo
   for band, f in pairs(all) do
     settle_pending(q, band, f)
     f.first = nil
-    if f[1] < f[3] and f[2] >= PER_CHUNK then
+    if f[5] == 0 and f[3] - f[1] < EMPTY_CHUNKS then
+      for n = f[1], f[3] - 1 do hset(FIFO, chunk_name(q, band, n), false) end
+      f[1], f[2] = f[3], f[4]
+    end
+    if f[1] < f[3] and f[2] >= per_chunk(q) then
       hset(FIFO, chunk_name(q, band, f[1]), false)
       f[1], f[2] = f[1] + 1, 0
     end
@@ -113,5 +127,5 @@ local function flush_fifo(q)
       all[band] = nil
     end
   end
-  hset(FIFO, 'c' .. q.name, next(all) ~= nil and pack(all) or false)
+  if not q.chunks then hset(FIFO, 'c' .. q.name, next(all) ~= nil and pack(all) or false) end
 end

@@ -142,14 +142,12 @@ end
 
 local function lane_bands(q, lane) -- every band in which a lane has a ready job, in order
   local found = bands_in_order(q, lane)
-  if lane == '' then
-    local have = {}
-    for i = 1, #found do have[found[i]] = true end
-    for band, f in pairs(fifos(q)) do
-      if f[5] > 0 and not have[band] then found[#found + 1] = band end
-    end
-    table.sort(found)
+  local have = {}
+  for i = 1, #found do have[found[i]] = true end
+  for band, f in pairs(fifos(fifo_owner(q, lane))) do
+    if f[5] > 0 and not have[band] then found[#found + 1] = band end
   end
+  table.sort(found)
   return found
 end
 
@@ -182,7 +180,7 @@ local function file(j, keeps_place)
   if is_suspect(j) then
     j.place = SUSPECT
     zadd(READY, suspect_name(q, j))
-  elseif keeps_place or j.lane ~= '' or q.p.age_step or q.p.sequence then
+  elseif keeps_place or q.p.age_step or q.p.sequence then
     j.place = IN_ORDER
     zadd(READY, order_name(q, j))
   else
@@ -245,10 +243,8 @@ local function first_in_band(q, lane, band)
   local p = 'L' .. q.pre .. lane .. NUL .. b6(band)
   local m = zfirst(READY, p)
   local j = m and job(sub(m, -16)) or nil
-  if lane == '' then
-    local f = fifo_first(q, band)
-    if f and (not j or f.seq < j.seq) then return f end
-  end
+  local f = fifo_first(fifo_owner(q, lane), band)
+  if f and (not j or f.seq < j.seq) then return f end
   return j
 end
 
@@ -256,10 +252,8 @@ local function lowest_band(q, lane)
   local p = 'L' .. q.pre .. lane .. NUL
   local m = zfirst(READY, p)
   local low = m and rb6(m, #p + 1)
-  if lane == '' then
-    for band, f in pairs(fifos(q)) do
-      if f[5] > 0 and (not low or band < low) then low = band end
-    end
+  for band, f in pairs(fifos(fifo_owner(q, lane))) do
+    if f[5] > 0 and (not low or band < low) then low = band end
   end
   return low
 end

@@ -67,6 +67,10 @@ local function flush_places()
     end
   end
   for at, l in pairs(LANES) do
+    if l.fifo_touched then
+      flush_fifo(l)
+      l.touched = true
+    end
     if l.touched then
       local empty = lane_empty(l)
       if empty and l.known then
@@ -75,7 +79,7 @@ local function flush_places()
         zadd(NAMES, 'L' .. at)
       end
       if not empty or l.known then
-        hset(LANE, 'l' .. at, not empty and pack({s = l.s, u = l.u, p = l.p, b = l.b, k = l.k, d = l.d, t = l.t}) or false)
+        hset(LANE, 'l' .. at, not empty and write_lane(l) or false)
       end
     end
   end

@@ -16,6 +16,7 @@ for i = 1, #ids do
     local lines = j.x.logs or 0
     for n = max(0, lines - 100), lines - 1 do fields[#fields + 1] = j.id .. 'l' .. n % 100 end
     local got = call('HMGET', PAST.k, unpack(fields))
+    got[1] = got[1] or (j.ends > 0 and past(j, 'd'))
     if j.state == BLOCKED and got[4] then
       for at = 1, #got[4], 17 do
         local parent = job(sub(got[4], at, at + 15))

@@ -27,7 +27,7 @@ local function promote_due(queues, limit) -- in order of their due times, over t
       local p = ranges[i]
       local m = zfirst(TIME, p)
       local at = m and sub(m, #p + 1)
-      if at and r7(at, 1) <= NOW and (not best or at < best_at) then best, best_at = m, at end
+      if at and r7(at, 1) <= NOW and (not best or is_less(at, best_at)) then best, best_at = m, at end
     end
     if not best then break end
     promote(job(sub(best, -16)), 'due')
@@ -73,7 +73,7 @@ local function room(ask, q, j) -- how many jobs may be handed out before this on
   return ask[3]
 end
 
-local function start(ask, j, position)
+local function start(ask, j)
   forget_expiry(j)
   occupy(j)
   j.fence = max(j.fence + 1, NOW)
@@ -81,7 +81,7 @@ local function start(ask, j, position)
   j.claimed = NOW
   j.session = ask[4]
   if ask[4] then
-    j.lseq, j.lpos = ask[5], position
+    j.lseq = ask[5]
   else
     j.x.deadline = NOW + ask[6]
     zadd(TIME, 'V' .. n7(j.x.deadline) .. n7(j.arrival) .. j.id)
@@ -106,7 +106,7 @@ local function hand_out(ask, queues) -- new leases, and whether a bound stopped 
         if #leases >= room(ask, q, j) then return leases, true end
         payload = payload + j.size -- a ready job has no result
         if #leases > 0 and payload > ask[8] then return leases, true end
-        start(ask, j, #leases)
+        start(ask, j)
         leases[#leases + 1] = j
       end
       j = next_for(ask, q, #leases)
@@ -133,8 +133,19 @@ local function lane_token(q) -- how long until the first lane of a laned queue h
   return least
 end
 
+local LOOK = 100 -- lanes that are asked whether they have a ready job; of more, one is assumed to: early is allowed
+
 local function has_ready(q)
   if zfirst(READY, 'L' .. q.pre) or zfirst(READY, 'S' .. q.pre) then return true end
+  if q.laned then
+    if zfirst(RING, 'R' .. q.pre) then return true end
+    local p = 'L' .. q.pre
+    local members = zpage(NAMES, p, LOOK)
+    for i = 1, #members do
+      if lane_ready(lane_of(q, sub(members[i], #p + 1))) > 0 then return true end
+    end
+    return #members == LOOK
+  end
   for _, f in pairs(fifos(q)) do
     if f[5] > 0 then return true end
   end
@@ -195,6 +206,8 @@ local function claim(ask) -- decides; `claimed` gives the answer after the flush
     local s = session(ask[4])
     if not s or s[1] then return {asker = 1} end
     if ask[5] < s[5] then return {asker = 2} end
+    if ask[5] > s[5] + 1 then return {asker = 1} end -- the store fell back behind the asker
+    if ask[5] > s[5] + 1 then return {asker = 1} end -- this server has forgotten an answer (a failover)
     if ask[5] == s[5] then
       leases = again(s, ask[5])
     else
@@ -231,16 +244,27 @@ local function claim(ask) -- decides; `claimed` gives the answer after the flush
   return {asker = 0, leases = leases, more = more, next_in = next_chance(ask, queues), suspects = min(suspects, 100)}
 end
 
-local function claimed(c) -- {asker, more, next_in or -1, suspects, now, then per lease: id, head, body, after, memos}
+-- {asker, more, next_in or -1, suspects, now}; then, if there are leases, all ids in one; per lease head and body; of
+-- those with parents or memos: which, parents, memos
+local function claimed(c)
   if c.asker > 0 then return {c.asker, 0, -1, 0, 0} end
-  local out = {0, c.more and 1 or 0, c.next_in or -1, c.suspects, NOW}
-  for i = 1, #c.leases do
+  local out, ids, n = {0, c.more and 1 or 0, c.next_in or -1, c.suspects, NOW}, {}, #c.leases
+  if n == 0 then return out end
+  out[6] = ''
+  for i = 1, n do
     local j = c.leases[i]
-    out[#out + 1] = j.id
-    out[#out + 1] = j.packed or write_head(j)
-    out[#out + 1] = hget(BODY, j.id)
-    out[#out + 1] = j.x.after and past(j, 'a') or ''
-    out[#out + 1] = j.x.memos and past(j, 'm') or ''
+    ids[i] = j.id
+    out[5 + 2 * i] = j.packed or write_head(j)
+    out[6 + 2 * i] = hget(BODY, j.id)
+    if j.x.after or j.x.memos then
+      out.rare = out.rare or {}
+      out.rare[#out.rare + 1] = {i - 1, j.x.after and past(j, 'a') or '', j.x.memos and past(j, 'm') or ''}
+    end
+  end
+  out[6] = concat(ids)
+  local rare = out.rare or {}
+  for i = 1, #rare do
+    for k = 1, 3 do out[#out + 1] = rare[i][k] end
   end
   return out
 end

@@ -1,4 +1,4 @@
--- Jobs: the packed head, read once and kept as a table. x holds what few jobs have.
+-- Jobs: the head, read once and kept as a table. x holds what few jobs have.
 --
 -- x: reason expires started crashes deadline finished cancel hold_key hold_reason hold_since hold_times waiting
 --    replays permille message key mode window flow parent line logs children after result memos error kept
@@ -8,18 +8,58 @@ local IN_FIFO, IN_ORDER, SUSPECT = 1, 2, 3 -- where a ready job is filed
 
 local JOBS, CHANGED, NCHANGED = {}, {}, 0
 
+-- A head: 1 state, 2 place, 3 to claim it is not simple, 4 to settle it is not simple, 5 its next attempt is the last
+-- (a byte each), attempt (4 bytes), fence (8). While it runs, then: when it was claimed, the ask (8 each), the session
+-- (2 bytes of length). As it ended in the short way (state 7: done), then: all of that, when it ended, runtime + 1
+-- or 0 (8 each). Then place in its order (8), bytes (4), arrival, due, accepted (8 each), names (2 bytes of length:
+-- queue NUL task NUL lane), and in msgpack what no claim changes: priority, max_attempts, band, ends, tags, revision, x.
+--
+-- Heads and bodies end with the last byte of the id. Lua finds equal strings by a hash that looks at every second, third …
+-- byte of a longer one, and always at the last: what differs elsewhere may all be in one chain.
+local ENDED_SHORT = 7
+
 local function read_head(id, s)
-  local a = unpack_(s)
-  return {id = id, state = a[1], queue = a[2], task = a[3], lane = a[4], priority = a[5], max = a[6],
-    attempt = a[7], fence = a[8], due = a[9], band = a[10], seq = a[11], arrival = a[12], accepted = a[13],
-    size = a[14], ends = a[15], tags = a[16], revision = a[17], place = a[18], session = a[19], lseq = a[20],
-    lpos = a[21], claimed = a[22], x = a[23] or {}}
+  local state, place, _, _, _, attempt, fence, at = struct.unpack('>BBBBBI4I8', s)
+  local claimed, lseq, session, finished, runtime = 0, 0, false, nil, nil
+  if state == RUNNING or state == ENDED_SHORT then
+    claimed, lseq, session, at = struct.unpack('>I8I8I2c0', s, at)
+    if state == ENDED_SHORT then finished, runtime, at = struct.unpack('>I8I8', s, at) end
+  end
+  local seq, size, arrival, due, accepted, names
+  seq, size, arrival, due, accepted, names, at = struct.unpack('>I8I4I8I8I8I2c0', s, at)
+  local q, task, lane = string.match(names, '^(%Z*)%z(%Z*)%z(.*)$')
+  local a = unpack_(sub(s, at, -2))
+  local j = {id = id, state = state, queue = q, task = task, lane = lane, priority = a[1], max = a[2], attempt = attempt,
+    fence = fence, due = due, band = a[3], seq = seq, arrival = arrival, accepted = accepted, size = size, ends = a[4],
+    tags = a[5], revision = a[6], place = place, session = session, lseq = lseq, claimed = claimed, x = a[7] or {}}
+  local x = j.x
+  if finished then
+    j.state, j.session, j.lseq, j.ends = DONE, false, 0, 1
+    x.finished, x.started, x.kept = finished, 1, 'k'
+    j.only_end = {fence, attempt, session, claimed, finished, 'done', true, false, runtime > 0 and runtime - 1, false}
+  elseif x.deadline then
+    j.session = false
+  end
+  return j
 end
 
 local function write_head(j)
-  return pack({j.state, j.queue, j.task, j.lane, j.priority, j.max, j.attempt, j.fence, j.due, j.band, j.seq,
-    j.arrival, j.accepted, j.size, j.ends, j.tags, j.revision, j.place, j.session, j.lseq, j.lpos, j.claimed,
-    next(j.x) ~= nil and j.x or false})
+  local x, running = j.x, ''
+  if j.state == RUNNING then
+    running = struct.pack('>I8I8I2', j.claimed, j.lseq, j.session and #j.session or 0) .. (j.session or '')
+  end
+  if j.only_end then -- it is not as the short way left it any more
+    hset(PAST, j.id .. 'd', pack({j.only_end}))
+    j.only_end = nil
+  end
+  local unclaim = x.expires or x.after or x.memos or x.crashes
+  local unsettle = j.ends > 0 or x.key or x.children or x.after or x.memos or x.cancel or x.deadline or x.logs or
+    x.result or x.hold_key or x.error or x.line
+  local names = j.queue .. NUL .. j.task .. NUL .. j.lane
+  return struct.pack('>BBBBBI4I8', j.state, j.place, unclaim and 1 or 0, unsettle and 1 or 0,
+    j.attempt + 1 >= j.max and 1 or 0, j.attempt, j.fence) .. running ..
+    struct.pack('>I8I4I8I8I8I2', j.seq, j.size, j.arrival, j.due, j.accepted, #names) .. names ..
+    pack({j.priority, j.max, j.band, j.ends, j.tags, j.revision, next(x) ~= nil and x or false}) .. sub(j.id, -1)
 end
 
 local function job(id)
@@ -74,12 +114,15 @@ end
 
 -- small things kept with a job
 
-local function past(j, what) return hget(PAST, j.id .. what) end
+local function past(j, what)
+  if what == 'd' and j.only_end then return pack({j.only_end}) end
+  return hget(PAST, j.id .. what)
+end
 local function set_past(j, what, v) hset(PAST, j.id .. what, v) end
 
 local function drop_past(j)
   local x = j.x
-  if j.ends > 0 then set_past(j, 'd', false) end
+  if j.ends > 0 and not j.only_end then set_past(j, 'd', false) end
   if x.error then set_past(j, 'e', false) end
   if x.result then set_past(j, 'r', false) end
   if x.memos then set_past(j, 'm', false) end

@@ -82,7 +82,9 @@ local function apply_queue(doc)
   hset(SET, 'Q' .. doc.name, pack(p))
   local plain = not p.bands and not p.age_step and not p.sequence and p.emit == 0
   local unlimited = not (p.concurrency or p.rate or p.lane_concurrency or p.lane_rate)
-  hset(SET, 'F' .. doc.name, plain and pack({unlimited, p.retention, p.result_ttl}) or false)
+  local by_lane = not (p.concurrency or p.rate or p.lane_rate or p.one_ring)
+  hset(SET, 'F' .. doc.name, plain and pack({unlimited, p.retention, p.result_ttl, by_lane,
+    p.lane_concurrency}) or false)
   if q.laned then refresh_lanes(q) end
   wake_if_claimable(q)
 end

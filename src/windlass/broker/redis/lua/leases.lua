@@ -38,6 +38,12 @@ local function new_reply(id, seq, jobs)
   zadd(LEASE, 'L' .. name)
 end
 
+local function flag_name(j) -- in the order in which its session got its leases
+  local jobs, at = reply(j.session, j.lseq).jobs, 1
+  while sub(jobs, at, at + 15) ~= j.id do at = at + 16 end
+  return 'F' .. j.session .. NUL .. n7(j.lseq) .. n2((at - 1) / 16) .. j.id
+end
+
 local function leave_session(j)
   local s, r = session(j.session), reply(j.session, j.lseq)
   s[8] = s[8] - 1
@@ -46,7 +52,7 @@ local function leave_session(j)
   r.touched = true
   if r.live == 0 then zrem(LEASE, 'L' .. r.name) end
   if j.x.cancel then
-    zrem(LEASE, 'F' .. j.session .. NUL .. n7(j.lseq) .. n2(j.lpos) .. j.id)
+    zrem(LEASE, flag_name(j))
   end
 end
 
@@ -151,7 +157,7 @@ local function end_lease(j, ruling, unstarted, cause, runtime, err)
     zrem(TIME, 'V' .. n7(x.deadline) .. n7(j.arrival) .. j.id)
     x.deadline = nil
   end
-  j.session, j.lseq, j.lpos = false, 0, 0
+  j.session, j.lseq = false, 0
   if ran then x.started = 1 end
   if not ruling[6] then j.attempt = j.attempt - 1 end
   if cause and ruling[6] and (cause[1] == 'crash' or cause[1] == 'lost') then x.crashes = (x.crashes or 0) + 1 end

@@ -1,13 +1,16 @@
--- The short way for plain jobs: queues that never had a lane, in strict order, without limits or events; jobs
+-- The short way for plain jobs: queues in strict order, without events and without limits but `lane_concurrency`; jobs
 -- without key, parents, delay or expiry. It does what the long way does, in fewer commands and without its
 -- fixed cost (some 200 functions are made at every call of a script that includes it). Whatever is not plain is
 -- found out before anything is written, and goes the long way: `otherwise()`.
 --
--- SET F queue: {unlimited, retention, result_ttl}, kept by settings.lua for queues whose policy is plain
--- include: call
+-- What it knows of a head (see jobs.lua) is cut out and put together as bytes: no table is made for a job.
+--
+-- SET F queue: {unlimited, retention, result_ttl, no limits but lane_concurrency, lane_concurrency or false}, kept by
+-- keeping.lua for queues whose policy is plain
+-- include: call, bytes
 local META, SET, HEAD, BODY, PAST, FIFO = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LANE, SESS, GONE, COUNT, READY, LEASE = KEYS[7], KEYS[9], KEYS[10], KEYS[11], KEYS[13], KEYS[15]
-local TIME, NAMES = KEYS[17], KEYS[18]
+local RING, TIME, NAMES = KEYS[14], KEYS[17], KEYS[18]
 local NUL, LAST = '\0', string.rep('\255', 17)
 local pack, unpack_, sub, concat = cmsgpack.pack, cmsgpack.unpack, string.sub, table.concat
 local PER_CHUNK, ENTRY, BAND_ZERO = 64, 23, 17592186044416
@@ -27,59 +30,74 @@ end
 
 local function n7(n) return struct.pack('>I7', n) end
 
--- what is to be written
+-- what is to be written: by key, fields and values with their number; fields to be removed; counts
 local HSETS, HDELS, DELTAS = {}, {}, {}
 
 local function put(key, field, value)
   local list = HSETS[key]
   if not list then
-    list = {}
+    list = {n = 0}
     HSETS[key] = list
   end
-  list[#list + 1] = field
-  list[#list + 1] = value
+  local n = list.n
+  list[n + 1], list[n + 2], list.n = field, value, n + 2
 end
 
 local function remove(key, field)
   local list = HDELS[key]
   if not list then
-    list = {}
+    list = {n = 0}
     HDELS[key] = list
   end
-  list[#list + 1] = field
+  local n = list.n + 1
+  list[n], list.n = field, n
 end
 
--- Moves are counted per run of jobs of one queue and task: most batches are one.
-local RUN = {}
-local function end_run()
-  if RUN.queue then
-    local at = RUN.queue .. NUL .. RUN.task .. NUL
-    if RUN.from then DELTAS[at .. RUN.from] = (DELTAS[at .. RUN.from] or 0) - RUN.n end
-    DELTAS[at .. RUN.to] = (DELTAS[at .. RUN.to] or 0) + RUN.n
+-- How many jobs of a queue and task (kind: queue NUL task NUL) a verb has met since it last counted their moves.
+local TALLIES = {}
+local function tally(kind)
+  local t = TALLIES[kind]
+  if not t then
+    t = {n = 0}
+    TALLIES[kind] = t
+  end
+  return t
+end
+
+local function count_moves(from, to)
+  for kind, t in pairs(TALLIES) do
+    if t.n > 0 then
+      if from then DELTAS[kind .. from] = (DELTAS[kind .. from] or 0) - t.n end
+      DELTAS[kind .. to] = (DELTAS[kind .. to] or 0) + t.n
+      t.n = 0
+    end
   end
 end
 
-local function count(queue, task, from, to)
-  if RUN.queue ~= queue or RUN.task ~= task or RUN.to ~= to then
-    end_run()
-    RUN = {queue = queue, task = task, from = from, to = to, n = 0}
+local NAMES_READ = {}
+local function read_names(names) -- queue, task, lane; n: for the verb to count
+  local t = NAMES_READ[names]
+  if not t then
+    local kind, q, task, lane = string.match(names, '^((%Z*)%z(%Z*)%z)(.*)$')
+    t = {queue = q, task = task, lane = lane, tally = tally(kind), n = 0, q = false}
+    NAMES_READ[names] = t
   end
-  RUN.n = RUN.n + 1
+  return t
 end
 
--- A queue that is plain: name, unlimited, retention, result_ttl, paused, running, bucket, wake; else nil.
+-- A queue that is plain; else nil. most: how many of a lane may run.
 local function plain_queue(name)
   local got = call('HMGET', SET, 'F' .. name, 'R' .. name, 'A' .. name)
   if not got[1] then return nil end
   local f = unpack_(got[1])
   local s = got[2] and unpack_(got[2]) or {false, false, 0, false}
-  if s[2] then return nil end -- it has lanes
-  return {name = name, unlimited = f[1], retention = f[2], result_ttl = f[3], paused = s[1], running = s[3],
+  if s[2] and not f[4] then return nil end
+  return {name = name, laned = s[2], most = f[5], unlimited = f[1], retention = f[2], result_ttl = f[3], paused = s[1], running = s[3],
     bucket = s[4], wake = got[3], pre = name .. NUL}
 end
 
 local function save_running(q)
-  put(SET, 'R' .. q.name, pack({q.paused, false, q.running, q.bucket}))
+  put(SET, 'R' .. q.name, pack({q.paused, q.laned, q.running, q.bucket}))
 end
 
 local function fifos(q)
@@ -114,13 +132,12 @@ local function wake(q)
 end
 
 local function write()
-  end_run()
   call('HSET', META, 'n', pack(N))
   for key, list in pairs(HSETS) do
-    for from = 1, #list, 2000 do call('HSET', key, unpack(list, from, math.min(from + 1999, #list))) end
+    for from = 1, list.n, 2000 do call('HSET', key, unpack(list, from, math.min(from + 1999, list.n))) end
   end
   for key, list in pairs(HDELS) do
-    for from = 1, #list, 2000 do call('HDEL', key, unpack(list, from, math.min(from + 1999, #list))) end
+    for from = 1, list.n, 2000 do call('HDEL', key, unpack(list, from, math.min(from + 1999, list.n))) end
   end
   for at, by in pairs(DELTAS) do
     if by ~= 0 and call('HINCRBY', COUNT, at, by) == 0 then call('HDEL', COUNT, at) end

@@ -1,5 +1,5 @@
--- The short way of a claim: leases from the fifos of plain queues without limits, in a session.
--- include: plain
+-- The short way of a claim: leases from the fifos of plain queues and of their lanes, in a session.
+-- include: plain_lanes
 local WITHIN = 1000
 
 local function session_of(id)
@@ -13,7 +13,12 @@ end
 
 -- What a queue can give by the short way: nil if something in it is not plain.
 local function is_simple(q)
-  if not q or not q.unlimited or q.paused or call('HEXISTS', LANE, 'l' .. q.pre) == 1 then return false end
+  if not q or q.paused then return false end
+  if q.laned then
+    if range(RING, 'W' .. q.pre) then return false end
+  elseif not q.unlimited or call('HEXISTS', LANE, 'l' .. q.pre) == 1 then
+    return false
+  end
   if range(READY, 'L' .. q.pre) then return false end
   q.suspects = call('ZLEXCOUNT', READY, '[S' .. q.pre, '(S' .. q.pre .. LAST)
   local due, suspect = range(TIME, 'D' .. q.pre), range(TIME, 'd' .. q.pre)
@@ -30,31 +35,42 @@ local function first_band(q)
   return low
 end
 
--- The next `want` jobs of the lowest band: {id, head as array, band, file}; nil if one of them is not plain.
+local READ = '>BBBBBI4I8I8I4I8I8I8I2c0'
+local CONSTANT = 18 -- bytes of a head that a claim changes, and one
+-- The next `want` jobs of the lowest band: their ids and places.
 local function peek(q, want)
   local band = first_band(q)
-  if not band then return {} end
+  if not band then return {n = 0} end
   local f = q.fifo[band]
-  local ids, places, n, off = {}, {}, f[1], f[2]
-  while #ids < want and n <= f[3] do
+  local ids, places, got, n, off = {}, {}, 0, f[1], f[2]
+  while got < want and n <= f[3] do
     local s = call('HGET', FIFO, chunk_name(q, band, n)) or ''
-    local to = math.min(#s, (off + want - #ids) * ENTRY)
-    for at = off * ENTRY, to - ENTRY, ENTRY do
-      ids[#ids + 1] = sub(s, at + 8, at + 23)
-      places[#places + 1] = struct.unpack('>I7', s, at + 1)
+    local to = math.min(#s, (off + want - got) * ENTRY)
+    for at = off * ENTRY + 1, to - ENTRY + 1, ENTRY do
+      got = got + 1
+      places[got], ids[got] = struct.unpack('>I7c16', s, at)
     end
     n, off = n + 1, 0
   end
-  if #ids == 0 then return nil end
-  local heads, found = call('HMGET', HEAD, unpack(ids)), {}
-  for i = 1, #ids do
-    local h = heads[i] and unpack_(heads[i])
-    if not h or h[1] ~= RDY or h[18] ~= 1 or h[11] ~= places[i] then return nil end
-    local x = h[23]
-    if x and (x.expires or x.after or x.memos or x.crashes) then return nil end
-    found[i] = {ids[i], h}
+  if got == 0 then return nil end
+  return {n = got, ids = ids, places = places, f = f, band = band}
+end
+
+local function look_at(found) -- reads the heads; nil if one of them is not plain
+  local ids, places, got = found.ids, found.places, found.n
+  local heads = load_fields(HEAD, ids, got)
+  local fences, attempts, lasts, sizes, names = {}, {}, {}, {}, {}
+  local unpack_bytes = struct.unpack
+  for i = 1, got do
+    local h = heads[i]
+    if not h then return nil end
+    local state, place, unclaim, _, last, attempt, fence, seq, size, _, _, _, named = unpack_bytes(READ, h)
+    if state ~= RDY or place ~= 1 or unclaim ~= 0 or seq ~= places[i] then return nil end
+    fences[i], attempts[i], lasts[i], sizes[i], names[i] = fence, attempt, last, size, named
   end
-  return found, f, band
+  found.heads, found.fences, found.attempts, found.lasts, found.sizes, found.names = heads, fences, attempts, lasts,
+    sizes, names
+  return found
 end
 
 local function take(q, f, band, n) -- so many entries are used up
@@ -68,7 +84,6 @@ local function take(q, f, band, n) -- so many entries are used up
     remove(FIFO, chunk_name(q, band, f[1]))
     q.fifo[band] = nil
   end
-  q.taken = true
 end
 
 local TIMED = {}
@@ -79,8 +94,8 @@ end
 
 -- Decides a claim. `queues` by name may hold queues that a settle before it has touched. nil: not plain.
 local function plain_claim(ask, s, queues)
-  if ask[7] or not ask[4] or ask[5] <= s[5] then return nil end
-  local asked, seen, leases, payload, more = {}, {}, {}, 0, false
+  if ask[7] or not ask[4] or ask[5] ~= s[5] + 1 then return nil end
+  local asked, seen, payload, more = {}, {}, 0, false
   for i = 1, #ask[1] do
     local name = ask[1][i]
     if not seen[name] then
@@ -88,72 +103,95 @@ local function plain_claim(ask, s, queues)
       local q = queues[name] or plain_queue(name)
       if not is_simple(q) then return nil end
       queues[name] = q
-      asked[#asked + 1] = q
+      asked[#asked + 1], q.asked = q, true
     end
   end
+  local leased, ids, heads, slots, limit, most = 0, {}, {}, ask[2], ask[3], ask[8]
+  local behind = struct.pack('>I8I8I2', NOW, ask[5], #ask[4]) .. ask[4]
+  local first, first_of = nil, nil -- what a claim changes is the same for most jobs
   for i = 1, #asked do
     local q = asked[i]
     while not more do
-      local found, f, band = peek(q, math.min(WITHIN, ask[3] + 1 - #leases))
+      local want = q.laned and limit + 1 - leased or math.min(WITHIN, limit + 1 - leased)
+      local found = (q.laned and peek_lanes or peek)(q, want)
       if not found then return nil end
-      if #found == 0 then break end
-      local n = 0
-      for k = 1, #found do
-        local h = found[k][2]
-        local room = (h[7] + 1 >= h[6] or not is_timed(h[3])) and ask[2] or ask[3]
-        payload = payload + h[14]
-        if #leases >= room or (#leases > 0 and payload > ask[8]) then
+      if found.n == 0 then break end
+      if not look_at(found) then return nil end
+      local n, names, per = 0, nil, nil
+      for k = 1, found.n do
+        if found.names[k] ~= names then
+          names = found.names[k]
+          per = read_names(names)
+        end
+        payload = payload + found.sizes[k]
+        local room = (found.lasts[k] == 1 or (q.laned and q.most) or not is_timed(per.task)) and slots or limit
+        if leased >= room or (leased > 0 and payload > most) then
           more = true
           break
         end
-        n = n + 1
-        leases[#leases + 1] = found[k]
+        local fence, attempt, last, head = found.fences[k] + 1, found.attempts[k] + 1, found.lasts[k], found.heads[k]
+        if fence < NOW then fence = NOW end
+        local unsettle = string.byte(head, 4)
+        local kind = fence * 4 + unsettle * 2 + last
+        if first_of ~= kind or first.attempt ~= attempt then
+          -- Only a head that is written anew says rightly whether its next attempt is the last.
+          first_of, first = kind, {attempt = attempt,
+            bytes = struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind}
+        end
+        n, leased, per.tally.n = n + 1, leased + 1, per.tally.n + 1
+        ids[leased] = found.ids[k]
+        heads[leased] = first.bytes .. sub(head, CONSTANT)
       end
       if n > 0 then
-        take(q, f, band, n)
-        q.running = q.running + n
+        if q.laned then take_lanes(found, n) else take(q, found.f, found.band, n) end
+        q.running, q.taken = q.running + n, true
+      end
+      if q.laned then
+        q.claimable = n < found.n
+        if found.n < want or n < found.n then break end
+        return nil
       end
     end
   end
-  for i = 1, #leases do
-    local id, h = leases[i][1], leases[i][2]
-    local fence = h[8] + 1
-    if fence < NOW then fence = NOW end
-    h[1], h[7], h[8], h[18], h[19], h[20], h[21], h[22] = RUNNING, h[7] + 1, fence, 0, ask[4], ask[5], i - 1, NOW
-    leases[i][3] = pack(h)
-    put(HEAD, id, leases[i][3])
-    count(h[2], h[3], RDY, RUNNING)
+  for i = 1, #RINGS do
+    if RINGS[i][1] >= REBASE_AT then return nil end
   end
-  s[5], s[8] = ask[5], s[8] + #leases
-  local next_in, suspects, ids = -1, 0, {}
+  count_moves(RDY, RUNNING)
+  s[5], s[8] = ask[5], s[8] + leased
+  local next_in, suspects = -1, 0
   for i = 1, #asked do
     local q = asked[i]
     suspects = suspects + q.suspects
-    local wait = first_band(q) and 0 or (q.due and q.due - NOW)
+    local claimable
+    if q.laned then claimable = q.claimable else claimable = first_band(q) end
+    local wait = claimable and 0 or (q.due and q.due - NOW)
     if wait == 0 then
       q.armed = true
       waiters(q)
     end
     if wait and (next_in < 0 or wait < next_in) then next_in = wait end
     if q.taken then
-      if next(q.fifo) ~= nil then put(FIFO, 'c' .. q.name, pack(q.fifo)) else remove(FIFO, 'c' .. q.name) end
+      if not q.laned then
+        if next(q.fifo) ~= nil then put(FIFO, 'c' .. q.name, pack(q.fifo)) else remove(FIFO, 'c' .. q.name) end
+      end
       save_running(q)
       q.saved = true
     end
   end
-  for i = 1, #leases do ids[i] = leases[i][1] end
   local out = {0, more and 1 or 0, next_in, math.min(100, suspects), NOW}
-  if #ids > 0 then
-    local bodies = call('HMGET', BODY, unpack(ids))
-    local name = ask[4] .. NUL .. n7(ask[5])
-    put(SESS, 'L' .. name, struct.pack('>I2', #ids) .. concat(ids))
-    for i = 1, #ids do
-      out[#out + 1] = ids[i]
-      out[#out + 1] = leases[i][3]
-      out[#out + 1] = bodies[i]
-      out[#out + 1] = ''
-      out[#out + 1] = ''
+  if leased > 0 then
+    local bodies, all = call('HMGET', BODY, unpack(ids)), concat(ids)
+    local name, list, at = ask[4] .. NUL .. n7(ask[5]), HSETS[HEAD] or {n = 0}, nil
+    at = list.n
+    put(SESS, 'L' .. name, struct.pack('>I2', leased) .. all)
+    out[6] = all
+    for i = 1, leased do
+      local h = heads[i]
+      list[at + 1], list[at + 2] = ids[i], h
+      out[5 + 2 * i], out[6 + 2 * i] = h, bodies[i]
+      at = at + 2
     end
+    list.n, HSETS[HEAD] = at, list
     out.reply = 'L' .. name
   end
   return out, asked

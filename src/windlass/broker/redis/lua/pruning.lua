@@ -23,7 +23,7 @@ local function examine_parents(q) -- those that nobody needs any more stand with
   if cursor and not stop then
     local more = zpage(TIME, p, PARENTS - #members)
     for i = 1, #more do
-      if more[i] <= cursor then members[#members + 1] = more[i] end
+      if not is_less(cursor, more[i]) then members[#members + 1] = more[i] end
     end
   end
   for i = 1, #members do
@@ -48,17 +48,43 @@ local function oldest(q, before) -- of the classes that are named, each with its
   local first, found
   for class, time in pairs(before) do
     local at, m = overdue(q, class, time)
-    if at and (not first or at < first) then first, found = at, m end
+    if not at then before[class] = nil end -- pruning makes none
+    if at and (not first or is_less(at, first)) then first, found = at, m end
   end
   return found
+end
+
+local function drop_short(id, m, s) -- as the short way left it: nobody depends on it, and nothing else is kept of it
+  local fence = struct.unpack('>I8', s, 10)
+  local _, _, _, finished, _, _, size = struct.unpack('>I8I8I2c0I8I8I8I4', s, 18)
+  local till = finished + WINDOW
+  zrem(TIME, m)
+  if till > NOW then bury(id, 't' .. pack({DONE, false, fence, 'done', finished, till}), till) end
+  N.bytes = N.bytes - size
+  hset(HEAD, id, false)
+  hset(BODY, id, false)
+  JOBS[id] = false
+end
+
+local function prune_one(q, m)
+  local id = sub(m, -16)
+  local s = JOBS[id] == nil and q.p.emit ~= 2 and hget(HEAD, id)
+  if s and string.byte(s) == ENDED_SHORT then drop_short(id, m, s) else drop(job(id), 'prune') end
+end
+
+local function look_ahead(q, count) -- most of what goes has no result: their heads at once
+  local members, ids = zpage(TIME, 'k' .. q.pre .. 'n', count), {}
+  for i = 1, #members do ids[i] = sub(members[i], -16) end
+  hload(HEAD, ids)
 end
 
 local function prune_queue(q, left)
   local p, pruned = q.p, 0
   local function prune_while(before, most)
     local m = left > 0 and pruned < most and oldest(q, before)
+    if m then look_ahead(q, min(left, most - pruned)) end
     while m do
-      drop(job(sub(m, -16)), 'prune')
+      prune_one(q, m)
       pruned, left = pruned + 1, left - 1
       m = left > 0 and pruned < most and oldest(q, before)
     end

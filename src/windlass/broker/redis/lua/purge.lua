@@ -16,11 +16,11 @@ local function gather(z, p)
   for i = 1, #members do found[#found + 1] = sub(members[i], -16) end
 end
 
-local function gather_fifo()
-  local looked = 0
-  for band, f in pairs(fifos(q)) do
+local looked = 0
+local function gather_fifo(owner) -- a queue's own, or a lane's
+  for band, f in pairs(fifos(owner)) do
     for n = f[1], f[3] do
-      local s = f[5] > 0 and #found < most and looked < 10000 and hget(FIFO, chunk_name(q, band, n)) or ''
+      local s = f[5] > 0 and #found < most and looked < 10000 and hget(FIFO, chunk_name(owner, band, n)) or ''
       for at = 0, #s - ENTRY, ENTRY do
         local j = job(sub(s, at + 8, at + 23))
         looked = looked + 1
@@ -32,13 +32,27 @@ local function gather_fifo()
   end
 end
 
+local function gather_lanes()
+  local p, after = 'L' .. q.pre, nil
+  while #found < most and looked < 10000 do
+    local members = zpage(NAMES, p, 1000, after)
+    for i = 1, #members do
+      if #found < most and looked < 10000 then gather_fifo(lane_of(q, sub(members[i], #p + 1))) else cut = true end
+    end
+    if #members < 1000 then return end
+    after = members[1000]
+  end
+  cut = true
+end
+
 if state == BLOCKED then
   gather(READY, 'B' .. q.pre)
 elseif state == SCHEDULED then
   gather(TIME, 'D' .. q.pre)
   gather(TIME, 'd' .. q.pre)
 elseif state == RDY then
-  gather_fifo()
+  gather_fifo(q)
+  if q.laned then gather_lanes() end
   gather(READY, 'L' .. q.pre)
   gather(READY, 'S' .. q.pre)
 else

@@ -3,7 +3,7 @@
 -- SET   Q queue: policy (map, see settings.lua) · R queue: paused, laned, running, bucket · T task: it was timed
 --       A queue: its wake (A armed, W somebody may wait)
 -- LANE  l queue NUL lane: a lane's record · t queue NUL band: a ring's
--- FIFO  c queue: by band, the chunks of its fifo
+-- FIFO  c queue: by band, the chunks of its fifo · queue NUL band number, NUL queue NUL lane NUL band number: chunks
 local QUEUES, LANES, RINGS, RING_LIST = {}, {}, {}, {}
 
 local function queue(name)
@@ -25,15 +25,47 @@ end
 local function queue_changed(q) q.touched = true end
 
 -- A lane: s suspects, u running, p paused, b bucket, k wake, d what its document says, t seats by band.
--- A seat: 1 ready jobs, 2 clock, 3 due or false, 4 generation of its ring.
+-- A seat: 1 ready jobs, 2 clock, 3 due or false, 4 generation of its ring. f: its fifos by band (see fifo.lua).
+-- Most lanes have a seat in one ring, or none (ready and generation 0), and nothing else that would have to be said of
+-- them. Their record is bytes: 1, then running (4), band (6), ready (4), clock, due or 0, generation or 0 (8 each), and
+-- the fifo (4, 1, 4, 1, 4).
+local SIMPLE_LANE = '>BI4I6I4I8I8I8I4BI4BI4'
+
+local function read_lane(s)
+  if string.byte(s) ~= 1 then
+    local l = unpack_(s)
+    l.fifo, l.f = l.f or {}, nil
+    return l
+  end
+  local _, running, band, ready, clock, due, born, f1, f2, f3, f4, f5 = struct.unpack(SIMPLE_LANE, s)
+  band = band - BAND_ZERO
+  local l = {s = 0, u = running, p = false, b = false, k = false, d = false, t = {}, fifo = {}}
+  if ready > 0 or born > 0 then l.t[band] = {ready, clock, due > 0 and due, born > 0 and born} end
+  if f1 > 0 then l.fifo[band] = {f1, f2, f3, f4, f5} end
+  return l
+end
+
+local function write_lane(l)
+  local band, seat = next(l.t)
+  local in_band, f = next(l.fifo)
+  if not band then band, seat = in_band or 0, {0, 0, false, false} elseif next(l.t, band) then seat = nil end
+  if seat and l.s == 0 and not l.p and not l.b and not l.k and not l.d and
+      (not in_band or (in_band == band and not next(l.fifo, band))) then
+    f = f or {0, 0, 0, 0, 0}
+    return struct.pack(SIMPLE_LANE, 1, l.u, band + BAND_ZERO, seat[1], seat[2], seat[3] or 0, seat[4] or 0, f[1], f[2], f[3],
+      f[4], f[5])
+  end
+  return pack({s = l.s, u = l.u, p = l.p, b = l.b, k = l.k, d = l.d, t = l.t, f = in_band and l.fifo or nil})
+end
+
 local function lane_of(q, name)
   local at = q.pre .. name
   local l = LANES[at]
   if l == nil then
     local s = hget(LANE, 'l' .. at)
-    l = s and unpack_(s) or {s = 0, u = 0, p = false, b = false, k = false, d = false, t = {}}
+    l = s and read_lane(s) or {s = 0, u = 0, p = false, b = false, k = false, d = false, t = {}, fifo = {}}
     l.known = s and true or false
-    l.name, l.queue = name, q
+    l.name, l.queue, l.chunks = name, q, NUL .. at .. NUL
     LANES[at] = l
   end
   return l
@@ -48,7 +80,7 @@ local function lane_ready(l)
 end
 
 local function lane_empty(l)
-  return l.s == 0 and l.u == 0 and not l.p and not l.b and not l.d and next(l.t) == nil
+  return l.s == 0 and l.u == 0 and not l.p and not l.b and not l.d and next(l.t) == nil and next(l.fifo) == nil
 end
 
 -- A ring: 1 time, 2 lanes in it, 3 empty since or false, 4 generation.

@@ -1,93 +1,125 @@
 -- settle: end leases, each judged by itself, then answer the ask that came with them.
 --
--- ARGV[2]  settlements (see settling.lua)   ARGV[3]  an ask (see handout.lua), or ""
+-- ARGV[2]  settlements (see settling.lua)   ARGV[3]  an ask (see handout.lua), or ""   ARGV[4 …]  results
 -- Returns  {answers, or 1 if every one is applied and done; what claim returns or false}
--- Writes   as claim; past and time for what is kept of an end, gone for what is not kept
+-- Writes   as claim; past and time for what is kept of an end, gone for what is not kept; lane and ring
 -- Cost     O(items), then as claim; a plain job that is not kept is 3 fields, one that is kept 2 fields and a member
 -- otherwise: settle_any
 -- include: plain_claim
-local items = unpack_(ARGV[2])
-local ask = ARGV[3] ~= '' and unpack_(ARGV[3])
-if not N or (#items == 0 and not ask) then return otherwise() end
+local said, ask = ARGV[2], ARGV[3] ~= '' and unpack_(ARGV[3])
+if not N or string.byte(said) ~= 1 or (#said == 1 and not ask) then return otherwise() end
 
-local ids, queues, session, s, replies = {}, {}, nil, nil, {}
-for i = 1, #items do
-  if items[i][3] ~= 'done' or items[i][10] then return otherwise() end
-  ids[i] = items[i][1]
-end
-local heads = #ids > 0 and call('HMGET', HEAD, unpack(ids)) or {}
-if ask then session = ask[4] end
-for i = 1, #ids do
-  local h = heads[i] and unpack_(heads[i])
-  if not h or h[1] ~= RUNNING or h[8] ~= items[i][2] or not h[19] or h[15] > 0 then return otherwise() end
-  local x = h[23]
-  if h[4] ~= '' or (x and (x.key or x.children or x.after or x.memos or x.cancel or x.deadline or x.logs or x.result or
-      x.hold_key or x.error)) then
-    return otherwise()
+local ids, fences, runtimes, results, n = {}, {}, {}, {}, 0
+local unpack_bytes, given = struct.unpack, 3
+for at = 2, #said, 33 do
+  local id, fence, runtime, result = unpack_bytes('>c16I8I8B', said, at)
+  n = n + 1
+  ids[n], fences[n], runtimes[n] = id, fence, runtime
+  if result == 1 then
+    given = given + 1
+    results[n] = ARGV[given]
   end
-  session = session or h[19]
-  if h[19] ~= session then return otherwise() end
-  heads[i] = h
-  local q = queues[h[2]] or plain_queue(h[2])
-  if not q or not q.unlimited then return otherwise() end
-  queues[h[2]] = q
-  local name = 'L' .. h[19] .. NUL .. n7(h[20])
-  replies[name] = (replies[name] or 0) + 1
+end
+local heads = n > 0 and call('HMGET', HEAD, unpack(ids)) or {}
+local queues, replies, twice, session, s = {}, {}, {}, nil, nil
+if ask then session = ask[4] end
+local pers, sizes, ats, asks = {}, {}, {}, {}
+for i = 1, n do
+  local h = heads[i]
+  if not h then return otherwise() end
+  local state, _, _, unsettle, _, _, fence = unpack_bytes('>BBBBBI4I8', h)
+  if state ~= RUNNING or unsettle ~= 0 or fence ~= fences[i] then return otherwise() end
+  local _, asked, holder, _, size, arrival, _, _, names = unpack_bytes('>I8I8I2c0I8I4I8I8I8I2c0', h, 18)
+  session = session or holder
+  -- two words about one job: the second is judged by what the first left
+  if holder ~= session or twice[ids[i]] then return otherwise() end
+  twice[ids[i]] = true
+  local per = read_names(names)
+  if not per.q then
+    local q = queues[per.queue] or plain_queue(per.queue)
+    if not q or (q.laned and '' or per.lane) ~= '' or not (q.laned or q.unlimited) then return otherwise() end
+    queues[per.queue], per.q, q.touched = q, q, true
+    if q.laned then
+      q.lanes = q.lanes or {}
+      q.lanes[#q.lanes + 1] = per.lane
+    end
+  end
+  per.n = per.n + 1
+  pers[i], sizes[i], ats[i] = per, size, arrival
+  replies[asked] = (replies[asked] or 0) + 1
 end
 s = session and session_of(session)
 if not s or s[1] then return otherwise() end
 
--- two words about one job: the second is judged by what the first left
-local twice = {}
-for i = 1, #ids do
-  if twice[ids[i]] then return otherwise() end
-  twice[ids[i]] = true
+for _, q in pairs(queues) do
+  if q.lanes and not load_lanes(q, q.lanes, #q.lanes) then return otherwise() end
 end
 
-local kept, graves, emptied = {}, {}, {}
-for i = 1, #ids do
-  local h, item, id = heads[i], items[i], ids[i]
-  local q, result, x = queues[h[2]], item[7], h[23] or {}
-  q.running, q.touched = q.running - 1, true
-  count(h[2], h[3], RUNNING, DONE)
-  if item[5] and not is_timed(h[3]) then
-    put(SET, 'T' .. h[3], '1')
-    TIMED[h[3]] = true
+local kept, graves, ngraves, emptied = {n = 0}, {}, 0, {}
+local till, grave_of, grave = NOW + CTX[3], nil, nil
+for _, per in pairs(NAMES_READ) do
+  per.q.running, per.tally.n = per.q.running - per.n, per.tally.n + per.n
+  if per.q.laned then
+    local l = LANES[per.q.pre .. per.lane]
+    l[4] = l[4] - per.n
+    touch_lane(l)
+    enter_if_open(l)
+  end
+end
+count_moves(RUNNING, DONE)
+for i = 1, n do
+  local per, id, result = pers[i], ids[i], results[i]
+  local q = per.q
+  if runtimes[i] > 0 and not is_timed(per.task) then
+    put(SET, 'T' .. per.task, '1')
+    TIMED[per.task] = true
   end
   if q.retention == 0 and not (result and q.result_ttl > 0) then
-    local till = NOW + CTX[3]
-    remove(HEAD, id)
-    remove(BODY, id)
-    N[7] = N[7] - h[14]
+    N[7] = N[7] - sizes[i]
+    ngraves = ngraves + 1
+    graves[ngraves] = id
     if till > NOW then
-      put(GONE, id, 't' .. pack({DONE, false, h[8], 'done', NOW, till}))
-      graves[#graves + 1] = id
+      if grave_of ~= fences[i] then
+        grave_of, grave = fences[i], 't' .. pack({DONE, false, fences[i], 'done', NOW, till})
+      end
+      put(GONE, id, grave)
     end
   else
-    put(PAST, id .. 'd', pack({{h[8], h[7], h[19], h[22], NOW, 'done', true, false, item[5], item[6]}}))
-    if item[6] then
-      put(PAST, id .. 'e', item[6])
-      x.error = 1
-    end
+    local h = heads[i]
+    local after = 36 + #session
     if result then
+      -- What a result adds is not for bytes: this head is written as the long way does.
+      local _, _, _, _, _, attempt, fence, claimed = unpack_bytes('>BBBBBI4I8I8', h)
+      local seq, size, arrival, due, accepted, names, cold = unpack_bytes('>I8I4I8I8I8I2c0', h, after)
+      local a = unpack_(sub(h, cold, -2))
+      local x = a[7] or {}
+      x.finished, x.started, x.kept, x.result = NOW, 1, 'k', #result
+      a[4], a[7], N[7] = 1, x, N[7] + #result
+      put(PAST, id .. 'd', pack({{fence, attempt, session, claimed, NOW, 'done', true, false,
+        runtimes[i] > 0 and runtimes[i] - 1, false}}))
       put(PAST, id .. 'r', result)
-      x.result = #result
-      h[14], N[7] = h[14] + #result, N[7] + #result
+      put(HEAD, id, struct.pack('>BBBBBI4I8', DONE, 0, 0, 1, string.byte(h, 5), attempt, fence) ..
+        struct.pack('>I8I4I8I8I8I2', seq, size + #result, arrival, due, accepted, #names) .. names .. pack(a) .. sub(id, -1))
+    else
+      put(HEAD, id, '\7' .. sub(h, 2, after - 1) .. struct.pack('>I8I8', NOW, runtimes[i]) .. sub(h, after))
     end
-    x.finished, x.started, x.kept = NOW, 1, 'k'
-    h[1], h[15], h[19], h[20], h[21], h[23] = DONE, 1, false, 0, 0, x
-    put(HEAD, id, pack(h))
-    kept[#kept + 1] = 0
-    kept[#kept + 1] = 'k' .. q.pre .. (result and 'r' or 'n') .. n7(NOW) .. n7(h[12]) .. id
+    local k = kept.n
+    kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. (result and 'r' or 'n') .. n7(NOW) .. n7(ats[i]) .. id, k + 2
   end
 end
-for from = 1, #graves, 128 do
-  put(GONE, 'P' .. n7(N[11]), n7(NOW + CTX[3]) .. concat(graves, '', from, math.min(from + 127, #graves)))
+if ngraves > 0 then
+  graves.n = ngraves
+  HDELS[HEAD], HDELS[BODY] = graves, graves
+  if till == NOW then ngraves = 0 end
+end
+for from = 1, ngraves, 128 do
+  put(GONE, 'P' .. n7(N[11]), n7(till) .. concat(graves, '', from, math.min(from + 127, ngraves)))
   N[11] = N[11] + 1
 end
-for name, n in pairs(replies) do
+for asked, ended in pairs(replies) do
+  local name = 'L' .. session .. NUL .. n7(asked)
   local r = call('HGET', SESS, name)
-  local live = struct.unpack('>I2', r) - n
+  local live = struct.unpack('>I2', r) - ended
   if live > 0 then
     put(SESS, name, struct.pack('>I2', live) .. sub(r, 3))
   else
@@ -95,7 +127,7 @@ for name, n in pairs(replies) do
     emptied[#emptied + 1] = name
   end
 end
-s[8] = s[8] - #ids
+s[8] = s[8] - n
 
 local out, asked = nil, {}
 if ask then
@@ -104,15 +136,22 @@ if ask then
 end
 for _, q in pairs(queues) do
   if q.touched and not q.saved then save_running(q) end
+  if q.lanes and not q.asked and not q.paused and (q.entered or range(RING, 'R' .. q.pre)) then
+    q.armed = true
+    waiters(q)
+    asked[#asked + 1] = q
+  end
 end
 save_session(s, session)
+save_lanes()
 call('HDEL', META, '-') -- a shrinking write first: from then on a script may grow
 write()
-for from = 1, #kept, 2000 do call('ZADD', TIME, unpack(kept, from, math.min(from + 1999, #kept))) end
+write_rings()
+for from = 1, kept.n, 2000 do call('ZADD', TIME, unpack(kept, from, math.min(from + 1999, kept.n))) end
 if #emptied > 0 then call('ZREM', LEASE, unpack(emptied)) end
 if out and out.reply then call('ZADD', LEASE, 0, out.reply) end
 for i = 1, #asked do
   if asked[i].armed then wake(asked[i]) end
 end
-if #ids > 0 and call('PUBSUB', 'NUMSUB', CTX[6])[2] > 0 then call('PUBLISH', CTX[6], concat(ids)) end
+if n > 0 and call('PUBSUB', 'NUMSUB', CTX[6])[2] > 0 then call('PUBLISH', CTX[6], concat(ids)) end
 return {1, out or false}

@@ -1,11 +1,11 @@
 -- settle: end leases, each judged by itself, then answer the ask that came with them.
 --
--- ARGV[2]  settlements (see settling.lua)   ARGV[3]  an ask (see handout.lua), or ""
+-- ARGV[2]  settlements (see settling.lua)   ARGV[3]  an ask (see handout.lua), or ""   ARGV[4 …]  results
 -- Returns  {answers, what claim returns or false}
 -- Writes   as claim; past for what is kept of an end, gone for what is not kept
 -- Cost     O(items · log n), 100 dependents told; then as claim
 -- include: settling, handout
-local items, ids, answers = unpack_(ARGV[2]), {}, {}
+local items, ids, answers = read_items(), {}, {}
 for i = 1, #items do ids[i] = items[i][1] end
 load_leases(ids)
 for i = 1, #items do answers[i] = settle(items[i]) end

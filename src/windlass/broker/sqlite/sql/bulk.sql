@@ -15,16 +15,18 @@ VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 0, 0, 0, ?13, 
 SELECT 1 FROM json_each(?1) AS known WHERE EXISTS (SELECT 1 FROM absorbed WHERE absorbed.id = known.value)
     OR EXISTS (SELECT 1 FROM edge WHERE edge.parent = known.value) LIMIT 1;
 
--- name: live
--- in:   ?1 ids (JSON)
--- out:  n, id, q, t, state, fence, session, marks, ends, line, attempt, claimed_at of those that are kept
--- cost: one row of an index and one head per id
-SELECT n, id, q, t, state, fence, session, marks, ends, line, attempt, claimed_at FROM job
-WHERE id IN (SELECT value FROM json_each(?1)) AND pruned_until IS NULL;
-
 -- name: end_done
--- in:   ?1 n, ?2 now, ?3 bytes of the result, ?4 the mark of a result
--- cost: one row and two indexes per job
+-- in:   ?1 fences by the numbers of jobs (JSON), ?2 now
+-- cost: one row and two indexes per job; a lease that is not live, or of which other tables know, is left alone
 UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?2,
-    cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1, size = size + ?3, marks = marks | ?4
-WHERE n = ?1;
+    cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1
+FROM json_each(?1) AS ended WHERE job.n = CAST(ended.key AS INTEGER) AND job.fence = ended.value
+    AND job.state = 3 AND job.marks = 0 AND job.ends < 10 AND job.line IS NULL;
+
+-- name: end_done_with_result
+-- in:   ?1 number, fence, bytes of the result of each (JSON), ?2 now
+-- cost: one row and two indexes per job; a lease that is not live, or of which other tables know, is left alone
+UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?2,
+    cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1, size = size + (ended.value ->> 2), marks = 64
+FROM json_each(?1) AS ended WHERE job.n = (ended.value ->> 0) AND job.fence = (ended.value ->> 1)
+    AND job.state = 3 AND job.marks = 0 AND job.ends < 10 AND job.line IS NULL;

@@ -1,0 +1,183 @@
+"""What Windlass is to reach: ratios to the best gate peer of the same run, and bounds of its own."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sidebyside.measures import Figures
+from sidebyside.peers import Peer
+
+Medians = Mapping[tuple[str, str, int, str], Figures]
+STORES = ("redis", "postgres", "sqlite")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A row of the gate for one store."""
+
+    row: str
+    store: str
+    needed: str
+    reached: str
+    passed: bool | None  # None: an aim, or not measured against anything
+
+
+@dataclass(frozen=True)
+class Run:
+    """The figures of one store."""
+
+    store: str
+    medians: Medians
+    peers: Mapping[str, Peer]
+    payload: int
+
+    def own(self, measure: str, figure: str) -> float | None:
+        """A figure of Windlass."""
+        return self.of("windlass", measure, figure)
+
+    def of(self, peer: str, measure: str, figure: str) -> float | None:
+        """A figure of anybody."""
+        return self.medians.get((self.store, measure, self.payload, peer), {}).get(figure)
+
+    def best(self, measure: str) -> tuple[float, str] | None:
+        """The highest rate among the gate peers, and whose it is."""
+        rates = [
+            (rate, name)
+            for name, peer in self.peers.items()
+            if self.store in peer.gate and (rate := self.of(name, measure, "rate")) is not None
+        ]
+        return max(rates, default=None)
+
+
+def verdicts(medians: Medians, peers: Mapping[str, Peer], payload: int) -> list[Verdict]:
+    """Every row that this run can judge."""
+    stores = [store for store in STORES if any(key[0] == store for key in medians)]
+    return [
+        verdict
+        for rule in _RULES
+        for store in stores
+        for verdict in rule(Run(store, medians, peers, payload))
+    ]
+
+
+Rule = Callable[[Run], Iterator[Verdict]]
+
+
+def _ratio(
+    row: str, measure: str, against: str, needed: Mapping[str, float], aims: Mapping[str, int]
+) -> Rule:
+    def rule(run: Run) -> Iterator[Verdict]:
+        rate, best = run.own(measure, "rate"), run.best(against)
+        if rate is None:
+            return
+        aim = f" (aim {aims[run.store]:,}/s)" if run.store in aims else ""
+        factor = needed.get(run.store)
+        if factor is None or best is None:
+            ahead = f"{rate:,.0f}/s"
+            yield Verdict(row, run.store, (aim or " -")[1:], ahead, None)
+        else:
+            said = f"{rate:,.0f}/s = {rate / best[0]:.2f} × {best[1]} ({best[0]:,.0f}/s)"
+            yield Verdict(row, run.store, f"≥ {factor:g} × best{aim}", said, rate >= factor * best[0])
+
+    return rule
+
+
+def _bound(row: str, measure: str, figure: str, most: Mapping[str, float], unit: str) -> Rule:
+    def rule(run: Run) -> Iterator[Verdict]:
+        value = run.own(measure, figure)
+        if value is not None:
+            bound = most[run.store]
+            yield Verdict(row, run.store, f"≤ {bound:g} {unit}", f"{value:.3g} {unit}", value <= bound)
+
+    return rule
+
+
+def _bare(run: Run) -> Iterator[Verdict]:
+    rate, bare = run.own("single", "rate"), run.of("bare", "single", "rate")
+    if rate is not None and bare is not None:
+        said = f"{rate:,.0f}/s = {rate / bare:.2f} × {bare:,.0f}/s"
+        yield Verdict(
+            "one blocking enqueue at a time", run.store, "≥ 0.7 × bare insert", said, rate >= 0.7 * bare
+        )
+
+
+def _lanes(run: Run) -> Iterator[Verdict]:
+    rate, plain = run.own("drain_lanes", "rate"), run.own("drain", "rate")
+    if rate is not None and plain is not None:
+        least = {"redis": 1 / 2, "postgres": 1 / 3, "sqlite": 1 / 2}[run.store]
+        said = f"{rate:,.0f}/s = {rate / plain:.2f} × {plain:,.0f}/s"
+        row = "drain, 1,000 lanes with limits"
+        yield Verdict(row, run.store, f"≥ {least:.2f} × plain", said, rate >= least * plain)
+
+
+def _backlog(run: Run) -> Iterator[Verdict]:
+    few, many = run.own("backlog", "p99_ms_1000"), run.own("backlog", "p99_ms_1000000")
+    if few is not None and many is not None:
+        said = f"{many:.2f} ms = {many / few:.2f} × {few:.2f} ms"
+        yield Verdict("claim p99, 1,000,000 waiting against 1,000", run.store, "≤ 2 ×", said, many <= 2 * few)
+
+
+def _everywhere(value: float) -> Mapping[str, float]:
+    return dict.fromkeys(STORES, value)
+
+
+_RULES: tuple[Rule, ...] = (
+    _ratio(
+        "drain, no-op async def",
+        "drain",
+        "drain",
+        {"redis": 4, "postgres": 1.4, "sqlite": 10},
+        {"redis": 60_000, "postgres": 40_000, "sqlite": 50_000},
+    ),
+    _bound(
+        "CPU per job, workers + server", "drain", "cpu_us", {"redis": 30, "postgres": 50, "sqlite": 30}, "µs"
+    ),
+    _ratio(
+        "drain, no-op def in threads",
+        "drain_def",
+        "drain",
+        {"redis": 2, "postgres": 0.9, "sqlite": 5},
+        {"redis": 30_000},
+    ),
+    _ratio(
+        "bulk enqueue",
+        "bulk",
+        "bulk",
+        {"redis": 3, "postgres": 2},
+        {"redis": 120_000, "postgres": 100_000, "sqlite": 150_000},
+    ),
+    _ratio("one blocking enqueue at a time", "single", "single", {"redis": 0.9, "postgres": 1}, {}),
+    _bare,
+    lambda run: (
+        _bound("one blocking enqueue, p99", "single", "p99_ms", {"redis": 1}, "ms")(run)
+        if run.store == "redis"
+        else iter(())
+    ),
+    _ratio(
+        "100 concurrent aenqueue",
+        "concurrent",
+        "concurrent",
+        {},
+        {"redis": 50_000, "postgres": 40_000, "sqlite": 50_000},
+    ),
+    _bound(
+        "enqueue to start, idle, p50", "pickup", "p50_ms", {"redis": 1.2, "postgres": 3, "sqlite": 3}, "ms"
+    ),
+    _bound(
+        "enqueue to start, idle, p99", "pickup", "p99_ms", {"redis": 2.5, "postgres": 5, "sqlite": 6}, "ms"
+    ),
+    _bound("high priority under load, p99", "urgent", "p99_ms", _everywhere(150), "ms"),
+    _lanes,
+    _backlog,
+    _bound("idle worker process, memory", "idle", "mib_largest", _everywhere(60), "MiB"),
+    _bound("idle worker process, CPU", "idle", "core_percent_each", _everywhere(0.5), "% of a core"),
+)
+
+
+def table(found: list[Verdict]) -> str:
+    """The gate, to read."""
+    lines = ["| | store | to reach | reached | |", "|---|---|---|---|---|"]
+    words = {True: "pass", False: "**FAIL**", None: "aim"}
+    lines += [
+        f"| {one.row} | {one.store} | {one.needed} | {one.reached} | {words[one.passed]} |" for one in found
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,116 @@
+"""Waking by the server: a connection of its own that listens, so that an idle worker starts a job at once.
+
+The server tells of a queue at most once per cooldown (`17_wake.sql`), so who was woken looks often for that
+long. It is a hint: a connection that is lost, or a pooler that passes nothing on, costs up to a second.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from windlass.broker.postgres.bells import Bell
+from windlass.broker.postgres.driver import UNAVAILABLE, Connection, Refused, connect
+from windlass.broker.postgres.statements import statement
+from windlass.broker.postgres.url import Place
+
+COOLDOWN: Final = 0.02
+"""Seconds within which the server tells of a queue but once; as `17_wake.sql` has it."""
+ROOM: Final = 1_464_422_981
+"""The first half of the key of the lock that whoever listens holds."""
+_HOLD: Final = "SELECT pg_advisory_lock_shared($1::integer, $2::integer)"
+_AGAIN_AFTER: Final = 1.0
+_LOOKS_FOR: Final = 2 * COOLDOWN
+
+_inherited: list[object] = []
+
+
+class Listener:
+    """The one connection of a broker that listens: opened when somebody first waits."""
+
+    def __init__(self, place: Place, schema: str, bell: Bell) -> None:
+        self._place = place
+        self._schema = schema
+        self._bell = bell
+        self._queues: Counter[str] = Counter()
+        """Those that somebody waits for."""
+        self._connection: Connection | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._not_before = 0.0
+        self._told_at = 0.0
+        self.told = 0
+        """How often the server told of a queue that somebody waits for."""
+        self._closed = False
+        self._pid = os.getpid()
+
+    @contextlib.contextmanager
+    def listening(self, queues: Sequence[str]) -> Any:
+        """Ring the bell for these queues meanwhile, if the server can be listened to."""
+        self._queues.update(queues)
+        try:
+            self._open_if_needed()
+            yield
+        finally:
+            self._queues.subtract(queues)
+
+    def pause(self, polling: float, floor: float) -> float:
+        """How long to wait for the bell before looking again; `polling` where nobody rings it."""
+        if self._is_lost():
+            self._open_if_needed()
+            return polling
+        looking = asyncio.get_running_loop().time() < self._told_at + _LOOKS_FOR
+        return COOLDOWN / 4 if looking else floor
+
+    def _open_if_needed(self) -> None:
+        if not self._place.listens or self._closed:
+            return
+        opening = self._opening is not None and not self._opening.done()
+        if self._is_lost() and not opening and asyncio.get_running_loop().time() >= self._not_before:
+            self._opening = asyncio.create_task(self._open())
+
+    def _is_lost(self) -> bool:
+        if self._pid != os.getpid():
+            # A child of a fork must not say goodbye in its parent's name: it leaves that one as it is.
+            _inherited.append((self._connection, self._opening))
+            self._pid, self._connection, self._opening = os.getpid(), None, None
+        return self._connection is None or self._connection.is_closed()
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._not_before = loop.time() + _AGAIN_AFTER
+        try:
+            connection = await connect(self._place.dsn, pooled=False)
+        except (*UNAVAILABLE, Refused):
+            return  # the next call of the store says what is wrong
+        try:
+            (row,) = await connection.fetch(statement(self._schema, "bell", 0))
+            await connection.add_listener(row["channel"], self._told)
+            await connection.execute(_HOLD, ROOM, row["room"])
+        except (*UNAVAILABLE, Refused):
+            connection.terminate()
+            return
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection = connection
+        # What was committed while nobody listened was not told.
+        self._bell.ring()
+
+    def _told(self, _connection: object, _pid: int, _channel: str, queue: str) -> None:
+        if self._queues[queue] > 0:
+            self.told += 1
+            self._told_at = asyncio.get_running_loop().time()
+            self._bell.ring()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._opening
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()

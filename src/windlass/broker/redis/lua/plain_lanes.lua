@@ -1,0 +1,213 @@
+-- The short way for lanes: of queues in strict order that have lanes, with no limits but `lane_concurrency`; for lanes
+-- whose record is bytes (see queues.lua). It does what filing.lua does, for all lanes of a call at once.
+-- include: plain
+local STRIDE, REBASE_AT, PER_LANE_CHUNK = 1048576, 4503599627370496, 16
+local SIMPLE_LANE = '>BI4I6I4I8I8I8I4BI4BI4'
+local LANES, LANE_LIST, RINGS = {}, {n = 0}, {}
+
+-- A lane (by number: a table with so many names is five times as large): 1 queue, 2 name, 3 queue NUL name, 4 running,
+-- 5 band or false, 6 ready, 7 clock, 8 due or 0, 9 generation or 0, 10 to 14 fifo, 15 due as stored, 16 touched, 17 new,
+-- 18 its member in the ring as stored, if it was read
+
+local function load_fields(key, fields, n) -- at once, however many
+  local got = {}
+  for from = 1, n, 1000 do
+    local to = math.min(from + 999, n)
+    local some = call('HMGET', key, unpack(fields, from, to))
+    for i = from, to do got[i] = some[i - from + 1] end
+  end
+  return got
+end
+
+-- Reads lanes of a queue; false if one of them is not simple. `names` is a list of n names.
+local function load_lanes(q, names, n)
+  local fields, todo, k = {}, {}, 0
+  for i = 1, n do
+    local at = q.pre .. names[i]
+    if LANES[at] == nil then
+      if names[i] == '' then return false end -- what has no lane is in the queue's own fifo
+      k = k + 1
+      fields[k], todo[k], LANES[at] = 'l' .. at, names[i], false
+    end
+  end
+  local got = load_fields(LANE, fields, k)
+  for i = 1, k do
+    local s, at = got[i], q.pre .. todo[i]
+    local _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = 1, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    if s then
+      if string.byte(s) ~= 1 then return false end
+      _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = struct.unpack(SIMPLE_LANE, s)
+      band = (ready > 0 or born > 0 or f1 > 0) and band - BAND_ZERO
+    end
+    LANES[at] = {q, todo[i], at, u, band, ready, clock, due, born, f1, f2, f3, f4, f5, due, false, not s, false}
+  end
+  return true
+end
+
+local function touch_lane(l)
+  if not l[16] then
+    l[16], LANE_LIST.n = true, LANE_LIST.n + 1
+    LANE_LIST[LANE_LIST.n] = l
+  end
+end
+
+local function ring_of(q, band) -- 1 time, 2 lanes in it, 3 empty since or false, 4 generation
+  local rings = q.rings
+  if not rings then
+    rings = {}
+    q.rings = rings
+  end
+  local r = rings[band]
+  if not r then
+    local at = q.pre .. struct.pack('>I6', band + BAND_ZERO)
+    local s = call('HGET', LANE, 't' .. at)
+    r = s and unpack_(s) or {0, 0, false, false}
+    r.at, r.seats = at, 'R' .. at
+    rings[band], RINGS[#RINGS + 1] = r, r
+  end
+  return r
+end
+
+local function seat_name(l, due) return struct.pack('>c0I7c0', ring_of(l[1], l[5]).seats, due, l[2]) end
+
+local function enter_if_open(l) -- it may have something to hand out now
+  local q = l[1]
+  if l[8] > 0 or l[6] == 0 or (q.most and l[4] >= q.most) then return end
+  local r = ring_of(q, l[5])
+  if not r[4] then
+    N[5] = N[5] + 1
+    r[4] = N[5]
+  end
+  if l[9] ~= r[4] then l[7], l[9] = r[1], r[4] end
+  l[7] = math.max(l[7], r[1])
+  l[8] = l[7] + STRIDE
+  r[2], r[3], r.touched = r[2] + 1, false, true
+  q.entered = q.entered or {}
+  q.entered[#q.entered + 1] = l
+end
+
+local function chunk_of(l, n) return struct.pack('>Bc0BI6I7', 0, l[3], 0, l[5] + BAND_ZERO, n) end
+
+-- The next `want` jobs by ring, as `peek` gives them, with their lanes and when it was their turn; nil: not plain.
+local function peek_lanes(q, want)
+  local p = 'R' .. q.pre
+  local page = call('ZRANGEBYLEX', RING, '[' .. p, '(' .. p .. LAST, 'LIMIT', 0, want)
+  local names, n, from = {}, #page, #p + 14
+  for i = 1, n do names[i] = sub(page[i], from) end
+  if not load_lanes(q, names, n) then return nil end
+  local entered, again, coming = {}, {}, {}
+  for i = 1, n do
+    local l = LANES[q.pre .. names[i]]
+    if q.most and l[4] >= q.most then return nil end -- the limit has changed
+    l[18], coming[page[i]] = page[i], {l, l[6], l[4], l[8], l[11], false, false}
+  end
+  for i = 1, q.entered and #q.entered or 0 do
+    local l = q.entered[i]
+    entered[i] = seat_name(l, l[8])
+    coming[entered[i]] = {l, l[6], l[4], l[8], l[11], false, false}
+  end
+  table.sort(entered, is_less)
+  -- A turn: 1 lane, 2 ready, 3 running, 4 due, 5 entries of its chunk that are used up, 6 which chunk, 7 the chunk.
+  -- A lane that had its turn comes again one stride later: the three lists stay in order.
+  local at, en, ag, n_again, got = 1, 1, 1, 0, 0
+  local lanes, dues, fields, turns, k = {}, {}, {}, {}, 0
+  while got < want do
+    local m, e, a = page[at], entered[en], again[ag]
+    if m and (not e or is_less(m, e)) and (not a or is_less(m, a)) then
+      at = at + 1
+    elseif e and (not a or is_less(e, a)) then
+      m, en = e, en + 1
+    elseif a then
+      m, ag = a, ag + 1
+    else
+      break
+    end
+    local t = coming[m]
+    local l = t[1]
+    if not t[6] then
+      if l[10] == 0 then return nil end
+      k = k + 1
+      fields[k], t[6], turns[k] = chunk_of(l, l[10]), l[10], t
+    end
+    got = got + 1
+    lanes[got], dues[got] = t, t[4]
+    t[2], t[3], t[4] = t[2] - 1, t[3] + 1, t[4] + STRIDE
+    if t[2] > 0 and not (q.most and t[3] >= q.most) then
+      local next_turn = seat_name(l, t[4])
+      n_again = n_again + 1
+      again[n_again], coming[next_turn] = next_turn, t
+    end
+  end
+  if got == 0 then return {n = 0} end
+  local chunks = load_fields(FIFO, fields, k)
+  for i = 1, k do turns[i][7] = chunks[i] or '' end
+  local ids, places = {}, {}
+  for i = 1, got do
+    local t = lanes[i]
+    local l, off = t[1], t[5]
+    if off >= PER_LANE_CHUNK then
+      t[6], off = t[6] + 1, off - PER_LANE_CHUNK
+      t[7] = call('HGET', FIFO, chunk_of(l, t[6])) or ''
+    end
+    if (off + 1) * ENTRY > #t[7] then return nil end
+    places[i], ids[i] = struct.unpack('>I7c16', t[7], off * ENTRY + 1)
+    lanes[i], t[5] = l, off + 1
+  end
+  return {n = got, ids = ids, places = places, lanes = lanes, dues = dues}
+end
+
+local function take_lanes(found, n) -- so many of them are handed out
+  for i = 1, n do
+    local l, due = found.lanes[i], found.dues[i]
+    local q, r = l[1], ring_of(l[1], l[5])
+    if l[7] > r[1] then r[1] = l[7] end
+    l[7], l[8] = due, due + STRIDE
+    l[6], l[4], l[11], l[14] = l[6] - 1, l[4] + 1, l[11] + 1, l[14] - 1
+    if l[6] == 0 or (q.most and l[4] >= q.most) then
+      l[8] = 0
+      r[2] = r[2] - 1
+      if r[2] == 0 then r[3] = NOW end
+    end
+    r.touched = true
+    touch_lane(l)
+    if l[11] >= PER_LANE_CHUNK or (l[10] == l[12] and l[11] >= l[13]) then
+      remove(FIFO, chunk_of(l, l[10]))
+      if l[10] < l[12] then
+        l[10], l[11] = l[10] + 1, l[11] - PER_LANE_CHUNK
+      else
+        l[10], l[11], l[12], l[13], l[14] = 0, 0, 0, 0, 0
+      end
+    end
+  end
+end
+
+local ADDS, DELS, NEW = {n = 0}, {n = 0}, {n = 0}
+
+local function save_lanes() -- what is to be written of them
+  local pack_bytes = struct.pack
+  for i = 1, LANE_LIST.n do
+    local l = LANE_LIST[i]
+    put(LANE, 'l' .. l[3], pack_bytes(SIMPLE_LANE, 1, l[4], (l[5] or 0) + BAND_ZERO, l[6], l[7], l[8], l[9], l[10], l[11], l[12],
+      l[13], l[14]))
+    if l[8] ~= l[15] then
+      if l[15] > 0 then
+        DELS.n = DELS.n + 1
+        DELS[DELS.n] = l[18] or seat_name(l, l[15])
+      end
+      if l[8] > 0 then
+        ADDS[ADDS.n + 1], ADDS[ADDS.n + 2], ADDS.n = 0, seat_name(l, l[8]), ADDS.n + 2
+      end
+    end
+    if l[17] then NEW[NEW.n + 1], NEW[NEW.n + 2], NEW.n = 0, 'L' .. l[3], NEW.n + 2 end
+  end
+  for i = 1, #RINGS do
+    local r = RINGS[i]
+    if r.touched then put(LANE, 't' .. r.at, pack({r[1], r[2], r[3], r[4]})) end
+  end
+end
+
+local function write_rings()
+  for from = 1, DELS.n, 1000 do call('ZREM', RING, unpack(DELS, from, math.min(from + 999, DELS.n))) end
+  for from = 1, ADDS.n, 2000 do call('ZADD', RING, unpack(ADDS, from, math.min(from + 1999, ADDS.n))) end
+  for from = 1, NEW.n, 2000 do call('ZADD', NAMES, unpack(NEW, from, math.min(from + 1999, NEW.n))) end
+end

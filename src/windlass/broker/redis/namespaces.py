@@ -1,0 +1,76 @@
+"""The namespaces of a server or cluster, and in which of them a job is.
+
+A set outside of all namespaces lists them; nothing else depends on it. A namespace enters it when it is
+opened; no script touches it, since it may live in another slot. The tag of an id (`core/ids.py`) says which
+namespace to ask first, so that no job needs an entry in an index.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from redis import exceptions
+
+from windlass.broker.contract import Options
+from windlass.broker.redis import verbs
+from windlass.broker.redis.complaints import UNREACHABLE
+from windlass.broker.redis.connections import connect_blocking, find
+from windlass.broker.redis.conversation import Say, Talk
+from windlass.broker.redis.store import Store
+from windlass.broker.redis.url import Place, read_url
+from windlass.core.ids import namespace_tag, tag_of
+from windlass.core.units import JobId
+from windlass.errors import StoreError
+
+REGISTRY: Final = b"windlass:namespaces"
+MOST: Final = 100
+"""Namespaces that are asked for a job, those whose tag it bears first."""
+
+
+async def enlist(store: Store) -> None:
+    """Add a namespace to the list. One whose user may not is not listed: it is nobody else's business."""
+    command = (b"SADD", REGISTRY, store.options.namespace)
+    if store.place.kind == "cluster":  # another node may have the list
+        await asyncio.to_thread(_ask, store.place, *command)
+    else:
+        await store.side().wire.hold(_said(command))
+
+
+def _said(command: tuple[bytes | str, ...]) -> Talk[None]:
+    yield Say((command,))
+
+
+async def find_namespace(url: str, here: str, job: JobId) -> str | None:
+    """The namespace of this server, other than `here`, that keeps a job; None if none says so."""
+    place = read_url(url)
+    listed = await asyncio.to_thread(_ask, place, b"SMEMBERS", REGISTRY)
+    names = {name.decode() for name in listed or ()} - {here}
+    tag = tag_of(job)
+    in_order = sorted(names, key=lambda name: (namespace_tag(name) != tag, name))
+    for name in in_order[:MOST]:
+        if await _keeps(place, name, job):
+            return name
+    return None
+
+
+async def _keeps(place: Place, namespace: str, job: JobId) -> bool:
+    store = Store(place, Options(namespace=namespace), None)
+    try:
+        return (await store.run(verbs.get([job])))[0] is not None
+    except StoreError:  # this user may not read it
+        return False
+    finally:
+        await store.close()
+
+
+def _ask(place: Place, *command: bytes | str) -> Any:
+    """One command to the server that has the list; None if it does not answer, or not to this user."""
+    try:
+        link = connect_blocking(place, find(place, REGISTRY))
+        try:
+            link.connect()
+            link.send_packed_command(link.pack_command(*command))
+            return link.read_response()
+        finally:
+            link.disconnect()
+    except (*UNREACHABLE, exceptions.RedisError, StoreError):
+        return None

@@ -1,0 +1,1 @@
+"""The proof: faults on purpose, histories, and a checker that believes nobody."""

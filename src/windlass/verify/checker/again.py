@@ -1,0 +1,156 @@
+"""Invariants of runs that follow each other: overlaps, duplicates, due times, redelivery."""
+
+import itertools
+
+from windlass.verify.checker.book import FAR, Book, JobBook, Run
+from windlass.verify.checker.life import last_word
+from windlass.verify.checker.verdict import Check, Rules
+
+
+def live_runs_never_overlap(book: Book, _rules: Rules, check: Check) -> None:
+    """While a lease lives no other of its job does. A lease whose settlement was applied lived until then."""
+    for name, job in book.jobs.items():
+        for run in job.runs:
+            check.case()
+            word = last_word(job, run.fence)
+            if word is None or word.verdict != "applied" or book.blurred(job):
+                continue
+            if word.said < run.end < FAR:
+                check.broken(
+                    f"{name}: fence {run.fence} was settled ({word.outcome}) {run.end - word.said} µs before "
+                    f"its code had ended"
+                )
+            for other in job.runs:
+                if other.fence > run.fence and other.start < word.said:
+                    check.broken(
+                        f"{name}: fence {other.fence} started {word.said - other.start} µs before the live "
+                        f"fence {run.fence} was settled"
+                    )
+
+
+def duplicates_are_explained(book: Book, _rules: Rules, check: Check) -> None:
+    """A job runs again only after a failure, a lost holder or settle, a stop, a snooze, a replay."""
+    for name, job in book.jobs.items():
+        runs = sorted(job.runs, key=lambda run: run.fence)
+        for run, following in itertools.pairwise(runs):
+            check.case()
+            why = _why_again(book, job, run, following)
+            if why is None:
+                check.broken(
+                    f"{name}: nothing explains that fence {following.fence} ran after {run.fence} "
+                    f"({run.how or 'no end'})"
+                )
+            else:
+                check.duplicates[why] += 1
+
+
+def _why_again(book: Book, job: JobBook, run: Run, following: Run) -> str | None:
+    if book.blurred(job):
+        return "the store was set back"
+    if book.reborn(job):
+        return "its id was used again"
+    word = last_word(job, run.fence)
+    if word is not None and word.applied:
+        if word.stands == "done" or (not word.stands and word.outcome == "done"):
+            return None
+        if word.stands in ("dead", "cancelled"):
+            return "replay" if job.did("replay") else None
+        return word.stands or word.outcome
+    if job.did("replay"):
+        return "replay"
+    session = book.sessions.get(run.session)
+    kept = next(
+        (each for each in (job.final.deliveries if job.final else ()) if each.fence == run.fence), None
+    )
+    if session is not None and session.gone < following.start:
+        return "holder crashed" if session.died < FAR else "holder lost"
+    if kept is not None and kept.cause is not None:
+        return f"holder ended ({kept.cause})"
+    if word is not None and word.verdict == "":
+        return "settle lost" if kept is not None and kept.outcome != "done" else None
+    return None
+
+
+def a_healthy_run_has_no_duplicates(book: Book, _rules: Rules, check: Check) -> None:
+    """Without a fault every rerun is one that the job itself, or an operator, asked for."""
+    if book.faults:
+        return
+    for name, job in book.jobs.items():
+        check.case()
+        deliveries = job.final.deliveries if job.final is not None else ()
+        for delivery in deliveries:
+            if delivery.cause is not None:
+                check.broken(
+                    f"{name}: nothing went wrong, and fence {delivery.fence} ended by {delivery.cause}"
+                )
+        settled = {word.fence for word in job.words if word.applied}
+        for run in job.runs[:-1]:
+            if run.fence not in settled:
+                check.broken(f"{name}: nothing went wrong, and fence {run.fence} was never settled")
+
+
+def nothing_starts_before_it_is_due(book: Book, rules: Rules, check: Check) -> None:
+    """Neither before the delay of its call, nor before that of its retry or snooze."""
+    for name, job in book.jobs.items():
+        keyed = job.asked is not None and job.asked.key is not None and job.asked.mode == "replace"
+        for run in job.runs:
+            check.case()
+            early = job.due - rules.clock_slack - run.start
+            if job.asked is not None and early > 0 and not keyed:
+                check.broken(f"{name} started {early} µs before it was due")
+        _after_parents(book, name, job, check)
+        if job.did("replay", "edit") or book.blurred(job):
+            continue
+        for word in job.words:
+            if word.verdict != "applied" or word.stands not in ("retry", "snooze") or not word.delay:
+                continue
+            check.case()
+            due = word.said + word.delay - rules.clock_slack
+            early_run = next((run for run in job.runs if run.fence > word.fence and run.start < due), None)
+            if early_run is not None:
+                check.broken(f"{name}: fence {early_run.fence} started {due - early_run.start} µs too early")
+
+
+def _after_parents(book: Book, name: str, job: JobBook, check: Check) -> None:
+    """A job starts when its parents are done; if one never was, the edge's policy has let it go."""
+    if job.asked is None or not job.runs or book.blurred(job):
+        return
+    first = min(run.start for run in job.runs)
+    for parent in job.asked.after:
+        check.case()
+        ends = [word.said for word in book.jobs[parent].words if word.applied and word.stands == "done"]
+        if ends and min(ends) > first:
+            check.broken(f"{name} started {min(ends) - first} µs before its parent {parent} was done")
+
+
+def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
+    """When a holder is known to be gone its jobs run again soon, or end."""
+    for name, job in book.jobs.items():
+        if book.blurred(job) or book.reborn(job):
+            continue
+        fences = sorted({lease.fence for lease in job.leases} | {run.fence for run in job.runs})
+        holders = {lease.fence: lease.session for lease in job.leases}
+        holders |= {run.fence: run.session for run in job.runs if run.session}
+        for fence in fences:
+            session = book.sessions.get(holders.get(fence, ""))
+            word = last_word(job, fence)
+            if session is None or session.gone >= FAR or (word is not None and word.applied):
+                continue
+            later = [run.start for run in job.runs if run.fence > fence]
+            if not later:
+                continue
+            check.case()
+            gone, back = session.gone, min(later)
+            earned = sum(each.cause in ("crash", "lost") for each in job.final.deliveries) if job.final else 0
+            delay = min(60_000_000, 1_000_000 << earned) if earned > 1 else 0
+            gap = back - gone - book.away(gone, back) - _paused(book, job, gone, back)
+            check.slowest = max(check.slowest, back - gone)
+            if gap > rules.redelivery + delay:
+                check.broken(f"{name}: {gap} µs from the end of the holder of fence {fence} to the next run")
+
+
+def _paused(book: Book, job: JobBook, since: int, until: int) -> int:
+    queue = job.final.queue if job.final is not None else ""
+    return sum(
+        max(0, min(until, end) - max(since, begin)) for begin, end, name, _ in book.paused if name == queue
+    )

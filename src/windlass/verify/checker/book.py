@@ -1,0 +1,425 @@
+"""A history sorted by job and by session: what the invariants look at. One pass, compact records."""
+
+# The table of handlers at the end is part of the class in all but its place.
+# ruff: noqa: SLF001
+# pyright: reportPrivateUsage=false
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import msgspec
+
+from windlass.verify import history as h
+
+UNDER_WAY = 100_000
+"""How long before a store's setback an event may have been written that tells of what was lost."""
+FAR = 1 << 62
+"""A time that never comes."""
+
+
+class Run(msgspec.Struct, gc=False):
+    """One run of a job, as its task wrote it."""
+
+    fence: int
+    attempt: int
+    session: str
+    start: int
+    source: str
+    end: int = FAR
+    how: str = ""
+
+
+class Word(msgspec.Struct, gc=False):
+    """A holder's word on a lease, and the store's."""
+
+    job: str
+    fence: int
+    outcome: str
+    delay: int
+    ran: bool
+    said: int
+    answered: int = FAR
+    verdict: str = ""
+    stands: str = ""
+    state: str = ""
+    failed: bool = False
+
+    @property
+    def applied(self) -> bool:
+        """Whether the store took it, by this answer or an earlier one."""
+        return self.verdict in ("applied", "already")
+
+
+class Lease(msgspec.Struct, gc=False):
+    """A job handed out, as its asker heard it."""
+
+    fence: int
+    session: str
+    number: int
+    asked: int
+    heard: int
+    attempt: int
+
+
+class Operation(msgspec.Struct, gc=False):
+    """What an operator did to a job."""
+
+    verb: str
+    said: int
+    answer: str = ""
+    answered: int = FAR
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Unless the store said otherwise."""
+        return self.answer in ("", "applied", "flagged")
+
+
+class JobBook:
+    """Everything about one job."""
+
+    __slots__ = (
+        "absorbed",
+        "accepted",
+        "asked",
+        "asked_at",
+        "created",
+        "due",
+        "final",
+        "fired",
+        "last_seen",
+        "leases",
+        "notes",
+        "operations",
+        "refused",
+        "runs",
+        "spawned_by",
+        "words",
+    )
+
+    def __init__(self) -> None:
+        self.asked: h.Asked | None = None
+        self.asked_at = FAR
+        self.due = FAR
+        """The earliest start that any of its calls allows."""
+        self.created = 0
+        self.accepted = FAR
+        self.absorbed = False
+        self.refused = 0
+        """Calls that certainly did nothing."""
+        self.fired = False
+        self.spawned_by: list[Word] = []
+        self.runs: list[Run] = []
+        self.words: list[Word] = []
+        self.notes: list[Word] = []
+        self.leases: list[Lease] = []
+        self.operations: list[Operation] = []
+        self.final: h.Final | None = None
+        self.last_seen = 0
+
+    def did(self, *verbs: str) -> bool:
+        """Whether an operator may have done this to it."""
+        return any(each.verb in verbs and each.may_have_happened for each in self.operations)
+
+
+class SessionBook:
+    """Everything about one session."""
+
+    __slots__ = ("beats", "died", "ended", "heart", "opened", "reaped", "started", "ttl")
+
+    def __init__(self) -> None:
+        self.opened = FAR
+        self.ttl = 0
+        self.heart = ""
+        """The process that beats for it."""
+        self.beats: list[int] = []
+        """When the beats were sent that were answered."""
+        self.died = FAR
+        """When its process was seen to end."""
+        self.ended: list[tuple[str, int, int]] = []
+        """Words that it is over: cause, when said, when answered."""
+        self.started: set[tuple[str, int]] = set()
+        self.reaped = FAR
+
+    @property
+    def over(self) -> int:
+        """When it was certainly over for the store."""
+        return min([self.reaped, *(answered for _, _, answered in self.ended)])
+
+    @property
+    def gone(self) -> int:
+        """When somebody could know that it was over."""
+        return min([self.died, self.reaped, *(said for _, said, _ in self.ended)])
+
+
+class Book:
+    """A whole history."""
+
+    def __init__(self) -> None:
+        self.jobs: defaultdict[str, JobBook] = defaultdict(JobBook)
+        self.sessions: defaultdict[str, SessionBook] = defaultdict(SessionBook)
+        self.limits: list[h.Limits] = []
+        self.fires: list[h.Fired] = []
+        self.sweeps: dict[tuple[str, int], int] = {}
+        """Passes that may have happened: when they were asked for, in order."""
+        self.outages: list[tuple[int, int]] = []
+        self.rollbacks: list[tuple[int, int]] = []
+        """Times of which the store has lost the writes: from, to."""
+        self.faults: Counter[str] = Counter()
+        self.phases: dict[str, int] = {}
+        self.deaths: dict[str, int] = {}
+        """When processes ended, by their names."""
+        self.finished: h.Finished | None = None
+        self.paused: list[tuple[int, int, str, str | None]] = []
+        self.events = 0
+        self.last = 0
+        self._calls: dict[tuple[str, int], Any] = {}
+        self._open_faults: dict[tuple[str, int], tuple[str, int]] = {}
+        self._open_pauses: dict[tuple[str, str | None], int] = {}
+
+    def blurred(self, job: JobBook) -> bool:
+        """Whether the store was set back while this job lived: then its past is not what it was."""
+        return any(job.last_seen >= since for since, _ in self.rollbacks)
+
+    def reborn(self, job: JobBook) -> bool:
+        """Whether its id was used again after the store had forgotten it."""
+        return job.created > 1
+
+    def away(self, since: int, until: int) -> int:
+        """How much of a time the store was away, as far as faults say so."""
+        return sum(max(0, min(until, end) - max(since, begin)) for begin, end in self.outages)
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def take(self, line: h.Line) -> None:
+        """Sort one event in."""
+        event = line.event
+        self.events += 1
+        self.last = max(self.last, event.at)
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event, line.source.name)
+
+    def _enqueue(self, event: h.Enqueue, source: str) -> None:
+        self._calls[source, event.call] = event
+        for asked in event.jobs:
+            job = self.jobs[asked.job]
+            if job.asked is None:
+                job.asked, job.asked_at = asked, event.at
+            job.due = min(job.due, event.at + asked.delay)
+
+    def _enqueued(self, event: h.Enqueued, source: str) -> None:
+        self._calls.pop((source, event.call), None)
+        for receipt in event.receipts:
+            job = self.jobs[receipt.job]
+            job.last_seen = event.at
+            if receipt.status == "created" or (receipt.status == "duplicate" and receipt.of == receipt.job):
+                # A duplicate of itself is a resend whose first try had arrived.
+                job.created += 1
+                job.accepted = min(job.accepted, event.at)
+            elif receipt.status == "refused":
+                job.refused += 1
+            else:
+                job.absorbed = True
+
+    def _failed(self, event: h.Fail, source: str) -> None:
+        call = self._calls.pop((source, event.call), None)
+        if isinstance(call, h.Enqueue):
+            for asked in call.jobs:
+                self.jobs[asked.job].refused += 1
+        elif isinstance(call, list):
+            for word in cast("list[Word]", call):
+                word.failed = True
+        elif isinstance(call, h.Sweep):
+            del self.sweeps[source, event.call]
+
+    def _unknown(self, event: h.Info, source: str) -> None:
+        self._calls.pop((source, event.call), None)
+
+    def _start(self, event: h.Start, source: str) -> None:
+        job = self.jobs[event.job]
+        job.last_seen = event.at
+        job.fired = job.fired or event.schedule is not None
+        job.runs.append(Run(event.fence, event.attempt, event.session, event.at, source))
+
+    def _end(self, event: h.End, _source: str) -> None:
+        for run in reversed(self.jobs[event.job].runs):
+            if run.fence == event.fence:
+                run.end, run.how = event.at, event.how
+                return
+
+    def _claim(self, event: h.Claim, source: str) -> None:
+        self._calls[source, event.call] = event
+
+    def _claimed(self, event: h.Claimed, source: str) -> None:
+        claim = self._calls.pop((source, event.call), None)
+        asked = claim.at if isinstance(claim, h.Claim) else event.at
+        for one in event.leases:
+            job = self.jobs[one.job]
+            job.last_seen = event.at
+            job.leases.append(Lease(one.fence, event.session, event.number, asked, event.at, one.attempt))
+
+    def _settle(self, event: h.Settle, source: str) -> None:
+        words: list[Word] = []
+        for said in event.words:
+            word = Word(said.job, said.fence, said.outcome, said.delay, said.ran, event.at)
+            words.append(word)
+            job = self.jobs[said.job]
+            job.last_seen = event.at
+            job.words.append(word)
+            for child in said.spawn:
+                self.jobs[child].spawned_by.append(word)
+        self._calls[source, event.call] = words
+
+    def _annotate(self, event: h.Annotate, source: str) -> None:
+        words = [Word(job, fence, "note", delay=0, ran=True, said=event.at) for job, fence in event.notes]
+        for word in words:
+            self.jobs[word.job].notes.append(word)
+        self._calls[source, event.call] = words
+
+    def _judged(self, event: h.Settled | h.Annotated, source: str) -> None:
+        words: list[Word] = self._calls.pop((source, event.call), None) or []
+        for word, answer in zip(words, event.answers, strict=True):
+            word.answered, word.verdict = event.at, answer.verdict
+            self.jobs[word.job].last_seen = event.at
+            word.stands, word.state = answer.outcome or "", answer.state or ""
+
+    def _beat(self, event: h.Beat, source: str) -> None:
+        self._calls[source, event.call] = event
+        for session in event.opens:
+            book = self.sessions[session]
+            book.opened, book.ttl = min(book.opened, event.at), event.ttl
+            book.heart = source
+
+    def _beaten(self, event: h.Beaten, source: str) -> None:
+        beat = self._calls.pop((source, event.call), None)
+        if isinstance(beat, h.Beat):
+            for session in beat.sessions:
+                if session not in event.lost:
+                    self.sessions[session].beats.append(beat.at)
+
+    def _end_session(self, event: h.EndSession, source: str) -> None:
+        self._calls[source, event.call] = event
+        book = self.sessions[event.session]
+        book.ended.append((event.cause, event.at, FAR))
+        book.started |= set(event.started)
+
+    def _session_ended(self, event: h.SessionEnded, source: str) -> None:
+        said = self._calls.pop((source, event.call), None)
+        if isinstance(said, h.EndSession):
+            self.sessions[event.session].ended.append((said.cause, said.at, event.at))
+
+    def _sweep(self, event: h.Sweep, source: str) -> None:
+        self._calls[source, event.call] = event
+        self.sweeps[source, event.call] = event.at
+
+    def _swept(self, event: h.Swept, source: str) -> None:
+        self._calls.pop((source, event.call), None)
+        for session in event.reaped:
+            book = self.sessions[session]
+            book.reaped = min(book.reaped, event.at)
+
+    def _fired(self, event: h.Fired, _source: str) -> None:
+        self.fires.append(event)
+        for job in event.jobs:
+            self.jobs[job].fired = True
+
+    def _operate(self, event: h.Operate, source: str) -> None:
+        done = [Operation(event.verb, event.at) for _ in event.jobs]
+        for job, operation in zip(event.jobs, done, strict=True):
+            self.jobs[job].operations.append(operation)
+        self._calls[source, event.call] = ("operate", event, done)
+        if event.verb == "pause":
+            self._open_pauses.setdefault((event.queue, event.lane), event.at)
+
+    def _operated(self, event: h.Operated, source: str) -> None:
+        kept = self._calls.pop((source, event.call), None)
+        if kept is None:
+            return
+        _, asked, done = kept
+        for operation, answer in zip(done, event.answers, strict=False):
+            operation.answer, operation.answered = answer, event.at
+        if asked.verb == "resume":
+            since = self._open_pauses.pop((asked.queue, asked.lane), None)
+            if since is not None:
+                self.paused.append((since, event.at, asked.queue, asked.lane))
+
+    def _limits(self, event: h.Limits, _source: str) -> None:
+        self.limits.append(event)
+
+    def _phase(self, event: h.Phase, _source: str) -> None:
+        self.phases[event.name] = event.at
+
+    def _nemesis(self, event: h.Nemesis, source: str) -> None:
+        if event.action == "begin":
+            self.faults[event.kind] += 1
+            self._open_faults[source, event.number] = (event.kind, event.at)
+            lost = event.details.get("lost_seconds")
+            if lost is not None:
+                self.rollbacks.append((event.at - round(float(lost) * 1e6) - UNDER_WAY, event.at))
+            return
+        kind, since = self._open_faults.pop((source, event.number), (event.kind, event.at))
+        if (
+            "store" in kind
+            or "messages" in kind
+            or "freeze" in kind
+            or " cut" in kind
+            or event.details.get("outage")
+        ):
+            self.outages.append((since, event.at))
+
+    def _process(self, event: h.Process, _source: str) -> None:
+        if event.action == "ended":
+            self.deaths[event.name] = event.at
+        if event.action == "ended" and event.session:
+            book = self.sessions[event.session]
+            book.died = min(book.died, event.at)
+
+    def _final(self, event: h.Final, _source: str) -> None:
+        self.jobs[event.job].final = event
+
+    def _finished(self, event: h.Finished, _source: str) -> None:
+        self.finished = event
+        for (queue, lane), since in self._open_pauses.items():
+            self.paused.append((since, FAR, queue, lane))
+
+
+_Handler = Callable[[Book, Any, str], None]
+_HANDLERS: dict[type, _Handler] = {
+    h.Enqueue: Book._enqueue,
+    h.Enqueued: Book._enqueued,
+    h.Fail: Book._failed,
+    h.Info: Book._unknown,
+    h.Start: Book._start,
+    h.End: Book._end,
+    h.Claim: Book._claim,
+    h.Claimed: Book._claimed,
+    h.Settle: Book._settle,
+    h.Settled: Book._judged,
+    h.Annotate: Book._annotate,
+    h.Annotated: Book._judged,
+    h.Beat: Book._beat,
+    h.Beaten: Book._beaten,
+    h.EndSession: Book._end_session,
+    h.SessionEnded: Book._session_ended,
+    h.Sweep: Book._sweep,
+    h.Swept: Book._swept,
+    h.Fired: Book._fired,
+    h.Operate: Book._operate,
+    h.Operated: Book._operated,
+    h.Limits: Book._limits,
+    h.Phase: Book._phase,
+    h.Nemesis: Book._nemesis,
+    h.Process: Book._process,
+    h.Final: Book._final,
+    h.Finished: Book._finished,
+}
+
+
+def write_up(lines: Iterable[h.Line]) -> Book:
+    """Read a history."""
+    book = Book()
+    for line in lines:
+        book.take(line)
+    return book

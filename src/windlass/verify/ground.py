@@ -1,0 +1,51 @@
+"""What every process of a run must know: where histories go, which store, and the shortened times."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from windlass.errors import InvalidOption
+
+FOLDER: Final = "WINDLASS_VERIFY_FOLDER"
+"""The variable that names the folder of the histories to the processes of a run."""
+HOST: Final = "WINDLASS_VERIFY_HOST"
+"""The variable that names the host of workers that a process plays a part of."""
+APP: Final = "windlass.verify.tasks:app"
+
+TIMES: Final[Mapping[str, str]] = {
+    "session_ttl": "3s",
+    "beat": "500ms",
+    "grace": "2s",
+    "resend_window": "60s",
+    "retention": "7d",
+    "result_ttl": "7d",
+}
+"""Settings of a run that differ from the defaults: shorter, so that a short run meets what takes longer
+elsewhere; and finished jobs are kept, to be read in the end."""
+SESSION_TTL: Final = 3.0
+"""Seconds; the same as in `TIMES`."""
+
+
+def environment(url: str, namespace: str, folder: Path, **more: str) -> dict[str, str]:
+    """For a process of the run: no setting of the user's but the store."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    times = {f"WINDLASS_{name.upper()}": value for name, value in TIMES.items()}
+    return {
+        **clean,
+        **times,
+        "WINDLASS_URL": url,
+        "WINDLASS_NAMESPACE": namespace,
+        "WINDLASS_LOG_LEVEL": "INFO",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        FOLDER: str(folder),
+        **more,
+    }
+
+
+def history_folder() -> Path:
+    """Where this process writes its history."""
+    folder = os.environ.get(FOLDER)
+    if folder is None:
+        raise InvalidOption(f"{APP} runs only within `windlass verify`, which sets {FOLDER}")
+    return Path(folder)

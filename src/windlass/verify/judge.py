@@ -1,0 +1,34 @@
+"""The checker's findings, brought into the report."""
+
+from pathlib import Path
+
+from windlass.core.duration import micros
+from windlass.core.units import SECOND
+from windlass.verify.checker import Rules, check_folder
+from windlass.verify.ground import TIMES
+from windlass.verify.report import Invariant, Report
+
+UNSEEN = 3
+"""Jobs that one kill may catch between the mark in the table of leases and their first line."""
+
+
+def judge(folder: Path, report: Report) -> None:
+    """Check a history and write down what was found."""
+    kills = sum(count for kind, count in report.injected.items() if "kill" in kind or kind in _ENDS_ALL)
+    rules = Rules(beat=micros(TIMES["beat"], name="beat"), unseen_starts=UNSEEN * (1 + kills))
+    verdict = check_folder(folder, rules)
+    report.invariants = [
+        Invariant(
+            name=name.replace("_", " "),
+            checked=finding.holds_for,
+            violations=finding.violated,
+            examples=finding.examples,
+        )
+        for name, finding in verdict.findings.items()
+    ]
+    report.duplicates = verdict.duplicates
+    report.states = verdict.states
+    report.slowest_redelivery = verdict.slowest_redelivery / SECOND
+
+
+_ENDS_ALL = ("power cut", "store restored")

@@ -1,0 +1,51 @@
+"""Which jobs a producer makes: a seeded mixture of all kinds."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from windlass import Call
+from windlass.verify import tasks
+
+Make = Callable[[random.Random], Call[Any]]
+
+
+def _lane(draw: random.Random, lanes: int) -> str:
+    """One tenant has most of the load."""
+    return "large" if draw.random() < 0.6 else f"tenant-{draw.randrange(lanes)}"
+
+
+KINDS: tuple[tuple[float, Make], ...] = (
+    (48, lambda _: tasks.plain.call()),
+    (8, lambda draw: tasks.threaded.call(draw.uniform(0, 0.004))),
+    (12, lambda draw: tasks.looped.call(draw.uniform(0, 0.01))),
+    (7, lambda draw: tasks.laned.using(lane=_lane(draw, tasks.LANES)).call()),
+    (2.5, lambda _: tasks.limited.call()),
+    (1, lambda _: tasks.rated.call()),
+    (1.5, lambda draw: tasks.in_row.using(lane=f"row-{draw.randrange(tasks.ROWS)}").call()),
+    (4, lambda draw: tasks.plain.using(key=f"key-{draw.randrange(40)}").call()),
+    (5, lambda draw: tasks.plain.using(delay=round(draw.uniform(0.1, 8), 3)).call()),
+    (4, lambda draw: tasks.flaky.call(draw.randint(1, 2))),
+    (1, lambda draw: tasks.apart.call(draw.uniform(0, 0.01))),
+    (3, lambda draw: tasks.parent.call(draw.randint(1, 3))),
+    (1, lambda draw: tasks.sleepy.call(round(draw.uniform(0.05, 1), 3))),
+    (1, lambda draw: tasks.plain.using(priority=draw.choice((-10, 10))).call()),
+    (0.15, lambda draw: tasks.long.call(draw.uniform(1, 5))),
+    (0.2, lambda _: tasks.broken.call()),
+    (0.1, lambda _: tasks.hopeless.call()),
+    (0.01, lambda _: tasks.rude.call()),
+    (0.01, lambda _: tasks.poison.call()),
+)
+_WEIGHTS = [weight for weight, _ in KINDS]
+_MAKES = [make for _, make in KINDS]
+
+
+def calls(draw: random.Random, count: int) -> list[Call[Any]]:
+    """So many calls; now and then the last waits for the first."""
+    made = [make(draw) for make in draw.choices(_MAKES, _WEIGHTS, k=count)]
+    if count > 1 and draw.random() < 0.25:
+        first = made[0].job
+        # The parent of a keyed call may be another job's duplicate.
+        if first.key is None:
+            made[-1] = tasks.plain.using(after=first.id, on_failure="run").call()
+    return made

@@ -1,0 +1,169 @@
+"""Real processes of a run: started in a group of their own, ended by the number they were started with.
+
+Nothing here looks for processes by name, and nothing is sent to one that the run did not start, or that does
+not descend from one it did.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from windlass.verify.guardian import MARK, Guardian, end_group
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Called in a started program: it is killed when the run is (Linux)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of `/proc/pid/stat` from the state on."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of a process that live, oldest first."""
+    found: list[tuple[int, int]] = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        child = int(stat.parent.name)
+        fields = _stat(child)
+        if fields and int(fields[1]) == pid and fields[0] not in "ZX":
+            found.append((int(fields[19]), child))
+    return [child for _, child in sorted(found)]
+
+
+def tree_of(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    return [pid, *(found for child in children_of(pid) for found in tree_of(child))]
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether there was such a process."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def freeze_tree(pid: int) -> list[int]:
+    """Stop a process and its descendants; who was stopped."""
+    stopped: list[int] = []
+    while new := [each for each in tree_of(pid) if each not in stopped]:  # some were born meanwhile
+        stopped += [each for each in new if send(each, signal.SIGSTOP)] or new
+    return stopped
+
+
+class Started:
+    """A program that the run has started."""
+
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path, guardian: Guardian) -> None:
+        self.name = name
+        self.process = process
+        self.log = log
+        self._guardian = guardian
+        self._group = process.pid
+        guardian.watch(self._group)
+
+    @property
+    def pid(self) -> int:
+        """Of the program."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    @property
+    def children(self) -> list[int]:
+        """Its children that live."""
+        return children_of(self.pid) if self.is_running else []
+
+    def said(self, text: str) -> bool:
+        """Whether its log has a text."""
+        return text in self.log.read_text(errors="replace")
+
+    def last_words(self, characters: int = 600) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-characters:].strip()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        if self.is_running:
+            send(self.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ends within so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return not self.is_running
+
+    def kill_tree(self) -> None:
+        """End it and all that descends from it, at once: nobody says a last word."""
+        if self.is_running:
+            for pid in freeze_tree(self.pid):
+                send(pid, signal.SIGKILL)
+        self.kill_group()
+        self.process.wait()
+
+    def kill_group(self) -> None:
+        """End what is left of its group, also when it has ended itself."""
+        end_group(self._group, self._guardian.mark)
+        self._guardian.forget(self._group)
+
+
+class Starter:
+    """Starts programs, each with a log and a group of its own."""
+
+    def __init__(self, folder: Path, guardian: Guardian) -> None:
+        self.folder = folder
+        self._guardian = guardian
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        user: int | None = None,
+        folder: Path | None = None,
+    ) -> Started:
+        """Start a program whose output goes to `name.log`."""
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(  # noqa: S603 - programs of this package and of its stores
+                list(command),
+                env={**(os.environ if environment is None else environment), MARK: self._guardian.mark},
+                cwd=folder or self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                user=user,
+            )
+        return Started(name, process, log, self._guardian)
+
+
+def until(condition: Callable[[], bool], seconds: float, *, every: float = 0.02) -> bool:
+    """Wait for something that another process brings about; whether it came."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True

@@ -1,0 +1,91 @@
+"""Setting a run up, and clearing it away whatever happened."""
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+from windlass.errors import StoreError
+from windlass.verify.fleet import HOSTS, PRODUCERS, Fleet, Producers, remove_tables
+from windlass.verify.guardian import Guardian
+from windlass.verify.history import Journal
+from windlass.verify.network import Network
+from windlass.verify.processes import Starter
+from windlass.verify.reader import Reader
+from windlass.verify.scene import Scene
+from windlass.verify.target import Target, given_store, own_store
+from windlass.verify.tasks import LIMITS
+from windlass.verify.wanted import Wanted
+
+
+class Stage:
+    """A folder, a store, a network and programs that are not started yet."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self.folder = Path(tempfile.mkdtemp(prefix="windlass-verify-"))
+        self.folder.chmod(0o711)  # a server may have to run as somebody else
+        self.history = self.folder / "history"
+        self._guardian = Guardian()
+        self._starter = Starter(self.folder / "logs", self._guardian)
+        self._network: Network | None = None
+        self.target: Target | None = None
+        self.scene: Scene | None = None
+
+    async def set(self) -> Scene:
+        """Start the store and the proxy."""
+        wanted = self._wanted
+        if wanted.own is not None:
+            self.target = target = await asyncio.to_thread(own_store, wanted.own, self._starter, self.folder)
+        else:
+            assert wanted.url is not None
+            self.target = target = given_store(wanted.url)
+        if target.address is not None:
+            self._network = await asyncio.to_thread(Network, target.address, [*HOSTS, PRODUCERS])
+        journal = Journal.open(self.history, role="harness", name="harness")
+        for limit in LIMITS:
+            journal.write(limit)
+        reader = Reader(target.url, target.options())
+        # A store that does not answer is said before anything is started. The namespace is made by this.
+        await reader.broker()
+        self.scene = Scene(
+            folder=self.folder,
+            journal=journal,
+            fleet=Fleet(self._starter, journal, self._url, target.namespace),
+            producers=Producers(
+                self._starter, journal, self._url, target.namespace, rate=wanted.rate, seed=wanted.seed
+            ),
+            reader=reader,
+            network=self._network,
+            own=target.own,
+            disk=target.disk,
+            seed=wanted.seed,
+        )
+        return self.scene
+
+    def _url(self, door: str) -> str:
+        assert self.target is not None
+        return self.target.through(None if self._network is None else self._network.doors[door])
+
+    async def clear(self, *, sessions: list[str]) -> str | None:
+        """End and remove everything; what could not be removed, in words."""
+        scene, left = self.scene, None
+        if scene is not None:
+            for staff in (scene.producers, scene.fleet):
+                await asyncio.to_thread(staff.close)
+            await scene.reader.close()
+            scene.journal.flush()
+        if self._network is not None:
+            await asyncio.to_thread(self._network.close)
+        if self.target is not None:
+            try:
+                await self.target.remove()
+            except (StoreError, OSError) as error:
+                left = str(error)
+        remove_tables(sessions)
+        await asyncio.to_thread(self._guardian.close)
+        return left
+
+    def remove(self) -> None:
+        """Remove the folder, histories and all."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,312 @@
+"""Waking idle workers by the server: at once, seldom, after the commit, and never relied on."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.broker.postgres.namespaces import Namespaces, namespaces
+
+from windlass.broker.contract import Options
+from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres import broker as broker_module
+from windlass.broker.postgres.install import quoted
+from windlass.broker.postgres.listening import COOLDOWN, ROOM
+from windlass.broker.postgres.statements import statement
+from windlass.broker.postgres.url import Place, read_url
+from windlass.conformance.harness import APP, new_id
+from windlass.core.job import NewJob
+from windlass.core.lease import Ask
+from windlass.core.operate import Target
+from windlass.core.outcome import Cause, CauseKind, Outcome
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settlement import Settlement
+from windlass.core.units import MINUTE, SECOND
+from windlass.errors import InvalidOption
+
+__all__ = ["namespaces"]
+_NEVER = 60.0
+"""Seconds that no test waits for."""
+_ASK = Ask(queues=("q",), slots=1, limit=1, visibility=MINUTE)
+_HELD = "FROM pg_locks WHERE locktype = 'advisory' AND classid = $1"
+_IS_HELD = f"SELECT EXISTS (SELECT {_HELD} AND granted)"
+_END = f"SELECT pg_terminate_backend(pid) {_HELD}"
+
+
+class House:
+    """A broker that waits, one that sends, and a connection that sees what the server tells."""
+
+    def __init__(self, waiting: PostgresBroker, sending: PostgresBroker, connection: Any) -> None:
+        self.waiting = waiting
+        self.sending = sending
+        self.connection = connection
+        self.told: list[str] = []
+
+    async def send(self, queue: str = "q") -> None:
+        await self.sending.enqueue([[NewJob(id=new_id(), task="t", queue=queue)]])
+
+    async def listen(self, *, known: bool = True) -> None:
+        """Listen like a worker; `known`: so that the server knows that somebody does."""
+        row = await self.connection.fetchrow(statement(quoted(self.sending.namespace), "bell", 0))
+        await self.connection.add_listener(row["channel"], lambda *told: self.told.append(told[-1]))
+        if known:
+            await self.connection.execute(f"SELECT pg_advisory_lock_shared({ROOM}, {row['room']})")
+
+    async def caught_up(self) -> list[str]:
+        """What was told so far: it comes before the answer to anything asked later."""
+        await self.connection.execute("SELECT 1")
+        return self.told
+
+    async def is_listened_to(self) -> bool:
+        return await self.connection.fetchval(_IS_HELD, ROOM)
+
+    async def until_listened_to(self) -> None:
+        async with asyncio.timeout(30):
+            while not await self.is_listened_to():  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def _house(namespaces: Namespaces, **options: Any) -> AsyncIterator[House]:
+    sending = await namespaces.open(None, Options())
+    for name in ("q", "other"):
+        queue = Declaration(subject=Subject(Kind.QUEUE, name), body=QueueSettings(), app=APP)
+        await sending.declare([queue])
+    place = Place(namespaces.server.dsn, **options)
+    waiting = await PostgresBroker.open(place, options=Options(namespace=sending.namespace))
+    connection: Any = await asyncpg.connect(namespaces.server.dsn)
+    try:
+        yield House(waiting, sending, connection)
+    finally:
+        await connection.close()
+        await waiting.close()
+        await sending.close()
+
+
+@pytest.fixture
+def run(namespaces: Namespaces) -> Callable[..., None]:
+    def ran(test: Callable[[House], Awaitable[None]], **options: Any) -> None:
+        async def whole() -> None:
+            async with _house(namespaces, **options) as house:
+                await test(house)
+
+        asyncio.run(whole())
+
+    return ran
+
+
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks by himself: only what the server tells wakes a waiter."""
+    monkeypatch.setattr(broker_module, "_WAIT_FLOOR", _NEVER)
+
+
+@pytest.mark.usefixtures("no_floor")
+def test_a_job_of_another_process_wakes_a_waiter(run: Run) -> None:
+    async def test(house: House) -> None:
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        await house.send("other")
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+@pytest.mark.usefixtures("no_floor")
+def test_a_commit_of_a_callers_own_wakes_a_waiter(run: Run) -> None:
+    async def test(house: House) -> None:
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        async with house.connection.transaction():
+            await house.sending.enqueue_on(house.connection, [[NewJob(id=new_id(), task="t", queue="q")]])
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+@pytest.mark.usefixtures("no_floor")
+@pytest.mark.parametrize("how", ["given back", "promoted", "resumed", "replayed"])
+def test_what_becomes_claimable_by_another_process_wakes_a_waiter(run: Run, how: str) -> None:
+    async def test(house: House) -> None:
+        broker = house.sending
+        session = "s"
+        job = NewJob(id=new_id(), task="t", queue="q", delay=SECOND // 2 if how == "promoted" else 0)
+        await broker.beat([Beat(session=session, open=SessionInfo(host="h", pid=1, queues=("q",), slots=1))])
+        await broker.enqueue([[job]])
+        if how in ("given back", "replayed"):
+            ask = Ask(queues=("q",), slots=1, limit=1, session=session, seq=1)
+            (lease,) = (await broker.claim(ask)).leases
+            if how == "replayed":
+                await broker.settle([Settlement(job=job.id, fence=lease.fence, outcome=Outcome.DEAD)])
+        if how == "resumed":
+            await broker.pause("q")
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        assert not waiter.done()
+        match how:
+            case "given back":
+                await broker.end_session(session, Cause(CauseKind.STOP))
+            case "resumed":
+                await broker.resume("q")
+            case "replayed":
+                await broker.replay([Target(job.id)])
+            case _:
+                async with asyncio.timeout(20):
+                    while not (await broker.sweep(limit=10)).promoted:
+                        await asyncio.sleep(0.05)
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+@pytest.mark.usefixtures("no_floor")
+def test_what_came_too_soon_to_be_told_is_seen(run: Run) -> None:
+    """Within a cooldown of another ring, and committed after it: who was woken looks again."""
+
+    async def test(house: House) -> None:
+        async def work() -> None:
+            left = 60
+            while left:
+                leases = (await house.waiting.claim(_ASK)).leases
+                left -= len(leases)
+                if not leases:
+                    await house.waiting.wait(["q"], _NEVER)
+
+        working = asyncio.create_task(work())
+        await house.until_listened_to()
+        for _ in range(60):
+            await house.send()
+            await asyncio.sleep(COOLDOWN / 8)
+        await asyncio.wait_for(working, 20)
+
+    run(test)
+
+
+def test_told_after_the_commit_and_not_of_what_was_rolled_back(run: Run) -> None:
+    async def test(house: House) -> None:
+        await house.listen()
+        other: Any = await asyncpg.connect(house.waiting._pool._place.dsn)
+        job = [[NewJob(id=new_id(), task="t", queue="q")]]
+        for commits in (False, True):
+            transaction = other.transaction()
+            await transaction.start()
+            await house.sending.enqueue_on(other, job)
+            assert await house.caught_up() == []
+            await (transaction.commit() if commits else transaction.rollback())
+        assert await house.caught_up() == ["q"]
+        await other.close()
+
+    run(test)
+
+
+def test_told_once_per_queue_and_cooldown(run: Run) -> None:
+    async def test(house: House) -> None:
+        await house.listen()
+        began = time.monotonic()
+        for number in range(120):
+            await house.send("q" if number % 2 else "other")
+        cooldowns = (time.monotonic() - began) / COOLDOWN
+        told = await house.caught_up()
+        assert set(told) == {"q", "other"}
+        assert max(told.count("q"), told.count("other")) <= cooldowns + 1
+        assert len(told) < 120 or cooldowns > 60  # else it proves nothing
+
+    run(test)
+
+
+def test_nothing_is_sent_where_nobody_listens(run: Run) -> None:
+    async def test(house: House) -> None:
+        await house.listen(known=False)
+        await house.waiting.wait(["q"], 0.05)
+        assert not await house.is_listened_to()
+        await house.send()
+        assert await house.caught_up() == []
+
+    run(test, wake=False)
+
+
+@pytest.mark.parametrize("options", [{"wake": False}, {"pooled": True}, {"connections": 2}])
+def test_it_can_do_without(run: Run, options: dict[str, Any]) -> None:
+    async def test(house: House) -> None:
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await asyncio.sleep(0)
+        assert not await house.is_listened_to()
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test, **options)
+
+
+def test_a_pooler_that_drops_listen_costs_no_more_than_the_floor(run: Run) -> None:
+    """Fault 23: the connection is there and says nothing."""
+
+    async def test(house: House) -> None:
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        connection = house.waiting._listener._connection
+        assert connection is not None
+        await connection.execute("UNLISTEN *")
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+def test_a_listener_that_was_ended_is_replaced(run: Run) -> None:
+    async def test(house: House) -> None:
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        await house.connection.execute(_END, ROOM)
+        async with asyncio.timeout(20):
+            while await house.is_listened_to():  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.01)
+        await house.until_listened_to()
+        assert not waiter.done()
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+def test_a_process_has_four_connections_at_the_most(run: Run) -> None:
+    async def test(house: House) -> None:
+        broker = house.waiting
+        before = await _connections(house)
+        waiter = asyncio.create_task(broker.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        held = asyncio.Event()
+
+        async def hold() -> None:
+            async with broker.transaction(MINUTE):
+                await held.wait()
+
+        holding = [asyncio.create_task(hold()) for _ in range(4)]
+        await asyncio.gather(*(broker.counts() for _ in range(20)))
+        assert await _connections(house) - before <= 4 - 1  # it had one
+        held.set()
+        await asyncio.gather(*holding)
+        waiter.cancel()
+        await asyncio.gather(waiter, return_exceptions=True)
+
+    run(test)
+
+
+async def _connections(house: House) -> int:
+    return await house.connection.fetchval(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'windlass'"
+    )
+
+
+def test_it_is_an_option_of_the_url() -> None:
+    assert read_url("postgres://h/d?wake=poll") == Place("postgres://h/d", wake=False)
+    assert read_url("postgres://h/d?wake=notify").listens
+    with pytest.raises(InvalidOption, match='wake must be "notify" or "poll", not "x"'):
+        read_url("postgres://h/d?wake=x")

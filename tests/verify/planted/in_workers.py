@@ -1,0 +1,189 @@
+"""Planted bugs of workers, supervisors and clients."""
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+from tests.verify.planted.bugs import bug, swapped
+
+from windlass.client.connection import Connection
+from windlass.core.job import Receipt, Status
+from windlass.core.outcome import Cause, CauseKind, Outcome
+from windlass.core.settlement import Settlement
+from windlass.errors import StoreError, StoreUnavailable
+from windlass.verify.simulator.recorded import Recorded
+from windlass.verify.simulator.tables import MemoryTable
+from windlass.worker import supervisor
+from windlass.worker.endings import Verdict
+from windlass.worker.fetcher import Fetcher
+from windlass.worker.janitor import Janitor
+from windlass.worker.runners import Ended, Runners
+
+Planted = Generator[None]
+
+
+@bug("a settlement whose reply was lost is not sent again")
+def forget_the_lost_settle() -> Planted:
+    with swapped(Fetcher, "_settle", None) as real:
+
+        async def settle(self: Any, batch: Any, ask: Any) -> Any:
+            items = [ended.settlement for ended in batch]
+            try:
+                settled = await self._broker.settle(items, ask)
+            except StoreError:
+                for ended in batch:
+                    if ended.ticket is not None:
+                        self._hand.let_go(ended.ticket)
+                self._settler._batch = []
+                return None
+            self._settler.answered(settled.answers, self._executor)
+            return settled.claimed
+
+        assert real is not None
+        Fetcher._settle = settle
+        yield
+
+
+@bug("an ask whose reply was lost is sent with a new number")
+def number_a_repeated_ask_anew() -> Planted:
+    lost: dict[Any, int] = {}
+
+    def renumbered(ask: Any) -> Any:
+        return msgspec.structs.replace(ask, seq=ask.seq + lost.get(ask.session, 0))
+
+    with swapped(Recorded, "claim", None) as real_claim, swapped(Recorded, "settle", None) as real_settle:
+
+        async def claim(self: Any, ask: Any) -> Any:
+            try:
+                return await real_claim(self, renumbered(ask))
+            except StoreError:
+                lost[ask.session] = lost.get(ask.session, 0) + 1
+                raise
+
+        async def settle(self: Any, items: Any, ask: Any = None) -> Any:
+            try:
+                return await real_settle(self, items, None if ask is None else renumbered(ask))
+            except StoreError:
+                if ask is not None:
+                    lost[ask.session] = lost.get(ask.session, 0) + 1
+                raise
+
+        Recorded.claim, Recorded.settle = claim, settle
+        yield
+
+
+@bug("a worker without a sign of life from the store goes on starting jobs")
+def start_without_a_heartbeat() -> Planted:
+    with swapped(MemoryTable, "alive_until", lambda _table: 1e18):
+        yield
+
+
+@bug("a supervisor reports a crash as a stop")
+def report_a_crash_as_a_stop() -> Planted:
+    def judge(_ward: Any, _code: int, *, out_of_memory: bool) -> Verdict:
+        return Verdict(Cause(CauseKind.STOP, "it ended"))
+
+    with swapped(supervisor, "judge", judge):
+        yield
+
+
+@bug("a supervisor names everything in the table as started")
+def call_everything_started() -> Planted:
+    with swapped(supervisor, "judge", None) as real:
+
+        def judge(ward: Any, code: int, *, out_of_memory: bool) -> Verdict:
+            verdict = real(ward, code, out_of_memory=out_of_memory)
+            waiting = frozenset((entry.job, entry.fence) for entry in ward.table.waiting())
+            return Verdict(verdict.cause, verdict.started | waiting)
+
+        supervisor.judge = judge
+        yield
+
+
+@bug("a supervisor does not tell the store that a child has died")
+def keep_a_death_to_oneself() -> Planted:
+    async def end(*_args: Any) -> int:
+        return 0
+
+    with swapped(supervisor, "end", end):
+        yield
+
+
+@bug("janitors do not sweep")
+def never_sweep() -> Planted:
+    async def run(_self: Any) -> None:
+        await asyncio.Event().wait()
+
+    with swapped(Janitor, "run", run):
+        yield
+
+
+@bug("a job is settled as done before it runs")
+def settle_before_running() -> Planted:
+    async def run_async(self: Any, ticket: Any) -> None:
+        opened = self._open(ticket)
+        if opened is not None:
+            task, run, (args, kwargs) = opened
+            done = Settlement(job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, runtime=1)
+            self._ended(Ended(ticket, done, run))
+            with contextlib.suppress(Exception):  # nobody hears of it any more: that is the bug
+                await task.function(*args, **kwargs)
+        self._next_on_loop(ticket)
+
+    with swapped(Runners, "_run_async", run_async):
+        yield
+
+
+@bug("a stopping worker gives jobs back while their code still runs")
+def release_before_the_code_has_stopped() -> Planted:
+    with swapped(Fetcher, "_give_back", None) as real:
+
+        def give_back(self: Any, now: float) -> None:
+            real(self, now)
+            if self._drained_by is not None:
+                for slot, run in list(self._runners.runs.items()):
+                    released = Settlement(job=run.lease.job, fence=run.lease.fence, outcome=Outcome.RELEASE)
+                    self._settler.put(Ended(None, released, None))
+                    del self._runners.runs[slot]
+
+        Fetcher._give_back = give_back
+        yield
+
+
+@bug("a client that sends again draws new ids")
+def resend_under_new_ids() -> Planted:
+    with swapped(Connection, "_sent", None) as real:
+
+        async def sent(self: Any, groups: Any, resend: Any) -> Any:
+            broker = await self.broker()
+            try:
+                return await broker.enqueue(groups)
+            except StoreUnavailable:
+                again = [
+                    [msgspec.structs.replace(job, id=job.id[:-2] + "ff", after=()) for job in group]
+                    for group in groups
+                ]
+                answers = await real(self, again, resend)
+                return [
+                    [Receipt(each.status, job.id) for job, each in zip(group, answer, strict=True)]
+                    for group, answer in zip(groups, answers, strict=True)
+                ]
+
+        Connection._sent = sent
+        yield
+
+
+@bug("a client takes a lost reply for an acceptance")
+def take_silence_for_yes() -> Planted:
+    with swapped(Connection, "_sent", None) as real:
+
+        async def sent(self: Any, groups: Any, resend: Any) -> Any:
+            try:
+                return await real(self, groups, resend)
+            except StoreUnavailable:
+                return [[Receipt(Status.CREATED, job.id) for job in group] for group in groups]
+
+        Connection._sent = sent
+        yield
