@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast, get_args, get_type_hints
-from urllib.parse import quote
 
 import msgspec
 
@@ -26,6 +25,8 @@ MASK = "[secret]"
 SHORTEST = 4
 """Characters of a value that is taken out of texts: a shorter one would be found everywhere."""
 _DEEPEST = 64
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
+"""Bytes that a URL does not escape."""
 
 
 class Secret:
@@ -126,4 +127,6 @@ def _forms(secret: str) -> Iterator[str]:
     yield repr(secret)[1:-1]
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield quote(secret, safe="", errors="replace")
+    yield "".join(
+        chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in secret.encode("utf-8", "replace")
+    )

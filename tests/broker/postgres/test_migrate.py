@@ -74,11 +74,8 @@ def test_it_says_what_it_would_do_and_does_it(desk: Desk, owner: psycopg.Connect
     assert script.count("COMMIT;") == latest + 2
     assert owner.execute("SELECT to_regnamespace('said')").fetchone() == (None,), "nothing was run"
     code, out, _ = desk.run("--namespace", "said")
-    assert (code, out) == (
-        0,
-        f'namespace "said": layout {latest} of {latest}, functions current'
-        " (was: layout 0, functions missing)\n",
-    )
+    now = f"layout {latest} of {latest}, functions current (was: layout 0, functions missing)"
+    assert (code, out) == (0, f'namespace "said": {now}\n')
     code, out, _ = desk.run("--status", "--json", "--namespace", "said")
     assert (code, json.loads(out)["current"]) == (0, True)
     code, out, _ = desk.run("--sql", "--namespace", "said")

@@ -126,7 +126,7 @@ class JobBook:
 class SessionBook:
     """Everything about one session."""
 
-    __slots__ = ("beats", "died", "ended", "heart", "opened", "reaped", "started", "ttl")
+    __slots__ = ("beats", "crashed", "died", "ended", "heart", "opened", "reaped", "started", "ttl")
 
     def __init__(self) -> None:
         self.opened = FAR
@@ -135,6 +135,8 @@ class SessionBook:
         """The process that beats for it."""
         self.beats: list[int] = []
         """When the beats were sent that were answered."""
+        self.crashed = False
+        """Its process died of itself: neither as told, nor by SIGKILL, which its supervisor may have sent."""
         self.died = FAR
         """When its process was seen to end."""
         self.ended: list[tuple[str, int, int]] = []
@@ -375,6 +377,7 @@ class Book:
         if event.action == "ended" and event.session:
             book = self.sessions[event.session]
             book.died = min(book.died, event.at)
+            book.crashed = event.code not in (None, 0, -9)
 
     def _final(self, event: h.Final, _source: str) -> None:
         self.jobs[event.job].final = event

@@ -8,5 +8,5 @@
 local a, answers = unpack_(ARGV[2]), {}
 DEFAULTS = a[1]
 for i = 1, #a[2] do answers[i] = declare(a[2][i]) end
-flush(true)
+flush() -- settings are small, and workers that start on a full server declare theirs
 return answers

@@ -13,7 +13,7 @@ if s.declared then
   if s.declared == a[2] then
     s.revision = a[5]
     save_schedule(s)
-    flush(true)
+    flush()
     return {'unchanged', s.version}
   end
 end
@@ -23,5 +23,5 @@ if not s.override then
   s.version = new_version()
 end
 save_schedule(s)
-flush(true)
+flush() -- settings are small, and workers that start on a full server declare theirs
 return {'applied', s.version}

@@ -206,7 +206,6 @@ local function claim(ask) -- decides; `claimed` gives the answer after the flush
     local s = session(ask[4])
     if not s or s[1] then return {asker = 1} end
     if ask[5] < s[5] then return {asker = 2} end
-    if ask[5] > s[5] + 1 then return {asker = 1} end -- the store fell back behind the asker
     if ask[5] > s[5] + 1 then return {asker = 1} end -- this server has forgotten an answer (a failover)
     if ask[5] == s[5] then
       leases = again(s, ask[5])

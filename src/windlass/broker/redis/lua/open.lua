@@ -5,6 +5,12 @@
 -- Returns  1
 -- Cost     O(1)
 -- include: base
-for i = 1, 12 do call('HSETNX', KEYS[i], '', string.rep('-', 65)) end
-for i = 13, 18 do call('ZADD', KEYS[i], 'NX', 0, string.rep('-', 65)) end
+local GUARD = string.rep('-', 65)
+-- Looked for first: at maxmemory a write would be refused, and workers must be able to start and drain.
+for i = 1, 12 do
+  if call('HEXISTS', KEYS[i], '') == 0 then call('HSET', KEYS[i], '', GUARD) end
+end
+for i = 13, 18 do
+  if not call('ZSCORE', KEYS[i], GUARD) then call('ZADD', KEYS[i], 0, GUARD) end
+end
 return 1

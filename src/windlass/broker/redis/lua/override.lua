@@ -16,5 +16,5 @@ local refused = why_not(doc, doc.declared, body)
 if refused then return {refused, doc.version} end
 put(doc, 'override', 'o', body)
 local answer = apply(doc)
-flush(true)
+flush() -- settings are small, and workers that start on a full server declare theirs
 return answer

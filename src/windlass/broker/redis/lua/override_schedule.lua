@@ -12,5 +12,5 @@ if (s.override or false) == a[2] then return {'unchanged', s.version} end
 s.override, s.next_at = a[2], a[3]
 s.version = new_version()
 if not s.declared and not s.override then remove_schedule(s) else save_schedule(s) end
-flush(true)
+flush() -- settings are small, and workers that start on a full server declare theirs
 return {'applied', s.version}
