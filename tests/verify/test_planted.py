@@ -16,7 +16,7 @@ assert in_workers
 SEEDS = 40
 """Seeds in which a bug must show, from its first one on."""
 
-FIRST = {"start_without_a_heartbeat": 35, "stutter_and_reap_nobody": 148}
+FIRST = {"number_a_repeated_ask_anew": 135, "start_without_a_heartbeat": 35, "stutter_and_reap_nobody": 148}
 """Where the first seeds have nothing to show: a timetable must bring the right things together."""
 
 

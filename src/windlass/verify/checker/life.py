@@ -188,9 +188,9 @@ def _compare_run(
             unseen.append(text)
     if crashed and delivery.outcome == "release" and run is not None and run.end > book.last:
         check.broken(f"{name}: fence {delivery.fence} had started in a crash, and was not charged")
-    if delivery.cause == "stop" and run is not None and run.end > book.last:
-        if book.sessions[delivery.session or ""].crashed:
-            check.broken(f"{name}: fence {delivery.fence} had started in a crash that was called a stop")
+    crashed = book.sessions[delivery.session or ""].crashed
+    if delivery.cause == "stop" and crashed and run is not None and run.end > book.last:
+        check.broken(f"{name}: fence {delivery.fence} had started in a crash that was called a stop")
     if delivery.cause is None and delivery.settled and run is None and _is_end_of_run(delivery):
         check.broken(f"{name}: fence {delivery.fence} ended as {delivery.outcome}, and never ran")
 
