@@ -34,20 +34,27 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
+def families() -> dict[int, list[int]]:
+    """The children that live, oldest first, of every process: one pass over all."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for name in os.listdir("/proc"):
+        fields = _stat(int(name)) if name.isdecimal() else []
+        if fields and fields[0] not in "ZX":
+            found.setdefault(int(fields[1]), []).append((int(fields[19]), int(name)))
+    return {parent: [child for _, child in sorted(children)] for parent, children in found.items()}
+
+
 def children_of(pid: int) -> list[int]:
     """The children of a process that live, oldest first."""
-    found: list[tuple[int, int]] = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        child = int(stat.parent.name)
-        fields = _stat(child)
-        if fields and int(fields[1]) == pid and fields[0] not in "ZX":
-            found.append((int(fields[19]), child))
-    return [child for _, child in sorted(found)]
+    return families().get(pid, [])
 
 
 def tree_of(pid: int) -> list[int]:
     """A process and all that descend from it."""
-    return [pid, *(found for child in children_of(pid) for found in tree_of(child))]
+    known, tree = families(), [pid]
+    for each in tree:  # grows while it is walked
+        tree += known.get(each, [])
+    return tree
 
 
 def send(pid: int, number: signal.Signals) -> bool:

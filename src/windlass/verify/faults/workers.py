@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from windlass.verify.faults.kind import Kind
-from windlass.verify.processes import Started, children_of, freeze_tree, send
+from windlass.verify.processes import Started, families, freeze_tree, send
 from windlass.verify.scene import Scene
 from windlass.verify.stores.sqlite import OwnSqlite
 
@@ -46,7 +46,9 @@ async def kill_job_process(scene: Scene) -> None:
     """Kill a process that runs jobs for a worker process."""
     await _host(scene)
     for _ in range(_TRIES):
-        processes = [each for child in scene.fleet.children() for each in children_of(child)]
+        known = families()
+        children = [child for host in scene.fleet.running for child in known.get(host.pid, [])]
+        processes = [each for child in children for each in known.get(child, [])]
         if processes:
             chosen = scene.draw.choice(processes)
             async with scene.fault("kill job process", f"pid {chosen}"):
