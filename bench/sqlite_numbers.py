@@ -1,11 +1,10 @@
-"""Figures of the SQLite broker, in a minute or two: `python bench/sqlite_numbers.py [folder]`.
+"""Figures of the SQLite broker, in a minute or two: `python bench/sqlite_numbers.py [folder [laned]]`.
 
 Everything runs at the defaults (WAL, synchronous=FULL), payloads have 200 bytes, batches 100. `bare` is a
 loop of `BEGIN; INSERT; COMMIT` in a file beside it, the most that one job per call can reach.
 """
 
 import asyncio
-import itertools
 import os
 import statistics
 import sys
@@ -32,7 +31,8 @@ SESSION = "bench"
 def main() -> None:
     """Measure and print a table."""
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
-        for title, figure in figures(Path(name)):
+        parts = laned if sys.argv[2:] == ["laned"] else figures
+        for title, figure in parts(Path(name)):
             print(f"{title:<58} {figure}", flush=True)
 
 
@@ -48,6 +48,29 @@ def figures(folder: Path) -> Iterator[tuple[str, str]]:
     yield "eight processes, single enqueues for 3 s", fairness(folder / "eight.db", 8, 3.0)
     yield from backlog(folder)
     yield from leases(folder)
+    yield from laned(folder)
+
+
+def laned(folder: Path) -> Iterator[tuple[str, str]]:
+    """Claim and settle with lanes: the plain drain beside it is what they are to be compared with."""
+    count = int(os.environ.get("BENCH_LANED", "10000"))
+    limited = QueueSettings(lane_concurrency=20)
+    single = QueueSettings(lane_concurrency=1)
+    for batch in (100, 16):
+        for title, lanes, settings in (
+            ("plain", 0, QueueSettings()),
+            ("1 lane", 1, QueueSettings()),
+            ("10 lanes", 10, QueueSettings()),
+            ("1,000 lanes", 1_000, QueueSettings()),
+            ("1,000 lanes with a limit of 20", 1_000, limited),
+            ("1,000 lanes with a limit of 1", 1_000, single),
+        ):
+            broker = opened(folder / f"{batch}-{title}.db", settings)
+            enqueued = rate(count + 1_000, lambda broker=broker, lanes=lanes: bulk(broker, count + 1_000, lanes))
+            yield f"{title}: bulk enqueue", enqueued
+            drained = rate(count, lambda broker=broker, batch=batch: drain(broker, count, batch))
+            yield f"{title}: claim + settle by {batch}", drained
+            broker.blocking.close()
 
 
 def backlog(folder: Path) -> Iterator[tuple[str, str]]:
@@ -119,12 +142,13 @@ def leases(folder: Path) -> Iterator[tuple[str, str]]:
 # the work
 
 
-def opened(path: Path) -> SqliteBroker:
+def opened(path: Path, settings: QueueSettings | None = None) -> SqliteBroker:
     """A broker with the queue `q` and a session."""
     broker = SqliteBroker(path)
     subject = Subject(Kind.QUEUE, "q")
-    broker.blocking.declare([Declaration(subject=subject, body=QueueSettings(), app="bench")])
+    broker.blocking.declare([Declaration(subject=subject, body=settings or QueueSettings(), app="bench")])
     broker.blocking.beat([Beat(session=SESSION, open=SessionInfo())])
+    _seq[:] = [0]
     return broker
 
 
@@ -133,9 +157,9 @@ def new_id() -> str:
     return new_job_id(time.time_ns() // 1_000_000, os.urandom(10))
 
 
-def job() -> NewJob:
+def job(lane: str = "") -> NewJob:
     """A plain job."""
-    return NewJob(id=new_id(), task="t", queue="q", payload=PAYLOAD)
+    return NewJob(id=new_id(), task="t", queue="q", lane=lane, payload=PAYLOAD)
 
 
 def bare(path: Path, count: int) -> None:
@@ -157,28 +181,31 @@ def one_by_one(broker: SqliteBroker, count: int) -> None:
         broker.blocking.enqueue([[job()]])
 
 
-def bulk(broker: SqliteBroker, count: int) -> None:
-    """Groups of 1,000."""
+def bulk(broker: SqliteBroker, count: int, lanes: int = 0) -> None:
+    """Groups of 1,000, dealt out to so many lanes."""
     for start in range(0, count, 1_000):
-        broker.blocking.enqueue([[job() for _ in range(min(1_000, count - start))]])
+        numbers = range(start, min(start + 1_000, count))
+        broker.blocking.enqueue([[job(f"lane {number % lanes}" if lanes else "") for number in numbers]])
 
 
-_seq = itertools.count(1)
+_seq = [0]
+"""The asks of the session of the broker opened last."""
 
 
 def next_ask(limit: int) -> Ask:
     """The next ask of the session."""
-    return Ask(session=SESSION, seq=next(_seq), queues=("q",), slots=limit, limit=limit)
+    _seq[0] += 1
+    return Ask(session=SESSION, seq=_seq[0], queues=("q",), slots=limit, limit=limit)
 
 
-def drain(broker: SqliteBroker, count: int) -> None:
-    """Take 100, then settle them and take 100 more in one call, until so many are done."""
-    leases = broker.blocking.claim(next_ask(100)).leases
-    for _ in range(count // 100):
+def drain(broker: SqliteBroker, count: int, batch: int = 100) -> None:
+    """Take a batch, then settle it and take another in one call, until so many are done."""
+    leases = broker.blocking.claim(next_ask(batch)).leases
+    for _ in range(count // batch):
         done = [
             Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE, runtime=1) for each in leases
         ]
-        settled = broker.blocking.settle(done, next_ask(100))
+        settled = broker.blocking.settle(done, next_ask(batch))
         assert settled.claimed is not None
         leases = settled.claimed.leases
     for each in leases:

@@ -245,6 +245,7 @@ def test_a_broken_history_is_refused(tell: Callable[[Story], None], invariant: s
 def test_a_zombie_that_is_refused_is_no_problem() -> None:
     story = Story()
     story("p", h.Enqueue(call=9, jobs=(h.Asked(job="j"),)))
+    story("p", h.Fail(call=9))
     story("z", h.Start(job="j", fence=5, attempt=1, session="old"))
     story("x", h.Nemesis(number=1, kind="freeze", target="z"))
     story("u", h.Swept(call=1, reaped=("old",)))

@@ -9,6 +9,7 @@ from windlass.verify.history import Journal
 from windlass.verify.page import page
 from windlass.verify.report import Invariant, Report, as_json, as_text, write
 from windlass.verify.timeline import draw_up
+from windlass.verify.waits import longest_wait
 
 
 def made(**more: object) -> Report:
@@ -89,6 +90,19 @@ def test_timeline_counts_by_the_second(past: Path) -> None:
     assert drawn.completed[:3] == [1.0, 1.0, 1.0]
     assert drawn.backlog[5] == (5.5, 5)
     assert [(bar.kind, bar.begin, bar.end) for bar in drawn.bars] == [("slow", 5.5, 8.5)]
+
+
+def test_the_longest_wait_counts_from_when_a_job_was_due() -> None:
+    lines: list[bytes] = []
+    now = [0]
+    journal = Journal(lines.append, role="producer", name="producer", clock=lambda: now[0])
+    for job, at, delay in (("a", 1_000, 0), ("b", 2_000, 5_000)):
+        now[0] = at
+        journal.write(history.Enqueue(call=journal.call(), jobs=(history.Asked(job=job, delay=delay),)))
+    for job, at in (("a", 4_500), ("b", 8_000), ("a", 90_000)):
+        now[0] = at
+        journal.write(history.Start(job=job, fence=at, attempt=1))
+    assert longest_wait(history.read_file(lines, "producer")) == 3_500, "a second run does not count"
 
 
 def test_page_is_one_file_without_scripts_and_escapes_what_it_shows(past: Path, tmp_path: Path) -> None:

@@ -83,11 +83,13 @@ class Parameters:
 
     def shape(self, place: Place) -> Shape:
         """The shape of an argument that `bind` has let pass."""
+        return cast("Slot", self.slot(place)).shape
+
+    def slot(self, place: Place) -> Slot | None:
+        """The parameter of an argument; None: there is none for it."""
         if isinstance(place, str):
-            slot = self.named.get(place, self.others)
-        else:
-            slot = self.positional[place] if place < len(self.positional) else self.rest
-        return cast("Slot", slot).shape
+            return self.named.get(place, self.others)
+        return self.positional[place] if place < len(self.positional) else self.rest
 
     def is_secret(self, place: Place) -> bool:
         """Whether an argument that `bind` has let pass is a secret, by its name or its annotation."""

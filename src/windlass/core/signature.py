@@ -36,7 +36,7 @@ from windlass.core.complaint import in_words_of, locate
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.option import shown
 from windlass.core.parameters import Parameters, Place
-from windlass.core.secret import masked, secret_texts
+from windlass.core.secret import is_secret_name, masked, secrets_of_json
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
 _Parts: TypeAlias = Mapping[Place | None, object]
@@ -148,12 +148,23 @@ class Signature:
 
     # --- secrets --------------------------------------------------------------------------------------------
 
-    def secrets(self, args: Sequence[object], kwargs: Mapping[str, object]) -> frozenset[str]:
-        """The secret values of a call that was decoded, to be kept out of texts; see `core.secret`."""
+    def secrets_in(self, payload: bytes) -> frozenset[str]:
+        """The secret values of a payload, to be kept out of texts. It is read as plain JSON: no code of the
+        app runs, and it need not fit this signature.
+        """
+        try:
+            opened = open_payload(payload)
+            given = [*enumerate(opened.a), *opened.k.items()]
+            values = [(place, msgspec.json.decode(raw)) for place, raw in given]
+        except (UnreadablePayload, *UNREADABLE):
+            return frozenset()  # nor can a text quote what cannot be read
         found: set[str] = set()
-        for place, value in _by_place(tuple(args), kwargs).items():
-            secret = place is not None and self._parameters.is_secret(place)
-            found |= secret_texts(value, secret=secret)
+        for place, value in values:
+            slot = self._parameters.slot(place)
+            names = [place] if isinstance(place, str) else []
+            names += [] if slot is None else [slot.name]
+            secret = any(is_secret_name(name) for name in names)
+            found |= secrets_of_json(value, Any if slot is None else slot.shape.type, secret=secret)
         return frozenset(found)
 
     def masked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -16,6 +16,9 @@ from windlass.verify.producer import read_tally
 
 HOSTS = ("a", "b")
 PROCESSES, CONCURRENCY = 2, 8
+QUEUES = "default=6,lanes=3,limited=2,rated=1,row=2,apart=1"
+"""With weights: emptied in their order, the last would wait behind every backlog, and so would a job of it
+that a dead worker gave back."""
 STYLES = ("blocking", "async")
 AGAIN_AFTER = 0.5
 """Seconds between the end of a program and its next start."""
@@ -113,16 +116,12 @@ class Fleet(Staff):
 
     def _host(self, place: str, number: int) -> Started:
         command = [sys.executable, "-m", "windlass.verify.host", APP]
-        options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY)]
+        options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY), "--queues", QUEUES]
         variables = environment(
             self._url(place), self._namespace, self._history, **{HOST: place}, **self.extra
         )
         name = f"host-{place}-{number}"
         return self._starter.start(name, [*command, *options], environment=variables)
-
-    def children(self) -> list[int]:
-        """The worker processes of all hosts."""
-        return [child for host in self.running for child in host.children]
 
     def thaw(self, pids: Iterable[int]) -> None:
         """Let processes go on."""

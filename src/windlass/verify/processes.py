@@ -37,7 +37,7 @@ def _stat(pid: int) -> list[str]:
 def families() -> dict[int, list[int]]:
     """The children that live, oldest first, of every process: one pass over all."""
     found: dict[int, list[tuple[int, int]]] = {}
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of names, often
         fields = _stat(int(name)) if name.isdecimal() else []
         if fields and fields[0] not in "ZX":
             found.setdefault(int(fields[1]), []).append((int(fields[19]), int(name)))

@@ -147,14 +147,14 @@ class Current:
         run = _run()
         if not 0 <= fraction <= 1:
             raise InvalidOption(f"progress is a number from 0 to 1, not {fraction!r}")
-        run.reporter.note(
-            _note(run, permille=round(fraction * 1_000), message=clipped(message, LOG_LINE_CHARS))
-        )
+        run.reporter.note(_note(run, permille=round(fraction * 1_000), message=_kept(run, message)))
 
     def log(self, line: str) -> None:
-        """Keep a line with the job: the last hundred, each up to 2,000 characters."""
+        """Keep a line with the job: the last hundred, each up to 2,000 characters. Secrets that the job was
+        called with are taken out.
+        """
         run = _run()
-        run.reporter.note(_note(run, logs=(clipped(str(line), LOG_LINE_CHARS),)))
+        run.reporter.note(_note(run, logs=(_kept(run, str(line)),)))
 
     @overload
     def spawn(self, call: SpawnedCall) -> JobId: ...
@@ -279,6 +279,10 @@ def _run() -> Run:
 
 def _in_flow(job: NewJob, flow: str) -> NewJob:
     return msgspec.structs.replace(job, flow=flow) if flow and not job.flow else job
+
+
+def _kept(run: Run, text: str) -> str:
+    return clipped(run.clean(text), LOG_LINE_CHARS)
 
 
 def _note(run: Run, **said: Any) -> Note:

@@ -14,11 +14,20 @@ from collections.abc import Callable
 from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
 from windlass.core.retry import RetryPolicy, crash_delay
+from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload, UnreadablePayload
 from windlass.signals import GiveUp, Retry, Signal, Snooze
-from windlass.worker.failure import RunInterrupted, RunTimedOut, as_error, clipped, said
+from windlass.worker.failure import (
+    RunInterrupted,
+    RunTimedOut,
+    as_error,
+    clipped,
+    formatted,
+    said,
+    shortened,
+)
 from windlass.worker.hand import Ticket
 from windlass.worker.holds import hold_key
 from windlass.worker.pace import Pace
@@ -44,7 +53,9 @@ class Concluder:
             result = task.signature.encode_result(value)
         except InvalidPayload as error:
             # Its effects have happened and would happen again: running it once more mends nothing.
-            return self._settlement(run, Outcome.DEAD, error=as_error(error, retryable=False))
+            clean = Cleaner(secret_texts(value))  # of what was returned, besides those of the call
+            kept = as_error(error, retryable=False, clean=lambda text: clean(run.clean(text)))
+            return self._settlement(run, Outcome.DEAD, error=kept)
         lease = run.lease
         return Settlement(
             job=lease.job,
@@ -59,10 +70,11 @@ class Concluder:
         """The outcome of a run that raised, whatever that is."""
         try:
             return self._judged(run, task, error)
-        except Exception:  # noqa: BLE001
+        except Exception as trouble:  # noqa: BLE001
             # An exception can be written so that it cannot even be looked at.
-            _log.exception("job %s (%s): its error cannot be read", run.lease.job, task.name)
-            unread = said(type(error).__name__, "its error cannot be read")
+            why = shortened(run.clean(formatted(trouble)))
+            _log.error("job %s (%s): its error cannot be read\n%s", run.lease.job, task.name, why)
+            unread = said(run.clean(type(error).__name__), "its error cannot be read")
             return self._settlement(run, Outcome.RETRY, delay=SECOND, error=unread)
 
     def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
@@ -93,22 +105,21 @@ class Concluder:
             case Snooze():
                 return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
             case GiveUp():
-                return self._settlement(run, Outcome.DEAD, error=as_error(signal, retryable=False))
+                kept = as_error(signal, retryable=False, clean=run.clean)
+                return self._settlement(run, Outcome.DEAD, error=kept)
             case Retry() if signal.after is not None:
-                return self._settlement(
-                    run, Outcome.RETRY, delay=signal.after, error=as_error(signal, retryable=True)
-                )
+                kept = as_error(signal, retryable=True, clean=run.clean)
+                return self._settlement(run, Outcome.RETRY, delay=signal.after, error=kept)
             case _:
                 delay = self._delay(task.options.retry, run, task)
-                return self._settlement(
-                    run, Outcome.RETRY, delay=delay, error=as_error(signal, retryable=True)
-                )
+                kept = as_error(signal, retryable=True, clean=run.clean)
+                return self._settlement(run, Outcome.RETRY, delay=delay, error=kept)
 
     def _failed(self, run: Run, task: Registered, error: BaseException) -> Settlement:
         policy = task.options.retry
         judged = error if isinstance(error, Exception) else _interrupted(error)
         stop = policy.gives_up(judged)
-        kept = as_error(error, retryable=not stop)
+        kept = as_error(error, retryable=not stop, clean=run.clean)
         if stop:
             return self._settlement(run, Outcome.DEAD, error=kept)
         # On the last attempt, too: the store, which counts them, makes it a dead letter with that reason.
@@ -118,7 +129,8 @@ class Concluder:
         try:
             return policy.delay(run.lease.attempt, draw=self._pace.jitter())
         except InvalidOption as error:
-            _log.warning("task %s: its backoff failed, so the default delay is used: %s", task.name, error)
+            why = run.clean(str(error))
+            _log.warning("task %s: its backoff failed, so the default delay is used: %s", task.name, why)
             return RetryPolicy().delay(run.lease.attempt, draw=self._pace.jitter())
 
     def _settlement(self, run: Run, outcome: Outcome, **more: object) -> Settlement:
@@ -186,7 +198,7 @@ class Executor(Concluder):
         try:
             return ticket.task.signature.decode(ticket.lease.payload)
         except (UnreadablePayload, InvalidPayload) as error:
-            return unreadable(ticket.lease, error)
+            return unreadable(ticket.lease, ticket.task, error)
 
 
 def given_back(lease: Lease) -> Settlement:
@@ -199,9 +211,12 @@ def unknown(lease: Lease) -> Settlement:
     return _hold(lease, f'no task "{lease.task}" in this app')
 
 
-def unreadable(lease: Lease, error: Exception) -> Settlement:
-    """The settlement of a lease whose payload is not for this code."""
-    return _hold(lease, f"this code cannot read its payload: {error}")
+def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
+    """The settlement of a lease whose payload is not for this code. Types of the app may have said why, and
+    quoted what they were given.
+    """
+    clean = Cleaner(task.signature.secrets_in(lease.payload))
+    return _hold(lease, clean(f"this code cannot read its payload: {error}"))
 
 
 def _ended(lease: Lease, outcome: Outcome, **more: object) -> Settlement:

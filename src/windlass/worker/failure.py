@@ -1,10 +1,13 @@
 """An exception as text: what is kept of a run that went wrong. Nothing of it is ever executed or imported.
 
-A traceback holds file names, lines and code, never the values of variables: those may be secrets.
+A traceback holds file names, lines and code, never the values of variables: those may be secrets. What an
+exception says of itself may quote one, so every text goes through `clean` before it is cut to its length:
+half of a secret is one, too.
 """
 
 import hashlib
 import traceback
+from collections.abc import Callable
 from types import CodeType, TracebackType
 
 from windlass.core.outcome import Error
@@ -27,14 +30,14 @@ class RunTimedOut(TimeoutError):
     """A run took longer than its task's timeout."""
 
 
-def as_error(error: BaseException, *, retryable: bool, cause: str = "") -> Error:
-    """What is kept of an exception."""
+def as_error(error: BaseException, *, retryable: bool, clean: Callable[[str], str] = str) -> Error:
+    """What is kept of an exception; `clean` takes out what nobody may read."""
     return Error(
-        type=type_name(error),
-        message=clipped(_message(error), MESSAGE_CHARS),
-        traceback=_traceback(error),
+        type=clean(type_name(error)),
+        message=clipped(clean(_message(error)), MESSAGE_CHARS),
+        traceback=shortened(clean(formatted(error))),
         fingerprint=fingerprint(error),
-        cause=cause or _causes(error),
+        cause=clean(_causes(error)),
         retryable=retryable,
     )
 
@@ -76,7 +79,7 @@ def _message(error: BaseException) -> str:
         return "<its text cannot be read>"
 
 
-def _traceback(error: BaseException) -> str:
+def formatted(error: BaseException) -> str:
     """The frames of the user's code and what it calls; those of the worker say nothing."""
     try:
         found = traceback.TracebackException(
@@ -87,9 +90,13 @@ def _traceback(error: BaseException) -> str:
             capture_locals=False,
             compact=True,
         )
-        text = "".join(found.format())
+        return "".join(found.format())
     except Exception:  # noqa: BLE001 - a __str__ in the chain may raise anything
         return ""
+
+
+def shortened(text: str) -> str:
+    """A traceback that any store can keep: its beginning and its end, if it is long."""
     text = clipped(text, len(text) + 1)
     if len(text) <= TRACEBACK_CHARS:
         return text

@@ -130,7 +130,7 @@ class JobProcess:
             try:
                 args, kwargs = task.signature.decode(work.lease.payload)
             except (UnreadablePayload, InvalidPayload) as error:
-                return unreadable(work.lease, error)
+                return unreadable(work.lease, task, error)
             return self._concluder.returned(run, task, self._called(run, task, args, kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
             return self._concluder.raised(run, task, error)

@@ -12,6 +12,7 @@ import msgspec
 from windlass.core.job import GROUP_JOBS, NewJob
 from windlass.core.lease import Lease
 from windlass.core.outcome import Verdict
+from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.session import Note
 from windlass.errors import InvalidOption
 from windlass.worker.program import Program
@@ -52,6 +53,8 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     stop: Callable[[], object] | None = None
     """Stops the code, where it can be stopped; called on any thread."""
     spawned: list[NewJob] = []
+    cleaner: Cleaner | None = None
+    """Made when it is needed: most runs say nothing."""
 
     def __repr__(self) -> str:
         """Without what it was called with."""
@@ -69,6 +72,17 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
         if stop is not None:
             with contextlib.suppress(RuntimeError):  # its loop has ended, and so has its code
                 stop()
+
+    def clean(self, text: str) -> str:
+        """A text that is to be kept or logged, without the secrets that the job was called with."""
+        if not text:
+            return text
+        cleaner = self.cleaner
+        if cleaner is None:
+            signature = self.program.signature_of(self.lease.task)
+            found = frozenset[str]() if signature is None else signature.secrets_in(self.lease.payload)
+            cleaner = self.cleaner = Cleaner(found | secret_texts(self.lease.headers))
+        return cleaner(text)
 
     def spawn(self, jobs: Sequence[NewJob]) -> None:
         """Add children, all or none. The code of a run may be on several threads."""

@@ -86,6 +86,7 @@ class Settler:
     def dropped(self, ended: Ended, why: str) -> None:
         """The store cannot take this word at all."""
         self._batch.remove(ended)
+        why = why if ended.run is None else ended.run.clean(why)
         settlement = ended.settlement
         if settlement.outcome is Outcome.DEAD:
             _log.error("job %s: the store takes no word on it: %s", settlement.job, why)

@@ -32,17 +32,24 @@ _ROWS = 4_000
 """Entries of indexes that one call may read: far more than any needs, far less than there are."""
 
 _FILL = """
-INSERT INTO {schema}.job (id, n, state, priority, max_attempts, revision, queue, lane, task, band, seq,
-    accepted_at, due_at, size, kept, finished_at, started, payload)
-SELECT gen_random_uuid(), nextval('{schema}.number'), $1::smallint, 0, 5, 0, $2,
-    CASE WHEN $2 = 'laned' THEN 'l' || i % 50 ELSE '' END,
-    't', 0, i, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
-    CASE WHEN $1::smallint = 4 THEN 0 END, CASE WHEN $1::smallint = 4 THEN $3 END, $1::smallint = 4, 'x'
-FROM generate_series(1, $5::integer) i
+WITH made AS (
+    INSERT INTO {schema}.{table} (id, n, state, priority, max_attempts, revision, queue, lane, task, band,
+        seq, accepted_at, due_at, size, kept, finished_at, started, payload, slot)
+    SELECT gen_random_uuid(), nextval('{schema}.number'), $1::smallint, 0, 5, 0, $2,
+        CASE WHEN $2 = 'laned' THEN 'l' || i % 50 ELSE '' END,
+        't', 0, i, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
+        CASE WHEN $1::smallint = 4 THEN 0 END, CASE WHEN $1::smallint = 4 THEN $3 END, $1::smallint = 4, 'x',
+        CASE WHEN '{table}' = 'past' THEN (SELECT slot FROM {schema}.queue WHERE name = $2) END
+    FROM generate_series(1, $5::integer) i
+    RETURNING n, state, queue, lane, task, band, seq, size
+)
+INSERT INTO {schema}.ready (queue, lane, band, seq, n, task, size, last, suspect)
+SELECT queue, lane, band, seq, n, task, size, false, false FROM made WHERE state = 2
 """
 _READ = """
 SELECT coalesce(sum(idx_tup_read), 0) + (SELECT sum(coalesce(seq_tup_read, 0)) FROM pg_stat_user_tables
-        WHERE schemaname = $1 AND relname IN ('job', 'edge', 'unique_key', 'session', 'lane', 'seat'))
+        WHERE schemaname = $1 AND (relname LIKE 'past%' OR relname IN (
+            'job', 'ready', 'lease', 'edge', 'unique_key', 'session', 'lane', 'seat')))
 FROM pg_stat_user_indexes WHERE schemaname = $1
 """
 
@@ -71,50 +78,66 @@ class _Told(PostgresBroker):
         await self._pool.call("SELECT pg_stat_force_next_flush()")
 
 
+@pytest.mark.parametrize("planned", ["on full tables", "on empty tables"])
 @pytest.mark.parametrize("queue", ["plain", "laned"])
-def test_work_does_not_grow_with_the_tables(namespaces: Namespaces, queue: str) -> None:
-    _measure(namespaces, queue, (_HISTORY, _SCHEDULED, _BACKLOG))
+def test_work_does_not_grow_with_the_tables(namespaces: Namespaces, queue: str, planned: str) -> None:
+    _measure(namespaces, queue, planned, (_HISTORY, _SCHEDULED, _BACKLOG))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("planned", ["on full tables", "on empty tables"])
 @pytest.mark.parametrize("queue", ["plain", "laned"])
-def test_work_does_not_grow_with_large_tables(namespaces: Namespaces, queue: str) -> None:
-    _measure(namespaces, queue, (_LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG))
+def test_work_does_not_grow_with_large_tables(namespaces: Namespaces, queue: str, planned: str) -> None:
+    _measure(namespaces, queue, planned, (_LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG))
 
 
-def _measure(namespaces: Namespaces, queue: str, sizes: tuple[int, int, int]) -> None:
+def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int, int, int]) -> None:
     async def test() -> None:
         prepared = await namespaces.open(None, Options())
         connection: Any = await asyncpg.connect(namespaces.server.dsn)
         try:
-            await _fill(prepared, connection, queue, sizes)
             broker = await _Told.open(
                 Place(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
             )
             assert isinstance(broker, _Told)
-            excessive = await _excessive(Measured(broker, connection), queue)
+            await _declare(broker, queue)
+            if planned == "on empty tables":
+                # What has been vacuumed empty looks as if it had one row for ever: the worst moment to plan.
+                for table in ("job", "ready", "lease", "edge", "session", "past_0", "past_5"):
+                    await connection.execute(f"VACUUM ANALYZE {quoted(prepared.namespace)}.{table}")
+                await _excessive(Measured(broker, connection), queue, some=False)
+            await _fill(broker, connection, queue, sizes)
+            if planned == "on full tables":
+                await connection.execute(f"ANALYZE {quoted(prepared.namespace)}.job")
+            excessive = await _excessive(Measured(broker, connection), queue, some=True)
             await broker.close()
             assert excessive == {}
         finally:
-            job = f"{quoted(prepared.namespace)}.job"
-            await connection.execute(f"TRUNCATE {job}; ALTER TABLE {job} RESET (autovacuum_enabled)")
+            schema = quoted(prepared.namespace)
+            await connection.execute(f"TRUNCATE {schema}.job, {schema}.ready, {schema}.past")
             await connection.close()
             await prepared.close()
 
     asyncio.run(test())
 
 
-async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tuple[int, int, int]) -> None:
+async def _declare(broker: PostgresBroker, queue: str) -> None:
     settings = QueueSettings(lane_concurrency=5) if queue == "laned" else QueueSettings()
     await broker.declare([Declaration(subject=Subject(Kind.QUEUE, queue), body=settings, app=APP)])
-    statement = _FILL.format(schema=quoted(broker.namespace))
+
+
+async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tuple[int, int, int]) -> None:
+    schema = quoted(broker.namespace)
     now = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-    job = f"{quoted(broker.namespace)}.job"
-    # The server's own upkeep reads too, at times of its own choice.
-    await connection.execute(f"ALTER TABLE {job} SET (autovacuum_enabled = off)")
-    for state, count in zip((4, 1, 2), sizes, strict=True):
-        await connection.execute(statement, state, queue, now, DAY, count)
-    await connection.execute(f"ANALYZE {job}")
+    history, scheduled, backlog = sizes
+    # Most of the past is where plain settlements put it; some of it, dependents keep among the others.
+    for table, state, count in (
+        ("past", 4, history),
+        ("job", 4, history // 10),
+        ("job", 1, scheduled),
+        ("job", 2, backlog),
+    ):
+        await connection.execute(_FILL.format(schema=schema, table=table), state, queue, now, DAY, count)
     if queue == "laned":
         await broker.enqueue([[NewJob(id=new_id(), task="t", queue=queue, lane="l0")]])
         for lane in range(50):
@@ -122,16 +145,19 @@ async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tupl
             await broker.resume(queue, f"l{lane}")
 
 
-async def _excessive(measured: Measured, queue: str) -> dict[str, int]:
-    """The calls that read too much."""
+async def _excessive(measured: Measured, queue: str, *, some: bool) -> dict[str, int]:
+    """The calls that read too much. Some: whether there are jobs but those that this makes."""
     broker = measured.broker
-    await broker.beat([Beat(session="w", open=SessionInfo(queues=(queue,)))])
+    session = f"w{some}"
+    await broker.beat([Beat(session=session, open=SessionInfo(queues=(queue,)))])
+    if not some:
+        await broker.enqueue([[NewJob(id=new_id(), task="t", queue=queue)]])
     seq = 0
 
     def ask() -> Ask:
         nonlocal seq
         seq += 1
-        return Ask(queues=(queue,), slots=10, limit=10, session="w", seq=seq)
+        return Ask(queues=(queue,), slots=10, limit=10, session=session, seq=seq)
 
     leases = (await broker.claim(ask())).leases
     assert leases
@@ -145,7 +171,7 @@ async def _excessive(measured: Measured, queue: str) -> dict[str, int]:
         "claim alone": lambda: broker.claim(
             Ask(queues=(queue,), slots=1, limit=1, visibility=SECOND, alone=True)
         ),
-        "beat": lambda: broker.beat([Beat(session="w")]),
+        "beat": lambda: broker.beat([Beat(session=session)]),
         "sweep": lambda: broker.sweep(limit=100),
         "get": lambda: broker.get([job]),
         "list": lambda: broker.list(JobQuery(queue="none")),
@@ -161,7 +187,7 @@ async def _excessive(measured: Measured, queue: str) -> dict[str, int]:
         "unhold": lambda: broker.unhold("k", 10),
         "pause": lambda: broker.pause(queue),
         "resume": lambda: broker.resume(queue),
-        "end_session": lambda: broker.end_session("w", Cause(CauseKind.STOP)),
+        "end_session": lambda: broker.end_session(session, Cause(CauseKind.STOP)),
     }
     found: dict[str, int] = {}
     for name, call in calls.items():

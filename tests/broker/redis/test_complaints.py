@@ -151,11 +151,12 @@ def _loads(port: int) -> bool:
 
 def test_a_full_server() -> None:
     full = r"at its memory limit \(maxmemory\): drain queues, or raise"
-    with running(redis_binary(), "--maxmemory", "1mb") as server, pytest.raises(StoreError, match=full):
-        asyncio.run(_declared(server.url))
+    with running(redis_binary(), "--maxmemory", "100kb") as server, pytest.raises(StoreError, match=full):
+        asyncio.run(_opened(server.url))
 
 
-async def _declared(url: str) -> None:
+async def _opened(url: str) -> None:
+    """A namespace that is not there yet: nothing of it can be made."""
     app = Windlass(url)
     try:
         await app.broker()

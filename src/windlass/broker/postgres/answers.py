@@ -39,7 +39,7 @@ from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.query import Count, Counts, Explanation, Lanes, LaneView, Page, Parked, Why
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Document, Kind, Subject
-from windlass.core.state import Move, Reason
+from windlass.core.state import Move, Reason, State
 from windlass.core.timetable import FireRecord, Schedules, ScheduleView
 from windlass.core.units import Cursor, JobId
 
@@ -69,9 +69,14 @@ def claimed(rows: Sequence[Row]) -> Claimed:
     )
 
 
-def settled(rows: Sequence[Row], *, asked: bool) -> Settled:
-    """The answers to settlements, and to the ask that came with them."""
+_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE, "")
+
+
+def settled(rows: Sequence[Row], count: int, *, asked: bool) -> Settled:
+    """The answers to so many settlements, and to the ask that came with them."""
     head = rows[0]
+    if head["verdicts"] is None:
+        return Settled(answers=(_DONE,) * count, claimed=claimed(rows) if asked else None)
     columns = (head["verdicts"], head["outcomes"], head["states"], head["whys"])
     answers = tuple(
         Answer(Verdict(verdict), None if outcome is None else Outcome(outcome), state_of(state), why)
@@ -81,28 +86,50 @@ def settled(rows: Sequence[Row], *, asked: bool) -> Settled:
 
 
 def _lease(row: Row) -> Lease:
-    names = row["memo_names"]
-    parents = row["parents"]
+    # By place: looking up nineteen names costs more than everything else here.
+    (
+        *_,
+        job,
+        fence,
+        task,
+        queue,
+        lane,
+        priority,
+        attempt,
+        max_attempts,
+        crashes,
+        revision,
+        payload,
+        headers,
+        tags,
+        flow,
+        parents,
+        names,
+        values,
+        waited,
+        expires_in,
+        visibility,
+    ) = row
     return Lease(
-        job=str(row["job"]),
-        fence=row["fence"],
-        task=row["task"],
-        queue=row["queue"],
-        lane=row["lane"],
-        priority=row["priority"],
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        crashes=row["crashes"],
-        revision=row["revision"],
-        payload=row["payload"],
-        headers=read_headers(row["headers"]),
-        tags=read_tags(row["tags"]),
-        flow=row["flow"],
+        job=str(job),
+        fence=fence,
+        task=task,
+        queue=queue,
+        lane=lane,
+        priority=priority,
+        attempt=attempt,
+        max_attempts=max_attempts,
+        crashes=crashes,
+        revision=revision,
+        payload=payload,
+        headers=read_headers(headers) if headers is not None else {},
+        tags=read_tags(tags) if tags is not None else (),
+        flow=flow,
         parents=tuple(map(str, parents)) if parents else (),
-        memos=dict(zip(names, row["memo_values"], strict=True)) if names else {},
-        waited=row["waited"],
-        expires_in=row["expires_in"],
-        visibility=row["visibility"],
+        memos=dict(zip(names, values, strict=True)) if names else {},
+        waited=waited,
+        expires_in=expires_in,
+        visibility=visibility,
     )
 
 

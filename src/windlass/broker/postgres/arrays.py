@@ -3,10 +3,20 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from windlass.broker.postgres.records import FAILURES, MODES, new_uuid, pack, pack_text, uuid_of
+from windlass.broker.postgres.records import (
+    FAILURES,
+    MODES,
+    known_id,
+    new_id,
+    new_uuid,
+    pack,
+    pack_text,
+    uuid_of,
+)
 from windlass.core.group import too_large
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
+from windlass.core.outcome import Outcome
 from windlass.core.session import Beat, Note
 from windlass.core.settlement import Settlement
 
@@ -37,6 +47,52 @@ def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
         [place for place, _ in edges],
         [uuid_of(edge.parent) for _, edge in edges],
         [FAILURES[edge.on_failure] for _, edge in edges],
+    )
+
+
+def plain_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...] | None:
+    """New jobs without key, lane and parents, column by column; None if there are others among them.
+
+    A column in which all are alike has one element, and none if that is "nothing".
+    """
+    for job in jobs:
+        if job.key is not None or job.lane or job.after:
+            return None
+    return (
+        [new_id(job.id) for job in jobs],
+        [job.payload for job in jobs],
+        _alike([job.task for job in jobs]),
+        _alike([job.queue for job in jobs]),
+        _alike([job.priority for job in jobs]),
+        _alike([job.delay for job in jobs]),
+        _if_any([job.run_at for job in jobs]),
+        _if_any([job.expires for job in jobs]),
+        _if_any([pack(job.headers) if job.headers else None for job in jobs]),
+        _if_any([pack(job.tags) if job.tags else None for job in jobs]),
+        _alike([job.max_attempts for job in jobs]),
+        _alike([job.revision for job in jobs]),
+        _alike([job.flow for job in jobs]),
+    )
+
+
+def _alike(column: list[Any]) -> list[Any]:
+    return column[:1] if column.count(column[0]) == len(column) else column
+
+
+def _if_any(column: list[Any]) -> list[Any]:
+    return [] if column.count(None) == len(column) else column
+
+
+def done_of(items: Sequence[Settlement]) -> tuple[list[Any], ...] | None:
+    """Settlements that only say that jobs are done, column by column; None if others say more."""
+    for item in items:
+        if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
+            return None
+    return (
+        [known_id(item.job) for item in items],
+        [item.fence for item in items],
+        [item.runtime for item in items],
+        _if_any([item.result for item in items]),
     )
 
 

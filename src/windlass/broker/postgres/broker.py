@@ -1,6 +1,5 @@
 """The face of the PostgreSQL broker: the contract's verbs, each one call of one function, one transaction."""
 
-import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
@@ -9,7 +8,15 @@ from uuid import UUID
 
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
 from windlass.broker.postgres import answers, checks
-from windlass.broker.postgres.arrays import ask_of, beats_of, jobs_of, notes_of, settlements_of
+from windlass.broker.postgres.arrays import (
+    ask_of,
+    beats_of,
+    done_of,
+    jobs_of,
+    notes_of,
+    plain_of,
+    settlements_of,
+)
 from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.driver import Connection, Refused, Row, code_of
 from windlass.broker.postgres.health import Health, health_of
@@ -23,11 +30,12 @@ from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.transactional import Enqueuing, enqueue_on, enqueue_on_blocking, settle_on
 from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.watching import FLOOR, Watching
+from windlass.broker.postgres.ways import Ways
 from windlass.clock import Clock
 from windlass.core.bounds import check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import refused_whole, too_large
-from windlass.core.job import Finished, JobDetail, NewJob, Receipt
+from windlass.core.job import Finished, JobDetail, NewJob, Receipt, Status
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.outcome import Answer, Cause, Verdict
@@ -72,12 +80,8 @@ CAPABILITIES = Capabilities(
     transactional_enqueue=True,
     transactional_completion=True,
 )
-_ALONE = True
 _PAUSED = True
 _INSISTS = True
-_MUST_BE_ALONE = "WL001"
-"""What `_must_be_alone` says."""
-_REMEMBERED = 5.0
 _SETTLED = ("\0settled",)
 """Stands for the queues of jobs that are settled without asking for others; no queue has such a name."""
 _TAKE_IN_FIRST = "WL002"
@@ -98,8 +102,7 @@ class PostgresBroker:
         self._listener = Listener(place, self._schema, self._bell)
         self._looking = Looking(self._bell)
         self._watching = Watching(self._finished, self._bell)
-        self._alone: dict[str, float] = {}
-        """Queues whose jobs need the namespace to themselves, and for how long that is believed."""
+        self._ways = Ways(self._step)
         self._database: str | None = None  # a caller's connection must lead to the same
 
     @classmethod
@@ -182,19 +185,6 @@ class PostgresBroker:
         await self._step("take_in")
         return await self._call(function, not _INSISTS, *arguments)
 
-    async def _beside(self, function: str, queues: Collection[str], *arguments: Any) -> Sequence[Row]:
-        """Call a function that can run beside others; alone, if that turns out not to be enough."""
-        now = time.monotonic()
-        if not any(self._alone.get(queue, now) > now for queue in queues):
-            try:
-                return await self._step(function, not _ALONE, *arguments)
-            except Refused as error:
-                if code_of(error) != _MUST_BE_ALONE:
-                    raise
-            # Laned and limited queues stay so: do not try in vain every time.
-            self._alone.update(dict.fromkeys(queues, now + _REMEMBERED))
-        return await self._step(function, _ALONE, *arguments)
-
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
@@ -203,9 +193,20 @@ class PostgresBroker:
         accepted = [group for group, large in zip(groups, refused, strict=True) if not large]
         jobs = [job for group in accepted for job in group]
         ends = list(accumulate(map(len, accepted)))
-        rows = iter(
-            await self._beside("enqueue", {job.queue for job in jobs}, ends, *jobs_of(jobs)) if jobs else ()
-        )
+        if not jobs:
+            return tuple(
+                refused_whole(group, large) if large else ()
+                for group, large in zip(groups, refused, strict=True)
+            )
+        columns = plain_of(jobs)
+        if columns is not None and await self._ways.short("enqueue_plain", columns[3], *columns) is not None:
+            return tuple(
+                refused_whole(group, large)
+                if large
+                else tuple([Receipt(Status.CREATED, job.id) for job in group])
+                for group, large in zip(groups, refused, strict=True)
+            )
+        rows = iter(await self._step("enqueue", ends, *jobs_of(jobs)))
         return tuple(
             refused_whole(group, large)
             if large
@@ -250,14 +251,21 @@ class PostgresBroker:
 
     async def claim(self, ask: Ask) -> Claimed:
         check_ask(ask)
-        return answers.claimed(await self._beside("claim", ask.queues, *ask_of(ask)))
+        return answers.claimed(await self._ways.beside("claim", ask.queues, *ask_of(ask)))
 
     async def settle(self, items: Sequence[Settlement], ask: Ask | None = None) -> Settled:
         checks.check_settlements(items, ask)
-        rows = await self._beside(
+        if ask is None or not ask.alone:
+            columns = done_of(items)
+            queues = _SETTLED if ask is None else ask.queues
+            if columns is not None and (
+                rows := await self._ways.short("settle_done", queues, *columns, *ask_of(ask))
+            ):
+                return answers.settled(rows, len(items), asked=ask is not None)
+        rows = await self._ways.beside(
             "settle", _SETTLED if ask is None else ask.queues, *settlements_of(items), *ask_of(ask)
         )
-        return answers.settled(rows, asked=ask is not None)
+        return answers.settled(rows, len(items), asked=ask is not None)
 
     async def beat(self, beats: Sequence[Beat]) -> Sequence[Pulse]:
         check_items("beats", beats)

@@ -63,11 +63,17 @@ def connect_on_loop(place: Place, address: Address | None) -> LoopLink:
 
 async def hang_up(link: LoopLink, *, in_order: bool) -> None:
     """Close a connection for coroutines. In order: with TLS both sides say goodbye, and a loop that ends
-    before would leave the socket open; a link that is broken is not waited for.
+    before would leave the socket open; a link that is broken is not waited for, but cut.
     """
+    writer = cast("asyncio.StreamWriter | None", getattr(link, "_writer", None))
+    said = False
     with contextlib.suppress(*UNREACHABLE):
         async with asyncio.timeout(_GOODBYE):
             await link.disconnect(nowait=not in_order)
+            said = in_order
+    if writer is not None and not said:
+        writer.transport.abort()
+        await asyncio.sleep(0)  # the socket is closed in the loop's next turn
 
 
 def connect_blocking(place: Place, address: Address | None) -> ThreadLink:

@@ -73,8 +73,8 @@ def _why_again(book: Book, job: JobBook, run: Run, following: Run) -> str | None
 
 def a_healthy_run_has_no_duplicates(book: Book, _rules: Rules, check: Check) -> None:
     """Without a fault every rerun is one that the job itself, or an operator, asked for."""
-    if book.faults:
-        return
+    if book.faults or any(session.crashed for session in book.sessions.values()):
+        return  # a job that kills its own process is a fault, too
     for name, job in book.jobs.items():
         check.case()
         deliveries = job.final.deliveries if job.final is not None else ()

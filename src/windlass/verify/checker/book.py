@@ -84,6 +84,7 @@ class JobBook:
         "accepted",
         "asked",
         "asked_at",
+        "calls",
         "created",
         "due",
         "final",
@@ -103,6 +104,8 @@ class JobBook:
         self.asked_at = FAR
         self.due = FAR
         """The earliest start that any of its calls allows."""
+        self.calls = 0
+        """How often its id was handed in; a client's own resends are one call."""
         self.created = 0
         self.accepted = FAR
         self.absorbed = False
@@ -185,8 +188,8 @@ class Book:
         return any(job.last_seen >= since for since, _ in self.rollbacks)
 
     def reborn(self, job: JobBook) -> bool:
-        """Whether its id was used again after the store had forgotten it."""
-        return job.created > 1
+        """Whether its id may have been used again after the store had forgotten it."""
+        return job.calls - job.refused > 1
 
     def away(self, since: int, until: int) -> int:
         """How much of a time the store was away, as far as faults say so."""
@@ -207,6 +210,7 @@ class Book:
         self._calls[source, event.call] = event
         for asked in event.jobs:
             job = self.jobs[asked.job]
+            job.calls += 1
             if job.asked is None:
                 job.asked, job.asked_at = asked, event.at
             job.due = min(job.due, event.at + asked.delay)
@@ -272,6 +276,7 @@ class Book:
             job.words.append(word)
             for child in said.spawn:
                 self.jobs[child].spawned_by.append(word)
+                self.jobs[child].last_seen = event.at
         self._calls[source, event.call] = words
 
     def _annotate(self, event: h.Annotate, source: str) -> None:

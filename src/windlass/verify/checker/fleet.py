@@ -1,6 +1,6 @@
 """Invariants of the fleet: sessions, limits, fairness, schedules, recovery."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -185,19 +185,26 @@ def lanes_share(book: Book, rules: Rules, check: Check) -> None:  # noqa: C901 -
             if job.accepted < FAR and job.asked is not None:
                 first = final.deliveries[0].claimed_at
                 backlog[final.lane].append((job.accepted + job.asked.delay, first))
+        for at in claims.values():
+            at.sort()
         for lane in lanes:
             for begin, end in _continuous(book, backlog[lane], claims[lane]):
                 for other in lanes:
                     if other == lane:
                         continue
                     check.case()
-                    mine = sum(begin <= at <= end for at in claims[lane]) / weights[queue, lane]
-                    theirs = sum(begin < at < end for at in claims[other]) / weights[queue, other]
+                    mine = _within(claims[lane], begin, end + 1) / weights[queue, lane]
+                    theirs = _within(claims[other], begin + 1, end) / weights[queue, other]
                     slack = rules.fairness_slack / min(weights[queue, lane], weights[queue, other])
                     if theirs > mine + slack:
                         check.broken(
                             f"{queue}: while {lane} waited, {other} got {theirs:.1f} shares and it {mine:.1f}"
                         )
+
+
+def _within(claims: list[int], begin: int, end: int) -> int:
+    """How many of them, which are in order, lie from `begin` on and before `end`."""
+    return max(0, bisect_left(claims, end) - bisect_left(claims, begin))
 
 
 def _continuous(book: Book, waits: list[tuple[int, int]], claims: list[int]) -> list[tuple[int, int]]:

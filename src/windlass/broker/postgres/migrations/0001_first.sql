@@ -20,6 +20,7 @@ CREATE TABLE meta (
     resend_window   bigint  NOT NULL DEFAULT 10000000,
     retention       bigint  NOT NULL DEFAULT 86400000000,
     retention_count bigint,
+    slots           smallint[] NOT NULL DEFAULT '{}',  -- those of `past` that hold anything
     result_ttl      bigint  NOT NULL DEFAULT 3600000000,
     dead_retention  bigint  NOT NULL DEFAULT 1209600000000,
     events_kept     bigint  NOT NULL DEFAULT 100000,
@@ -57,7 +58,8 @@ CREATE TABLE queue (
     retention_count  bigint,
     result_ttl       bigint   NOT NULL DEFAULT 0,
     dead_retention   bigint   NOT NULL DEFAULT 0,
-    unlimited        boolean  NOT NULL DEFAULT false  -- no limit, no weighted bands, no sequence
+    unlimited        boolean  NOT NULL DEFAULT false, -- no limit, no weighted bands, no sequence
+    slot             smallint NOT NULL DEFAULT 0      -- of `past`, where its finished jobs go now
 ) WITH (fillfactor = 50);
 
 -- One end of a lease.
@@ -108,8 +110,6 @@ CREATE TABLE job (
     line             bigint,                          -- in a queue with `sequence`: its place in its lane
     expires_at       bigint,
     session          text COLLATE "C",
-    ask              bigint,                          -- the session's ask that it answered
-    lease            bigint,                          -- leases end in the order of their claims
     deadline         bigint,
     finished_at      bigint,
     pruned_until     bigint,                          -- not kept; how it ended is remembered, until then
@@ -130,25 +130,88 @@ CREATE TABLE job (
     error            bytea,
     result           bytea,
     payload          bytea    NOT NULL,
+    slot             smallint,                        -- in `past`: which
     timer            bigint   GENERATED ALWAYS AS (   -- when time alone changes it: expiry, deadline, oblivion
-        CASE WHEN state = 3 THEN deadline WHEN state > 3 THEN pruned_until WHEN NOT started THEN expires_at END) STORED
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
+        CASE WHEN state = 3 THEN deadline WHEN state > 3 THEN pruned_until WHEN NOT started THEN expires_at END) STORED,
+    waits            smallint GENERATED ALWAYS AS (   -- blocked or scheduled
+        CASE WHEN state IN (0, 1) THEN state END) STORED
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
         autovacuum_analyze_scale_factor = 0.05);
 
--- As few indexes as answer every question: each costs every statement that writes jobs 5 to 10 µs, whether the job is in
--- it or not. All but two are partial; a job is in those that its state asks for. No two could serve one question: with
--- statistics of another day the planner takes the wrong one.
+-- No index names a column that a claim changes, nor does a condition: so a claim writes a new version of the row and no
+-- index entry (the page has room for it), 4 µs instead of 16. As few indexes as answer every question: each costs every
+-- statement that writes jobs 5 to 10 µs, whether the job is in it or not. All but two are partial. No two could serve one
+-- question: with statistics of another day the planner takes the wrong one.
 CREATE UNIQUE INDEX job_n ON job (n);
-CREATE INDEX job_place   ON job (queue, state, lane, band, seq)  WHERE state IN (2, 3);   -- ready in order; running by lane
-CREATE INDEX job_due     ON job (queue, state, due_at, seq)      WHERE state IN (0, 1);   -- scheduled in order; blocked
-CREATE INDEX job_suspect ON job (queue, state, seq)              WHERE state IN (1, 2) AND crashes >= 2;
+CREATE INDEX job_due     ON job (queue, waits, due_at, seq)      WHERE waits IS NOT NULL; -- scheduled in order; blocked
+CREATE INDEX job_suspect ON job (queue, seq)                     WHERE waits = 1 AND crashes >= 2;
 CREATE INDEX job_line    ON job (queue, lane, line)              WHERE line IS NOT NULL;
-CREATE INDEX job_session ON job (session, lease)                 WHERE session IS NOT NULL;
 CREATE INDEX job_timer   ON job (timer, n)                       WHERE timer IS NOT NULL;
-CREATE INDEX job_held    ON job (hold_key, due_at, seq)          WHERE hold_key IS NOT NULL AND state = 1;
+CREATE INDEX job_held    ON job (hold_key, due_at, seq)          WHERE hold_key IS NOT NULL AND waits = 1;
 CREATE INDEX job_kept    ON job (queue, kept, finished_at, n)    WHERE kept IS NOT NULL;
 CREATE INDEX job_dead    ON job (n)                              WHERE kept = 2;
 CREATE INDEX job_flow    ON job (flow, n)                        WHERE flow <> '';
+
+-- Finished jobs that nothing depends on, by the time of their end: written once, and removed by emptying a whole slot once
+-- all of it is old. Five slots for each class of retention (up to an hour, up to two days, longer), used in turn;
+-- `past_rest` is for what has no slot. A job is `job` or here, never both.
+CREATE TABLE past (LIKE job INCLUDING DEFAULTS) PARTITION BY LIST (slot);
+CREATE INDEX past_id   ON past (id);
+CREATE INDEX past_n    ON past (n);
+CREATE INDEX past_kept ON past (queue, kept, finished_at, n) WHERE kept IS NOT NULL;
+CREATE TABLE slot (
+    slot      smallint PRIMARY KEY,
+    class     smallint NOT NULL,
+    opened_at bigint,                                 -- NULL: empty
+    closed_at bigint                                  -- NULL: jobs go there now
+);
+DO $$
+BEGIN
+    FOR v_slot IN 0 .. 14 LOOP
+        EXECUTE format('CREATE TABLE past_%s PARTITION OF past FOR VALUES IN (%s) WITH (autovacuum_vacuum_insert_threshold = -1)',
+            v_slot, v_slot);
+        INSERT INTO slot (slot, class) VALUES (v_slot, v_slot / 5);
+    END LOOP;
+END $$;
+CREATE TABLE past_rest PARTITION OF past DEFAULT;
+
+-- Up to where the past of a queue is forgotten: jobs without a result (0), with one (1), and the results themselves (2).
+CREATE TABLE horizon (
+    queue       text COLLATE "C" NOT NULL,
+    kind        smallint NOT NULL,
+    finished_at bigint   NOT NULL,
+    n           bigint   NOT NULL,
+    PRIMARY KEY (queue, kind)
+) WITH (fillfactor = 50);
+
+-- Ready jobs in order, with what a claim decides by: narrow rows, written once and deleted, never changed.
+CREATE TABLE ready (
+    queue      text COLLATE "C" NOT NULL,
+    lane       text COLLATE "C" NOT NULL,
+    band       bigint   NOT NULL,
+    seq        bigint   NOT NULL,
+    n          bigint   NOT NULL,
+    task       text COLLATE "C" NOT NULL,
+    size       bigint   NOT NULL,
+    expires_at bigint,                                -- of a job that never started
+    last       boolean  NOT NULL,                     -- its next attempt is the last one
+    suspect    boolean  NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX ready_place   ON ready (queue, lane, band, seq);
+CREATE INDEX ready_suspect ON ready (queue, seq) WHERE suspect;
+
+-- Running jobs, by their session ("": a deadline lease) and by their lane.
+CREATE TABLE lease (
+    session text COLLATE "C" NOT NULL,
+    n       bigint   NOT NULL,
+    i       bigint   NOT NULL,                        -- leases end in the order of their claims
+    ask     bigint,                                   -- the session's ask that it answered
+    queue   text COLLATE "C" NOT NULL,
+    lane    text COLLATE "C" NOT NULL,
+    flagged boolean  NOT NULL DEFAULT false,          -- to be cancelled
+    PRIMARY KEY (session, n)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX lease_lane ON lease (queue, lane);
 
 CREATE TABLE log (
     n    bigint NOT NULL,

@@ -33,15 +33,28 @@ CREATE OR REPLACE FUNCTION _count_bytes(j job, p_bytes bigint) RETURNS void LANG
     INSERT INTO delta (queue, task, state, n, bytes) SELECT j.queue, j.task, 0, 0, p_bytes WHERE p_bytes <> 0
 $$;
 
--- Write back what may have changed of a job.
+-- Write back what may have changed of a job: its row, and its place among the ready or the running ones.
 CREATE OR REPLACE FUNCTION _put(j job) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    o record;
 BEGIN
+    SELECT state, band, seq, session INTO o FROM job WHERE n = j.n;
+    IF o.state = 2 THEN
+        DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = o.band AND seq = o.seq AND n = j.n;
+    ELSIF o.state = 3 THEN
+        DELETE FROM lease WHERE session = coalesce(o.session, '') AND n = j.n;
+    END IF;
+    IF j.state = 2 THEN
+        INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
+        VALUES (j.queue, j.lane, j.band, j.seq, j.n, j.task, octet_length(j.payload), CASE WHEN NOT j.started THEN j.expires_at END,
+            j.attempt + 1 >= j.max_attempts, j.crashes >= 2);
+    END IF;
     UPDATE job SET
         state = j.state, priority = j.priority, attempt = j.attempt, max_attempts = j.max_attempts, crashes = j.crashes,
         revision = j.revision, band = j.band, seq = j.seq, due_at = j.due_at, fence = j.fence, claimed_at = j.claimed_at,
         size = j.size, started = j.started, cancel_requested = j.cancel_requested, has_memos = j.has_memos,
         waiting_for = j.waiting_for, replays = j.replays, kept = j.kept, reason = j.reason, line = j.line,
-        expires_at = j.expires_at, session = j.session, ask = j.ask, lease = j.lease, deadline = j.deadline,
+        expires_at = j.expires_at, session = j.session, deadline = j.deadline,
         finished_at = j.finished_at, pruned_until = j.pruned_until, mode = j.mode, win = j.win, hold_key = j.hold_key,
         hold_reason = j.hold_reason, held_since = j.held_since, held_times = j.held_times, permille = j.permille,
         message = j.message, after_ids = j.after_ids, after_on = j.after_on, headers = j.headers, tags = j.tags,
@@ -93,13 +106,13 @@ BEGIN
     -- Most claims find nothing due: one probe per queue says so.
     IF p_queues IS NOT NULL AND NOT EXISTS (
         SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
-            SELECT FROM job WHERE queue = u.name AND state = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d) THEN
+            SELECT FROM job WHERE queue = u.name AND waits = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d) THEN
         RETURN 0;
     END IF;
     FOR j IN
         SELECT d.*
         FROM queue q CROSS JOIN LATERAL (
-            SELECT * FROM job WHERE queue = q.name AND state = 1 AND due_at <= v_at
+            SELECT * FROM job WHERE queue = q.name AND waits = 1 AND due_at <= v_at
             ORDER BY due_at, seq LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED) d
         WHERE p_queues IS NULL OR q.name = ANY (p_queues)
         ORDER BY d.due_at, d.seq LIMIT p_limit
@@ -132,8 +145,6 @@ BEGIN
     j.deliveries := coalesce(j.deliveries[greatest(1, v_ends - 8):], '{}') || ROW(
         j.fence, j.attempt, j.session, j.claimed_at, v_at, r.outcome, p_kind IS NULL, p_cause, p_runtime, p_error)::ended;
     j.session := NULL;
-    j.ask := NULL;
-    j.lease := NULL;
     j.deadline := NULL;
     j.started := j.started OR v_ran;
     IF NOT r.charged THEN

@@ -69,7 +69,7 @@ BEGIN
     RETURN j.has_children AND (
         EXISTS (SELECT FROM fate WHERE parent = j.id)
         OR EXISTS (
-            SELECT FROM edge e JOIN job c ON c.n = e.child
+            SELECT FROM edge e CROSS JOIN LATERAL (SELECT * FROM job WHERE n = e.child OFFSET 0) c
             WHERE e.parent = j.id AND c.state BETWEEN 0 AND 3 AND NOT (j.state = 5 AND e.open)));
 END $$;
 
@@ -77,6 +77,6 @@ END $$;
 CREATE OR REPLACE FUNCTION _has_dead_parent(j job) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN j.waiting_for > 0 AND EXISTS (
-        SELECT FROM edge e JOIN job p ON p.id = e.parent
+        SELECT FROM edge e CROSS JOIN LATERAL (SELECT * FROM job WHERE id = e.parent OFFSET 0) p
         WHERE e.child = j.n AND e.open AND p.state = 5 AND p.pruned_until IS NULL);
 END $$;

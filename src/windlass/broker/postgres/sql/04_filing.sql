@@ -38,6 +38,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _unfile(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE job SET state = -1 WHERE n = j.n;
+    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
     PERFORM _refresh(j.queue, j.lane);
 END $$;
 
@@ -89,7 +90,7 @@ CREATE OR REPLACE FUNCTION _has_slot(p_queue text, p_lane text, p_limit bigint) 
 BEGIN
     RETURN p_limit IS NULL OR p_limit > (
         SELECT count(*) FROM (
-            SELECT FROM job WHERE queue = p_queue AND lane = p_lane AND state = 3 LIMIT p_limit) r);
+            SELECT FROM lease WHERE queue = p_queue AND lane = p_lane LIMIT p_limit) r);
 END $$;
 
 -- Why a lane may not hand anything out, if so.
@@ -121,12 +122,12 @@ DECLARE
     v_bands bigint[] := '{}';
     v_band bigint;
 BEGIN
-    SELECT band INTO v_band FROM job
-    WHERE queue = p_queue AND lane = p_lane AND state = 2 AND crashes < 2 ORDER BY band LIMIT 1;
+    SELECT band INTO v_band FROM ready
+    WHERE queue = p_queue AND lane = p_lane AND NOT suspect ORDER BY band, seq LIMIT 1;
     WHILE v_band IS NOT NULL LOOP
         v_bands := v_bands || v_band;
-        SELECT band INTO v_band FROM job
-        WHERE queue = p_queue AND lane = p_lane AND state = 2 AND crashes < 2 AND band > v_band ORDER BY band LIMIT 1;
+        SELECT band INTO v_band FROM ready
+        WHERE queue = p_queue AND lane = p_lane AND NOT suspect AND band > v_band ORDER BY band, seq LIMIT 1;
     END LOOP;
     RETURN v_bands;
 END $$;
@@ -138,7 +139,7 @@ BEGIN
         RETURN CASE WHEN _head(q.name, p_lane) IS NULL THEN '{}'::bigint[] ELSE '{0}' END;
     ELSIF q.one_ring THEN
         RETURN CASE WHEN EXISTS (
-            SELECT FROM job WHERE queue = q.name AND lane = p_lane AND state = 2 AND crashes < 2) THEN '{0}'::bigint[]
+            SELECT FROM ready WHERE queue = q.name AND lane = p_lane AND NOT suspect) THEN '{0}'::bigint[]
             ELSE '{}' END;
     END IF;
     RETURN _bands(q.name, p_lane);
@@ -182,7 +183,7 @@ BEGIN
           AND NOT EXISTS (SELECT FROM seat WHERE queue = p_queue AND band = v_band AND due IS NOT NULL);
     END LOOP;
     IF l.level IS NOT NULL THEN
-        IF l.rate_count IS NOT NULL AND EXISTS (SELECT FROM job WHERE queue = p_queue AND lane = p_lane AND state = 2) THEN
+        IF l.rate_count IS NOT NULL AND EXISTS (SELECT FROM ready WHERE queue = p_queue AND lane = p_lane) THEN
             v_wait := _lane_token_in(l, v_at);
         END IF;
         UPDATE lane SET wake_at = CASE WHEN v_wait > 0 THEN v_at + v_wait END
@@ -195,16 +196,16 @@ CREATE OR REPLACE FUNCTION _lanes_in_use(p_queue text) RETURNS text[] LANGUAGE p
 DECLARE
     v_lanes text[] := '{}';
     v_lane text;
-    v_state smallint;
 BEGIN
-    FOREACH v_state IN ARRAY '{2,3}'::smallint[] LOOP
-        SELECT lane INTO v_lane FROM job
-        WHERE queue = p_queue AND state = v_state AND state IN (2, 3) ORDER BY lane LIMIT 1;
-        WHILE v_lane IS NOT NULL LOOP
-            v_lanes := v_lanes || v_lane;
-            SELECT lane INTO v_lane FROM job
-            WHERE queue = p_queue AND state = v_state AND state IN (2, 3) AND lane > v_lane ORDER BY lane LIMIT 1;
-        END LOOP;
+    SELECT lane INTO v_lane FROM ready WHERE queue = p_queue ORDER BY lane LIMIT 1;
+    WHILE v_lane IS NOT NULL LOOP
+        v_lanes := v_lanes || v_lane;
+        SELECT lane INTO v_lane FROM ready WHERE queue = p_queue AND lane > v_lane ORDER BY lane LIMIT 1;
+    END LOOP;
+    SELECT lane INTO v_lane FROM lease WHERE queue = p_queue ORDER BY lane LIMIT 1;
+    WHILE v_lane IS NOT NULL LOOP
+        v_lanes := v_lanes || v_lane;
+        SELECT lane INTO v_lane FROM lease WHERE queue = p_queue AND lane > v_lane ORDER BY lane LIMIT 1;
     END LOOP;
     RETURN v_lanes;
 END $$;
@@ -270,7 +271,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _queue_open(q queue, p_at bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN NOT q.paused AND _queue_token_in(q, p_at) = 0 AND (q.concurrency IS NULL OR q.concurrency > (
-        SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND state = 3 LIMIT q.concurrency) r));
+        SELECT count(*) FROM (SELECT FROM lease WHERE queue = q.name LIMIT q.concurrency) r));
 END $$;
 
 -- The band to take the next job from, among those that have one to hand out, first to last.
@@ -337,13 +338,13 @@ BEGIN
     END IF;
     IF v_band IS NULL THEN
         IF q.bands IS NULL THEN
-            SELECT n INTO v_n FROM job WHERE queue = q.name AND lane = v_lane AND state = 2 AND crashes < 2
+            SELECT n INTO v_n FROM ready WHERE queue = q.name AND lane = v_lane AND NOT suspect
             ORDER BY band, seq LIMIT 1;
             RETURN v_n;
         END IF;
         v_band := _choose_band(q, _bands(q.name, v_lane), p_draw);
     END IF;
-    SELECT n INTO v_n FROM job WHERE queue = q.name AND lane = v_lane AND state = 2 AND crashes < 2 AND band = v_band
+    SELECT n INTO v_n FROM ready WHERE queue = q.name AND lane = v_lane AND NOT suspect AND band = v_band
     ORDER BY seq LIMIT 1;
     RETURN v_n;
 END $$;
@@ -374,7 +375,7 @@ BEGIN
         RETURN NULL;
     END IF;
     FOR v_n, v_lane IN
-        SELECT n, lane FROM job WHERE queue = q.name AND state = 2 AND crashes >= 2 ORDER BY seq LIMIT 1000
+        SELECT n, lane FROM ready WHERE queue = q.name AND suspect ORDER BY seq LIMIT 1000
     LOOP
         IF _parked(_lane(q, v_lane), p_at) IS NULL AND (NOT q.sequence OR _head_of_line(q.name, v_lane) = v_n) THEN
             RETURN v_n;

@@ -9,6 +9,9 @@ DECLARE
     v_until bigint;
 BEGIN
     SELECT coalesce(pruned_until, 9223372036854775807) INTO v_until FROM job WHERE id = p_id;
+    IF NOT FOUND THEN
+        SELECT coalesce(p.pruned_until, 9223372036854775807) INTO v_until FROM _past(p_id) p WHERE p.n IS NOT NULL;
+    END IF;
     IF v_until = 9223372036854775807 THEN
         r.status := 'duplicate';
         r.of := p_id;
@@ -309,8 +312,11 @@ BEGIN
     j.after_on := v_on;
     FOR v_i IN 1 .. cardinality(v_ids) LOOP
         SELECT * INTO p FROM job WHERE id = v_ids[v_i];
+        IF NOT FOUND AND _recall(v_ids[v_i]) THEN
+            SELECT * INTO p FROM job WHERE id = v_ids[v_i];
+        END IF;
         v_fate := CASE
-            WHEN NOT FOUND THEN 4
+            WHEN p.n IS NULL THEN 4
             WHEN p.pruned_until IS NULL THEN p.state
             WHEN p.state = 4 THEN 4
             ELSE 6

@@ -3,45 +3,51 @@
 -- Keys touched: session (its ask), job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost:
 -- O(queues asked + jobs handed out · log n), at most 100 due and expired jobs looked after.
 
--- Answer an ask: the head, then the leases.
-CREATE OR REPLACE FUNCTION _claim(a ask) RETURNS SETOF claimed LANGUAGE plpgsql AS $$
+-- Answer an ask. out: the head, and the numbers of the jobs that are leased (`_leased` shows them).
+CREATE OR REPLACE FUNCTION _claim(a ask, OUT head claimed, OUT leases bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
     s session;
-    h claimed;
-    v_queues text[] := array(
-        SELECT q.name FROM queue q JOIN (
-            SELECT name, min(o) AS o FROM unnest(a.queues) WITH ORDINALITY AS u (name, o) GROUP BY name) w USING (name)
-        ORDER BY w.o);
-    v_leases bigint[];
-    v_at bigint := _at();
+    v_queues text[] := a.queues;
 BEGIN
-    h.asker := 'alive';
-    h.more := false;
+    IF cardinality(v_queues) > 1 OR NOT EXISTS (SELECT FROM queue WHERE name = v_queues[1]) THEN
+        v_queues := array(
+            SELECT q.name FROM queue q JOIN (
+                SELECT name, min(o) AS o FROM unnest(a.queues) WITH ORDINALITY AS u (name, o) GROUP BY name) w USING (name)
+            ORDER BY w.o);
+    END IF;
+    head.asker := 'alive';
+    head.more := false;
+    leases := '{}';
     IF a.session IS NOT NULL THEN
         SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
         -- One beyond the next: this database has forgotten an answer, and with it whom its leases belong to.
         IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < s.seq OR a.seq > s.seq + 1 THEN
-            h.asker := CASE WHEN s.id IS NOT NULL AND s.ended_at IS NULL AND a.seq < s.seq THEN 'outdated' ELSE 'lost' END;
-            h.suspects := 0;
-            RETURN NEXT h;
+            head.asker := CASE WHEN s.id IS NOT NULL AND s.ended_at IS NULL AND a.seq < s.seq THEN 'outdated' ELSE 'lost' END;
+            head.suspects := 0;
             RETURN;
         END IF;
     END IF;
     IF a.seq = s.seq THEN
-        v_leases := array(SELECT n FROM job WHERE session = a.session AND ask = a.seq AND state = 3 ORDER BY lease);
+        leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
-        SELECT o.leases, o.more INTO v_leases, h.more FROM _hand_out(a, v_queues) o;
+        SELECT o.leases, o.more INTO leases, head.more FROM _hand_out(a, v_queues) o;
         IF a.session IS NOT NULL THEN
             UPDATE session SET seq = a.seq WHERE id = a.session;
         END IF;
     END IF;
-    h.next_in := CASE WHEN h.more THEN 0 WHEN a.has_lock OR a.seq = s.seq THEN _next_in(a, v_queues)
+    head.next_in := CASE WHEN head.more THEN 0 WHEN a.has_lock OR a.seq = s.seq THEN _next_in(a, v_queues)
         ELSE _next_due(v_queues) END;
-    h.suspects := (
+    head.suspects := (
         SELECT count(*) FROM (
             SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
-                SELECT FROM job WHERE queue = u.name AND state = 2 AND crashes >= 2 ORDER BY seq LIMIT 100) s LIMIT 100) c);
-    RETURN NEXT h;
+                SELECT FROM ready WHERE queue = u.name AND suspect ORDER BY seq LIMIT 100) s LIMIT 100) c);
+END $$;
+
+-- Leases as they are handed out, in this order.
+CREATE OR REPLACE FUNCTION _leased(p_jobs bigint[]) RETURNS SETOF claimed LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_at bigint := _at();
+BEGIN
     RETURN QUERY
         SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],
             NULL::text[], j.id, j.fence, j.task, j.queue, j.lane, j.priority, j.attempt, j.max_attempts, j.crashes,
@@ -49,7 +55,7 @@ BEGIN
             CASE WHEN j.has_memos THEN array(SELECT m.name FROM memo m WHERE m.n = j.n ORDER BY m.name)::text[] END,
             CASE WHEN j.has_memos THEN array(SELECT m.value FROM memo m WHERE m.n = j.n ORDER BY m.name) END,
             greatest(0, j.claimed_at - j.due_at), CASE WHEN NOT j.started THEN j.expires_at - v_at END, j.deadline - v_at
-        FROM unnest(v_leases) WITH ORDINALITY AS u (n, o) JOIN job j USING (n) ORDER BY u.o;
+        FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) j ORDER BY u.o;
 END $$;
 
 -- out: the numbers of jobs that are leased now, and whether a bound of the ask stopped the claim.
@@ -111,7 +117,7 @@ BEGIN
     END LOOP;
     more := v_left = 0 AND EXISTS (
         SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
-            SELECT FROM job WHERE queue = u.name AND state = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d);
+            SELECT FROM job WHERE queue = u.name AND waits = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d);
 END $$;
 
 -- The same for a plain queue, in a few statements: the first jobs in order that nobody else is about to take. In: what
@@ -122,72 +128,108 @@ CREATE OR REPLACE FUNCTION _take_plain(
     OUT leases bigint[], OUT stopped boolean, OUT remaining integer, OUT bytes bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    j record;
+    r record;
+    x record;
     e job;
     v_at bigint := _at();
     v_count integer := cardinality(p_leases);
     v_want integer;
     v_seen integer;
     v_take bigint[];
-    v_base bigint;
+    v_places tid[];
 BEGIN
     leases := p_leases;
     stopped := false;
     remaining := p_left;
     bytes := p_bytes;
     LOOP
-        v_take := '{}';
-        v_seen := 0;
         -- One more than may be taken, to see whether that has expired or stops the claim.
         v_want := a.size - v_count + 1;
-        FOR j IN
-            SELECT n, size, attempt + 1 >= max_attempts OR NOT EXISTS (SELECT FROM timed t WHERE t.task = o.task) AS slots_only,
-                coalesce(expires_at <= v_at AND NOT started, false) AS expired
-            FROM job o WHERE queue = q.name AND lane = '' AND state = 2 AND crashes < 2
-            ORDER BY band, seq LIMIT v_want FOR NO KEY UPDATE SKIP LOCKED
-        LOOP
-            v_seen := v_seen + 1;
-            IF j.expired THEN
-                SELECT * INTO e FROM job WHERE n = j.n;
-                IF NOT a.has_lock AND (e.key IS NOT NULL OR e.has_children) THEN
-                    PERFORM _must_be_alone();
+        SELECT array_agg(f.place) AS places, array_agg(f.n) AS jobs, array_agg(f.task) AS tasks, min(f.task) AS one, max(f.task) AS other,
+            sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired INTO r
+        FROM (
+            SELECT ctid AS place, n, task, size, last, expires_at FROM ready
+            WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_want FOR UPDATE SKIP LOCKED) f;
+        v_seen := coalesce(cardinality(r.jobs), 0);
+        EXIT WHEN v_seen = 0;
+        IF r.expired IS NOT TRUE AND bytes + r.size <= a.max_bytes
+            AND (a.slots = a.size OR (NOT r.last AND _are_timed(r.one, r.other, r.tasks))) THEN
+            -- Nothing but their number stops it.
+            v_take := r.jobs[: v_want - 1];
+            v_places := r.places[: v_want - 1];
+            stopped := v_seen = v_want;
+            bytes := bytes + r.size;
+            v_count := v_count + cardinality(v_take);
+        ELSE
+            v_take := '{}';
+            v_places := '{}';
+            FOR x IN
+                SELECT o.ctid AS place, o.n, o.size, o.last OR NOT EXISTS (SELECT FROM timed t WHERE t.task = o.task) AS slots_only,
+                    coalesce(o.expires_at <= v_at, false) AS expired
+                FROM ready o WHERE o.ctid = ANY (r.places) ORDER BY o.band, o.seq
+            LOOP
+                IF x.expired THEN
+                    SELECT * INTO e FROM job WHERE n = x.n;
+                    IF NOT a.has_lock AND (e.key IS NOT NULL OR e.has_children) THEN
+                        PERFORM _must_be_alone();
+                    END IF;
+                    PERFORM _expire(e);
+                    remaining := remaining - 1;
+                    IF remaining < 0 THEN
+                        stopped := true;
+                        EXIT;
+                    END IF;
+                    CONTINUE;
                 END IF;
-                PERFORM _expire(e);
-                remaining := remaining - 1;
-                IF remaining < 0 THEN
+                IF v_count >= (CASE WHEN x.slots_only THEN a.slots ELSE a.size END) OR (v_count > 0 AND bytes + x.size > a.max_bytes) THEN
                     stopped := true;
                     EXIT;
                 END IF;
-                CONTINUE;
-            END IF;
-            IF v_count >= (CASE WHEN j.slots_only THEN a.slots ELSE a.size END) OR (v_count > 0 AND bytes + j.size > a.max_bytes) THEN
-                stopped := true;
-                EXIT;
-            END IF;
-            bytes := bytes + j.size;
-            v_count := v_count + 1;
-            v_take := v_take || j.n;
-        END LOOP;
+                bytes := bytes + x.size;
+                v_count := v_count + 1;
+                v_take := v_take || x.n;
+                v_places := v_places || x.place;
+            END LOOP;
+        END IF;
         IF cardinality(v_take) > 0 THEN
-            v_base := nextval('number') * 1024;
-            WITH taken AS (
-                UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
-                    claimed_at = v_at, session = a.session, ask = a.seq, lease = v_base + u.o, deadline = v_at + a.visibility
-                FROM unnest(v_take) WITH ORDINALITY AS u (n, o) WHERE o.n = u.n
-                RETURNING o.id, o.task, o.lane, o.attempt, o.fence, o.due_at, o.lease
-            ), counted AS (
-                INSERT INTO delta (queue, task, state, n, bytes)
-                SELECT q.name, t.task, s.state, s.by * count(*), 0 FROM taken t, (VALUES (2, -1), (3, 1)) s (state, by)
-                GROUP BY t.task, s.state, s.by
-            )
-            INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
-            SELECT v_at, t.id, t.task, q.name, t.lane, 'claim', 2, 3, t.attempt, t.fence, greatest(0, v_at - t.due_at)
-            FROM taken t WHERE q.emit = 2 ORDER BY t.lease;
+            PERFORM _start_plain(q, a, v_take, v_places);
             leases := leases || v_take;
         END IF;
         -- Otherwise some had expired, and there may be others behind them.
         EXIT WHEN stopped OR v_seen < v_want;
     END LOOP;
+END $$;
+
+-- Whether runs of all these tasks were timed. The first and the last of them by name: mostly there is one.
+CREATE OR REPLACE FUNCTION _are_timed(p_one text, p_other text, p_tasks text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_one = p_other THEN
+        RETURN EXISTS (SELECT FROM timed WHERE task = p_one);
+    END IF;
+    RETURN NOT EXISTS (
+        SELECT FROM (SELECT DISTINCT unnest(p_tasks) AS task) u WHERE NOT EXISTS (SELECT FROM timed t WHERE t.task = u.task));
+END $$;
+
+-- Lease jobs of a plain queue, in this order. p_places: where they stand among the ready ones; their rows are locked.
+CREATE OR REPLACE FUNCTION _start_plain(q queue, a ask, p_jobs bigint[], p_places tid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+    v_base bigint := nextval('number') * 1024;
+BEGIN
+    WITH gone AS (DELETE FROM ready WHERE ctid = ANY (p_places) RETURNING task)
+    INSERT INTO delta (queue, task, state, n, bytes)
+    SELECT q.name, t.task, s.state, s.by * t.n, 0
+    FROM (SELECT g.task, count(*) AS n FROM gone g GROUP BY g.task) t, (VALUES (2, -1), (3, 1)) s (state, by);
+    INSERT INTO lease (session, n, i, ask, queue, lane)
+    SELECT coalesce(a.session, ''), u.n, v_base + u.o, a.seq, q.name, '' FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o);
+    UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
+        claimed_at = v_at, session = a.session, deadline = v_at + a.visibility
+    WHERE o.n = ANY (p_jobs);
+    IF q.emit = 2 THEN
+        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
+        SELECT v_at, t.id, t.task, q.name, t.lane, 'claim', 2, 3, t.attempt, t.fence, greatest(0, v_at - t.due_at)
+        FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) t ORDER BY u.o;
+    END IF;
 END $$;
 
 -- Lease one job.
@@ -201,8 +243,10 @@ BEGIN
     j.fence := greatest(j.fence + 1, v_at);
     j.attempt := j.attempt + 1;
     PERFORM _transition(j, 2::smallint, 3::smallint, 'claim', NULL, NULL, NULL, greatest(0, v_at - j.due_at));
+    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
+    INSERT INTO lease (session, n, i, ask, queue, lane) VALUES (coalesce(a.session, ''), j.n, nextval('number') * 1024, a.seq, j.queue, j.lane);
     UPDATE job SET state = 3, reason = NULL, fence = j.fence, attempt = j.attempt, claimed_at = v_at, session = a.session,
-        ask = a.seq, lease = nextval('number') * 1024, deadline = v_at + a.visibility
+        deadline = v_at + a.visibility
     WHERE n = j.n;
     PERFORM _refresh(j.queue, j.lane);
 END $$;
@@ -221,21 +265,21 @@ BEGIN
             v_next := least(v_next, (
                 -- By the index of suspects, which are few.
                 SELECT min(greatest(0, s.due_at - v_at)) FROM (
-                    SELECT due_at FROM job WHERE queue = q.name AND state = 1 AND crashes >= 2 ORDER BY seq LIMIT 1000) s));
+                    SELECT due_at FROM job WHERE queue = q.name AND waits = 1 AND crashes >= 2 ORDER BY seq LIMIT 1000) s));
         ELSE
             v_next := least(v_next, (
-                SELECT greatest(0, due_at - v_at) FROM job WHERE queue = q.name AND state = 1 ORDER BY due_at LIMIT 1));
+                SELECT greatest(0, due_at - v_at) FROM job WHERE queue = q.name AND waits = 1 ORDER BY due_at LIMIT 1));
         END IF;
         IF (a.alone AND _next_suspect(q, v_at) IS NOT NULL) OR (NOT a.alone AND _next_job(q, a.draw, v_at) IS NOT NULL) THEN
             RETURN 0;
         END IF;
         CONTINUE WHEN q.unlimited AND NOT q.laned;
-        CONTINUE WHEN NOT EXISTS (SELECT FROM job WHERE queue = q.name AND state = 2);
+        CONTINUE WHEN NOT EXISTS (SELECT FROM ready WHERE queue = q.name);
         v_token := nullif(_queue_token_in(q, v_at), 0);
         v_lane_token := (
             SELECT min(_lane_token_in(_lane(q, l.name), v_at)) FROM lane l
             WHERE l.queue = q.name AND l.level IS NOT NULL AND _lane_token_in(_lane(q, l.name), v_at) > 0
-              AND EXISTS (SELECT FROM job WHERE queue = q.name AND lane = l.name AND state = 2));
+              AND EXISTS (SELECT FROM ready WHERE queue = q.name AND lane = l.name));
         v_next := least(v_next, v_token, v_lane_token);
     END LOOP;
     RETURN v_next;
@@ -247,7 +291,7 @@ BEGIN
     RETURN (
         SELECT min(greatest(0, d.due_at - _at()))
         FROM queue q CROSS JOIN LATERAL (
-            SELECT due_at FROM job WHERE queue = q.name AND state = 1 ORDER BY due_at LIMIT 1) d
+            SELECT due_at FROM job WHERE queue = q.name AND waits = 1 ORDER BY due_at LIMIT 1) d
         WHERE q.name = ANY (p_queues) AND NOT q.paused);
 END $$;
 
@@ -258,6 +302,7 @@ CREATE OR REPLACE FUNCTION claim(
 ) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_beside boolean := NOT p_alone AND NOT p_suspects;
+    x record;
 BEGIN
     IF v_beside THEN
         PERFORM _begin_beside(p_now);
@@ -267,8 +312,10 @@ BEGIN
     ELSE
         PERFORM _begin_alone(p_now);
     END IF;
-    RETURN QUERY SELECT * FROM _claim(ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes,
-        p_draw, NOT v_beside)::ask);
+    x := _claim(ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
+        NOT v_beside)::ask);
+    RETURN NEXT x.head;
+    RETURN QUERY SELECT * FROM _leased(x.leases);
 END $$;
 
 -- Whether somebody who asks for work in these queues could be handed some. cost: a probe per queue.

@@ -111,6 +111,9 @@ BEGIN
     IF j.n IS NOT NULL AND _is_live(j, p_fence) THEN
         SELECT * INTO j FROM job WHERE id = p_id FOR UPDATE NOWAIT;
     END IF;
+    IF j.n IS NULL THEN
+        j := _past(p_id);
+    END IF;
     IF j.n IS NULL OR NOT _is_live(j, p_fence) THEN
         SELECT l.verdict, l.outcome, l.state INTO verdict, outcome, state FROM _late(j, p_fence) l;
         RETURN;
@@ -150,42 +153,102 @@ BEGIN
     PERFORM _drop_if_unkept(j.n);
 END $$;
 
--- Whether all of these jobs are plain: in plain queues, without key and dependents. It stays so while the lock is held.
-CREATE OR REPLACE FUNCTION _have_plain_ends(p_jobs uuid[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+-- Whether all of these jobs are in plain queues, and none was settled in a caller's own transaction. p_one, p_other: the first
+-- and the last of their queues by name. It stays so while the lock is held.
+CREATE OR REPLACE FUNCTION _have_plain_ends(p_jobs uuid[], p_one text, p_other text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN NOT EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs)) AND NOT EXISTS (
-        SELECT FROM job j JOIN queue q ON q.name = j.queue
-        WHERE j.id = ANY (p_jobs)
-          AND (j.key IS NOT NULL OR j.has_children OR q.laned OR NOT q.unlimited
-               OR EXISTS (SELECT FROM lane l WHERE l.queue = q.name)));
+    IF EXISTS (SELECT FROM aftermath) AND EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs)) THEN
+        RETURN false;
+    END IF;
+    RETURN _are_plain(CASE WHEN p_one = p_other THEN ARRAY[p_one]
+        ELSE array(SELECT DISTINCT queue FROM job WHERE id = ANY (p_jobs)) END);
 END $$;
 
--- End leases of plain jobs that are done, all at once. in: settlements, none of a job that another names too; their rows are
--- locked. out: the places of those that it has applied.
+-- End leases of plain jobs of a queue that are done and go to the past, all at once. in: where their rows are, which are locked,
+-- and what is said of them, place by place; p_results may be empty; p_session: a session that is alive; p_sessions: all that they belong to. out: how many of them
+-- it could end so.
+CREATE OR REPLACE FUNCTION _settle_past(
+    q queue, p_places tid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text, p_sessions text[]
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+    v_ended bigint[];
+BEGIN
+    IF NOT _has_past(q)
+        -- After a step back of the clock they would be forgotten already.
+        OR EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= v_at) THEN
+        RETURN 0;
+    END IF;
+    WITH gone AS (
+        DELETE FROM job j
+        USING unnest(p_places, p_fences, p_runtimes, p_results) AS u (place, fence, runtime, result)
+        WHERE j.ctid = u.place AND j.state = 3 AND j.fence = u.fence AND j.queue = q.name
+          AND NOT j.has_children AND j.log_lines = 0 AND j.after_ids IS NULL AND j.flow = '' AND NOT j.has_memos
+          AND (j.session = p_session OR j.session IS NULL
+               OR EXISTS (SELECT FROM session s WHERE s.id = j.session AND s.ended_at IS NULL))
+        -- What is read by several comes first.
+        RETURNING j.task, j.session, j.n, u.result, u.runtime, j.id, j.priority, j.attempt, j.max_attempts, j.crashes, j.revision,
+            j.lane, j.band, j.seq, j.accepted_at, j.due_at, j.fence, j.claimed_at, j.size, j.replays, j.parent, j.expires_at, j.key,
+            j.mode, j.win, j.permille, j.message, j.headers, j.tags, j.deliveries, j.error, j.payload
+    ), kept AS (
+        INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
+            due_at, fence, claimed_at, size, started, replays, kept, parent, expires_at, finished_at, key, mode, win, permille, message,
+            headers, tags, deliveries, error, result, payload, slot)
+        SELECT g.id, g.n, 4, g.priority, g.attempt, g.max_attempts, g.crashes, g.revision, q.name, g.lane, g.task, g.band, g.seq,
+            g.accepted_at, g.due_at, g.fence, g.claimed_at, g.size + coalesce(octet_length(g.result), 0), true, g.replays,
+            (g.result IS NOT NULL)::integer, g.parent, g.expires_at, v_at, g.key, g.mode, g.win, g.permille, g.message, g.headers, g.tags,
+            CASE WHEN g.deliveries IS NULL THEN ARRAY[
+                ROW(g.fence, g.attempt, g.session, g.claimed_at, v_at, 'done', true, NULL, g.runtime, NULL)::ended]
+            ELSE g.deliveries[greatest(1, cardinality(g.deliveries) - 8):] ||
+                ROW(g.fence, g.attempt, g.session, g.claimed_at, v_at, 'done', true, NULL, g.runtime, NULL)::ended END,
+            g.error, g.result, g.payload, q.slot
+        FROM gone g
+    ), tasks AS MATERIALIZED (
+        SELECT g.task, count(*) AS n, array_agg(g.n) AS jobs, coalesce(sum(octet_length(g.result)), 0) AS grown, bool_or(g.runtime IS NOT NULL) AS timed
+        FROM gone g GROUP BY g.task
+    ), counted AS (
+        INSERT INTO delta (queue, task, state, n, bytes)
+        SELECT q.name, t.task, s.state, s.by * t.n, CASE s.state WHEN 4 THEN t.grown ELSE 0 END
+        FROM tasks t, (VALUES (3, -1), (4, 1)) s (state, by)
+    ), timed_now AS (
+        INSERT INTO timed (task)
+        SELECT t.task FROM tasks t WHERE t.timed AND NOT EXISTS (SELECT FROM timed d WHERE d.task = t.task)
+        ORDER BY t.task   -- as everybody else, so that nobody waits in a circle
+        ON CONFLICT DO NOTHING
+    )
+    SELECT array_agg(j.n) INTO v_ended FROM tasks t, unnest(t.jobs) j (n);
+    DELETE FROM lease WHERE session = ANY (p_sessions) AND n = ANY (v_ended);
+    RETURN coalesce(cardinality(v_ended), 0);
+END $$;
+
+-- End leases of plain jobs that are done and stay, all at once. in: settlements, none of a job that another names too; their rows
+-- are locked. out: the places of those that it has applied.
 CREATE OR REPLACE FUNCTION _settle_done(
     p_jobs uuid[], p_fences bigint[], p_outcomes text[], p_runtimes bigint[], p_errors bytea[], p_results bytea[]
 ) RETURNS integer[] LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
     v_places integer[];
+    v_ended bigint[];
+    v_sessions text[];
 BEGIN
     WITH given AS MATERIALIZED (
-        SELECT u.*, q.emit, j.n, j.session, j.size AS old_size
+        SELECT u.*, q.emit, j.place, j.n, j.session, j.size AS old_size, j.has_memos AS had_memos
         FROM unnest(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results) WITH ORDINALITY
             AS u (id, fence, outcome, runtime, error, result, o)
-        JOIN job j ON j.id = u.id AND j.state = 3 AND j.fence = u.fence
+        CROSS JOIN LATERAL (SELECT ctid AS place, n, session, size, has_memos, queue FROM job WHERE id = u.id AND state = 3 AND fence = u.fence OFFSET 0) j
         JOIN queue q ON q.name = j.queue AND q.retention > 0
         WHERE u.outcome = 'done'
           AND (j.session IS NULL OR EXISTS (SELECT FROM session s WHERE s.id = j.session AND s.ended_at IS NULL))
     ), ended AS (
         UPDATE job j SET state = 4, reason = NULL, finished_at = v_at, cancel_requested = false, started = true,
-            session = NULL, ask = NULL, lease = NULL, deadline = NULL, hold_key = NULL, hold_reason = NULL, held_since = NULL,
+            session = NULL, deadline = NULL, hold_key = NULL, hold_reason = NULL, held_since = NULL,
             held_times = NULL, kept = (g.result IS NOT NULL)::integer, result = g.result, error = coalesce(g.error, j.error),
             size = j.size + coalesce(octet_length(g.result), 0), has_memos = false,
             deliveries = coalesce(j.deliveries[greatest(1, cardinality(j.deliveries) - 8):], '{}') || ROW(
                 j.fence, j.attempt, g.session, j.claimed_at, v_at, 'done', true, NULL, g.runtime, g.error)::ended
-        FROM given g WHERE j.n = g.n
-        RETURNING j.n, j.id, j.queue, j.task, j.lane, j.attempt, j.fence, j.has_memos, g.o, g.emit, g.runtime,
+        FROM given g WHERE j.ctid = g.place
+        RETURNING j.n, g.session, j.id, j.queue, j.task, j.lane, j.attempt, j.fence, j.has_memos, g.o, g.emit, g.runtime,
             j.size - g.old_size AS grown
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes)
@@ -201,21 +264,21 @@ BEGIN
         WHERE e.runtime IS NOT NULL AND NOT EXISTS (SELECT FROM timed t WHERE t.task = e.task)
         ORDER BY e.task   -- as everybody else, so that nobody waits in a circle
         ON CONFLICT DO NOTHING
-    ), forgotten AS (
-        DELETE FROM memo m USING given g WHERE m.n = g.n
     )
-    SELECT array_agg(e.o) INTO v_places FROM ended e;
+    SELECT array_agg(e.o), array_agg(e.n), array_agg(DISTINCT coalesce(e.session, '')) INTO v_places, v_ended, v_sessions FROM ended e;
+    DELETE FROM lease WHERE session = ANY (v_sessions) AND n = ANY (v_ended);
+    DELETE FROM memo WHERE n = ANY (v_ended);
     RETURN coalesce(v_places, '{}');
 END $$;
 
--- Whether the done ones of these settlements may be applied before the others: none names a job that another names too,
--- and nobody could tell from the event log.
-CREATE OR REPLACE FUNCTION _may_go_first(p_jobs uuid[], p_outcomes text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+-- Whether the done ones of these settlements may be applied before the others: nobody could tell from the event log. In:
+-- the first and the last of their queues by name.
+CREATE OR REPLACE FUNCTION _may_go_first(p_one text, p_other text, p_outcomes text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN cardinality(p_jobs) = 1 OR cardinality(p_jobs) = (SELECT count(DISTINCT u) FROM unnest(p_jobs) u) AND NOT EXISTS (
+    RETURN cardinality(p_outcomes) = 1 OR NOT EXISTS (
         SELECT FROM queue
         WHERE emit > 0 AND (retention = 0 OR cardinality(array_remove(p_outcomes, 'done')) > 0)
-          AND name IN (SELECT queue FROM job WHERE id = ANY (p_jobs)));
+          AND name BETWEEN p_one AND p_other);
 END $$;
 
 -- in: settlements as arrays (too_large: why the children of one cannot be accepted); children flat, each with the place
@@ -247,12 +310,13 @@ BEGIN
         PERFORM _begin_beside(p_now);
         -- Nobody is waited for while the lock is held: a job may be settled in a caller's own transaction, which can take
         -- long. Who finds it locked begins anew.
-        PERFORM FROM job WHERE id = ANY (p_jobs) ORDER BY id FOR UPDATE NOWAIT;
-        IF NOT (_have_plain_ends(p_jobs) AND (
-            p_ask_queues IS NULL OR (_are_plain(p_ask_queues) AND NOT EXISTS (SELECT FROM inbox)))) THEN
+        SELECT count(*) AS found, bool_or(j.key IS NOT NULL OR j.has_children) AS tied, min(j.queue) AS one, max(j.queue) AS other
+        INTO x FROM (SELECT key, has_children, queue FROM job WHERE id = ANY (p_jobs) FOR UPDATE NOWAIT) j;
+        IF x.tied OR NOT _have_plain_ends(p_jobs, x.one, x.other)
+            OR (p_ask_queues IS NOT NULL AND (NOT _are_plain(p_ask_queues) OR EXISTS (SELECT FROM inbox))) THEN
             PERFORM _must_be_alone();
         END IF;
-        IF _may_go_first(p_jobs, p_outcomes) THEN
+        IF x.found = cardinality(p_jobs) AND _may_go_first(x.one, x.other, p_outcomes) THEN
             v_done := _settle_done(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results);
         END IF;
     ELSE
@@ -292,17 +356,65 @@ BEGIN
         RETURN NEXT c;
         RETURN;
     END IF;
-    FOR c IN SELECT * FROM _claim(ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes,
-        p_draw, NOT v_beside)::ask)
-    LOOP
-        IF c.asker IS NOT NULL THEN
-            c.verdicts := v_verdicts;
-            c.outcomes := v_outcomes;
-            c.states := v_states;
-            c.whys := v_whys;
+    x := _claim(ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
+        NOT v_beside)::ask);
+    c := x.head;
+    c.verdicts := v_verdicts;
+    c.outcomes := v_outcomes;
+    c.states := v_states;
+    c.whys := v_whys;
+    RETURN NEXT c;
+    RETURN QUERY SELECT * FROM _leased(x.leases);
+END $$;
+
+-- The same for jobs that are all done, without errors and children: most calls are. p_results: empty if there are none. out: as
+-- settle; no verdicts in the head if every one was applied.
+CREATE OR REPLACE FUNCTION settle_done(
+    p_now bigint, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[],
+    p_ask_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint, p_visibility bigint,
+    p_suspects boolean, p_max_bytes bigint, p_draw bigint
+) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    x record;
+    c claimed;
+    q queue;
+    v_count integer := cardinality(p_jobs);
+    v_done integer := 0;
+    v_sessions text[];
+BEGIN
+    PERFORM _begin_beside(p_now);
+    -- Nobody is waited for while the lock is held: see settle.
+    SELECT count(*) AS found, array_agg(j.place ORDER BY j.place_of) AS places, bool_or(j.tied) AS tied, min(j.queue) AS one, max(j.queue) AS other,
+        min(j.session) AS session, max(j.session) AS last
+    INTO x FROM (
+        SELECT o.*, u.o AS place_of FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) CROSS JOIN LATERAL (
+            SELECT ctid AS place, key IS NOT NULL OR has_children AS tied, queue, coalesce(session, '') AS session
+            FROM job WHERE id = u.id FOR UPDATE NOWAIT) o) j;
+    IF x.tied OR p_suspects OR NOT _have_plain_ends(p_jobs, x.one, x.other)
+        OR (p_ask_queues IS NOT NULL AND (NOT _are_plain(p_ask_queues) OR EXISTS (SELECT FROM inbox))) THEN
+        PERFORM _must_be_alone();
+    END IF;
+    IF x.found = v_count THEN
+        v_sessions := CASE WHEN x.session = x.last THEN ARRAY[x.session]
+            ELSE array(SELECT DISTINCT coalesce(session, '') FROM job WHERE id = ANY (p_jobs)) END;
+        IF NOT EXISTS (SELECT FROM session WHERE id = x.session AND ended_at IS NULL) THEN
+            x.session := NULL;
         END IF;
+        FOR q IN SELECT * FROM queue WHERE name BETWEEN x.one AND x.other LOOP
+            v_done := v_done + _settle_past(q, x.places, p_fences, p_runtimes, p_results, x.session, v_sessions);
+        END LOOP;
+    END IF;
+    IF v_done < v_count THEN
+        RAISE EXCEPTION 'not all of them are plain' USING ERRCODE = CASE WHEN EXISTS (
+            SELECT FROM queue o WHERE o.name BETWEEN x.one AND x.other AND NOT _has_past(o)) THEN 'WL005' ELSE 'WL004' END;
+    END IF;
+    IF p_ask_queues IS NULL THEN
         RETURN NEXT c;
-    END LOOP;
+        RETURN;
+    END IF;
+    x := _claim(ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw, false)::ask);
+    RETURN NEXT x.head;
+    RETURN QUERY SELECT * FROM _leased(x.leases);
 END $$;
 
 -- in: notes as arrays; log lines flat, each with the place of its note. out: verdicts in order.
@@ -323,6 +435,9 @@ BEGIN
     PERFORM FROM job WHERE id = ANY (p_jobs) ORDER BY id FOR NO KEY UPDATE;
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
         SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
+        IF NOT FOUND THEN
+            j := _past(p_jobs[v_i]);
+        END IF;
         IF j.n IS NULL OR NOT _is_live(j, p_fences[v_i]) THEN
             v_verdicts := v_verdicts || (SELECT l.verdict FROM _late(j, p_fences[v_i]) l);
             CONTINUE;

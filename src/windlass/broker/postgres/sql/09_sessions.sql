@@ -26,8 +26,9 @@ BEGIN
         fences := NULL;
         IF alive THEN
             SELECT array_agg(f.id ORDER BY f.lease), array_agg(f.fence ORDER BY f.lease) INTO jobs, fences
-            FROM (SELECT id, fence, lease FROM job WHERE session = p_sessions[v_i] AND cancel_requested
-                  ORDER BY lease LIMIT 1000) f;
+            FROM (SELECT j.id, j.fence, l.i AS lease FROM lease l CROSS JOIN LATERAL (SELECT * FROM job WHERE n = l.n OFFSET 0) j
+                  WHERE l.session = p_sessions[v_i] AND l.flagged
+                  ORDER BY l.i LIMIT 1000) f;
         END IF;
         RETURN NEXT;
     END LOOP;
@@ -52,8 +53,9 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM session WHERE id = p_session;
     -- A lease that is locked is being settled in a caller's own transaction: it stays until that has ended.
-    FOR v_n IN SELECT n FROM job WHERE session = p_session ORDER BY lease LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
-        SELECT * INTO j FROM job WHERE n = v_n;
+    FOR v_n IN SELECT n FROM lease WHERE session = p_session ORDER BY i LIMIT p_limit LOOP
+        SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
         v_started := EXISTS (SELECT FROM unnest(s.started, s.fences) u (id, fence) WHERE u.id = j.id AND u.fence = j.fence);
         PERFORM _end_lease(j, _rule_session_end(j, s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
             s.cause, s.cause_kind);
@@ -81,7 +83,7 @@ BEGIN
     IF known THEN
         PERFORM _mark_ended(p_session, p_cause, p_kind, p_started, p_fences);
         PERFORM set_config('windlass.recording', 'on', true);
-        more := _return_leases(p_session, p_limit) = p_limit AND EXISTS (SELECT FROM job j WHERE j.session = p_session);
+        more := _return_leases(p_session, p_limit) = p_limit AND EXISTS (SELECT FROM lease l WHERE l.session = p_session);
     END IF;
     RETURN NEXT;
     RETURN QUERY SELECT NULL::boolean, NULL::boolean, m.job, m.queue, m.task, m.lane, m.move, m.before, m.after, m.reason

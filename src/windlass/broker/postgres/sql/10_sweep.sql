@@ -45,6 +45,7 @@ BEGIN
         PERFORM _refresh_due(v_name, stepped_back > 0);
         PERFORM _forget_idle(v_name);
     END LOOP;
+    PERFORM _turn_slots();
     PERFORM _fold_counts();
     PERFORM _number_events();
     more := v_left <= 0 OR EXISTS (SELECT FROM fate);
@@ -82,7 +83,7 @@ BEGIN
             remaining := remaining - 1;
         END IF;
     END LOOP;
-    FOR v_id IN SELECT s.id FROM session s WHERE s.ended_at IS NOT NULL AND EXISTS (SELECT FROM job WHERE session = s.id)
+    FOR v_id IN SELECT s.id FROM session s WHERE s.ended_at IS NOT NULL AND EXISTS (SELECT FROM lease WHERE session = s.id OFFSET 0)
         ORDER BY s.i
     LOOP
         EXIT WHEN remaining <= 0;
@@ -143,6 +144,12 @@ BEGIN
     remaining := p_limit;
     FOR q IN SELECT * FROM queue ORDER BY i LOOP
         EXIT WHEN remaining <= 0;
+        PERFORM _retire(q, 1000);
+        v_count := _forget_past(q, 0::smallint, v_at - q.retention, remaining);
+        v_count := v_count + _forget_past(q, 1::smallint, v_at - greatest(q.retention, q.result_ttl), remaining - v_count);
+        pruned := pruned + v_count;
+        remaining := remaining - v_count;
+        EXIT WHEN remaining <= 0;
         IF q.retention_count IS NULL AND q.emit < 2 THEN
             v_count := _prune_plain(q.name, 0::smallint, v_at - greatest(q.retention, v_window), remaining);
             v_count := v_count + _prune_plain(q.name, 1::smallint,
@@ -184,6 +191,7 @@ BEGIN
         END LOOP;
     END LOOP;
     FOR q IN SELECT * FROM queue ORDER BY i LOOP
+        remaining := remaining - _forget_past(q, 2::smallint, v_at - q.result_ttl, remaining);
         remaining := remaining - _drop_plain_results(q.name, v_at - q.result_ttl, remaining);
         FOR j IN
             SELECT * FROM job WHERE queue = q.name AND kept = 1 AND finished_at <= v_at - q.result_ttl ORDER BY finished_at, n
@@ -201,22 +209,23 @@ END $$;
 -- without a result (p_kept), past the resend window. out: how many.
 CREATE OR REPLACE FUNCTION _prune_plain(p_queue text, p_kept smallint, p_before bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    v_count integer;
+    v_gone bigint[];
 BEGIN
     WITH old AS MATERIALIZED (
-        SELECT n FROM job WHERE queue = p_queue AND kept = p_kept AND finished_at <= p_before AND NOT has_children
+        SELECT ctid AS place FROM job WHERE queue = p_queue AND kept = p_kept AND finished_at <= p_before AND NOT has_children
         ORDER BY finished_at, n LIMIT greatest(0, p_limit)
     ), gone AS (
-        DELETE FROM job j USING old o WHERE j.n = o.n RETURNING j.n, j.task, j.size
-    ), lines AS (
-        DELETE FROM log l USING gone g WHERE l.n = g.n
-    ), ties AS (
-        DELETE FROM edge e USING gone g WHERE e.child = g.n
+        DELETE FROM job j USING old o WHERE j.ctid = o.place RETURNING j.n, j.task, j.size
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, g.task, 0, 0, -sum(g.size) FROM gone g GROUP BY g.task
     )
-    SELECT count(*) INTO v_count FROM gone;
-    RETURN v_count;
+    SELECT array_agg(g.n) INTO v_gone FROM gone g;
+    IF v_gone IS NULL THEN
+        RETURN 0;
+    END IF;
+    DELETE FROM log WHERE n = ANY (v_gone);
+    DELETE FROM edge WHERE child = ANY (v_gone);
+    RETURN cardinality(v_gone);
 END $$;
 
 -- Forget results of a queue's jobs that nobody ever depended on and that ended before a time. out: how many.
@@ -225,11 +234,11 @@ DECLARE
     v_count integer;
 BEGIN
     WITH old AS MATERIALIZED (
-        SELECT n, octet_length(result) AS bytes FROM job
+        SELECT ctid AS place, octet_length(result) AS bytes FROM job
         WHERE queue = p_queue AND kept = 1 AND finished_at <= p_before AND NOT has_children
         ORDER BY finished_at, n LIMIT greatest(0, p_limit)
     ), emptied AS (
-        UPDATE job j SET result = NULL, kept = 0, size = j.size - o.bytes FROM old o WHERE j.n = o.n RETURNING j.task, o.bytes
+        UPDATE job j SET result = NULL, kept = 0, size = j.size - o.bytes FROM old o WHERE j.ctid = o.place RETURNING j.task, o.bytes
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, e.task, 0, 0, -sum(e.bytes) FROM emptied e GROUP BY e.task
     )
@@ -243,6 +252,7 @@ DECLARE
     v_at bigint := _at();
     v_left bigint := p_limit;
     v_count bigint;
+    v_gone bigint[];
 BEGIN
     DELETE FROM unique_key u USING (
         SELECT queue, lane, task, key FROM unique_key WHERE until <= v_at LIMIT v_left FOR UPDATE) o
@@ -250,22 +260,22 @@ BEGIN
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_left := v_left - v_count;
     WITH old AS MATERIALIZED (
-        SELECT n FROM job WHERE timer <= v_at AND state > 3 ORDER BY timer, n LIMIT v_left
+        SELECT ctid AS place FROM job WHERE timer <= v_at AND state > 3 ORDER BY timer, n LIMIT v_left
     ), gone AS (
-        DELETE FROM job j USING old o WHERE j.n = o.n RETURNING j.n
-    ), lines AS (
-        DELETE FROM log l USING gone g WHERE l.n = g.n
-    ), ties AS (
-        DELETE FROM edge e USING gone g WHERE e.child = g.n
+        DELETE FROM job j USING old o WHERE j.ctid = o.place RETURNING j.n
     )
-    SELECT count(*) INTO v_count FROM gone;
-    v_left := v_left - v_count;
-    DELETE FROM absorbed WHERE id IN (SELECT id FROM absorbed WHERE until <= v_at LIMIT v_left);
+    SELECT array_agg(g.n) INTO v_gone FROM gone g;
+    IF v_gone IS NOT NULL THEN
+        DELETE FROM log WHERE n = ANY (v_gone);
+        DELETE FROM edge WHERE child = ANY (v_gone);
+        v_left := v_left - cardinality(v_gone);
+    END IF;
+    DELETE FROM absorbed WHERE id = ANY (array(SELECT id FROM absorbed WHERE until <= v_at LIMIT v_left));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_left := v_left - v_count;
     DELETE FROM session WHERE id IN (
         SELECT s.id FROM session s
-        WHERE s.ended_at <= v_at - p_ended_kept AND NOT EXISTS (SELECT FROM job WHERE session = s.id) LIMIT v_left);
+        WHERE s.ended_at <= v_at - p_ended_kept AND NOT EXISTS (SELECT FROM lease WHERE session = s.id OFFSET 0) LIMIT v_left);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN p_limit - v_left + v_count;
 END $$;

@@ -13,10 +13,16 @@ DECLARE
 BEGIN
     PERFORM _begin_alone(p_now);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
-        SELECT * INTO j FROM job WHERE id = p_jobs[v_i] AND pruned_until IS NULL;
+        SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
+        IF NOT FOUND THEN
+            j := _past(p_jobs[v_i]);
+        END IF;
+        IF j.pruned_until IS NOT NULL THEN
+            j := NULL;
+        END IF;
         state := j.state;
         held_by := NULL;
-        IF NOT FOUND THEN
+        IF j.n IS NULL THEN
             effect := 'not found';
         ELSIF p_expect[v_i] <> j.state THEN
             effect := 'wrong state';
@@ -48,6 +54,7 @@ BEGIN
         RETURN 'wrong state';
     ELSIF j.state = 3 THEN
         UPDATE job SET cancel_requested = true WHERE n = j.n;
+        UPDATE lease SET flagged = true WHERE session = coalesce(j.session, '') AND n = j.n;
         RETURN 'flagged';
     END IF;
     PERFORM _cancel_waiting(j, 'cancel', 'cancelled on request');
@@ -138,12 +145,12 @@ BEGIN
     IF p_state = 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
-                SELECT o.n FROM job o WHERE o.queue = p_queue AND o.state = 2 ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
+                SELECT o.n FROM ready o WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSIF p_state < 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
-                SELECT o.n FROM job o WHERE o.queue = p_queue AND o.state = p_state AND o.state IN (0, 1)
+                SELECT o.n FROM job o WHERE o.queue = p_queue AND o.waits = p_state
                 ORDER BY o.due_at, o.seq LIMIT 10000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSE
@@ -153,6 +160,9 @@ BEGIN
                     SELECT * FROM job WHERE queue = p_queue AND job.kept = k.kept ORDER BY finished_at, n LIMIT 10000) o
                 WHERE o.state = p_state AND (p_state = 5 OR NOT _is_needed(ROW(o.*)::job))) w
             ORDER BY w.n LIMIT p_limit + 1);
+    END IF;
+    IF p_state IN (4, 6) THEN
+        v_jobs := _recall_oldest(p_queue, p_state, v_jobs, p_limit + 1);
     END IF;
     more := cardinality(v_jobs) > p_limit;
     count := 0;
@@ -168,6 +178,38 @@ BEGIN
     END LOOP;
 END $$;
 
+-- in: finished jobs of a queue, by number, and how many are wanted. out: the oldest of them and of those of the past, which are
+-- brought back: among the first 10,000 of each kind.
+CREATE OR REPLACE FUNCTION _recall_oldest(p_queue text, p_state smallint, p_jobs bigint[], p_limit bigint) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_slots smallint[] := (SELECT slots FROM meta);
+    v_id uuid;
+    v_n bigint;
+    v_found bigint[] := '{}';
+BEGIN
+    IF cardinality(v_slots) = 0 THEN
+        RETURN p_jobs;
+    END IF;
+    FOR v_n, v_id IN
+        SELECT w.n, w.id FROM (
+            SELECT u.n, NULL::uuid AS id FROM unnest(p_jobs) u (n)
+            UNION ALL
+            SELECT o.n, o.id FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
+            CROSS JOIN LATERAL (
+                SELECT p.n, p.id, p.state FROM past p
+                WHERE p.slot = ANY (v_slots) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL
+                  AND (p.finished_at, p.n) > (coalesce(h.finished_at, -1), coalesce(h.n, -1))
+                ORDER BY p.finished_at, p.n LIMIT 10000) o
+            WHERE o.state = p_state) w
+        ORDER BY w.n LIMIT p_limit
+    LOOP
+        CONTINUE WHEN v_id IS NOT NULL AND cardinality(v_found) < p_limit - 1 AND NOT _recall(v_id);
+        v_found := v_found || v_n;
+    END LOOP;
+    RETURN v_found;
+END $$;
+
 -- Make held jobs of this key ready.
 CREATE OR REPLACE FUNCTION unhold(p_now bigint, p_key text, p_limit bigint, OUT count bigint, OUT more boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -177,7 +219,7 @@ DECLARE
     v_n bigint;
 BEGIN
     PERFORM _begin_alone(p_now);
-    v_jobs := array(SELECT n FROM job WHERE hold_key = p_key AND state = 1 ORDER BY due_at, seq LIMIT p_limit + 1);
+    v_jobs := array(SELECT n FROM job WHERE hold_key = p_key AND waits = 1 ORDER BY due_at, seq LIMIT p_limit + 1);
     more := cardinality(v_jobs) > p_limit;
     count := least(cardinality(v_jobs), p_limit);
     FOREACH v_n IN ARRAY v_jobs[:p_limit] LOOP

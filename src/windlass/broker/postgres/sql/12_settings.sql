@@ -65,6 +65,7 @@ BEGIN
     q.dead_retention := coalesce((s ->> 'dead_retention')::bigint, m.dead_retention);
     q.unlimited := q.concurrency IS NULL AND q.rate_count IS NULL AND q.lane_concurrency IS NULL
         AND q.lane_rate_count IS NULL AND q.bands IS NULL AND NOT q.sequence;
+    q.slot := _open_slot(_class(q));
     RETURN q;
 END $$;
 
@@ -87,8 +88,8 @@ BEGIN
     IF (q.one_ring, q.sequence) = (o.one_ring, o.sequence) AND q.age_step IS NOT DISTINCT FROM o.age_step THEN
         RETURN NULL;
     END IF;
-    RETURN CASE WHEN EXISTS (SELECT FROM job WHERE queue = d.name AND state IN (0, 1))
-        OR EXISTS (SELECT FROM job WHERE queue = d.name AND state IN (2, 3)) THEN 'in use' END;
+    RETURN CASE WHEN EXISTS (SELECT FROM job WHERE queue = d.name AND waits IS NOT NULL)
+        OR EXISTS (SELECT FROM ready WHERE queue = d.name) OR EXISTS (SELECT FROM lease WHERE queue = d.name) THEN 'in use' END;
 END $$;
 
 -- Put a changed document in force. out: its version.

@@ -61,8 +61,11 @@ DECLARE
 BEGIN
     PERFORM _sees_all(p_insists);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
-        SELECT * INTO j FROM job WHERE id = p_jobs[v_i] AND (pruned_until IS NULL OR pruned_until > v_at);
-        CONTINUE WHEN NOT FOUND;
+        SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
+        IF NOT FOUND THEN
+            j := _past(p_jobs[v_i]);
+        END IF;
+        CONTINUE WHEN j.n IS NULL OR j.pruned_until <= v_at;
         r := _shown(j);
         r.place := v_i;
         IF _has_dead_parent(j) THEN
@@ -99,6 +102,7 @@ DECLARE
     v_examined integer := 0;
     v_last bigint;
     v_after bigint := coalesce(p_after, 9223372036854775807);
+    v_slots smallint[];
 BEGIN
     PERFORM _sees_all(p_insists);
     IF p_flow <> '' THEN
@@ -107,7 +111,20 @@ BEGIN
     ELSIF p_states = '{5}' THEN
         OPEN c FOR SELECT * FROM job WHERE kept = 2 AND n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1;
     ELSE
-        OPEN c FOR SELECT * FROM job WHERE n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1;
+        v_slots := (SELECT slots FROM meta);
+        OPEN c FOR
+            SELECT * FROM (
+                (SELECT * FROM job WHERE n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1)
+                UNION ALL
+                (SELECT p.id, p.n, CASE WHEN _is_behind(p.queue, p.kept, p.finished_at, p.n) THEN -1 ELSE p.state END::smallint, p.priority, p.attempt,
+                    p.max_attempts, p.crashes, p.revision, p.queue, p.lane, p.task, p.band, p.seq, p.accepted_at, p.due_at, p.fence,
+                    p.claimed_at, p.size, p.started, p.cancel_requested, p.has_children, p.has_memos, p.waiting_for, p.replays,
+                    p.log_lines, p.kept, p.reason, p.parent, p.flow, p.line, p.expires_at, p.session, p.deadline,
+                    p.finished_at, p.pruned_until, p.key, p.mode, p.win, p.hold_key, p.hold_reason, p.held_since, p.held_times,
+                    p.permille, p.message, p.after_ids, p.after_on, p.headers, p.tags, p.deliveries, p.error, p.result, p.payload,
+                    p.slot, p.timer, p.waits
+                 FROM past p WHERE p.slot = ANY (v_slots) AND p.n < v_after ORDER BY p.n DESC LIMIT p_rows + 1)) w
+            ORDER BY n DESC LIMIT p_rows + 1;
     END IF;
     LOOP
         FETCH c INTO j;
@@ -144,8 +161,8 @@ BEGIN
     FROM queue q
     CROSS JOIN LATERAL (SELECT DISTINCT u.lane FROM unnest(_lanes_in_use(q.name)) u (lane) LIMIT 1000) l
     CROSS JOIN LATERAL (
-        SELECT j.due_at FROM job j WHERE j.queue = q.name AND j.state = 2 AND j.lane = l.lane
-        ORDER BY j.band, j.seq LIMIT CASE WHEN q.laned THEN 20 ELSE 100 END) o
+        SELECT (SELECT j.due_at FROM job j WHERE j.n = r.n) AS due_at FROM ready r WHERE r.queue = q.name AND r.lane = l.lane
+        ORDER BY r.band, r.seq LIMIT CASE WHEN q.laned THEN 20 ELSE 100 END) o
     GROUP BY q.name
     UNION ALL
     SELECT q.name::text, NULL::text, NULL::smallint, NULL::bigint FROM queue q WHERE q.paused;
@@ -173,8 +190,8 @@ BEGIN
         WHERE p_after IS NULL OR w.name > p_after COLLATE "C"
         ORDER BY w.name LIMIT p_limit + 1
     LOOP
-        ready := (SELECT count(*) FROM job j WHERE j.queue = p_queue AND j.state = 2 AND j.lane = lanes.name);
-        running := (SELECT count(*) FROM job j WHERE j.queue = p_queue AND j.state = 3 AND j.lane = lanes.name);
+        ready := (SELECT count(*) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
+        running := (SELECT count(*) FROM lease r WHERE r.queue = p_queue AND r.lane = lanes.name);
         l := _lane(q, name);
         weight := l.weight;
         concurrency := l.concurrency;
@@ -195,7 +212,7 @@ CREATE OR REPLACE FUNCTION sessions(
     OUT leases bigint, OUT memory bigint, OUT cause bytea
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT s.id, s.info, s.ended_at IS NULL, s.opened_at, CASE WHEN s.ended_at IS NULL THEN m.live - s.seen ELSE s.silent_for END,
-        (SELECT count(*) FROM job j WHERE j.session = s.id), s.memory, s.cause
+        (SELECT count(*) FROM lease l WHERE l.session = s.id), s.memory, s.cause
     FROM session s, meta m WHERE s.id > p_after COLLATE "C" ORDER BY s.id LIMIT p_limit
 $$;
 
@@ -204,9 +221,14 @@ CREATE OR REPLACE FUNCTION finished(
     p_now bigint, p_jobs uuid[], OUT place bigint, OUT state smallint, OUT reason text, OUT result bytea, OUT error bytea
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT u.o, j.state, j.reason, j.result, j.error
-    FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) JOIN job j ON j.id = u.id
+    FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE id = u.id OFFSET 0) j
     WHERE j.state >= 4 AND (j.pruned_until IS NULL OR j.pruned_until > _seen_at(p_now))
-    ORDER BY u.o
+    UNION ALL
+    SELECT u.o, p.state, p.reason, p.result, p.error
+    FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) CROSS JOIN LATERAL _past(u.id) p
+    WHERE p.n IS NOT NULL AND NOT EXISTS (SELECT FROM job j WHERE j.id = u.id)
+      AND (p.pruned_until IS NULL OR p.pruned_until > _seen_at(p_now))
+    ORDER BY 1
 $$;
 
 -- in: the number to go on at (NULL: the oldest; negative: after the newest). out: the head (i: where to go on; gap: events

@@ -13,8 +13,11 @@ BEGIN
     PERFORM _sees_all(p_insists);
     detail := '';
     ahead := 0;
-    SELECT * INTO j FROM job WHERE id = p_job AND pruned_until IS NULL;
+    SELECT * INTO j FROM job WHERE id = p_job;
     IF NOT FOUND THEN
+        j := _past(p_job);
+    END IF;
+    IF j.n IS NULL OR j.pruned_until IS NOT NULL THEN
         why := 'no such job';
         RETURN;
     END IF;
@@ -59,13 +62,13 @@ END $$;
 CREATE OR REPLACE FUNCTION _ahead(q queue, j job, p_limit integer) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF j.crashes >= 2 THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND lane = j.lane AND state = 2 AND crashes >= 2
+        RETURN (SELECT count(*) FROM (SELECT FROM ready WHERE queue = q.name AND lane = j.lane AND suspect
                 AND seq < j.seq LIMIT p_limit) a);
     ELSIF q.sequence THEN
         RETURN (SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND lane = j.lane AND line < j.line AND state = 2
                 LIMIT p_limit) a);
     END IF;
-    RETURN (SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND lane = j.lane AND state = 2 AND crashes < 2
+    RETURN (SELECT count(*) FROM (SELECT FROM ready WHERE queue = q.name AND lane = j.lane AND NOT suspect
             AND (band, seq) < (j.band, j.seq) LIMIT p_limit) a);
 END $$;
 
@@ -87,7 +90,7 @@ BEGIN
         why := 'an earlier job of its lane is not finished';
         detail := (SELECT id FROM job WHERE n = v_head);
     ELSIF q.concurrency <= (SELECT count(*) FROM (
-        SELECT FROM job WHERE queue = q.name AND state = 3 LIMIT q.concurrency) r) THEN
+        SELECT FROM lease WHERE queue = q.name LIMIT q.concurrency) r) THEN
         why := 'its queue is at its concurrency limit';
     ELSIF v_token > 0 THEN
         why := 'its queue is at its rate';

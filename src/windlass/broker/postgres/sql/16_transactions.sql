@@ -95,6 +95,9 @@ DECLARE
 BEGIN
     PERFORM _begin(p_now);
     SELECT * INTO j FROM job WHERE id = p_job FOR KEY SHARE;
+    IF NOT FOUND THEN
+        j := _past(p_job);
+    END IF;
     IF j.n IS NULL OR NOT _is_live(j, p_fence) THEN
         SELECT l.verdict, l.outcome, l.state INTO verdict, outcome, state FROM _late(j, p_fence) l;
         RETURN;

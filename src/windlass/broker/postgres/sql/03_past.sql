@@ -1,0 +1,213 @@
+-- The past: finished jobs that nothing depends on. They leave `job` when they are settled, or by sweep.
+--
+-- A row of the past is never changed. What is forgotten is said by the queue's horizon, which sweep moves over the oldest
+-- rows, so many at a time as it may; a slot that is behind every horizon is emptied whole. Keys touched: past, horizon,
+-- slot, meta, queue (its slot), delta. Cost: an index entry a job that is forgotten, nothing for one that is removed.
+
+-- Whether a job of the past is forgotten (kind: as `kept`), or its result (2).
+CREATE OR REPLACE FUNCTION _is_behind(p_queue text, p_kind smallint, p_finished_at bigint, p_n bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM horizon h WHERE h.queue = p_queue AND h.kind = p_kind AND (p_finished_at, p_n) <= (h.finished_at, h.n));
+END $$;
+
+-- A row of the past as the job it is: with what is forgotten taken out.
+CREATE OR REPLACE FUNCTION _as_kept(j job) RETURNS job LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF j.kept IS NULL THEN
+        RETURN j;
+    ELSIF _is_behind(j.queue, j.kept, j.finished_at, j.n) THEN
+        j.pruned_until := j.finished_at + (SELECT resend_window FROM meta);
+        j.kept := NULL;
+        j.payload := '';
+        j.headers := NULL;
+        j.tags := NULL;
+        j.result := NULL;
+        j.error := NULL;
+        j.size := 0;
+    ELSIF j.kept = 1 AND _is_behind(j.queue, 2::smallint, j.finished_at, j.n) THEN
+        j.size := j.size - octet_length(j.result);
+        j.result := NULL;
+        j.kept := 0;
+    END IF;
+    RETURN j;
+END $$;
+
+-- The job of this id in the past; NULL if there is none. The newest, since an id may come again once it is forgotten.
+CREATE OR REPLACE FUNCTION _past(p_id uuid) RETURNS job LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    j job;
+    v_slots smallint[] := (SELECT slots FROM meta);
+BEGIN
+    IF cardinality(v_slots) > 0 THEN
+        -- The order apart, or else a server that believes the past to be empty would read it in this order.
+        SELECT * INTO j FROM (SELECT * FROM past WHERE slot = ANY (v_slots) AND id = p_id OFFSET 0) p ORDER BY p.n DESC LIMIT 1;
+    END IF;
+    RETURN CASE WHEN j.n IS NULL THEN NULL ELSE _as_kept(j) END;
+END $$;
+
+-- Bring a job that is kept back from the past: something depends on it, or changes it. out: whether it was there.
+CREATE OR REPLACE FUNCTION _recall(p_id uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    j job := _past(p_id);
+BEGIN
+    IF j.n IS NULL OR (j.pruned_until IS NOT NULL AND j.pruned_until <= _at()) THEN
+        RETURN false;
+    END IF;
+    DELETE FROM past p WHERE p.slot = j.slot AND p.id = p_id AND p.n = j.n;
+    INSERT INTO job (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
+        due_at, fence, claimed_at, size, started, replays, kept, reason, parent, flow, expires_at, finished_at, pruned_until, key,
+        mode, win, hold_key, hold_reason, held_since, held_times, permille, message, headers, tags, deliveries, error, result,
+        payload)
+    VALUES (j.id, j.n, j.state, j.priority, j.attempt, j.max_attempts, j.crashes, j.revision, j.queue, j.lane, j.task, j.band, j.seq,
+        j.accepted_at, j.due_at, j.fence, j.claimed_at, j.size, j.started, j.replays, j.kept, j.reason, j.parent, j.flow,
+        j.expires_at, j.finished_at, j.pruned_until, j.key, j.mode, j.win, j.hold_key, j.hold_reason, j.held_since, j.held_times,
+        j.permille, j.message, j.headers, j.tags, j.deliveries, j.error, j.result, j.payload);
+    RETURN true;
+END $$;
+
+-- Whether any of these ids may be in the past. Ids grow with time, so those of new jobs are mostly beyond all there are.
+CREATE OR REPLACE FUNCTION _may_be_past(p_ids uuid[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_slots smallint[] := (SELECT slots FROM meta);
+BEGIN
+    IF cardinality(v_slots) = 0 OR (SELECT u FROM unnest(p_ids) u ORDER BY u LIMIT 1)
+        > (SELECT id FROM past WHERE slot = ANY (v_slots) ORDER BY id DESC LIMIT 1) THEN
+        RETURN false;
+    END IF;
+    RETURN EXISTS (SELECT FROM past WHERE slot = ANY (v_slots) AND id = ANY (p_ids));
+END $$;
+
+-- Whether plain jobs of a queue go to the past when they are done.
+CREATE OR REPLACE FUNCTION _has_past(q queue) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT q.emit = 0 AND q.retention_count IS NULL AND q.retention > 0
+$$;
+
+-- The class of retention of a queue.
+CREATE OR REPLACE FUNCTION _class(q queue) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN greatest(q.retention, q.result_ttl) <= 3600000000 THEN 0
+        WHEN greatest(q.retention, q.result_ttl) <= 172800000000 THEN 1 ELSE 2 END::smallint
+$$;
+
+-- The slot that a class writes to now; opened if there is none.
+CREATE OR REPLACE FUNCTION _open_slot(p_class smallint) RETURNS smallint LANGUAGE plpgsql AS $$
+DECLARE
+    v_slot smallint := (SELECT s.slot FROM slot s WHERE s.class = p_class AND s.opened_at IS NOT NULL AND s.closed_at IS NULL);
+BEGIN
+    IF v_slot IS NULL THEN
+        SELECT s.slot INTO v_slot FROM slot s WHERE s.class = p_class AND s.opened_at IS NULL ORDER BY s.slot LIMIT 1;
+        UPDATE slot s SET opened_at = _at(), closed_at = NULL WHERE s.slot = v_slot;
+        UPDATE meta SET slots = slots || v_slot WHERE NOT v_slot = ANY (slots);
+    END IF;
+    RETURN v_slot;
+END $$;
+
+-- Use the next slot of each class where it is time, and empty those that are wholly forgotten. Not got within a moment: the
+-- next time. As the owner of the schema: to empty a table is not among the rights of those who only work here.
+CREATE OR REPLACE FUNCTION _turn_slots() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    s slot;
+    v_at bigint := _at();
+    v_kept bigint;
+    v_window bigint := (SELECT resend_window FROM meta);
+BEGIN
+    FOR s IN SELECT * FROM slot WHERE opened_at IS NOT NULL ORDER BY opened_at LOOP
+        v_kept := coalesce((SELECT max(greatest(q.retention, q.result_ttl)) FROM queue q WHERE _class(q) = s.class), 0);
+        IF s.closed_at IS NULL THEN
+            IF v_at - s.opened_at > greatest(v_kept / 3, 60000000)
+                AND EXISTS (SELECT FROM slot o WHERE o.class = s.class AND o.opened_at IS NULL) THEN
+                UPDATE slot SET closed_at = v_at WHERE slot = s.slot;
+                UPDATE queue q SET slot = _open_slot(s.class) WHERE _class(q) = s.class;
+            END IF;
+        ELSIF v_at - s.closed_at > greatest(v_kept, v_window) AND NOT _holds_anything(s.slot) THEN
+            BEGIN
+                PERFORM set_config('lock_timeout', '100', true);
+                EXECUTE format('TRUNCATE past_%s', s.slot);
+                UPDATE slot SET opened_at = NULL, closed_at = NULL WHERE slot = s.slot;
+                UPDATE meta SET slots = array_remove(slots, s.slot);
+            EXCEPTION WHEN lock_not_available THEN
+                NULL;   -- somebody reads it; nobody else is kept waiting for longer
+            END;
+            PERFORM set_config('lock_timeout', '0', true);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Whether a slot has a job that is not forgotten: a look at the newest of each queue and kind, and those of the window.
+CREATE OR REPLACE FUNCTION _holds_anything(p_slot smallint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM queue q CROSS JOIN (VALUES (0::smallint), (1::smallint)) k (kind) CROSS JOIN LATERAL (
+            SELECT p.finished_at, p.n FROM past p WHERE p.slot = p_slot AND p.queue = q.name AND p.kept = k.kind AND p.kept IS NOT NULL
+            ORDER BY p.finished_at DESC, p.n DESC LIMIT 1) newest
+        WHERE NOT _is_behind(q.name, k.kind, newest.finished_at, newest.n));
+END $$;
+
+-- Forget the oldest of a queue's past: jobs without (0) or with (1) a result that ended until a time, or results (2). out: how
+-- many, at most p_limit.
+CREATE OR REPLACE FUNCTION _forget_past(q queue, p_kind smallint, p_until bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    h horizon;
+    v_slots smallint[] := (SELECT slots FROM meta);
+    v_kept smallint := least(p_kind, 1);
+    v_gone bigint[];
+    v_ends bigint[];
+BEGIN
+    IF p_limit <= 0 OR cardinality(v_slots) = 0 THEN
+        RETURN 0;
+    END IF;
+    SELECT * INTO h FROM horizon WHERE queue = q.name AND kind = p_kind;
+    h.finished_at := coalesce(h.finished_at, -1);
+    h.n := coalesce(h.n, -1);
+    WITH old AS MATERIALIZED (
+        SELECT p.n, p.finished_at, p.task, p.id, p.state, p.lane, p.attempt, p.fence,
+            CASE WHEN p_kind = 2 THEN octet_length(p.result)
+                 WHEN p_kind = 1 AND _is_behind(q.name, 2::smallint, p.finished_at, p.n) THEN p.size - octet_length(p.result)
+                 ELSE p.size END AS size
+        FROM past p
+        WHERE p.slot = ANY (v_slots) AND p.queue = q.name AND p.kept = v_kept AND p.kept IS NOT NULL
+          AND (p.finished_at, p.n) > (h.finished_at, h.n) AND p.finished_at <= p_until
+          -- A result of a job that is itself forgotten is not there any more.
+          AND (p_kind < 2 OR NOT _is_behind(q.name, 1::smallint, p.finished_at, p.n))
+        ORDER BY p.finished_at, p.n LIMIT p_limit
+    ), counted AS (
+        INSERT INTO delta (queue, task, state, n, bytes) SELECT q.name, o.task, 0, 0, -sum(o.size) FROM old o GROUP BY o.task
+    ), logged AS (
+        INSERT INTO event_in (at, job, task, queue, lane, move, before, attempt, fence)
+        SELECT _at(), o.id, o.task, q.name, o.lane, 'prune', o.state, o.attempt, o.fence FROM old o
+        WHERE q.emit = 2 AND p_kind < 2 ORDER BY o.finished_at, o.n
+    )
+    SELECT array_agg(o.n), array_agg(o.finished_at) INTO v_gone, v_ends FROM old o;
+    IF v_gone IS NULL THEN
+        RETURN 0;
+    END IF;
+    INSERT INTO horizon (queue, kind, finished_at, n)
+    VALUES (q.name, p_kind, v_ends[cardinality(v_ends)], v_gone[cardinality(v_gone)])
+    ON CONFLICT (queue, kind) DO UPDATE SET finished_at = excluded.finished_at, n = excluded.n;
+    RETURN cardinality(v_gone);
+END $$;
+
+-- Move jobs that have finished in other ways than by a plain settle: at most so many of a queue.
+CREATE OR REPLACE FUNCTION _retire(q queue, p_limit integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT _has_past(q) THEN
+        RETURN;
+    END IF;
+    WITH old AS MATERIALIZED (
+        SELECT j.place FROM (
+            SELECT ctid AS place, * FROM job WHERE queue = q.name AND kept IN (0, 1) ORDER BY kept, finished_at, n LIMIT p_limit) j
+        WHERE NOT j.has_children AND j.log_lines = 0 AND j.after_ids IS NULL AND j.flow = ''
+          AND NOT EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= j.finished_at)
+    ), gone AS (
+        DELETE FROM job j USING old o WHERE j.ctid = o.place RETURNING j.*
+    )
+    INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
+        due_at, fence, claimed_at, size, started, cancel_requested, has_children, has_memos, waiting_for, replays, log_lines, kept,
+        reason, parent, flow, expires_at, finished_at, key, mode, win, hold_key, hold_reason, held_since, held_times, permille,
+        message, headers, tags, deliveries, error, result, payload, slot)
+    SELECT g.id, g.n, g.state, g.priority, g.attempt, g.max_attempts, g.crashes, g.revision, g.queue, g.lane, g.task, g.band, g.seq,
+        g.accepted_at, g.due_at, g.fence, g.claimed_at, g.size, g.started, false, false, false, 0, g.replays, 0, g.kept,
+        g.reason, g.parent, g.flow, g.expires_at, g.finished_at, g.key, g.mode, g.win, g.hold_key, g.hold_reason, g.held_since,
+        g.held_times, g.permille, g.message, g.headers, g.tags, g.deliveries, g.error, g.result, g.payload, q.slot
+    FROM gone g;
+END $$;
