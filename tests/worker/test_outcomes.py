@@ -329,7 +329,7 @@ def test_an_expired_job_is_not_started(app: Windlass, bench: Callable[[Windlass]
 def test_failures_are_logged_without_what_they_say(
     app: Windlass, bench: Callable[[Windlass], Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
-    @app.task(retry=RetryPolicy(max_attempts=2, base=0))
+    @app.task(retry=RetryPolicy(max_attempts=2, base=0.7, jitter="none"))
     async def charge(card: str) -> None:
         raise ValueError(f"card {card} was declined")
 
@@ -337,7 +337,7 @@ def test_failures_are_logged_without_what_they_say(
     assert detail.state is State.DEAD
     lines = [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
     assert lines == [
-        f"job {detail.id}: charge failed with ValueError (attempt 1 of 2)",
-        f"job {detail.id}: charge failed with ValueError (attempt 2 of 2): it is dead",
+        f"job {detail.id}: task charge failed (attempt 1 of 2), next in 0.7 s: ValueError",
+        f"job {detail.id}: task charge failed (attempt 2 of 2) and is dead: ValueError",
     ]
     assert "4111" not in caplog.text

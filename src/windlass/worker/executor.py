@@ -27,6 +27,7 @@ from windlass.worker.failure import (
     formatted,
     said,
     shortened,
+    type_name,
 )
 from windlass.worker.hand import Ticket
 from windlass.worker.holds import hold_key
@@ -72,7 +73,7 @@ class Concluder:
             return self._judged(run, task, error)
         except Exception as trouble:  # noqa: BLE001
             # An exception can be written so that it cannot even be looked at.
-            why = shortened(run.clean(formatted(trouble)))
+            why = shortened(run.clean(formatted(trouble) or type_name(trouble)))
             _log.error("job %s (%s): its error cannot be read\n%s", run.lease.job, task.name, why)
             unread = said(run.clean(type(error).__name__), "its error cannot be read")
             return self._settlement(run, Outcome.RETRY, delay=SECOND, error=unread)

@@ -9,6 +9,7 @@ from windlass.core.job import GROUP_BYTES, GROUP_JOBS
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.units import SECOND
 from windlass.worker.executor import Executor
 from windlass.worker.failure import said
 from windlass.worker.hand import Hand
@@ -128,11 +129,13 @@ def _report(run: Run, settlement: Settlement, answer: Answer) -> None:
     if answer.verdict is not Verdict.APPLIED or settlement.error is None:
         return
     lease, kind = run.lease, settlement.error.type
-    attempt = f"attempt {lease.attempt} of {lease.max_attempts}"
-    if answer.state is State.DEAD:
-        _log.error("job %s: %s failed with %s (%s): it is dead", lease.job, lease.task, kind, attempt)
+    what = f"task {lease.task} failed (attempt {lease.attempt} of {lease.max_attempts})"
+    if answer.state is State.SCHEDULED:
+        _log.warning("job %s: %s, next in %.1f s: %s", lease.job, what, settlement.delay / SECOND, kind)
+    elif answer.state is State.DEAD:
+        _log.error("job %s: %s and is dead: %s", lease.job, what, kind)
     else:
-        _log.warning("job %s: %s failed with %s (%s)", lease.job, lease.task, kind, attempt)
+        _log.warning("job %s: %s and is %s: %s", lease.job, what, answer.state, kind)
 
 
 def _size(settlement: Settlement) -> int:

@@ -67,7 +67,7 @@ class Claim(Machine):
 
     @rule(session=draws.of_machine(draws.askers), later=st.sampled_from((0, 0, -1, 2)))
     def ask_again(self, session: int, later: int) -> None:
-        """Repeat the last ask of a session, as after a lost reply; or come with an older one, or one too new."""
+        """Repeat the last ask of a session, as after a lost reply; or come with one too old, or too new."""
         seat = self.ledger.seats.get(session_id(session))
         if seat is not None and seat.ask is not None:
             assert seat.ask.seq is not None

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from windlass.verify.simulator.machine import Machine, SimChild
     from windlass.verify.simulator.world import World
 
-RESTART_AFTER_FAILOVER = True
-"""A session that outlives a failover which lost its settlements holds leases that it knows nothing of, until
-it ends. So whoever has had such a failover restarts the workers; the simulator does."""
-
 
 class Nemesis:
     """Carries out the faults of a plan. Everything happens in the world's name, outside of any process."""
@@ -51,8 +47,6 @@ class Nemesis:
         for queue in QUEUES if self._snapshots else ():
             network.execute("resume", (queue,), {})  # the failover may have lost an operator's word
         for machine in self._world.machines:
-            if RESTART_AFTER_FAILOVER and self._snapshots:
-                machine.lose_power()
             machine.start_again()
 
     def _at(self, seconds: float, call: object) -> None:
