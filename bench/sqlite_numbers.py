@@ -66,7 +66,9 @@ def laned(folder: Path) -> Iterator[tuple[str, str]]:
             ("1,000 lanes with a limit of 1", 1_000, single),
         ):
             broker = opened(folder / f"{batch}-{title}.db", settings)
-            enqueued = rate(count + 1_000, lambda broker=broker, lanes=lanes: bulk(broker, count + 1_000, lanes))
+            enqueued = rate(
+                count + 1_000, lambda broker=broker, lanes=lanes: bulk(broker, count + 1_000, lanes)
+            )
             yield f"{title}: bulk enqueue", enqueued
             drained = rate(count, lambda broker=broker, batch=batch: drain(broker, count, batch))
             yield f"{title}: claim + settle by {batch}", drained

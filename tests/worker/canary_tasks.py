@@ -113,16 +113,19 @@ def _fail(how: str, told: str, given: tuple[Any, ...]) -> None:
         "group": lambda: ExceptionGroup(told, [ValueError(told), ExceptionGroup("inner", [OSError(told)])]),
     }
     if how in ways:
-        raise ways[how]()
+        error = ways[how]()
+        raise error
     if how in ("chain", "context"):
         try:
-            raise OSError(told)
-        except OSError as error:
-            raise ValueError(told) from (error if how == "chain" else None)
+            _fail("error", told, given)
+        except ValueError as cause:
+            if how == "chain":
+                raise OSError(told) from cause
+            raise OSError(told)  # noqa: B904 - what it came from is kept, too
     if how == "note":
-        error = ValueError("see below")
-        error.add_note(told)
-        raise error
+        noted = ValueError("see below")
+        noted.add_note(told)
+        raise noted
 
 
 async def asays(

@@ -104,6 +104,22 @@ async def test_what_a_busy_child_has_not_started_is_given_to_others(world: World
 
 
 @scenario(processes=1)
+async def test_a_job_whose_process_is_starting_stays_and_is_not_charged(world: World) -> None:
+    """Interpreters may take longer to start than a stuck job is left; another child's would, too."""
+    await world.begin()
+    (child,) = world.spawner.children
+    (identity,) = await add(world)
+    await world.claim(child, 1)
+    assert child.table.prepare(0)
+    await world.pace.advance(20)
+    assert (await job(world, identity)).state is State.RUNNING
+    child.die(-11)
+    await world.pace.advance(0.1)
+    detail = await job(world, identity)
+    assert (detail.attempt, detail.crashes) == (0, 0)
+
+
+@scenario(processes=1)
 async def test_jobs_that_come_and_go_are_not_taken(world: World) -> None:
     await world.begin()
     (child,) = world.spawner.children

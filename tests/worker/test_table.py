@@ -37,6 +37,20 @@ def test_both_sides_see_the_same(path: Path) -> None:
     assert not path.exists()
 
 
+def test_what_is_prepared_has_not_started_and_is_not_taken(path: Path) -> None:
+    supervisor = Table.create(path, 2)
+    child = Table.open(path)
+    for slot in (0, 1):
+        child.file(slot, new_id(), 1)
+    stuck = supervisor.waiting()
+    assert child.prepare(0)
+    assert [entry.slot for entry in supervisor.take_back(stuck)] == [1]
+    assert supervisor.started() == supervisor.waiting() == []
+    assert not child.prepare(1)
+    assert child.start(0)
+    assert [entry.slot for entry in supervisor.started()] == [0]
+
+
 def test_a_deadline_does_not_outlive_its_lease(path: Path) -> None:
     table = Table.create(path, 1)
     table.file(0, new_id(), 1)

@@ -117,6 +117,22 @@ async def test_higher_seq_hands_out_new_jobs(store: Harness) -> None:
         assert (await store.done(lease)).verdict is Verdict.APPLIED
 
 
+async def test_higher_seq_hands_out_new_jobs__an_ask_for_nothing_counts(store: Harness) -> None:
+    """It goes with settlements that leave no room, so that a store which forgets them is found out."""
+    worker = await store.worker()
+    jobs = await store.add_many(2)
+    lease = await worker.one()
+    nothing = msgspec.structs.replace(worker.ask(slots=0), queues=(), limit=0)
+    done = Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1)
+    for verdict in (Verdict.APPLIED, Verdict.ALREADY):
+        settled = await store.broker.settle([done], nothing)
+        assert settled.answers[0].verdict is verdict
+        assert settled.claimed is not None
+        assert (settled.claimed.session, settled.claimed.leases) == (Asker.ALIVE, ())
+    assert (await store.broker.claim(nothing)).leases == ()
+    assert (await worker.one()).job == jobs[1]
+
+
 @pytest.mark.parametrize("beyond", [1, 7])
 async def test_skipped_seq_is_lost(store: Harness, beyond: int) -> None:
     """The store knows less than the asker: it fell back, and may have leases that nobody holds."""

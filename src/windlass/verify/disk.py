@@ -8,6 +8,7 @@ original. The file system commits by itself every ten minutes only, so that noth
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from windlass.errors import StoreError
@@ -15,6 +16,7 @@ from windlass.errors import StoreError
 SIZE = 6 << 30
 """Bytes; the image is sparse."""
 _BLOCK = 4096
+_LETTING_GO = 20.0
 
 
 def why_not() -> str | None:
@@ -78,9 +80,16 @@ class Disk:
 
     def unmount(self) -> None:
         """Take it away."""
-        if self._mounted:
-            _run("umount", str(self.place))
-            self._mounted = False
+        end = time.monotonic() + _LETTING_GO
+        while self._mounted:
+            try:
+                _run("umount", str(self.place))
+            except StoreError:  # a process that was killed still lets go of its files
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+            else:
+                self._mounted = False
 
     def remove(self) -> None:
         """Take it away, whoever holds it, and delete it."""

@@ -22,7 +22,7 @@ from windlass.worker import messages
 from windlass.worker.messages import Begin, Cancel, Drain, Failed, Go, Lost, Ready, Suspects, Tally
 from windlass.worker.pace import MachinePace
 from windlass.worker.program import Program
-from windlass.worker.starting import give_forks_their_signals, let_signals_through
+from windlass.worker.starting import LOG_FORMAT, give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 from windlass.worker.worker import Worker
 
@@ -45,7 +45,7 @@ def main(argument: str) -> None:
     begin = _first_word(control)
     if begin is None:
         return
-    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"), format=_FORMAT)
+    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"), format=LOG_FORMAT)
     try:
         program = load_app(begin.app)
         table = Table.open(Path(begin.table))
@@ -217,8 +217,6 @@ def _heed_signals(child: Child) -> None:
 
     signal.signal(signal.SIGTERM, drain)
 
-
-_FORMAT = "%(asctime)s %(levelname)s %(process)d %(message)s"
 
 if __name__ == "__main__":
     main(sys.argv[1])

@@ -236,6 +236,14 @@ class Fetcher:
             draw=self._draw,
         )
 
+    def _sign(self) -> Ask | None:
+        """An ask for nothing, which goes with outcomes that no ask goes with. It counts: a store that forgets
+        them in a failover is found out by the next ask, and would otherwise hold their jobs for us for ever.
+        """
+        if self._drained_by is not None or self._lost:
+            return None
+        return Ask(queues=(), slots=0, limit=0, session=self._session, seq=self._seq, draw=self._draw)
+
     # --- exchanging -----------------------------------------------------------------------------------------
 
     def _is_worth_sending(self, now: float) -> bool:
@@ -256,13 +264,13 @@ class Fetcher:
     async def _exchange(self, batch: Sequence[Ended], desk: _Desk | None) -> None:
         self._lingering_since = None
         self._measure(batch)
-        ask = None if desk is None else self._ask(desk)
+        ask = self._ask(desk) if desk is not None else self._sign() if batch else None
         claimed = None
         if batch:
             claimed = await self._settle(batch, ask)
         elif ask is not None:
             claimed = await self._patiently(lambda: self._broker.claim(ask))
-        if desk is not None and ask is not None and claimed is not None:
+        if ask is not None and claimed is not None:
             self._received(desk, ask, claimed)
         self._told_jobs(self._settler.settled)
         await asyncio.sleep(0)  # some stores answer without a pause: whoever shares this loop has a turn
@@ -292,12 +300,14 @@ class Fetcher:
             else:
                 self._settler.answered_one(ended, settled.answers[0], self._executor)
 
-    def _received(self, desk: _Desk, ask: Ask, claimed: Claimed) -> None:
+    def _received(self, desk: _Desk | None, ask: Ask, claimed: Claimed) -> None:
         if claimed.session is Asker.LOST:
             self._lost = True
             self._told_lost()
             return
         self._seq += 1
+        if desk is None:
+            return
         self._draw = next_draw(self._draw, len(claimed.leases))
         desk.shares.received(ask.queues, (lease.queue for lease in claimed.leases))
         now = self._pace.now()

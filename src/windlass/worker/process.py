@@ -166,6 +166,10 @@ class _Process:
         return await asyncio.to_thread(self._process.wait)
 
 
+LONGEST_IMPORT = 120.0
+"""Seconds that a process may take to import its app; a job that waits for one is not given to others."""
+
+
 class Processes:
     """The processes of a worker."""
 
@@ -181,7 +185,13 @@ class Processes:
         if not self._prepare.app:
             raise StoreError("this worker was not told how its app is imported")
         process = await self._take_idle() or await _Process.start(self._prepare)
-        if not await process.prepared():
+        try:
+            async with asyncio.timeout(LONGEST_IMPORT):
+                prepared = await process.prepared()
+        except TimeoutError:
+            await process.close()
+            raise StoreError(f"it was not ready within {LONGEST_IMPORT:g} s: does an import hang?") from None
+        if not prepared:
             cause = await process.ended()
             raise StoreError(process.unfit or f"it died while it began: {cause}")
         return process

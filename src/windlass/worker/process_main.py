@@ -39,7 +39,7 @@ from windlass.worker.process import (
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
 from windlass.worker.runners import call_blocking
-from windlass.worker.starting import give_forks_their_signals, let_signals_through
+from windlass.worker.starting import LOG_FORMAT, give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 
 _decode = msgspec.msgpack.Decoder[ToProcess](ToProcess).decode
@@ -156,7 +156,7 @@ def main(argument: str) -> None:
     prepare = door.hear()
     if not isinstance(prepare, Prepare):
         return
-    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"))
+    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"), format=LOG_FORMAT)
     try:
         process = JobProcess(door, prepare)
     except Exception as error:  # noqa: BLE001 - told to the worker, which says it to whoever asks

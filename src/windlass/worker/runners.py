@@ -257,6 +257,9 @@ class Runners:
 
     async def _in_process(self, ticket: Ticket) -> None:
         """It has not started before there is a process for it: an import is nobody's run."""
+        if not self._hand.table.prepare(ticket.slot):
+            self._ended(Ended(ticket, given_back(ticket.lease), None))  # as in `_start`
+            return
         try:
             process = await self._processes.ready()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job is not at fault

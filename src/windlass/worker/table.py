@@ -36,7 +36,7 @@ import msgspec
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.errors import StoreError
 
-FREE, WAITING, STARTED = 0, 1, 2
+FREE, WAITING, STARTED, PREPARING = 0, 1, 2, 3
 SETTLING = 0.01
 """Seconds that a supervisor waits between its word and its look."""
 
@@ -154,11 +154,18 @@ class Table:
         _RECORD.pack_into(self._map, self._records_at + slot * _RECORD_SIZE, job.encode(), fence, 0.0)
         self._map[_HEADER_SIZE + slot] = WAITING
 
+    def prepare(self, slot: int) -> bool:
+        """Its process is being started: it has not started, and is not stuck either. False: taken back."""
+        return self._enter(slot, PREPARING)
+
     def start(self, slot: int, deadline: float = 0.0) -> bool:
         """Just before the task's first line. False: the supervisor has taken the job back."""
         if deadline:
             self.set_deadline(slot, deadline)
-        self._map[_HEADER_SIZE + slot] = STARTED
+        return self._enter(slot, STARTED)
+
+    def _enter(self, slot: int, state: int) -> bool:
+        self._map[_HEADER_SIZE + slot] = state
         if not self._map[self._taken_at + slot]:
             return True
         with _locked(self._file):

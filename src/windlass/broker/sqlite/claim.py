@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.broker.sqlite import filing, handout, lifecycle
+from windlass.broker.sqlite import filing, handout, laned, lifecycle
 from windlass.broker.sqlite.handout import Bound
 from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
@@ -61,7 +61,7 @@ def _answer(tx: Writing, ask: Ask, queues: Sequence[Queue], leases: list[Lease],
     waits: list[Micros] = []
     for queue in queues:
         # Only what this kind of asker could have: a waiting suspect would wake the fleet for ever.
-        claimable = _next(tx, queue, ask, 0) is not None
+        claimable = filing.next_suspect(tx, queue) is not None if ask.alone else filing.has_next(tx, queue)
         if claimable:
             tx.armed.add(queue.name)
         suspects += tx.value(filing.SQL["count_suspects"], (queue.q, SUSPECTS_COUNTED))
@@ -86,6 +86,8 @@ def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> 
         filing.refresh_due(tx, queue)
         if handout.is_plain(tx, queue) and not ask.alone:
             stopped = handout.hand_out_plain(tx, queue, bound, s)
+        elif laned.is_laned(queue) and not ask.alone:
+            stopped = laned.hand_out_laned(tx, queue, bound, s)
         else:
             stopped = _hand_out_one_by_one(tx, queue, bound, s)
         if stopped:

@@ -5,7 +5,8 @@ about after every change; nothing else touches a ring's members. A queue that ne
 its jobs are in one line per band, and none of the rows of lanes and rings is ever touched.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue
@@ -132,6 +133,25 @@ def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
     if wake_at != lane.wake_at:
         lane.wake_at = wake_at
         tx.touch_lane(lane)
+
+
+def park(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
+    """Take lanes that have just been parked out of all rings."""
+    if names:
+        for band in {band for (band,) in tx.all(SQL["park"], (queue.q, json.dumps(names)))}:
+            tx.run(SQL["empty_ring"], (queue.q, band, tx.now))
+
+
+def _unpark(tx: Writing, queue: Queue, lanes: Sequence[Lane]) -> None:
+    """Let lanes that were parked, and are in no ring, enter where they have something to hand out."""
+    if not lanes:
+        return
+    found = tx.all(SQL["bands_of_lanes"], (queue.q, json.dumps([lane.name for lane in lanes])))
+    bands = {(name, ONE_RING if queue.policy.one_ring else band) for name, band in found}
+    steps = {lane.name: stride(lane.policy.weight) for lane in lanes}
+    tx.many(SQL["enter"], [(queue.q, name, band, steps[name]) for name, band in bands])
+    for band in {band for _, band in bands}:
+        tx.run(SQL["fill_ring"], (queue.q, band))
 
 
 def refresh_all(tx: Writing, queue: Queue) -> None:
@@ -265,7 +285,14 @@ def has_claimable(tx: Reading, queue: Queue) -> bool:
     """Whether anybody could be handed something."""
     if queue.unlimited and not tx.lane(queue, "").paused:
         return not queue.paused and tx.one(SQL["any_ready"], (queue.q,)) is not None
-    return next_job(tx, queue, 0) is not None or next_suspect(tx, queue) is not None
+    return has_next(tx, queue) or next_suspect(tx, queue) is not None
+
+
+def has_next(tx: Reading, queue: Queue) -> bool:
+    """Whether a queue has a job to hand out next, be it not a suspect: a lane is in a ring only with one."""
+    if queue.laned:
+        return queue_open(queue, tx.now) and tx.one(SQL["any_place"], (queue.q,)) is not None
+    return next_job(tx, queue, 0) is not None
 
 
 def wake_if_claimable(tx: Writing, queue: Queue) -> None:
@@ -324,6 +351,27 @@ def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
         _return_tokens(tx, queue, lane)
     refresh(tx, queue, lane)
     if not queue.unlimited or lane.paused:
+        wake_if_claimable(tx, queue)
+
+
+def vacate_done(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
+    """Give back the slots of runs that are done, so many of each lane; not for queues with `sequence`."""
+    queue.running -= sum(ended.values())
+    tx.touch_queue(queue)
+    if queue.laned:
+        tx.read_lanes(queue, ended)
+        full_lanes: list[Lane] = []
+        for name, count in ended.items():
+            lane = tx.lane(queue, name)
+            was_full = not has_slot(lane.running, lane.policy.concurrency)
+            lane.running -= count
+            tx.touch_lane(lane)
+            if lane.policy.rate is not None:
+                refresh(tx, queue, lane)
+            elif was_full and lane.ready and parked(tx, queue, lane) is None:
+                full_lanes.append(lane)
+        _unpark(tx, queue, full_lanes)
+    if not queue.unlimited:
         wake_if_claimable(tx, queue)
 
 

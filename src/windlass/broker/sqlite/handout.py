@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 import msgspec
 
@@ -60,7 +61,8 @@ def hand_out_plain(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
         rows = tx.each(SQL["ready_jobs"], (queue.q, wanted))
         taken, stopped, expired = _choose(tx, queue, rows, bound, s)
         if taken:
-            _lease(tx, queue, taken, bound.ask, s)
+            queue.running += len(taken)
+            write_leases(tx, queue, taken, repeat(""), bound.ask, s)
         if expired is not None:
             lifecycle.expire(tx, tx.numbered(expired))
             bound.left -= 1
@@ -80,7 +82,7 @@ def _choose(
     """
     now, q, queue_name, ask = tx.now, queue.q, queue.name, bound.ask
     slots, limit, most_bytes, visibility = ask.slots, ask.limit, ask.max_bytes, ask.visibility
-    leases, replied, remembered, tasks = bound.leases, bound.replied, tx.handle.leases, _Tasks(tx)
+    leases, replied, remembered, tasks = bound.leases, bound.replied, tx.handle.leases, Tasks(tx)
     if len(remembered) > MOST_LEASES:
         remembered.clear()  # leases that others have ended; a settle of the rest goes the long way
     taken: list[Row] = []
@@ -139,12 +141,12 @@ def _choose(
         leases.append(lease)
         replied.append((n, fence))
         if not marks:
-            remembered[job] = (fence, n, q, t, attempt, now, s)
+            remembered[job] = (fence, n, q, t, attempt, now, s, "")
         count += 1
     return taken, False, None
 
 
-class _Tasks(dict[int, tuple[str, bool]]):
+class Tasks(dict[int, tuple[str, bool]]):
     """The tasks of a claim: their names, and whether they were ever timed. A claim of 1,000 jobs asks 1,000
     times.
     """
@@ -170,23 +172,51 @@ def _with_extras(tx: Writing, lease: Lease, row: Row) -> Lease:
     )
 
 
-def _lease(tx: Writing, queue: Queue, rows: list[Row], ask: Ask, s: int | None) -> None:
-    """Write what was handed out."""
+def lease_of_row(tx: Writing, queue: Queue, lane: str, task: str, row: Row, ask: Ask) -> Lease:
+    """The lease of one job, by a row like those of `ready_jobs`, that is not yet written."""
+    _, job, _, attempt, max_attempts, crashes, revision, priority, last_fence, due_at, expires_at = row[:11]
+    started, flow, marks, headers, tags, after, payload = row[11:]
+    now = tx.now
+    lease = Lease(
+        job=job,
+        fence=max(last_fence + 1, now),
+        task=task,
+        queue=queue.name,
+        lane=lane,
+        priority=priority,
+        attempt=attempt + 1,
+        max_attempts=max_attempts,
+        crashes=crashes,
+        revision=revision,
+        payload=payload,
+        flow=flow,
+        waited=max(0, now - due_at),
+        expires_in=None if expires_at is None or started else expires_at - now,
+        visibility=ask.visibility,
+    )
+    if headers is None and tags is None and after is None and not marks & MEMOS:
+        return lease
+    return _with_extras(tx, lease, row)
+
+
+def write_leases(
+    tx: Writing, queue: Queue, rows: list[Row], lanes: Iterable[str], ask: Ask, s: int | None
+) -> None:
+    """Write the heads of what was handed out, each of the lane at its place, and count them."""
     tx.forget()
     deadline = None if ask.visibility is None else tx.now + ask.visibility
     first = tx.numbers(len(rows)).start
     tx.run(SQL["lease_jobs"], (json.dumps([row[0] for row in rows]), tx.now, s, deadline, first))
-    queue.running += len(rows)
     tx.touch_queue(queue)
     for t, count in Counter([row[2] for row in rows]).items():
         tx.count(queue.q, t, READY, -count)
         tx.count(queue.q, t, RUNNING, count)
     if queue.policy.emit is Emit.ALL:
-        _log(tx, queue, rows)
+        _log(tx, queue, rows, lanes)
 
 
-def _log(tx: Writing, queue: Queue, rows: list[Row]) -> None:
-    for row in rows:
+def _log(tx: Writing, queue: Queue, rows: list[Row], lanes: Iterable[str]) -> None:
+    for row, lane in zip(rows, lanes, strict=False):
         _, job, t, attempt, *_ = row
         fence, due_at = row[8], row[9]
         tx.log(
@@ -195,7 +225,7 @@ def _log(tx: Writing, queue: Queue, rows: list[Row]) -> None:
                 job=job,
                 task=tx.task_name(t),
                 queue=queue.name,
-                lane="",
+                lane=lane,
                 move=Move.CLAIM,
                 before=State.READY,
                 after=State.RUNNING,

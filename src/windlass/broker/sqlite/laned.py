@@ -47,7 +47,7 @@ def hand_out_laned(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
 class _Stand:
     """A lane in a ring, and those of its jobs that have been read."""
 
-    __slots__ = ("clock", "due", "heads", "lane", "limited", "next", "parked", "step", "whole")
+    __slots__ = ("clock", "due", "heads", "lane", "left", "limited", "next", "parked", "step", "whole")
 
     def __init__(self, lane: Lane, clock: int, due: int, *, limited: bool) -> None:
         self.lane = lane
@@ -61,6 +61,8 @@ class _Stand:
         self.whole = False
         """Whether there are no jobs of it but those that have been read."""
         self.parked = False
+        self.left = False
+        """Whether it has left this ring: parked, or nothing more to hand out."""
 
 
 class _Turns:
@@ -78,7 +80,7 @@ class _Turns:
         self._time = 0
         self._stands = list(self._read())
         self._whole = len(self._stands) < self._most
-        self._each = self._most // len(self._stands) + 2
+        self._each = (self._most - 1) // len(self._stands) + 2
         self._taken: list[tuple[_Stand, Row]] = []
 
     def _read(self) -> Iterator[_Stand]:
@@ -107,7 +109,9 @@ class _Turns:
             expires_at, started, size = head[10], head[11], head[14]
             if expires_at is not None and expires_at <= now and not started:
                 return n, False
-            if count >= (limit if not stand.limited and tasks[t][1] and attempt + 1 < max_attempts else slots):
+            if count >= (
+                limit if not stand.limited and tasks[t][1] and attempt + 1 < max_attempts else slots
+            ):
                 return None, True
             bound.bytes += size
             if count and bound.bytes > most_bytes:
@@ -115,7 +119,8 @@ class _Turns:
             self._taken.append((stand, head))
             count += 1
             self._take(stand)
-            if stand.parked or self._head(stand) is None:
+            stand.left = stand.parked or self._head(stand) is None
+            if stand.left:
                 heappop(ring)
             else:
                 heapreplace(ring, (stand.due, stand.lane.name, stand))
@@ -166,12 +171,10 @@ class _Turns:
         touched = [stand for stand in self._stands if stand.next]
         for stand in touched:
             tx.touch_lane(stand.lane)
-        left = [stand for stand in touched if stand.parked or self._head(stand) is None]
-        for stand in left:
-            stand.due = None
-        tx.many(SQL["move_places"], [(q, stand.lane.name, band, stand.clock, stand.due) for stand in touched])
+        places = [(q, each.lane.name, band, each.clock, None if each.left else each.due) for each in touched]
+        tx.many(SQL["move_places"], places)
         tx.run(SQL["set_time"], (q, band, self._time))
-        if left:
+        if any(stand.left for stand in touched):
             tx.run(filing.SQL["empty_ring"], (q, band, tx.now))
         if not self._ring_of_queue:
             filing.park(tx, self._queue, [stand.lane.name for stand in touched if stand.parked])

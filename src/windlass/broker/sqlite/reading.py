@@ -1,6 +1,7 @@
 """A snapshot of the file: the time, queues, lanes, tasks and jobs as one step sees them."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,6 +36,7 @@ from windlass.core.units import JobId, Micros
 SQL = statements("store")
 _queue_settings = msgspec.msgpack.Decoder(QueueSettings)
 _lane_settings = msgspec.msgpack.Decoder(LaneSettings)
+_NO_LANE = (0, 0, 0, None, None, None, None)
 
 
 class Counters(NamedTuple):
@@ -207,17 +209,25 @@ class Reading:
         found = self._lanes.get((queue.q, name))
         if found is None:
             row = self.one(SQL["lane"], (queue.q, name))
-            ready, running, paused, *bucket, wake_at = row or (0, 0, 0, None, None, None, None)
+            found = self.lane_of_row(queue, name, row or _NO_LANE)
+            found.kept = row is not None
+        return found
+
+    def read_lanes(self, queue: Queue, names: Iterable[str]) -> None:
+        """Read lanes that are about to be needed, in one statement."""
+        unknown = [name for name in names if (queue.q, name) not in self._lanes]
+        if len(unknown) > 1:
+            for name, *row in self.all(SQL["lanes"], (queue.q, json.dumps(unknown))):
+                self.lane_of_row(queue, name, row)
+
+    def lane_of_row(self, queue: Queue, name: str, row: Sequence[Any]) -> Lane:
+        """A lane of which a statement has brought the row, unless it is known already."""
+        found = self._lanes.get((queue.q, name))
+        if found is None:
+            ready, running, paused, *bucket, wake_at = row
+            policy = self.lane_policy_of(queue, name)
             found = Lane(
-                queue.q,
-                name,
-                ready,
-                running,
-                bool(paused),
-                read_bucket(*bucket),
-                wake_at,
-                self.lane_policy_of(queue, name),
-                row is not None,
+                queue.q, name, ready, running, bool(paused), read_bucket(*bucket), wake_at, policy, kept=True
             )
             self._lanes[queue.q, name] = found
         return found

@@ -1,5 +1,4 @@
-"""The short way of a settle: many runs that are done, of queues without lanes and limits, in a few
-statements.
+"""The short way of a settle: many runs that are done, in a few statements.
 
 What it writes of a lease beside the head is in memory since the claim. The file alone judges: the statement
 that ends a lease does so only if its fence is live and no other table knows of the job. If that is not so
@@ -11,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
+from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.handle import Handed
 from windlass.broker.sqlite.records import DONE, RUNNING, pack
 from windlass.broker.sqlite.sessions import session_id
@@ -49,7 +49,7 @@ def _simple(tx: Writing, items: Sequence[Settlement]) -> list[_Run]:
         lease = leases.get(job)
         if lease is None or item.outcome is not done or item.spawn or item.error is not None:
             continue
-        fence, _, q, _, _, _, s = lease
+        fence, _, q, _, _, _, s, _ = lease
         kept = places.get((q, s))
         if kept is None:
             kept = places[q, s] = _kept(tx, q, s)
@@ -64,7 +64,7 @@ def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool]:
     queue = tx.queue_of(q)
     policy = queue.policy
     alive = s is None or tx.one(JOBS["session_alive"], (s,)) is not None
-    plain = alive and queue.unlimited and policy.emit is Emit.NONE
+    plain = alive and not policy.sequence and policy.emit is Emit.NONE
     return plain and bool(policy.retention), plain and bool(policy.retention or policy.result_ttl)
 
 
@@ -92,7 +92,7 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
     sessions = {s: session_id(tx, s) for s in {lease[6] for _, lease in runs}}
     deliveries: list[tuple[int, int, bytes]] = []
     results: list[tuple[int, int, int, bytes]] = []
-    for item, (fence, n, q, _, attempt, claimed_at, s) in runs:
+    for item, (fence, n, q, _, attempt, claimed_at, s, _) in runs:
         delivery = Delivery(
             fence=fence,
             attempt=attempt,
@@ -115,7 +115,9 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
     for (q, t), count in Counter([lease[2:4] for _, lease in runs]).items():
         tx.count(q, t, RUNNING, -count)
         tx.count(q, t, DONE, count)
-        queue = tx.queue_of(q)
-        queue.running -= count
-        tx.touch_queue(queue)
+    ended: dict[int, dict[str, int]] = {}
+    for (q, lane), count in Counter([(lease[2], lease[7]) for _, lease in runs]).items():
+        ended.setdefault(q, {})[lane] = count
+    for q, lanes in ended.items():
+        filing.vacate_done(tx, tx.queue_of(q), lanes)
     tx.rung = True

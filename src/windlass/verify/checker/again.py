@@ -2,8 +2,9 @@
 
 import itertools
 
-from windlass.verify.checker.book import FAR, Book, JobBook, Run
+from windlass.verify.checker.book import Book
 from windlass.verify.checker.life import last_word
+from windlass.verify.checker.records import FAR, JobBook, Run
 from windlass.verify.checker.verdict import Check, Rules
 
 
@@ -13,14 +14,14 @@ def live_runs_never_overlap(book: Book, _rules: Rules, check: Check) -> None:
         for run in job.runs:
             check.case()
             word = last_word(job, run.fence)
-            if word is None or word.verdict != "applied" or book.blurred(job):
+            if word is None or word.verdict != "applied":
                 continue
             if word.said < run.end < FAR:
                 check.broken(
                     f"{name}: fence {run.fence} was settled ({word.outcome}) {run.end - word.said} µs before "
                     f"its code had ended"
                 )
-            for other in job.runs:
+            for other in () if book.blurred(job, run.fence) else job.runs:
                 if other.fence > run.fence and other.start < word.said:
                     check.broken(
                         f"{name}: fence {other.fence} started {word.said - other.start} µs before the live "
@@ -45,7 +46,7 @@ def duplicates_are_explained(book: Book, _rules: Rules, check: Check) -> None:
 
 
 def _why_again(book: Book, job: JobBook, run: Run, following: Run) -> str | None:
-    if book.blurred(job):
+    if book.blurred(job, run.fence):
         return "the store was set back"
     if book.reborn(job):
         return "its id was used again"
@@ -99,10 +100,12 @@ def nothing_starts_before_it_is_due(book: Book, rules: Rules, check: Check) -> N
             if job.asked is not None and early > 0 and not keyed:
                 check.broken(f"{name} started {early} µs before it was due")
         _after_parents(book, name, job, check)
-        if job.did("replay", "edit") or book.blurred(job):
+        if job.did("replay", "edit"):
             continue
         for word in job.words:
             if word.verdict != "applied" or word.stands not in ("retry", "snooze") or not word.delay:
+                continue
+            if book.blurred(job, word.fence):
                 continue
             check.case()
             due = word.said + word.delay - rules.clock_slack
@@ -113,12 +116,15 @@ def nothing_starts_before_it_is_due(book: Book, rules: Rules, check: Check) -> N
 
 def _after_parents(book: Book, name: str, job: JobBook, check: Check) -> None:
     """A job starts when its parents are done; if one never was, the edge's policy has let it go."""
-    if job.asked is None or not job.runs or book.blurred(job):
+    if job.asked is None or not job.runs:
         return
     first = min(run.start for run in job.runs)
     for parent in job.asked.after:
         check.case()
-        ends = [word.said for word in book.jobs[parent].words if word.applied and word.stands == "done"]
+        words = book.jobs[parent].words
+        done = {word.fence for word in words if word.applied and word.stands == "done"}
+        # The first time that it was said counts: its answer may have been lost.
+        ends = [word.said for word in words if word.fence in done]
         if ends and min(ends) > first:
             check.broken(f"{name} started {min(ends) - first} µs before its parent {parent} was done")
 
@@ -126,7 +132,7 @@ def _after_parents(book: Book, name: str, job: JobBook, check: Check) -> None:
 def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
     """When a holder is known to be gone its jobs run again soon, or end."""
     for name, job in book.jobs.items():
-        if book.blurred(job) or book.reborn(job):
+        if book.reborn(job):
             continue
         fences = sorted({lease.fence for lease in job.leases} | {run.fence for run in job.runs})
         holders = {lease.fence: lease.session for lease in job.leases}
@@ -137,7 +143,7 @@ def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
             if session is None or session.gone >= FAR or (word is not None and word.applied):
                 continue
             later = [run.start for run in job.runs if run.fence > fence]
-            if not later:
+            if not later or book.blurred(job, fence):
                 continue
             check.case()
             gone, back = session.gone, min(later)

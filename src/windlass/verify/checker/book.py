@@ -8,154 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-import msgspec
-
 from windlass.verify import history as h
+from windlass.verify.checker.records import FAR, JobBook, Lease, Operation, Run, SessionBook, Word
 
 UNDER_WAY = 100_000
 """How long before a store's setback an event may have been written that tells of what was lost."""
-FAR = 1 << 62
-"""A time that never comes."""
-
-
-class Run(msgspec.Struct, gc=False):
-    """One run of a job, as its task wrote it."""
-
-    fence: int
-    attempt: int
-    session: str
-    start: int
-    source: str
-    end: int = FAR
-    how: str = ""
-
-
-class Word(msgspec.Struct, gc=False):
-    """A holder's word on a lease, and the store's."""
-
-    job: str
-    fence: int
-    outcome: str
-    delay: int
-    ran: bool
-    said: int
-    answered: int = FAR
-    verdict: str = ""
-    stands: str = ""
-    state: str = ""
-    failed: bool = False
-
-    @property
-    def applied(self) -> bool:
-        """Whether the store took it, by this answer or an earlier one."""
-        return self.verdict in ("applied", "already")
-
-
-class Lease(msgspec.Struct, gc=False):
-    """A job handed out, as its asker heard it."""
-
-    fence: int
-    session: str
-    number: int
-    asked: int
-    heard: int
-    attempt: int
-
-
-class Operation(msgspec.Struct, gc=False):
-    """What an operator did to a job."""
-
-    verb: str
-    said: int
-    answer: str = ""
-    answered: int = FAR
-
-    @property
-    def may_have_happened(self) -> bool:
-        """Unless the store said otherwise."""
-        return self.answer in ("", "applied", "flagged")
-
-
-class JobBook:
-    """Everything about one job."""
-
-    __slots__ = (
-        "absorbed",
-        "accepted",
-        "asked",
-        "asked_at",
-        "calls",
-        "created",
-        "due",
-        "final",
-        "fired",
-        "last_seen",
-        "leases",
-        "notes",
-        "operations",
-        "refused",
-        "runs",
-        "spawned_by",
-        "words",
-    )
-
-    def __init__(self) -> None:
-        self.asked: h.Asked | None = None
-        self.asked_at = FAR
-        self.due = FAR
-        """The earliest start that any of its calls allows."""
-        self.calls = 0
-        """How often its id was handed in; a client's own resends are one call."""
-        self.created = 0
-        self.accepted = FAR
-        self.absorbed = False
-        self.refused = 0
-        """Calls that certainly did nothing."""
-        self.fired = False
-        self.spawned_by: list[Word] = []
-        self.runs: list[Run] = []
-        self.words: list[Word] = []
-        self.notes: list[Word] = []
-        self.leases: list[Lease] = []
-        self.operations: list[Operation] = []
-        self.final: h.Final | None = None
-        self.last_seen = 0
-
-    def did(self, *verbs: str) -> bool:
-        """Whether an operator may have done this to it."""
-        return any(each.verb in verbs and each.may_have_happened for each in self.operations)
-
-
-class SessionBook:
-    """Everything about one session."""
-
-    __slots__ = ("beats", "crashed", "died", "ended", "heart", "opened", "reaped", "started", "ttl")
-
-    def __init__(self) -> None:
-        self.opened = FAR
-        self.ttl = 0
-        self.heart = ""
-        """The process that beats for it."""
-        self.beats: list[int] = []
-        """When the beats were sent that were answered."""
-        self.crashed = False
-        """Its process died of itself: neither as told, nor by SIGKILL, which its supervisor may have sent."""
-        self.died = FAR
-        """When its process was seen to end."""
-        self.ended: list[tuple[str, int, int]] = []
-        """Words that it is over: cause, when said, when answered."""
-        self.started: set[tuple[str, int]] = set()
-        self.reaped = FAR
-
-    @property
-    def over(self) -> int:
-        """When it was certainly over for the store."""
-        return min([self.reaped, *(answered for _, _, answered in self.ended)])
-
-    @property
-    def gone(self) -> int:
-        """When somebody could know that it was over."""
-        return min([self.died, self.reaped, *(said for _, said, _ in self.ended)])
 
 
 class Book:
@@ -182,10 +39,17 @@ class Book:
         self._calls: dict[tuple[str, int], Any] = {}
         self._open_faults: dict[tuple[str, int], tuple[str, int]] = {}
         self._open_pauses: dict[tuple[str, str | None], int] = {}
+        self._resumes: list[tuple[int, int, int, str, str | None]] = []
+        """Pauses that were ended: since when, when that was said and answered, where."""
+        self._setbacks: dict[tuple[str, int], int] = {}
 
-    def blurred(self, job: JobBook) -> bool:
-        """Whether the store was set back while this job lived: then its past is not what it was."""
-        return any(job.last_seen >= since for since, _ in self.rollbacks)
+    def lost(self, since: int, until: int) -> bool:
+        """Whether the store may have forgotten a call that was under way, or a state that held, then."""
+        return any(since <= end and until >= begin for begin, end in self.rollbacks)
+
+    def blurred(self, job: JobBook, fence: int) -> bool:
+        """Whether the store was set back while this lease lived: its end may be another than was heard."""
+        return bool(self.rollbacks) and self.lost(*job.life_of(fence))
 
     def reborn(self, job: JobBook) -> bool:
         """Whether its id may have been used again after the store had forgotten it."""
@@ -194,6 +58,19 @@ class Book:
     def away(self, since: int, until: int) -> int:
         """How much of a time the store was away, as far as faults say so."""
         return sum(max(0, min(until, end) - max(since, begin)) for begin, end in self.outages)
+
+    def conclude(self) -> None:
+        """The history is complete."""
+        for session in self.sessions.values():
+            session.conclude(self.lost)
+        for since, said, answered, queue, lane in self._resumes:
+            place = (since, queue, lane)
+            later = any((each[0], *each[3:]) == place and each[1] > said for each in self._resumes)
+            forgotten = self.lost(said, answered)
+            if not (forgotten and later):
+                self.paused.append((since, FAR if forgotten else answered, queue, lane))
+        for (queue, lane), since in self._open_pauses.items():
+            self.paused.append((since, FAR, queue, lane))
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -219,7 +96,6 @@ class Book:
         self._calls.pop((source, event.call), None)
         for receipt in event.receipts:
             job = self.jobs[receipt.job]
-            job.last_seen = event.at
             if receipt.status == "created" or (receipt.status == "duplicate" and receipt.of == receipt.job):
                 # A duplicate of itself is a resend whose first try had arrived.
                 job.created += 1
@@ -245,7 +121,6 @@ class Book:
 
     def _start(self, event: h.Start, source: str) -> None:
         job = self.jobs[event.job]
-        job.last_seen = event.at
         job.fired = job.fired or event.schedule is not None
         job.runs.append(Run(event.fence, event.attempt, event.session, event.at, source))
 
@@ -263,7 +138,6 @@ class Book:
         asked = claim.at if isinstance(claim, h.Claim) else event.at
         for one in event.leases:
             job = self.jobs[one.job]
-            job.last_seen = event.at
             job.leases.append(Lease(one.fence, event.session, event.number, asked, event.at, one.attempt))
 
     def _settle(self, event: h.Settle, source: str) -> None:
@@ -272,11 +146,9 @@ class Book:
             word = Word(said.job, said.fence, said.outcome, said.delay, said.ran, event.at)
             words.append(word)
             job = self.jobs[said.job]
-            job.last_seen = event.at
             job.words.append(word)
             for child in said.spawn:
                 self.jobs[child].spawned_by.append(word)
-                self.jobs[child].last_seen = event.at
         self._calls[source, event.call] = words
 
     def _annotate(self, event: h.Annotate, source: str) -> None:
@@ -289,7 +161,6 @@ class Book:
         words: list[Word] = self._calls.pop((source, event.call), None) or []
         for word, answer in zip(words, event.answers, strict=True):
             word.answered, word.verdict = event.at, answer.verdict
-            self.jobs[word.job].last_seen = event.at
             word.stands, word.state = answer.outcome or "", answer.state or ""
 
     def _beat(self, event: h.Beat, source: str) -> None:
@@ -305,6 +176,7 @@ class Book:
             for session in beat.sessions:
                 if session not in event.lost:
                     self.sessions[session].beats.append(beat.at)
+                    self.sessions[session].answers.append(event.at)
 
     def _end_session(self, event: h.EndSession, source: str) -> None:
         self._calls[source, event.call] = event
@@ -322,10 +194,10 @@ class Book:
         self.sweeps[source, event.call] = event.at
 
     def _swept(self, event: h.Swept, source: str) -> None:
-        self._calls.pop((source, event.call), None)
+        sweep = self._calls.pop((source, event.call), None)
+        asked = sweep.at if isinstance(sweep, h.Sweep) else event.at
         for session in event.reaped:
-            book = self.sessions[session]
-            book.reaped = min(book.reaped, event.at)
+            self.sessions[session].reapings.append((asked, event.at))
 
     def _fired(self, event: h.Fired, _source: str) -> None:
         self.fires.append(event)
@@ -348,9 +220,21 @@ class Book:
         for operation, answer in zip(done, event.answers, strict=False):
             operation.answer, operation.answered = answer, event.at
         if asked.verb == "resume":
-            since = self._open_pauses.pop((asked.queue, asked.lane), None)
-            if since is not None:
-                self.paused.append((since, event.at, asked.queue, asked.lane))
+            self._resumed(asked, event.at)
+
+    def _resumed(self, asked: h.Operate, answered: int) -> None:
+        """A pause has ended; if the store may have forgotten that, it ends with the next word."""
+        place = (asked.queue, asked.lane)
+        since = self._open_pauses.pop(place, None)
+        if since is None:
+            forgotten = [
+                begin
+                for begin, said, end, queue, lane in self._resumes
+                if (queue, lane) == place and self.lost(said, end)
+            ]
+            since = forgotten[-1] if forgotten else None
+        if since is not None:
+            self._resumes.append((since, asked.at, answered, *place))
 
     def _limits(self, event: h.Limits, _source: str) -> None:
         self.limits.append(event)
@@ -364,8 +248,12 @@ class Book:
             self._open_faults[source, event.number] = (event.kind, event.at)
             lost = event.details.get("lost_seconds")
             if lost is not None:
+                self._setbacks[source, event.number] = len(self.rollbacks)
                 self.rollbacks.append((event.at - round(float(lost) * 1e6) - UNDER_WAY, event.at))
             return
+        setback = self._setbacks.get((source, event.number))
+        if setback is not None:  # what was answered until the older copy was in its place is lost as well
+            self.rollbacks[setback] = (self.rollbacks[setback][0], event.at)
         kind, since = self._open_faults.pop((source, event.number), (event.kind, event.at))
         if (
             "store" in kind
@@ -389,8 +277,6 @@ class Book:
 
     def _finished(self, event: h.Finished, _source: str) -> None:
         self.finished = event
-        for (queue, lane), since in self._open_pauses.items():
-            self.paused.append((since, FAR, queue, lane))
 
 
 _Handler = Callable[[Book, Any, str], None]
@@ -430,4 +316,5 @@ def write_up(lines: Iterable[h.Line]) -> Book:
     book = Book()
     for line in lines:
         book.take(line)
+    book.conclude()
     return book

@@ -4,8 +4,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 
-from windlass.verify.checker.book import FAR, Book
+from windlass.verify.checker.book import Book
 from windlass.verify.checker.life import HISTORY, last_word
+from windlass.verify.checker.records import FAR
 from windlass.verify.checker.verdict import Check, Rules
 from windlass.verify.history import Limits
 
@@ -17,10 +18,14 @@ def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
     """A session is given up only when it was silent for longer than its TTL while somebody swept."""
     sweeps = list(book.sweeps.values())
     for name, session in book.sessions.items():
-        if session.reaped >= FAR or not session.ttl or book.rollbacks:
+        if session.reaped >= FAR or not session.ttl:
             continue
         check.case()
-        heard = max((at for at in session.beats if at < session.reaped), default=session.opened)
+        beats = zip(session.beats, session.answers, strict=True)
+        heard = max(
+            (at for at, answered in beats if at < session.reaped and not book.lost(at, answered)),
+            default=session.opened,
+        )
         silence = _liveness(sweeps, heard, session.reaped)
         if silence < session.ttl - rules.clock_slack:
             check.broken(
@@ -92,8 +97,6 @@ def leases_have_holders(book: Book, _rules: Rules, check: Check) -> None:
 
 def limits_hold(book: Book, rules: Rules, check: Check) -> None:
     """Concurrency and rate, of queues and lanes, in every window."""
-    if book.rollbacks:
-        return
     lanes = {(each.queue, each.lane): each for each in book.limits if each.lane is not None}
     for each in book.limits:
         if each.lane is None:
@@ -126,7 +129,7 @@ def _limit(  # noqa: C901 - two kinds of limits over the same leases
                 claims.append(each.claimed_at)  # what never started gives its token back
         for run in job.runs:
             word = last_word(job, run.fence)
-            if word is not None and word.verdict == "applied":
+            if word is not None and word.verdict == "applied" and not book.blurred(job, run.fence):
                 runs.append((run.start, min(run.end, word.said)))
     where = limit.queue if lane is None else f"{limit.queue}/{lane}"
     if limit.concurrency is not None:
@@ -165,8 +168,6 @@ def _over_rate(claims: list[int], rate: float, burst: int, slack: int) -> str | 
 
 def lanes_share(book: Book, rules: Rules, check: Check) -> None:  # noqa: C901 - pairs of lanes in windows
     """While a lane waits with work, no other gets more than its share, by weight, and a few claims."""
-    if book.rollbacks:
-        return
     weights = {(each.queue, each.lane): each.weight for each in book.limits if each.lane is not None}
     for queue in sorted({queue for queue, _ in weights}):
         lanes = [lane for name, lane in weights if name == queue]
@@ -182,7 +183,7 @@ def lanes_share(book: Book, rules: Rules, check: Check) -> None:  # noqa: C901 -
             ):
                 continue
             claims[final.lane] += [each.claimed_at for each in final.deliveries]
-            if job.accepted < FAR and job.asked is not None:
+            if job.accepted < FAR and job.asked is not None and not book.lost(job.asked_at, job.accepted):
                 first = final.deliveries[0].claimed_at
                 backlog[final.lane].append((job.accepted + job.asked.delay, first))
         for at in claims.values():
@@ -225,10 +226,10 @@ def _continuous(book: Book, waits: list[tuple[int, int]], claims: list[int]) -> 
 
 def ticks_fire_once(book: Book, _rules: Rules, check: Check) -> None:
     """One job per schedule and tick, however many fire."""
-    if book.rollbacks:
-        return
     fired: dict[tuple[str, int], tuple[str, ...]] = {}
     for event in book.fires:
+        if event.asked and book.lost(event.asked, event.at):
+            continue  # forgotten, and so fired again
         check.case()
         if fired.setdefault((event.schedule, event.tick), event.jobs) != event.jobs:
             check.broken(f"tick {event.tick} of {event.schedule} fired twice")

@@ -1,6 +1,7 @@
 """Invariants of single jobs: that they are kept, why they run, how they end, what they are charged for."""
 
-from windlass.verify.checker.book import Book, JobBook, Word
+from windlass.verify.checker.book import Book
+from windlass.verify.checker.records import JobBook, Word
 from windlass.verify.checker.verdict import Check, Rules
 from windlass.verify.history import Delivery, Final
 
@@ -13,8 +14,11 @@ HISTORY = 10
 def accepted_is_kept(book: Book, _rules: Rules, check: Check) -> None:
     """Every accepted job ends terminal or is present. Spawned ones are accepted with their parent's end."""
     for name, job in book.jobs.items():
-        spawned = any(word.verdict == "applied" for word in job.spawned_by)
-        if not (job.created or spawned) or book.blurred(job):
+        accepted = job.created and not book.lost(job.asked_at, job.accepted)
+        spawned = any(
+            word.verdict == "applied" and not book.lost(word.said, word.answered) for word in job.spawned_by
+        )
+        if not (accepted or spawned):
             continue
         check.case()
         gone = job.final is None or job.final.state == "absent"
@@ -53,8 +57,12 @@ def _is_unknown(job: JobBook) -> bool:
 def one_terminal_state(book: Book, _rules: Rules, check: Check) -> None:
     """A job ends once. Only a replay lets a dead one end again."""
     for name, job in book.jobs.items():
-        ends = [word for word in job.words if word.verdict == "applied" and word.state in TERMINAL]
-        if not ends or book.blurred(job) or book.reborn(job):
+        ends = [
+            word
+            for word in job.words
+            if word.verdict == "applied" and word.state in TERMINAL and not book.blurred(job, word.fence)
+        ]
+        if not ends or book.reborn(job):
             continue
         check.case()
         if len(ends) > 1 and not job.did("replay"):
@@ -76,13 +84,13 @@ def stale_fences_change_nothing(book: Book, _rules: Rules, check: Check) -> None
     """A word about a lease that was taken away is not applied, and nobody else's is taken for it."""
     for name, job in book.jobs.items():
         said = job.words + job.notes
-        if not said or book.blurred(job):
+        if not said:
             continue
         newer = sorted((lease.heard, lease.fence) for lease in job.leases)
         newer += [(run.start, run.fence) for run in job.runs]
         for word in said:
             check.case()
-            if word.verdict != "applied":
+            if word.verdict != "applied" or book.blurred(job, word.fence):
                 continue
             if any(at < word.said and fence > word.fence for at, fence in newer):
                 check.broken(f"{name}: {word.outcome} of fence {word.fence} was applied after a newer lease")
@@ -92,7 +100,7 @@ def stale_fences_change_nothing(book: Book, _rules: Rules, check: Check) -> None
                     f"its session was over"
                 )
         if job.final is not None and not book.reborn(job):
-            _compare(name, job, job.final, check)
+            _compare(book, name, job, job.final, check)
 
 
 def _over(book: Book, job: JobBook, fence: int) -> int:
@@ -100,9 +108,13 @@ def _over(book: Book, job: JobBook, fence: int) -> int:
     return book.sessions[holder].over if holder in book.sessions else 1 << 62
 
 
-def _compare(name: str, job: JobBook, final: Final, check: Check) -> None:
+def _compare(book: Book, name: str, job: JobBook, final: Final, check: Check) -> None:
     """What the store remembers of each lease is what its holder was told."""
-    applied = {word.fence: word for word in job.words if word.verdict == "applied"}
+    applied = {
+        word.fence: word
+        for word in job.words
+        if word.verdict == "applied" and not book.blurred(job, word.fence)
+    }
     spoken = {word.fence for word in job.words if not word.failed}
     for delivery in final.deliveries:
         word = applied.get(delivery.fence)
@@ -149,7 +161,7 @@ def attempts_add_up(book: Book, rules: Rules, check: Check) -> None:
     unseen: list[str] = []
     for name, job in book.jobs.items():
         final = job.final
-        if final is None or final.pruned or book.blurred(job) or book.reborn(job):
+        if final is None or final.pruned or book.reborn(job):
             continue
         check.case()
         if final.attempt > final.max_attempts:
@@ -207,7 +219,7 @@ def done_has_run(book: Book, _rules: Rules, check: Check) -> None:
     """Done means that the run of that fence came to its end; and its result is the one that is kept."""
     for name, job in book.jobs.items():
         final = job.final
-        if final is None or final.state != "done" or final.pruned or book.blurred(job) or book.reborn(job):
+        if final is None or final.state != "done" or final.pruned or book.reborn(job):
             continue
         check.case()
         by = next((each.fence for each in final.deliveries if each.outcome == "done"), None)
@@ -222,7 +234,7 @@ def dead_letters_are_explained(book: Book, _rules: Rules, check: Check) -> None:
     """No dead letter without a start, or a stated reason that needs none."""
     for name, job in book.jobs.items():
         final = job.final
-        if final is None or final.state != "dead" or final.pruned or book.blurred(job):
+        if final is None or final.state != "dead" or final.pruned:
             continue
         check.case()
         charged = sum(not _is_given_back(each) for each in final.deliveries)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from windlass.verify import history
 from windlass.verify.simulator.loop import START, SimProcess
-from windlass.verify.simulator.plan import QUEUES, Fault
+from windlass.verify.simulator.plan import Fault
 from windlass.verify.simulator.wire import Weather
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ class Nemesis:
         network.down = network.hung = False
         network.weather = Weather()
         network.links.clear()
-        for queue in QUEUES if self._snapshots else ():
-            network.execute("resume", (queue,), {})  # the failover may have lost an operator's word
         for machine in self._world.machines:
             machine.start_again()
 

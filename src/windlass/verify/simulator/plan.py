@@ -73,7 +73,7 @@ def timetable(seed: int) -> Timetable:
     return Timetable(
         seed=seed,
         sends=sends,
-        operations=_operations(chance, sends),
+        operations=_operations(chance, sends, faults),
         faults=faults,
         machines=chance.choice((1, 2, 2)),
         processes=chance.choice((1, 2)),
@@ -198,7 +198,7 @@ def _aimed(chance: random.Random, faults: list[Fault]) -> list[Send]:
     return sends
 
 
-def _operations(chance: random.Random, sends: list[Send]) -> list[Operation]:
+def _operations(chance: random.Random, sends: list[Send], faults: list[Fault]) -> list[Operation]:
     jobs = [job.id for send in sends for job in send.jobs]
     found: list[Operation] = []
     for _ in range(chance.choice((0, 1, 2, 3))):
@@ -210,6 +210,10 @@ def _operations(chance: random.Random, sends: list[Send]) -> list[Operation]:
         else:
             found.append(Operation(at, verb, job=chance.choice(jobs)))
     found.append(Operation(FAULTS + 0.5, "replay", job=chance.choice(jobs)))
+    if any(fault.kind == "failover" for fault in faults):
+        # A store that has forgotten an operator's word is told again.
+        paused = sorted({operation.queue for operation in found if operation.queue})
+        found += [Operation(FAULTS + 1.0, "resume", queue=queue) for queue in paused]
     found.sort(key=lambda operation: operation.at)
     return found
 

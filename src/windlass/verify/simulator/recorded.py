@@ -139,10 +139,11 @@ class Recorded:
 
     async def fire(self, fire: Fire) -> Fired:
         """Fire a schedule."""
+        asked = self._journal.now()
         fired = await self._broker.fire(fire)
         if fired.status is FireStatus.FIRED:
             jobs = tuple(job.id for job in fire.jobs)
-            self._journal.write(history.Fired(schedule=fire.name, tick=fire.expect, jobs=jobs))
+            self._journal.write(history.Fired(schedule=fire.name, tick=fire.expect, jobs=jobs, asked=asked))
         return fired
 
     # --- operators ------------------------------------------------------------------------------------------

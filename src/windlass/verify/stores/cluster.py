@@ -3,7 +3,7 @@
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from windlass.errors import StoreError
 from windlass.verify.processes import Started, Starter, until
@@ -72,7 +72,8 @@ class OwnCluster(OwnStore):
         """One command to one node."""
         import redis  # noqa: PLC0415 - an extra
 
-        client: Any = redis.Redis(host="127.0.0.1", port=port, socket_timeout=10, decode_responses=True)
+        client: Any = redis.Redis(host="127.0.0.1", port=port, socket_timeout=70, decode_responses=True)
+        client.response_callbacks.clear()  # what the server says, as it is
         try:
             return client.execute_command(*words)
         finally:
@@ -90,20 +91,21 @@ class OwnCluster(OwnStore):
 
     def owner(self, slot: int) -> int:
         """The port of the primary that has a slot."""
-        for port in self.ports:
-            for first, last, node, *_ in self.say(port, "CLUSTER", "SLOTS"):
-                if int(first) <= slot <= int(last):
-                    return int(node[1])
+        for port, node in self._nodes().items():
+            if any(first <= slot <= last for first, last in node.slots):
+                return port
         raise StoreError(f"nobody has slot {slot}")
 
     def replica_of(self, port: int) -> int | None:
         """The port of a replica that follows a primary."""
-        nodes: dict[str, dict[str, Any]] = self.say(self.ports[0], "CLUSTER", "NODES")
         name = self.name(port)
-        for address, node in nodes.items():
-            if node["master_id"] == name and "fail" not in node["flags"]:
-                return int(address.rpartition("@")[0].rpartition(":")[2] or address.rpartition(":")[2])
-        return None
+        followers = [
+            other for other, node in self._nodes().items() if node.primary == name and not node.failed
+        ]
+        return followers[0] if followers else None
+
+    def _nodes(self) -> dict[int, "Node"]:
+        return nodes_of(_text(self.say(self.ports[0], "CLUSTER", "NODES")))
 
     def primaries(self) -> list[int]:
         """The ports of all primaries."""
@@ -114,14 +116,14 @@ class OwnCluster(OwnStore):
             return link.connect_ex(("127.0.0.1", port)) == 0
 
     def _knows_all(self, port: int) -> bool:
-        info: dict[str, str] = self.say(port, "CLUSTER", "INFO")
-        return info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == len(self.ports)
+        said = _text(self.say(port, "CLUSTER", "INFO"))
+        return "cluster_state:ok" in said and f"cluster_known_nodes:{len(self.ports)}" in said
 
     def _follows(self, replica: int, name: str) -> bool:
         import redis  # noqa: PLC0415 - an extra
 
         try:
-            return self.say(replica, "CLUSTER", "REPLICATE", name) in (True, "OK")
+            return self.say(replica, "CLUSTER", "REPLICATE", name) == "OK"
         except redis.ResponseError:
             return False  # it does not know that node yet
 
@@ -154,6 +156,31 @@ class OwnCluster(OwnStore):
         """End all nodes."""
         for process in self._processes:
             process.kill_tree()
+
+
+class Node(NamedTuple):
+    """A line of `CLUSTER NODES`."""
+
+    primary: str
+    """Whom it follows; "-": nobody."""
+    failed: bool
+    slots: tuple[tuple[int, int], ...]
+
+
+def nodes_of(text: str) -> dict[int, Node]:
+    """The nodes that a node knows, by their ports."""
+    found: dict[int, Node] = {}
+    for line in text.splitlines():
+        _, address, flags, primary, _, _, _, _, *slots = line.split()
+        port = int(address.partition("@")[0].rpartition(":")[2])
+        ranges = [slot.partition("-") for slot in slots if not slot.startswith("[")]
+        spans = tuple((int(first), int(last or first)) for first, _, last in ranges)
+        found[port] = Node(primary, "fail" in flags, spans)
+    return found
+
+
+def _text(said: Any) -> str:
+    return said.decode() if isinstance(said, bytes) else str(said)
 
 
 def _holds(what: str, condition: Any) -> None:

@@ -131,9 +131,7 @@ class Server(OwnStore):
 
     def close(self) -> None:
         """End it for good."""
-        if self.process is not None:
-            self.thaw()
-            self.kill()
+        self.stop(within=10)  # killed, PostgreSQL would leave its shared memory behind
 
 
 def _copy(source: Path, target: Path) -> None:

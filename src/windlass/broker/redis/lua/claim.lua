@@ -12,10 +12,10 @@ if not s or s[1] then return otherwise() end
 local out, asked = plain_claim(ask, s, {})
 if not out then return otherwise() end
 save_session(s, ask[4])
-save_lanes()
+if lanes then lanes.save() end
 call('HDEL', META, '-') -- a shrinking write first: from then on a script may grow
 write()
-write_rings()
+if lanes then lanes.write() end
 if out.reply then call('ZADD', LEASE, 0, out.reply) end
 for i = 1, #asked do
   if asked[i].armed then wake(asked[i]) end

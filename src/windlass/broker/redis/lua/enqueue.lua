@@ -8,7 +8,7 @@
 -- Writes   body, head, fifo, set, meta, count, lane, ring, names; what the long way does otherwise
 -- Cost     O(jobs), at most 1,000; a plain job is 2 fields and its share of a chunk
 -- otherwise: enqueue_any
--- include: plain_lanes
+-- include: plain
 local asked = ARGV[2]
 if not N or string.byte(asked) ~= 1 then return otherwise() end
 local groups, stamps = unpack(unpack_(ARGV[3]))
@@ -69,9 +69,9 @@ if n == 0 or any_known(HEAD) or any_known(GONE) then return otherwise() end
 
 for _, q in pairs(queues) do
   if q.laned then
-    if not load_lanes(q, q.lanes, #q.lanes) then return otherwise() end
+    if not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
     for name, list in pairs(q.lists) do
-      local l = LANES[q.pre .. name]
+      local l = lanes.by_name[q.pre .. name]
       if l[5] and l[5] ~= list.band then return otherwise() end
     end
   end
@@ -106,24 +106,25 @@ local function append(q) -- to the fifo of a queue
 end
 
 local function append_to_lanes(q)
+  local per_chunk = lanes.per_chunk
   local fields, owners, k = {}, {}, 0
   for name, list in pairs(q.lists) do
-    local l = LANES[q.pre .. name]
+    local l = lanes.by_name[q.pre .. name]
     l[5], l[6], l[14] = list.band, l[6] + list.n, l[14] + list.n
     if l[10] == 0 then l[10], l[12] = 1, 1 end
     k = k + 1
-    fields[k], owners[k] = chunk_of(l, l[12]), l
-    touch_lane(l)
-    enter_if_open(l)
+    fields[k], owners[k] = lanes.chunk_of(l, l[12]), l
+    lanes.touch(l)
+    lanes.enter_if_open(l)
   end
-  local chunks = load_fields(FIFO, fields, k)
+  local chunks = lanes.load_fields(FIFO, fields, k)
   for i = 1, k do
     local l, old, first = owners[i], chunks[i] or '', 1
     local list = q.lists[l[2]]
     while first <= list.n do
-      if l[13] >= PER_LANE_CHUNK then l[12], l[13], old = l[12] + 1, 0, '' end
-      local fits = math.min(list.n, first + PER_LANE_CHUNK - l[13] - 1)
-      put(FIFO, chunk_of(l, l[12]), old .. concat(list, '', first, fits))
+      if l[13] >= per_chunk then l[12], l[13], old = l[12] + 1, 0, '' end
+      local fits = math.min(list.n, first + per_chunk - l[13] - 1)
+      put(FIFO, lanes.chunk_of(l, l[12]), old .. concat(list, '', first, fits))
       l[13] = l[13] + fits - first + 1
       first = fits + 1
     end
@@ -134,9 +135,9 @@ for _, q in pairs(queues) do
   if q.laned then append_to_lanes(q) else append(q) end
   waiters(q)
 end
-save_lanes()
+if lanes then lanes.save() end
 write()
-write_rings()
+if lanes then lanes.write() end
 for _, q in pairs(queues) do wake(q) end
 local answer = {}
 for g = 1, #groups do answer[g] = 1 end

@@ -13,6 +13,6 @@ if a[5] then
   end
 end
 call('HDEL', META, '-') -- a shrinking write first: from then on a script may grow
-for i = 1, #a[1] do call('ZREM', NAMES, 'w' .. a[1][i] .. NUL .. n7(a[4]) .. a[2] .. NUL .. a[3]) end
+for i = 1, #a[1] do call('ZREM', NAMES, 'w' .. a[1][i] .. NUL .. struct.pack('>I7', a[4]) .. a[2] .. NUL .. a[3]) end
 for i = 1, #told do wake(told[i]) end
 return 1

@@ -7,13 +7,11 @@
 --
 -- SET F queue: {unlimited, retention, result_ttl, no limits but lane_concurrency, lane_concurrency or false}, kept by
 -- keeping.lua for queues whose policy is plain
--- include: call, bytes
-local META, SET, HEAD, BODY, PAST, FIFO = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local LANE, SESS, GONE, COUNT, READY, LEASE = KEYS[7], KEYS[9], KEYS[10], KEYS[11], KEYS[13], KEYS[15]
-local RING, TIME, NAMES = KEYS[14], KEYS[17], KEYS[18]
-local NUL, LAST = '\0', string.rep('\255', 17)
-local pack, unpack_, sub, concat = cmsgpack.pack, cmsgpack.unpack, string.sub, table.concat
-local PER_CHUNK, ENTRY, BAND_ZERO = 64, 23, 17592186044416
+-- Every call makes the functions and tables of its script anew, and every name that a function uses of its
+-- surroundings. So there are few here, and those for lanes are made when a queue has some (`plain_lanes`).
+-- include: short
+-- when needed: plain_lanes
+local PER_CHUNK = 64
 local RDY, RUNNING, DONE = 2, 3, 4
 
 local CTX = unpack_(ARGV[1])
@@ -27,8 +25,6 @@ if N then
   end
   if NOW < N[1] and NOW + CTX[2] >= N[1] then NOW = N[1] end
 end
-
-local function n7(n) return struct.pack('>I7', n) end
 
 -- what is to be written: by key, fields and values with their number; fields to be removed; counts
 local HSETS, HDELS, DELTAS = {}, {}, {}
@@ -86,12 +82,16 @@ local function read_names(names) -- queue, task, lane; n: for the verb to count
 end
 
 -- A queue that is plain; else nil. most: how many of a lane may run.
+local lanes
 local function plain_queue(name)
   local got = call('HMGET', SET, 'F' .. name, 'R' .. name, 'A' .. name)
   if not got[1] then return nil end
   local f = unpack_(got[1])
   local s = got[2] and unpack_(got[2]) or {false, false, 0, false}
-  if s[2] and not f[4] then return nil end
+  if s[2] then
+    if not f[4] then return nil end
+    lanes = lanes or plain_lanes(call, N, NOW, put, remove)
+  end
   return {name = name, laned = s[2], most = f[5], unlimited = f[1], retention = f[2], result_ttl = f[3], paused = s[1], running = s[3],
     bucket = s[4], wake = got[3], pre = name .. NUL}
 end
@@ -109,7 +109,7 @@ local function fifos(q)
 end
 
 local function chunk_name(q, band, n)
-  return q.pre .. struct.pack('>I6', band + BAND_ZERO) .. n7(n)
+  return q.pre .. struct.pack('>I6I7', band + BAND_ZERO, n)
 end
 
 local function waiters(q) -- whom to tell, read before anything is written

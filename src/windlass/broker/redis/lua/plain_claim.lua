@@ -1,5 +1,5 @@
 -- The short way of a claim: leases from the fifos of plain queues and of their lanes, in a session.
--- include: plain_lanes
+-- include: plain
 local WITHIN = 1000
 
 local function session_of(id)
@@ -58,7 +58,7 @@ end
 
 local function look_at(found) -- reads the heads; nil if one of them is not plain
   local ids, places, got = found.ids, found.places, found.n
-  local heads = load_fields(HEAD, ids, got)
+  local heads = call('HMGET', HEAD, unpack(ids, 1, got))
   local fences, attempts, lasts, sizes, names = {}, {}, {}, {}, {}
   local unpack_bytes = struct.unpack
   for i = 1, got do
@@ -112,8 +112,13 @@ local function plain_claim(ask, s, queues)
   for i = 1, #asked do
     local q = asked[i]
     while not more do
-      local want = q.laned and limit + 1 - leased or math.min(WITHIN, limit + 1 - leased)
-      local found = (q.laned and peek_lanes or peek)(q, want)
+      -- What has a limit, and often what runs long, is handed out against free slots only: no more is looked at.
+      local room = leased <= slots and slots or limit
+      if q.laned then room = q.most and slots or limit end
+      local want = math.max(1, room + 1 - leased)
+      if not q.laned then want = math.min(WITHIN, want) end
+      local found
+      if q.laned then found = lanes.peek(q, want) else found = peek(q, want) end
       if not found then return nil end
       if found.n == 0 then break end
       if not look_at(found) then return nil end
@@ -143,7 +148,7 @@ local function plain_claim(ask, s, queues)
         heads[leased] = first.bytes .. sub(head, CONSTANT)
       end
       if n > 0 then
-        if q.laned then take_lanes(found, n) else take(q, found.f, found.band, n) end
+        if q.laned then lanes.take(found, n) else take(q, found.f, found.band, n) end
         q.running, q.taken = q.running + n, true
       end
       if q.laned then
@@ -153,9 +158,7 @@ local function plain_claim(ask, s, queues)
       end
     end
   end
-  for i = 1, #RINGS do
-    if RINGS[i][1] >= REBASE_AT then return nil end
-  end
+  if lanes and lanes.must_rebase() then return nil end
   count_moves(RDY, RUNNING)
   s[5], s[8] = ask[5], s[8] + leased
   local next_in, suspects = -1, 0
@@ -181,7 +184,7 @@ local function plain_claim(ask, s, queues)
   local out = {0, more and 1 or 0, next_in, math.min(100, suspects), NOW}
   if leased > 0 then
     local bodies, all = call('HMGET', BODY, unpack(ids)), concat(ids)
-    local name, list, at = ask[4] .. NUL .. n7(ask[5]), HSETS[HEAD] or {n = 0}, nil
+    local name, list, at = struct.pack('>c0BI7', ask[4], 0, ask[5]), HSETS[HEAD] or {n = 0}, nil
     at = list.n
     put(SESS, 'L' .. name, struct.pack('>I2', leased) .. all)
     out[6] = all

@@ -1,6 +1,7 @@
 -- The short way for lanes: of queues in strict order that have lanes, with no limits but `lane_concurrency`; for lanes
 -- whose record is bytes (see queues.lua). It does what filing.lua does, for all lanes of a call at once.
--- include: plain
+-- include: short, bytes
+local call, N, NOW, put, remove = ...
 local STRIDE, REBASE_AT, PER_LANE_CHUNK = 1048576, 4503599627370496, 16
 local SIMPLE_LANE = '>BI4I6I4I8I8I8I4BI4BI4'
 local LANES, LANE_LIST, RINGS = {}, {n = 0}, {}
@@ -10,6 +11,7 @@ local LANES, LANE_LIST, RINGS = {}, {n = 0}, {}
 -- 18 its member in the ring as stored, if it was read
 
 local function load_fields(key, fields, n) -- at once, however many
+  if n <= 1000 then return n > 0 and call('HMGET', key, unpack(fields, 1, n)) or {} end
   local got = {}
   for from = 1, n, 1000 do
     local to = math.min(from + 999, n)
@@ -211,3 +213,14 @@ local function write_rings()
   for from = 1, ADDS.n, 2000 do call('ZADD', RING, unpack(ADDS, from, math.min(from + 1999, ADDS.n))) end
   for from = 1, NEW.n, 2000 do call('ZADD', NAMES, unpack(NEW, from, math.min(from + 1999, NEW.n))) end
 end
+
+local function must_rebase()
+  for i = 1, #RINGS do
+    if RINGS[i][1] >= REBASE_AT then return true end
+  end
+  return false
+end
+
+return {load_fields = load_fields, load = load_lanes, by_name = LANES, touch = touch_lane, enter_if_open = enter_if_open,
+  chunk_of = chunk_of, per_chunk = PER_LANE_CHUNK, peek = peek_lanes, take = take_lanes, must_rebase = must_rebase,
+  save = save_lanes, write = write_rings}

@@ -23,7 +23,7 @@ end
 local heads = n > 0 and call('HMGET', HEAD, unpack(ids)) or {}
 local queues, replies, twice, session, s = {}, {}, {}, nil, nil
 if ask then session = ask[4] end
-local pers, sizes, ats, asks = {}, {}, {}, {}
+local pers, sizes, ats = {}, {}, {}
 for i = 1, n do
   local h = heads[i]
   if not h then return otherwise() end
@@ -52,7 +52,7 @@ s = session and session_of(session)
 if not s or s[1] then return otherwise() end
 
 for _, q in pairs(queues) do
-  if q.lanes and not load_lanes(q, q.lanes, #q.lanes) then return otherwise() end
+  if q.lanes and not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
 end
 
 local kept, graves, ngraves, emptied = {n = 0}, {}, 0, {}
@@ -60,10 +60,10 @@ local till, grave_of, grave = NOW + CTX[3], nil, nil
 for _, per in pairs(NAMES_READ) do
   per.q.running, per.tally.n = per.q.running - per.n, per.tally.n + per.n
   if per.q.laned then
-    local l = LANES[per.q.pre .. per.lane]
+    local l = lanes.by_name[per.q.pre .. per.lane]
     l[4] = l[4] - per.n
-    touch_lane(l)
-    enter_if_open(l)
+    lanes.touch(l)
+    lanes.enter_if_open(l)
   end
 end
 count_moves(RUNNING, DONE)
@@ -104,7 +104,7 @@ for i = 1, n do
       put(HEAD, id, '\7' .. sub(h, 2, after - 1) .. struct.pack('>I8I8', NOW, runtimes[i]) .. sub(h, after))
     end
     local k = kept.n
-    kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. (result and 'r' or 'n') .. n7(NOW) .. n7(ats[i]) .. id, k + 2
+    kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. (result and 'r' or 'n') .. struct.pack('>I7I7', NOW, ats[i]) .. id, k + 2
   end
 end
 if ngraves > 0 then
@@ -113,11 +113,11 @@ if ngraves > 0 then
   if till == NOW then ngraves = 0 end
 end
 for from = 1, ngraves, 128 do
-  put(GONE, 'P' .. n7(N[11]), n7(till) .. concat(graves, '', from, math.min(from + 127, ngraves)))
+  put(GONE, 'P' .. struct.pack('>I7', N[11]), struct.pack('>I7', till) .. concat(graves, '', from, math.min(from + 127, ngraves)))
   N[11] = N[11] + 1
 end
 for asked, ended in pairs(replies) do
-  local name = 'L' .. session .. NUL .. n7(asked)
+  local name = struct.pack('>Bc0BI7', 76, session, 0, asked)
   local r = call('HGET', SESS, name)
   local live = struct.unpack('>I2', r) - ended
   if live > 0 then
@@ -143,10 +143,10 @@ for _, q in pairs(queues) do
   end
 end
 save_session(s, session)
-save_lanes()
+if lanes then lanes.save() end
 call('HDEL', META, '-') -- a shrinking write first: from then on a script may grow
 write()
-write_rings()
+if lanes then lanes.write() end
 for from = 1, kept.n, 2000 do call('ZADD', TIME, unpack(kept, from, math.min(from + 1999, kept.n))) end
 if #emptied > 0 then call('ZREM', LEASE, unpack(emptied)) end
 if out and out.reply then call('ZADD', LEASE, 0, out.reply) end

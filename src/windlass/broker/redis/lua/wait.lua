@@ -4,7 +4,7 @@
 -- Returns  {1, 0} if a wake was armed; else {0, since}, and whoever arms one of these queues publishes the number
 -- Writes   set, names
 -- Cost     O(queues · log n)
--- include: plain
+-- include: short
 local a = unpack_(ARGV[2])
 local fields, armed, quiet = {}, {}, {}
 for i = 1, #a[1] do fields[i] = 'A' .. a[1][i] end
@@ -23,6 +23,6 @@ if #armed > 0 then
   call('HSET', SET, unpack(armed))
   return {1, 0}
 end
-for i = 1, #a[1] do call('ZADD', NAMES, 0, 'w' .. a[1][i] .. NUL .. n7(since) .. a[2] .. NUL .. a[3]) end
+for i = 1, #a[1] do call('ZADD', NAMES, 0, 'w' .. a[1][i] .. NUL .. struct.pack('>I7', since) .. a[2] .. NUL .. a[3]) end
 if #quiet > 0 then call('HSET', SET, unpack(quiet)) end
 return {0, since}

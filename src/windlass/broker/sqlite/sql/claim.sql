@@ -47,3 +47,44 @@ ORDER BY job.band, job.sequence LIMIT ?2;
 UPDATE job SET state = 3, reason = NULL, attempt = attempt + 1, fence = MAX(fence + 1, ?2), claimed_at = ?2, session = ?3,
     deadline = ?4, lease = ?5 + taken.key
 FROM json_each(?1) AS taken WHERE job.n = taken.value;
+
+-- name: ring_lanes
+-- in:   ?1 q, ?2 band, ?3 limit
+-- out:  name, clock, due, ready, running, paused, level, level_at, level_per, wake_at of the first lanes of a ring, in order
+-- cost: `limit` rows of an index, and of lanes
+SELECT lane.name, place.clock, place.due, lane.ready, lane.running, lane.paused, lane.level, lane.level_at, lane.level_per,
+    lane.wake_at
+FROM place CROSS JOIN lane ON lane.q = place.q AND lane.name = place.lane
+WHERE place.due IS NOT NULL AND place.q = ?1 AND place.band = ?2
+ORDER BY place.due, place.lane LIMIT ?3;
+
+-- name: heads_of_band
+-- in:   ?1 q, ?2 lane, ?3 limit, ?4 how many to leave out, ?5 band
+-- out:  n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
+--       of the first ready jobs of a lane in a band, in order
+-- cost: `limit` rows and what is left out
+SELECT n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
+FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND band = ?5 ORDER BY sequence LIMIT ?3 OFFSET ?4;
+
+-- name: heads_of_lane
+-- in:   ?1 q, ?2 lane, ?3 limit, ?4 how many to leave out
+-- out:  as heads_of_band, over all bands
+-- cost: `limit` rows and what is left out
+SELECT n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
+FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 ORDER BY band, sequence LIMIT ?3 OFFSET ?4;
+
+-- name: bodies
+-- in:   ?1 numbers (JSON)
+-- out:  n, headers, tags, after, payload
+-- cost: one row each
+SELECT n, headers, tags, after, payload FROM json_each(?1) AS taken CROSS JOIN body ON body.n = taken.value;
+
+-- name: move_places
+-- in:   ?1 q, ?2 lane, ?3 band, ?4 clock, ?5 due (NULL: it has left the ring)
+-- cost: one row
+UPDATE place SET clock = ?4, due = ?5 WHERE q = ?1 AND lane = ?2 AND band = ?3;
+
+-- name: set_time
+-- in:   ?1 q, ?2 band, ?3 the highest clock at which a lane was claimed from
+-- cost: one row
+INSERT INTO ring (q, band, time) VALUES (?1, ?2, ?3) ON CONFLICT (q, band) DO UPDATE SET time = MAX(time, ?3);

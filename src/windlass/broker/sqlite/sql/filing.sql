@@ -98,6 +98,33 @@ DELETE FROM ring WHERE q = ?1 AND band = ?2;
 -- cost: one row; the lane keeps its clock
 UPDATE place SET due = NULL WHERE q = ?1 AND lane = ?2 AND band = ?3;
 
+-- name: park
+-- in:   ?1 q, ?2 names of lanes (JSON)
+-- out:  the band of each ring that one of them was in
+-- cost: one row per lane and band; the lanes keep their clocks
+-- The plus keeps SQLite from going through the ring of every band instead, which is 50 times as slow.
+UPDATE place SET due = NULL WHERE q = ?1 AND lane IN (SELECT value FROM json_each(?2)) AND +due IS NOT NULL
+RETURNING band;
+
+-- name: bands_of_lanes
+-- in:   ?1 q, ?2 names of lanes (JSON)
+-- out:  lane, band of each band in which one of them has a ready job
+-- cost: one seek per lane, and one per band of it
+WITH RECURSIVE found (lane, band) AS (
+    SELECT value, (SELECT MIN(band) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = value)
+    FROM json_each(?2)
+    UNION ALL
+    SELECT lane, (SELECT MIN(job.band) FROM job
+        WHERE state = 2 AND crashes < 2 AND q = ?1 AND job.lane = found.lane AND job.band > found.band)
+    FROM found WHERE band IS NOT NULL)
+SELECT lane, band FROM found WHERE band IS NOT NULL;
+
+-- name: any_place
+-- in:   ?1 q
+-- out:  1 if a lane of the queue is in a ring
+-- cost: one seek
+SELECT 1 FROM place WHERE due IS NOT NULL AND q = ?1 LIMIT 1;
+
 -- name: pass_time
 -- in:   ?1 q, ?2 band, ?3 lane
 -- out:  the ring's time after a claim from the lane: the highest clock at which one was ever claimed from

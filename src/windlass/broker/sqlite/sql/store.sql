@@ -61,6 +61,13 @@ SELECT declared, override FROM document WHERE kind = ?1 AND name = ?2 AND lane =
 -- cost: one row
 SELECT ready, running, paused, level, level_at, level_per, wake_at FROM lane WHERE q = ?1 AND name = ?2;
 
+-- name: lanes
+-- in:   ?1 q, ?2 names (JSON)
+-- out:  name, then as lane, of those that have a row
+-- cost: one row per name
+SELECT name, ready, running, paused, level, level_at, level_per, wake_at
+FROM json_each(?2) AS asked CROSS JOIN lane ON lane.q = ?1 AND lane.name = asked.value;
+
 -- name: save_lane
 -- in:   ?1 q, ?2 name, ?3 ready, ?4 running, ?5 paused, ?6 level, ?7 level_at, ?8 level_per, ?9 wake_at
 -- cost: one row
