@@ -152,6 +152,7 @@ def test_commands_are_understood(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     for name in ("tasks.py", "shop/tasks.py", "shop/worker.py"):
         (tmp_path / name).write_text(TASKS)
+    (tmp_path / "jobs.jsonl").touch()
     (tmp_path / "arguments.json").write_text('{"image": "cat.png", "width": 640}')
     environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     typed = sorted(

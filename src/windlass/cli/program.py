@@ -19,6 +19,8 @@ from windlass.cli import (
     migrate,
     queues,
     schedules,
+    tasks,
+    transfer,
     work,
     workers,
 )
@@ -91,6 +93,23 @@ def build() -> App:
     )
     _noun(
         program,
+        "tasks",
+        "List tasks, pause and resume them, strike some of their jobs.",
+        "windlass tasks tasks:app\nwindlass tasks tasks:app pause send",
+        {
+            "list": (tasks.list_tasks, "windlass tasks tasks:app list --json"),
+            "pause": (
+                tasks.pause_task,
+                'windlass tasks tasks:app pause send --reason "the mail host is down"',
+            ),
+            "resume": (tasks.resume_task, "windlass tasks tasks:app resume send"),
+            "strike": (tasks.strike_task, _STRIKE),
+            "strikes": (tasks.list_strikes, "windlass tasks tasks:app strikes"),
+            "lift": (tasks.lift_strike, "windlass tasks tasks:app lift 3f2a9c01be"),
+        },
+    )
+    _noun(
+        program,
         "lanes",
         "List the lanes of a queue, pause and resume them, override their settings.",
         "windlass lanes tasks:app mail\nwindlass lanes tasks:app pause mail acme",
@@ -137,6 +156,8 @@ def build() -> App:
     _add(
         program, "check", check.check_queues, "windlass check tasks:app --queue mail --oldest 15m --dead 100"
     )
+    _add(program, "export", transfer.export_jobs, "windlass export tasks:app --queue mail > mail.jsonl")
+    _add(program, "import", transfer.import_jobs, "windlass import tasks:app mail.jsonl")
     _add(program, "doctor", doctor.examine_app, "windlass doctor tasks:app")
     _add(program, "verify", run_verify, _VERIFY)
     _add(
@@ -226,6 +247,9 @@ windlass worker tasks:app --group 7:high,default --group 1:low --grace 30"""
 _CREATE = """\
 windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
 windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
+_STRIKE = """\
+windlass tasks tasks:app strike send --where user_id=42 --reason "their mailbox is full"
+windlass tasks tasks:app strike send --where address.city=Paris --where kind=invoice"""
 _BENCH = """\
 windlass bench
 windlass bench --url redis://localhost:6379/0 --jobs 100000 --json"""

@@ -1,0 +1,252 @@
+"""Moving jobs: waiting jobs and dead letters as lines of JSON, for a backup, or to another store.
+
+A line holds all that a producer once said of a job. Ids stay, so importing a file twice, or after half of it
+went through, makes no second job. What a store alone knows stays behind: fences, attempts, runs, results.
+"""
+
+import base64
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from windlass.admin.listing import DETAILS, pages
+from windlass.broker.contract import Broker
+from windlass.core.ids import check_job_id
+from windlass.core.job import (
+    GROUP_BYTES,
+    GROUP_EDGES,
+    GROUP_JOBS,
+    Edge,
+    JobDetail,
+    NewJob,
+    OnFailure,
+    Status,
+    check_new_job,
+)
+from windlass.core.names import check_headers, check_key, check_lane, check_queue, check_tags, check_task
+from windlass.core.query import JobQuery
+from windlass.core.state import UNFINISHED, WAITING, State
+from windlass.core.units import JobId, Micros
+from windlass.errors import EnqueueRefused, InvalidOption
+
+FORMAT = 1
+EXPORTED = WAITING | {State.DEAD}
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A job as a file holds it. Times are microseconds since the epoch."""
+
+    windlass: int
+    """The format."""
+    id: str
+    task: str
+    state: str
+    accepted: Micros = 0
+    queue: str
+    lane: str = ""
+    priority: int = 0
+    key: str | None = None
+    run_at: Micros | None = None
+    expires: Micros | None = None
+    """What was left of it when it was exported."""
+    payload: str
+    """Base64: a payload is bytes, whatever they are."""
+    headers: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    after: tuple[tuple[str, str], ...] = ()
+    """Parents that were not done, each with the policy of its edge."""
+    max_attempts: int = 5
+    revision: int = 0
+    flow: str = ""
+    error: str = ""
+    """Of a dead letter, for who reads the file."""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the lines of a file."""
+
+    created: int = 0
+    known: int = 0
+    """Already in the store."""
+    left: int = 0
+    """Dead letters that were left out."""
+
+
+async def exported(broker: Broker, query: JobQuery, now: Micros) -> AsyncIterator[JobLine]:
+    """Every waiting job and dead letter that matches. What runs is not touched, and not exported."""
+    states = query.states & EXPORTED
+    async for page in pages(broker, msgspec.structs.replace(query, states=states)):
+        for start in range(0, len(page), DETAILS):
+            found = await broker.get([job.id for job in page[start : start + DETAILS]])
+            jobs = [job for job in found if job is not None and job.state in states]
+            unfinished = await _unfinished(broker, jobs)
+            for job in jobs:
+                yield _line(job, unfinished, now)
+
+
+async def _unfinished(broker: Broker, jobs: Iterable[JobDetail]) -> set[JobId]:
+    """Which of their parents a job still has to wait for."""
+    parents = list({edge.parent for job in jobs for edge in job.after})
+    waited: set[JobId] = set()
+    for start in range(0, len(parents), DETAILS):
+        for parent in await broker.get(parents[start : start + DETAILS]):
+            if parent is not None and (parent.state in UNFINISHED or parent.state is State.DEAD):
+                waited.add(parent.id)
+    return waited
+
+
+def _line(job: JobDetail, unfinished: set[JobId], now: Micros) -> JobLine:
+    error = job.error
+    return JobLine(
+        windlass=FORMAT,
+        id=job.id,
+        task=job.task,
+        state=job.state,
+        accepted=job.accepted_at,
+        queue=job.queue,
+        lane=job.lane,
+        priority=job.priority,
+        key=job.key,
+        run_at=job.due_at if job.state is State.SCHEDULED else None,
+        expires=None if job.expires_at is None else max(1, job.expires_at - now),
+        payload=base64.b64encode(job.payload).decode(),
+        headers=dict(job.headers),
+        tags=job.tags,
+        after=tuple((edge.parent, edge.on_failure.value) for edge in job.after if edge.parent in unfinished),
+        max_attempts=job.max_attempts,
+        revision=job.revision,
+        flow=job.flow,
+        error="" if error is None else f"{error.type}: {error.message}",
+    )
+
+
+async def imported(
+    broker: Broker,
+    file: BinaryIO,
+    *,
+    replay_dead: bool,
+    told: Callable[[int], object] = lambda _: None,
+) -> Imported:
+    """Enqueue the jobs of a file: parents before their dependents, and otherwise as they were accepted.
+
+    A line that makes no sense stops it before anything was done. `EnqueueRefused`: the store refused a group;
+    what was sent before stays, and the file can be imported again.
+    """
+    places, left = _looked_through(file, replay_dead=replay_dead)
+    created = known = 0
+    for group in _groups(_read(file, place) for place in places):
+        receipts = (await broker.enqueue([group]))[0]
+        refused = next((receipt for receipt in receipts if receipt.status is Status.REFUSED), None)
+        if refused is not None:
+            raise EnqueueRefused(refused.why or f"job {refused.job} was refused: {refused.refusal}")
+        fresh = sum(receipt.status is Status.CREATED for receipt in receipts)
+        created, known = created + fresh, known + len(receipts) - fresh
+        told(len(receipts))
+    return Imported(created=created, known=known, left=left)
+
+
+class _Place(msgspec.Struct, frozen=True, order=True):
+    """Where in a file a job is, in the order in which jobs are imported."""
+
+    depth: int
+    accepted: Micros
+    offset: int
+    number: int
+
+
+def _looked_through(file: BinaryIO, *, replay_dead: bool) -> tuple[list[_Place], int]:
+    """The places of the jobs that are to be imported, in their order; how many are left out. Of each job only
+    its id, its parents and its place are kept in memory.
+    """
+    parents: dict[JobId, tuple[JobId, ...]] = {}
+    found: dict[JobId, tuple[Micros, int, int]] = {}
+    left = offset = 0
+    for number, text in enumerate(file, 1):
+        if text.strip():
+            line = _decoded(text, number)
+            if line.state == State.DEAD and not replay_dead:
+                left += 1
+            else:
+                parents[line.id] = tuple(parent for parent, _ in line.after)
+                found[line.id] = (line.accepted, offset, number)
+        offset += len(text)
+    depths: dict[JobId, int] = {}
+    for job in parents:
+        _sound(job, parents, depths)
+    return sorted(_Place(depths[job], *place) for job, place in found.items()), left
+
+
+def _read(file: BinaryIO, place: _Place) -> NewJob:
+    file.seek(place.offset)
+    return _job(_decoded(file.readline(), place.number), place.number)
+
+
+def _sound(job: JobId, parents: dict[JobId, tuple[JobId, ...]], depths: dict[JobId, int]) -> None:
+    """Without recursion: a chain may be as long as the file."""
+    open_: list[JobId] = [job]
+    entered: set[JobId] = set()
+    while open_:
+        current = open_[-1]
+        missing = [each for each in parents[current] if each in parents and each not in depths]
+        if current in depths or not missing:
+            open_.pop()
+            within = [depths[each] for each in parents[current] if each in depths]
+            depths.setdefault(current, max(within, default=-1) + 1)
+            continue
+        if current in entered:
+            raise InvalidOption(f"job {current} waits for itself through its parents")
+        entered.add(current)
+        open_ += missing
+
+
+def _groups(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    group: list[NewJob] = []
+    size = edges = 0
+    for job in jobs:
+        size, edges = size + len(job.payload), edges + len(job.after)
+        if group and (len(group) == GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES):
+            yield group
+            group, size, edges = [], len(job.payload), len(job.after)
+        group.append(job)
+    if group:
+        yield group
+
+
+_decode = msgspec.json.Decoder(JobLine).decode
+
+
+def _decoded(text: bytes, number: int) -> JobLine:
+    try:
+        line = _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"line {number} is no exported job: {error}") from None
+    if line.windlass != FORMAT:
+        raise InvalidOption(f"line {number} has format {line.windlass}; this version reads {FORMAT}")
+    _job(line, number)
+    return line
+
+
+def _job(line: JobLine, number: int) -> NewJob:
+    """The job of a line, checked as every producer's is: a file may come from anywhere."""
+    try:
+        fields: dict[str, Any] = {
+            "id": check_job_id(line.id),
+            "task": check_task(line.task),
+            "queue": check_queue(line.queue),
+            "lane": check_lane(line.lane) if line.lane else "",
+            "priority": line.priority,
+            "key": None if line.key is None else check_key(line.key),
+            "run_at": line.run_at,
+            "expires": line.expires,
+            "payload": base64.b64decode(line.payload, validate=True),
+            "headers": check_headers(line.headers),
+            "tags": check_tags(line.tags),
+            "after": tuple(Edge(check_job_id(parent), OnFailure(policy)) for parent, policy in line.after),
+            "max_attempts": line.max_attempts,
+            "revision": line.revision,
+            "flow": line.flow,
+        }
+        return check_new_job(NewJob(**fields))
+    except (InvalidOption, ValueError) as error:
+        raise InvalidOption(f"line {number}: {error}") from None

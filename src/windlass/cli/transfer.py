@@ -1,0 +1,76 @@
+"""`windlass export` and `windlass import`: waiting jobs and dead letters as lines of JSON."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from windlass.admin.transfer import exported, imported
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.failure import UsageError
+from windlass.cli.jobs import States
+from windlass.cli.output import progress, say, say_aside, say_json
+from windlass.core.query import JobQuery
+from windlass.core.state import State
+
+
+def export_jobs(
+    app: given.App,
+    /,
+    *,
+    state: States = (),
+    queue: given.Queue = None,
+    task: given.Task = None,
+    lane: given.Lane = None,
+) -> int:
+    """Print waiting jobs and dead letters, one JSON object per line, with their arguments, secrets included.
+
+    What runs is left out. For a whole backup pause the queues first, and wait until nothing runs.
+    """
+    query = JobQuery(
+        queue=queue, task=task, lane=lane, states=frozenset(state) if state else frozenset(State)
+    )
+
+    async def work(desk: Desk) -> None:
+        if queue is not None:
+            await desk.insight.queue_document(queue)
+        count = 0
+        async for line in exported(desk.broker, query, await desk.insight.now()):
+            say(msgspec.json.encode(line).decode())
+            count += 1
+        say_aside(f"{count:,} job{'' if count == 1 else 's'}")
+
+    return at_desk(app, work)
+
+
+def import_jobs(
+    app: given.App,
+    file: Annotated[Path, Parameter(help="What export printed.")],
+    /,
+    *,
+    dead: Annotated[
+        Literal["skip", "replay"],
+        Parameter(help="Leave dead letters out, or enqueue them to be run again.", show_default=True),
+    ] = "skip",
+    json: given.Json = False,
+) -> int:
+    """Enqueue the jobs of a file under their old ids. Those that the store knows already are left alone."""
+    if not file.is_file():
+        raise UsageError(f"there is no file {file}")
+
+    async def work(desk: Desk) -> None:
+        with file.open("rb") as opened:
+            total = sum(1 for _ in opened)
+            opened.seek(0)
+            with progress("imported", total, shown=not json) as told:
+                done = await imported(desk.broker, opened, replay_dead=dead == "replay", told=told)
+        if json:
+            say_json(done)
+            return
+        say(f"{done.created:,} imported, {done.known:,} known already")
+        if done.left:
+            say_aside(f"{done.left:,} dead letters were left out; --dead replay runs them again")
+
+    return at_desk(app, work)

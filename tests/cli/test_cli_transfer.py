@@ -1,0 +1,128 @@
+"""`windlass export` and `import`: nothing lost, nothing twice, order and edges kept."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.cli.shell import Shell
+
+from windlass import chain, group
+from windlass.core.state import State
+
+
+def _exported(shell: Shell, *options: str) -> list[dict[str, Any]]:
+    answer = shell("export", "tasks:app", *options)
+    assert answer.code == 0
+    (shell.folder / "jobs.jsonl").write_text(answer.out)
+    return answer.lines
+
+
+def _in_another_store(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.write(
+        "elsewhere.py",
+        (shell.folder / "tasks.py").read_text().replace("Windlass()", 'Windlass("sqlite:///elsewhere.db")'),
+    )
+    shell("queues", "elsewhere:app")
+
+
+def _listed(shell: Shell) -> dict[str, dict[str, Any]]:
+    return {line["id"]: line for line in shell.json("jobs", "elsewhere:app")}
+
+
+def test_what_waits_comes_over_as_it_was(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    add, send = shell.task("add"), shell.task("send")
+    ready = add.using(priority=7, lane="acme", tags=["x"], headers={"trace": "1"}, key="k").enqueue(1)
+    later = send.using(delay="1h", expires="2h", max_attempts=9).enqueue("a")
+    flow = chain(add.call(2), group(add.call(3), add.call(4)), add.call(5)).enqueue(flow="order-42")
+    assert len(_exported(shell)) == 6
+    before = {line["id"]: line for line in shell.json("jobs", "tasks:app")}
+    _in_another_store(shell, monkeypatch)
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "6 imported, 0 known already\n"
+    after = _listed(shell)
+    assert after.keys() == before.keys() == {ready.id, later.id, *(job.id for job in flow.jobs)}
+    for name in ("task", "queue", "lane", "state", "priority", "key", "tags", "flow", "max_attempts"):
+        assert {job: line[name] for job, line in after.items()} == {
+            job: line[name] for job, line in before.items()
+        }
+    assert after[later.id]["due_at"] == before[later.id]["due_at"]
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "0 imported, 6 known already\n"
+
+
+def test_the_order_of_acceptance_is_kept(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [shell.task("add").enqueue(number).id for number in range(20)]
+    assert len(_exported(shell)) == 20
+    _in_another_store(shell, monkeypatch)
+    shell("import", "elsewhere:app", "jobs.jsonl")
+    assert list(reversed(_listed(shell))) == jobs
+
+
+def test_dead_letters_are_left_out_or_run_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.task("add").enqueue(1)
+    (dead,) = shell.die(message="no good")
+    shell.task("add").enqueue(2)
+    letter = next(line for line in _exported(shell) if line["id"] == dead)
+    assert (letter["state"], letter["error"]) == ("dead", "ValueError: no good")
+    _in_another_store(shell, monkeypatch)
+    answer = shell("import", "elsewhere:app", "jobs.jsonl")
+    assert answer.out == "1 imported, 0 known already\n"
+    assert "1 dead letters were left out" in answer.err
+    assert shell.json("import", "elsewhere:app", "jobs.jsonl", "--dead", "replay") == [
+        {"created": 1, "known": 1, "left": 0}
+    ]
+    assert _listed(shell)[dead]["state"] == State.READY
+
+
+def test_a_chain_as_long_as_the_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = shell.task("add")
+    chain(*(add.call(number) for number in range(1_500))).enqueue(flow="long")
+    assert len(_exported(shell)) == 1_500
+    _in_another_store(shell, monkeypatch)
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "1,500 imported, 0 known already\n"
+
+
+def test_filters(shell: Shell) -> None:
+    shell.task("add").enqueue(1)
+    shell.task("send").enqueue("a")
+    assert [line["task"] for line in _exported(shell, "--queue", "mail")] == ["send"]
+    assert [line["task"] for line in _exported(shell, "--task", "add", "--state", "ready")] == ["add"]
+    assert _exported(shell, "--state", "done") == []
+
+
+def _broken(line: dict[str, Any], **changes: Any) -> str:
+    return json.dumps({**line, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"windlass": 9}, "has format 9"),
+        ({"id": "x"}, "line 2: job id 'x' is not a UUIDv7"),
+        ({"payload": "%%%"}, "line 2: "),
+        ({"queue": "a b"}, "line 2: queue"),
+        ({"more": 1}, "line 2 is no exported job"),
+        ({"after": [["01a1e01b-7a2b-729e-895f-229ff52b002d", "explode"]]}, "line 2: 'explode'"),
+        ({"priority": 1000}, "line 2: priority"),
+    ],
+)
+def test_a_line_that_makes_no_sense_stops_it_before_anything_is_done(
+    shell: Shell, changes: dict[str, Any], words: str
+) -> None:
+    shell.task("add").enqueue(1)
+    (line,) = _exported(shell)
+    fresh = {**line, "id": "01a1e01b-7a2b-729e-895f-229ff52b002d"}
+    (shell.folder / "jobs.jsonl").write_text(f"{json.dumps(fresh)}\n{_broken(line, **changes)}\n")
+    assert words in shell("import", "tasks:app", "jobs.jsonl").complaint
+    assert len(shell.json("jobs", "tasks:app")) == 1
+
+
+def test_a_circle_is_refused(shell: Shell) -> None:
+    add = shell.task("add")
+    first, second = (job.id for job in chain(add.call(1), add.call(2)).enqueue().jobs)
+    lines = {line["id"]: line for line in _exported(shell)}
+    lines[first]["after"] = [[second, "cancel"]]
+    (shell.folder / "jobs.jsonl").write_text("\n".join(json.dumps(line) for line in lines.values()))
+    assert "waits for itself" in shell("import", "tasks:app", "jobs.jsonl").complaint
+
+
+def test_no_file(shell: Shell) -> None:
+    assert "there is no file nope.jsonl" in shell("import", "tasks:app", "nope.jsonl").complaint
