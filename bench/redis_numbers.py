@@ -73,6 +73,11 @@ async def _figures(url: str) -> AsyncIterator[tuple[str, str]]:
         async with _Namespace(url, server, NOT_KEPT) as space:
             yield "one enqueue at a time, blocking", await space.measured(2_000, lambda: space.singles(2_000))
             yield "one claim and settle at a time, fused", await space.measured(2_000, lambda: space.drain(1))
+            yield "a claim of an idle session", await space.measured(2_000, lambda: space.idle(2_000))
+        async with _Namespace(url, server, LANED) as space:
+            await space.bulk(4_000, 1_000)
+            title = "1,000 lanes with a limit, 4 free slots of 500"
+            yield title, await space.measured(4_000, lambda: space.drain(4, 500))
         async for row in _backlogs(url, server):
             yield row
 
@@ -169,17 +174,21 @@ class _Namespace:
     async def claim(self, count: int) -> Sequence[Lease]:
         return (await self.broker.claim(self._ask(count))).leases
 
-    async def drain(self, batch: int) -> None:
+    async def idle(self, count: int) -> None:
+        for _ in range(count):
+            await self.claim(16)
+
+    async def drain(self, batch: int, limit: int | None = None) -> None:
         done: list[Settlement] = []
         while True:
-            claimed = (await self.broker.settle(done, self._ask(batch))).claimed
+            claimed = (await self.broker.settle(done, self._ask(batch, limit))).claimed
             if claimed is None or not claimed.leases:
                 return
             done = _done(claimed.leases)
 
-    def _ask(self, count: int) -> Ask:
+    def _ask(self, count: int, limit: int | None = None) -> Ask:
         self.seq += 1
-        return Ask(session="bench", seq=self.seq, queues=("q",), slots=count, limit=count)
+        return Ask(session="bench", seq=self.seq, queues=("q",), slots=count, limit=limit or count)
 
 
 def _done(leases: Sequence[Lease]) -> list[Settlement]:

@@ -157,7 +157,7 @@ def test_commands_are_understood(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     typed = sorted(
         {
-            re.split(r" \|| #", line)[0]
+            re.split(r" \|| #| >", line)[0]
             for page, line in COMMANDS
             if not line.startswith(("worker", "dev", "demo")) and named(page) != "docs/testing.md"
         }

@@ -260,6 +260,29 @@ def test_a_zombie_that_is_refused_is_no_problem() -> None:
     assert verdict.duplicates == {"holder lost": 1}
 
 
+@pytest.mark.parametrize("remembered", [9, 10])
+def test_a_stale_word_explains_what_the_store_no_longer_tells(remembered: int) -> None:
+    story = Story()
+    healthy(story)
+    story.files.pop("w")
+    story("z", h.Start(job="j", fence=5, attempt=1))
+    settle(story, "j", 5, worker="z", verdict="stale")
+    story("v", h.Start(job="j", fence=10, attempt=1))
+    kept = tuple(h.Delivery(fence=10 + n, attempt=1, outcome="snooze") for n in range(remembered))
+    story("x", h.Final(job="j", state="scheduled", deliveries=kept))
+    unexplained = "duplicates_are_explained" in story.verdict().violated
+    assert unexplained is (remembered < 10)
+
+
+@pytest.mark.parametrize("fired", [1_000_000, 3_000_000])
+def test_what_a_schedule_brings_after_the_end_need_not_end(fired: int) -> None:
+    story = Story()
+    story("m", h.Fired(schedule="nightly", tick=1, jobs=("j",), asked=fired), at=fired + 1_000)
+    story("x", h.Phase(name="drained"), at=2_000_000)
+    story("x", h.Final(job="j", state="ready"), at=4_000_000)
+    assert story.verdict().ok is (fired > 2_000_000)
+
+
 def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path, role="worker", name="w")
     journal.write(h.Start(job="j", fence=1, attempt=1))

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from windlass.verify import history
-from windlass.verify.checker import INVARIANTS
-from windlass.verify.simulator import judge, live, simulate
+from windlass.verify.checker import INVARIANTS, check_folder
+from windlass.verify.simulated import keep_histories
+from windlass.verify.simulator import RULES, judge, live, simulate
 from windlass.verify.simulator.plan import CALM_EVERY, KINDS, timetable
 
 
@@ -51,6 +53,22 @@ def test_processes_do_not_change_what_comes_out() -> None:
 def test_time_ends_a_simulation() -> None:
     total = simulate(iter(range(1, 10_000)), processes=1, seconds=0.0)
     assert total.seeds == 1
+
+
+def test_a_history_that_is_left_in_a_folder_is_judged_alike(tmp_path: Path) -> None:
+    found = simulate([7], processes=1)
+    assert keep_histories(found, range(7, 8), tmp_path) == [tmp_path / "seed-7"]
+    assert check_folder(tmp_path / "seed-7", RULES) == judge(7).verdict
+    assert not keep_histories(simulate([1, 2], processes=1), range(1, 3), tmp_path), "nothing failed"
+
+
+def test_a_failover_is_survived_by_sessions_that_go_on() -> None:
+    """Nobody restarts the workers: the store and they find out what was forgotten."""
+    seeds = [seed for seed in range(1, 120) if any(f.kind == "failover" for f in timetable(seed).faults)]
+    total = simulate(seeds, processes=1)
+    assert total.ok, [(judged.seed, judged.verdict.lines()) for judged in total.failed]
+    assert total.faults["failover"] > 10
+    assert total.duplicates["the store was set back"] > 5
 
 
 def test_a_calm_seed_has_no_faults_and_no_duplicates() -> None:

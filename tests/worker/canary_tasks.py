@@ -155,7 +155,7 @@ def build(
     for kind in kinds:
         function: Any = asays if kind == "loop" else says
         app.task(name=f"says_{kind}", run=kind, retry=retry)(function)  # pyright: ignore[reportArgumentType]
-    app.task(refuses)
+    app.task(run="inline")(refuses)
     return app
 
 

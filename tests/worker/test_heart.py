@@ -26,6 +26,7 @@ class Member:
         self.stopped = False
         self.sent: list[float] = []
         self.cancelled: list[Any] = []
+        self.versions: list[int] = []
         self.losses = 0
 
     def is_stopped(self) -> bool:
@@ -40,6 +41,9 @@ class Member:
 
     def cancel(self, leases: Sequence[tuple[str, int]]) -> None:
         self.cancelled.append(leases)
+
+    def settings(self, version: int) -> None:
+        self.versions.append(version)
 
     def lost(self) -> None:
         self.losses += 1

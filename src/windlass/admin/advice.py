@@ -10,6 +10,7 @@ from windlass.core.job import JobDetail
 from windlass.core.query import AHEAD_LIMIT, Explanation, Why
 from windlass.core.session import SessionView
 from windlass.core.state import State
+from windlass.core.strike import is_strike_key
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, JobId, Micros
 
 
@@ -133,6 +134,9 @@ def _scheduled(why: Why, job: JobDetail, explanation: Explanation) -> tuple[str,
     soon = f"in {length(explanation.next_in or 0)}"
     if why is Why.HELD:
         times = "" if job.held is None else f" ({job.held.times} times so far)"
+        if job.held is not None and is_strike_key(job.held.key):
+            lift = f"windlass control APP lift {job.held.key.partition(':')[2]}"
+            return f"held: {explanation.detail}; it is looked at again {soon}", f"to let it run: {lift}"
         return (
             f"no worker can run it{times}: {explanation.detail}; it is offered again {soon}",
             f'start a worker whose code has the task "{job.task}" and reads its payload, or cancel it',

@@ -9,6 +9,7 @@ from windlass import __version__
 from windlass.cli import (
     bench,
     check,
+    control,
     dead,
     doctor,
     enqueue,
@@ -19,7 +20,6 @@ from windlass.cli import (
     migrate,
     queues,
     schedules,
-    tasks,
     transfer,
     work,
     workers,
@@ -93,19 +93,19 @@ def build() -> App:
     )
     _noun(
         program,
-        "tasks",
+        "control",
         "List tasks, pause and resume them, strike some of their jobs.",
-        "windlass tasks tasks:app\nwindlass tasks tasks:app pause send",
+        "windlass control tasks:app\nwindlass control tasks:app pause send",
         {
-            "list": (tasks.list_tasks, "windlass tasks tasks:app list --json"),
+            "list": (control.list_tasks, "windlass control tasks:app list --json"),
             "pause": (
-                tasks.pause_task,
-                'windlass tasks tasks:app pause send --reason "the mail host is down"',
+                control.pause_task,
+                'windlass control tasks:app pause send --reason "the mail host is down"',
             ),
-            "resume": (tasks.resume_task, "windlass tasks tasks:app resume send"),
-            "strike": (tasks.strike_task, _STRIKE),
-            "strikes": (tasks.list_strikes, "windlass tasks tasks:app strikes"),
-            "lift": (tasks.lift_strike, "windlass tasks tasks:app lift 3f2a9c01be"),
+            "resume": (control.resume_task, "windlass control tasks:app resume send"),
+            "strike": (control.strike_task, _STRIKE),
+            "strikes": (control.list_strikes, "windlass control tasks:app strikes"),
+            "lift": (control.lift_strike, "windlass control tasks:app lift 3f2a9c01be"),
         },
     )
     _noun(
@@ -248,8 +248,8 @@ _CREATE = """\
 windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
 windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
 _STRIKE = """\
-windlass tasks tasks:app strike send --where user_id=42 --reason "their mailbox is full"
-windlass tasks tasks:app strike send --where address.city=Paris --where kind=invoice"""
+windlass control tasks:app strike send --where user_id=42 --reason "their mailbox is full"
+windlass control tasks:app strike send --where address.city=Paris --where kind=invoice"""
 _BENCH = """\
 windlass bench
 windlass bench --url redis://localhost:6379/0 --jobs 100000 --json"""

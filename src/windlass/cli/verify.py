@@ -28,7 +28,10 @@ Seed = Annotated[int, Parameter(help="What the jobs and the timetable of faults 
 Jobs = Annotated[int | None, Parameter(help="How many jobs; by default 150 a second.")]
 Folder = Annotated[
     Path | None,
-    Parameter(help="Put report.txt, report.json, report.html, the histories and the logs into this folder."),
+    Parameter(
+        help="Put report.txt, report.json, report.html, the histories and the logs into this folder. With "
+        "--simulate: the histories of seeds that failed, or of the only one."
+    ),
 ]
 Faults = Annotated[
     str | None,
@@ -63,7 +66,7 @@ def run_verify(
     The exit code is 0 if it did, 1 if an invariant was violated, 2 if it could not be run.
     """
     if simulate is not None:
-        return _simulate(simulate, seed, json=json)
+        return _simulate(simulate, seed, report, json=json)
     from windlass.verify.report import as_json, as_text  # noqa: PLC0415 - only this command needs it
     from windlass.verify.verify import verify  # noqa: PLC0415
     from windlass.verify.wanted import Wanted  # noqa: PLC0415
@@ -91,12 +94,20 @@ def _names(faults: str | None) -> tuple[str, ...]:
     return () if faults is None else tuple(name.strip() for name in faults.split(","))
 
 
-def _simulate(seeds: int, first: int, *, json: bool) -> int:
-    from windlass.verify.simulated import as_json, as_text, run_seeds  # noqa: PLC0415 - only this needs it
+def _simulate(seeds: int, first: int, report: Path | None, *, json: bool) -> int:
+    from windlass.verify.simulated import (  # noqa: PLC0415 - only this needs it
+        as_json,
+        as_text,
+        keep_histories,
+        run_seeds,
+    )
 
     if seeds < 1:
         raise UsageError(f"--simulate is a number of seeds, from 1 on, not {seeds}")
     with progress("seeds", seeds, shown=not json) as told:
         found = run_seeds(first, seeds, told)
     say(as_json(found).decode() if json else as_text(found).rstrip())
+    if report is not None:
+        for folder in keep_histories(found, range(first, first + seeds), report):
+            say_aside(f"windlass: the history of a seed is in {folder.absolute()}")
     return 0 if found.ok else 1

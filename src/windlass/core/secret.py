@@ -287,6 +287,7 @@ def _forms(secret: str) -> Iterator[str]:
     for once in _quoted(secret):
         yield once
         yield from _quoted(once)
+        yield once[:1].lower() + once[1:]  # a complaint that begins with it, in the middle of another one
     yield "".join(
         chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in secret.encode("utf-8", "replace")
     )

@@ -36,7 +36,7 @@ from windlass.core.complaint import in_words_of, locate
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.option import shown
 from windlass.core.parameters import Parameters, Place
-from windlass.core.secret import is_secret_name, masked, secrets_of_json
+from windlass.core.secret import is_marked, is_secret_name, masked, secrets_of_json
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
 _Parts: TypeAlias = Mapping[Place | None, object]
@@ -166,6 +166,20 @@ class Signature:
             secret = any(is_secret_name(name) for name in names)
             found |= secrets_of_json(value, Any if slot is None else slot.shape.type, secret=secret)
         return frozenset(found)
+
+    def cannot_match(self, place: str) -> str:
+        """Why jobs of this task cannot be told apart by an argument, in words; empty: they can."""
+        at: Place = int(place) if place.isdecimal() and len(place) < 5 else place
+        slot = self._parameters.slot(at)
+        if slot is None:
+            first = [slot.name for slot in self._parameters.first]
+            if place in first:
+                return f'takes "{place}" by position only: write {first.index(place)} for it'
+            names = [*map(str, range(len(first))), *self._parameters.named]
+            return f"has no such argument; its arguments are: {', '.join(names) or 'none'}"
+        if is_secret_name(slot.name) or is_marked(slot.shape.type):
+            return "keeps this argument secret, and a strike can be read by every operator"
+        return ""
 
     def masked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call as plain JSON, with secrets replaced, for showing. A call that does not fit

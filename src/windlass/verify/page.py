@@ -20,8 +20,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .25rem .6rem .25rem 0;
-  border-bottom: 1px solid var(--line); vertical-align: top; } td.n { text-align: right; font-variant-numeric:
-  tabular-nums; } small, .soft { color: var(--soft); }
+  border-bottom: 1px solid var(--line); vertical-align: top; } td.n, th.n { text-align: right;
+  font-variant-numeric: tabular-nums; } small, .soft { color: var(--soft); }
 .clean { color: var(--good); } .violated { color: var(--bad); font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 10px system-ui, sans-serif; }
 .one { stroke: var(--one); } .two { stroke: var(--two); } .three { stroke: var(--three); }
@@ -63,11 +63,11 @@ def page(report: Report) -> str:
 def _invariants(report: Report) -> str:
     rows: list[str] = []
     for each in report.invariants:
-        mark = (
-            "<span class='violated'>violated</span>"
-            if each.violations
-            else "<span class='clean'>holds</span>"
-        )
+        mark = "<span class='clean'>holds</span>"
+        if each.violations:
+            mark = "<span class='violated'>violated</span>"
+        elif not each.checked:
+            mark = "<span class='soft'>no case</span>"
         examples = "".join(f"<br><small>{escape(example)}</small>" for example in each.examples[:20])
         rows.append(
             f"<tr><td>{mark}<td>{escape(each.name)}{examples}<td class='n'>{each.checked:,}"
@@ -120,11 +120,22 @@ def _grid(timeline: Timeline, height: int) -> Iterator[str]:
         x = _x(timeline, second)
         yield f"<line class='grid' x1='{x}' x2='{x}' y1='12' y2='{height - 18}'/>"
         yield f"<text x='{x}' y='{height - 6}' text-anchor='middle'>{_clock(second)}</text>"
+    free = 0.0
     for at, name in timeline.phases:
         x = _x(timeline, at)
         place = f"x1='{x}' x2='{x}' y1='8' y2='{height - 18}'"
         yield f"<line {place} stroke='currentColor' stroke-dasharray='3 3'/>"
-        yield f"<text x='{x + 2}' y='8'>{escape(name)}</text>"
+        # Names never stand on one another: beside its line where there is room, else to the left of the edge.
+        start = max(x + 2, free)
+        wide = LETTER * len(name)
+        if start + wide > WIDTH:
+            start = x - wide - 2
+        yield f"<text x='{start:.1f}' y='8'>{escape(name)}</text>"
+        free = start + wide + LETTER
+
+
+LETTER = 5.5
+"""About how wide a letter is."""
 
 
 def _clock(second: int) -> str:

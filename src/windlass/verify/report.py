@@ -96,7 +96,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     yield "Invariants"
     for invariant in report.invariants:
-        mark = "VIOLATED" if invariant.violations else "holds"
+        mark = "VIOLATED" if invariant.violations else "holds" if invariant.checked else "no case"
         count = (
             f"{invariant.violations:,} of {invariant.checked:,}"
             if invariant.violations

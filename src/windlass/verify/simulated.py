@@ -1,10 +1,11 @@
 """What came of simulated seeds, in words and as JSON."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 
-from windlass.verify.simulator import Judged, Simulated, simulate
+from windlass.verify.simulator import Judged, Simulated, live, simulate
 
 SHOWN = 20
 """Failed seeds that are told with what did not hold."""
@@ -17,6 +18,15 @@ def run_seeds(first: int, count: int, told: Callable[[int], object]) -> Simulate
         told(1)
 
     return simulate(range(first, first + count), told=one_more)
+
+
+def keep_histories(found: Simulated, seeds: range, folder: Path) -> list[Path]:
+    """Leave the histories of failed seeds in a folder each, or that of the only one; returns the folders."""
+    wanted = list(seeds) if len(seeds) == 1 else [judged.seed for judged in found.failed[:SHOWN]]
+    folders = [folder / f"seed-{seed}" for seed in wanted]
+    for seed, place in zip(wanted, folders, strict=True):
+        live(seed).write(place)
+    return folders
 
 
 def as_json(found: Simulated) -> bytes:
@@ -43,5 +53,6 @@ def _lines(found: Simulated) -> Iterator[str]:
         yield f"seed {judged.seed} is VIOLATED: {', '.join(judged.verdict.violated)}"
         yield from (f"    {line}" for line in judged.verdict.lines() if line.startswith("    "))
     if found.failed:
-        yield f"replay one with: windlass verify --simulate 1 --seed {found.failed[0].seed}"
+        first = found.failed[0].seed
+        yield f"to have its history: windlass verify --simulate 1 --seed {first} --report FOLDER"
     yield f"Verdict: {'CLEAN' if found.ok else f'VIOLATED in {len(found.failed):,} seeds'}"

@@ -19,7 +19,7 @@ from windlass.core.units import SECOND
 from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.loading import load_app
 from windlass.worker import messages
-from windlass.worker.messages import Begin, Cancel, Drain, Failed, Go, Lost, Ready, Suspects, Tally
+from windlass.worker.messages import Begin, Cancel, Drain, Failed, Go, Lost, Ready, Reread, Suspects, Tally
 from windlass.worker.pace import MachinePace
 from windlass.worker.program import Program
 from windlass.worker.starting import LOG_FORMAT, give_forks_their_signals, let_signals_through
@@ -135,6 +135,8 @@ class Child:
             case Cancel():
                 for job, fence in message.leases:
                     worker.cancel(job, fence)
+            case Reread():
+                worker.reread()
             case Drain():
                 worker.go.set()
                 worker.drain(message.grace)

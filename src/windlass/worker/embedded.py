@@ -62,6 +62,7 @@ class EmbeddedWorker:
         self._pace = pace or MachinePace()
         self._machine = Machine()
         self._leaving = False
+        self._settings: int | None = None
         self._open()
 
     def _open(self) -> None:
@@ -219,6 +220,12 @@ class EmbeddedWorker:
         """These are to be cancelled."""
         for job, fence in leases:
             self._worker.cancel(job, fence)
+
+    def settings(self, version: int) -> None:
+        """They have changed if this is another one than before."""
+        if version != self._settings:
+            self._settings = version
+            self._worker.reread()
 
     def lost(self) -> None:
         """The session is over: what runs may end, and the next one begins."""

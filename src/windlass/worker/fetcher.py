@@ -15,7 +15,7 @@ from typing import TypeVar
 from windlass.broker.contract import Broker
 from windlass.core.lease import CLAIM_JOBS, Ask, Asker, Claimed, Lease
 from windlass.core.order import next_draw
-from windlass.core.outcome import Outcome
+from windlass.core.strike import is_strike_key
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import ContractError, StoreError
 from windlass.worker.executor import Executor, given_back, unknown
@@ -29,6 +29,7 @@ from windlass.worker.program import Registered
 from windlass.worker.runners import Ended, Runners
 from windlass.worker.settler import Settler
 from windlass.worker.shares import Shares
+from windlass.worker.strikes import Strikes
 
 _log = logging.getLogger("windlass.worker")
 _T = TypeVar("_T")
@@ -75,6 +76,7 @@ class Fetcher:
         *,
         poll_floor: Micros,
         alone: bool,
+        strikes: Strikes,
         is_lost: Callable[[], bool],
         told_lost: Callable[[], None],
         told_suspects: Callable[[int], None],
@@ -86,6 +88,7 @@ class Fetcher:
         self._pace = pace
         self._floor = poll_floor / SECOND
         self._alone = alone
+        self._strikes = strikes
         self._is_lost = is_lost
         self._told_lost = told_lost
         self._told_suspects = told_suspects
@@ -277,9 +280,9 @@ class Fetcher:
 
     async def _settle(self, batch: Sequence[Ended], ask: Ask | None) -> Claimed | None:
         items = [ended.settlement for ended in batch]
-        if any(item.outcome is Outcome.HOLD for item in items):
+        if any(item.hold is not None and not is_strike_key(item.hold.key) for item in items):
             # Whoever can run them is to have them when they come back. We are told when that is, to the
-            # moment, and would be there first each time.
+            # moment, and would be there first each time. Nobody can run what was struck.
             self._shy_until = self._pace.now() + SHY
         try:
             settled = await self._patiently(lambda: self._broker.settle(items, ask))
@@ -329,6 +332,8 @@ class Fetcher:
             self._drained_by = now
 
     def _take_in(self, desk: _Desk, leases: Sequence[Lease], now: float) -> None:
+        if self._strikes.by_task:
+            leases = self._not_struck(leases)
         known = [(lease, task) for lease in leases if (task := self._tasks.get(lease.task)) is not None]
         if len(known) < len(leases):
             for lease in leases:
@@ -338,6 +343,24 @@ class Fetcher:
         if known:
             self._hand.take_in(known, desk.number, now)
             self._runners.arrived(desk.number)
+
+    def _not_struck(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        left: list[Lease] = []
+        for lease in leases:
+            held = self._strikes.hold(lease)
+            if held is None:
+                left.append(lease)
+            else:
+                self._settler.put(Ended(None, held, None))
+        return left
+
+    def hold_struck(self) -> None:
+        """There are new strikes: hold what has not started of the jobs that they mean."""
+        for ticket in list(self._hand.unstarted):
+            held = self._strikes.hold(ticket.lease)
+            if held is not None and self._hand.claim_start(ticket):
+                self._settler.put(Ended(ticket, held, None))
+        self._woken.set()
 
     def _measure(self, batch: Sequence[Ended]) -> None:
         for desk in self._desks:

@@ -48,6 +48,10 @@ class Beating(Protocol):
         """These are to be cancelled; said with every beat for as long as they run."""
         ...
 
+    def settings(self, version: int) -> None:
+        """The version of the namespace's settings; said with every beat."""
+        ...
+
     def lost(self) -> None:
         """The store knows its session no longer."""
         ...
@@ -124,6 +128,7 @@ def _tell(member: Beating, pulse: Pulse, sent: float) -> None:
     if not pulse.alive:
         member.lost()
         return
+    member.settings(pulse.settings)
     member.beaten(sent)
     if pulse.cancel:
         member.cancel(pulse.cancel)

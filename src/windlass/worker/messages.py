@@ -40,6 +40,10 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     leases: tuple[tuple[JobId, Fence], ...]
 
 
+class Reread(msgspec.Struct, frozen=True, tag=True):
+    """The settings of the namespace have changed: read strikes again."""
+
+
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Claim no more, give back what has not started, let the rest end, and end. Said again, the last grace
     counts.
@@ -76,7 +80,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     jobs: int
 
 
-ToChild: TypeAlias = Begin | Go | Cancel | Drain
+ToChild: TypeAlias = Begin | Go | Cancel | Reread | Drain
 ToSupervisor: TypeAlias = Ready | Failed | Suspects | Lost | Tally
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -7,7 +7,7 @@ from windlass.core.session import SessionInfo
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.worker.children import Child
 from windlass.worker.host import Host
-from windlass.worker.messages import Begin, Cancel, Drain, Go
+from windlass.worker.messages import Begin, Cancel, Drain, Go, Reread
 from windlass.worker.table import Table
 
 LeaseKey = tuple[JobId, Fence]
@@ -38,6 +38,7 @@ class Ward:
         self.info = info
         self.born = born
         self.opened = False
+        self._settings: int | None = None
         self.ready = False
         self.going = False
         """Told to claim: from here on it may hold jobs."""
@@ -101,6 +102,12 @@ class Ward:
     def cancel(self, leases: Sequence[LeaseKey]) -> None:
         """Tell the child, with every beat: a job may have been on its way between two lists."""
         self.child.send(Cancel(tuple(leases)))
+
+    def settings(self, version: int) -> None:
+        """Tell the child when they have changed. It reads them by itself before its first claim."""
+        if self.going and version != self._settings:
+            self.child.send(Reread())
+        self._settings = version
 
     def lost(self) -> None:
         """Its session is over, though its process is not."""

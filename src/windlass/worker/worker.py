@@ -1,6 +1,7 @@
 """One worker: the slots of a process, the loop and threads that run jobs, the thread that asks the store."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
@@ -8,17 +9,22 @@ from typing import Any, cast
 from windlass.broker.contract import Broker
 from windlass.core.lease import CLAIM_JOBS
 from windlass.core.units import Fence, JobId, SessionId
+from windlass.errors import StoreError
 from windlass.worker.executor import Executor
 from windlass.worker.fetcher import Fetcher
 from windlass.worker.hand import Hand
 from windlass.worker.notes import Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
+from windlass.worker.patience import Backoff
 from windlass.worker.process import Processes
 from windlass.worker.program import Program, Registered
 from windlass.worker.runners import Runners
 from windlass.worker.settler import Settler
+from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table
+
+_log = logging.getLogger("windlass.worker")
 
 
 def rows_for(groups: Sequence[Group]) -> int:
@@ -71,6 +77,8 @@ class Worker:
         """False: everything on one loop, for a simulator."""
         self._processes = Processes(app_name, pace, table=str(table.path))
         self._told_lost = False
+        self._strikes = Strikes()
+        self._changed = asyncio.Event()
         self._alive_until = 0.0
         self._fetcher: Fetcher | None = None
         self._drain_grace: float | None = None
@@ -117,6 +125,10 @@ class Worker:
     def lost(self) -> None:
         """The session is over."""
         self._told_lost = True
+
+    def reread(self) -> None:
+        """The settings of the namespace have changed; said on the fetcher's loop."""
+        self._changed.set()
 
     async def settled(self, most: float) -> None:
         """Wait until the store has answered all outcomes, for so many seconds at the most."""
@@ -189,6 +201,7 @@ class Worker:
             self._pace,
             poll_floor=self._program.config.poll_floor,
             alone=self._alone,
+            strikes=self._strikes,
             is_lost=self._is_lost,
             told_lost=self._lost_by_store,
             told_suspects=self._suspects_wait,
@@ -203,11 +216,48 @@ class Worker:
         beside = asyncio.create_task(self._beside(self, broker))
         try:
             await _first(self.go.wait(), beside)
-            await _first(fetcher.run(), beside)
+            await _first(self._read_strikes(broker), beside)
+            obeying = asyncio.create_task(self._obey_strikes(broker, fetcher))
+            try:
+                await _first(fetcher.run(), beside)
+            finally:
+                obeying.cancel()
         finally:
             beside.cancel()
             await asyncio.gather(beside, return_exceptions=True)
             await self._at_end(broker)
+
+    # --- strikes --------------------------------------------------------------------------------------------
+
+    async def _read_strikes(self, broker: Broker) -> list[str]:
+        """Before the first claim, and again; one that drains claims nothing, and does not wait for it."""
+        backoff = Backoff(self._pace)
+        while not self.draining:
+            try:
+                return await self._strikes.read(broker)
+            except StoreError as error:
+                if not backoff.tries:
+                    _log.warning("strikes cannot be read (%s); trying until it works", error)
+                await self._pace.sleep(backoff.failed())
+        return []
+
+    async def _obey_strikes(self, broker: Broker, fetcher: Fetcher) -> None:
+        """Beside the fetcher: whenever the settings have changed."""
+        lifting: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                lifted = await self._read_strikes(broker)
+                if self._strikes.by_task:
+                    fetcher.hold_struck()
+                if lifted:
+                    free = asyncio.create_task(self._strikes.free(broker, self._pace, lifted))
+                    lifting.add(free)
+                    free.add_done_callback(lifting.discard)
+        finally:
+            for free in lifting:
+                free.cancel()
 
     def _lost_by_store(self) -> None:
         self._told_lost = True

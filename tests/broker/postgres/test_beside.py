@@ -90,13 +90,13 @@ def test_every_job_is_done_once(namespaces: Namespaces) -> None:
                 else NewJob(
                     id=new_id(), task="t", queue="laned", lane=f"lane{number % 4}", max_attempts=1_000
                 )
-                for number in range(600)
+                for number in range(300)
             ]
-            cancelled = jobs[::50]
+            cancelled = jobs[::25]
 
             async def produce(place: int) -> None:
-                for start in range(place * 150, place * 150 + 150, 10):
-                    receipts = (await fleet[place].enqueue([jobs[start : start + 10]]))[0]
+                for start in range(place * 75, place * 75 + 75, 5):
+                    receipts = (await fleet[place].enqueue([jobs[start : start + 5]]))[0]
                     assert {receipt.status for receipt in receipts} == {Status.CREATED}
 
             async def sweep() -> None:

@@ -1,6 +1,7 @@
 """No verb's work grows with what the tables hold: a long history, many scheduled jobs, a backlog."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ from windlass.core.state import State
 from windlass.core.units import DAY, SECOND
 
 __all__ = ["namespaces"]
-_HISTORY, _SCHEDULED, _BACKLOG = 60_000, 10_000, 10_000
+_HISTORY, _SCHEDULED, _BACKLOG = 30_000, 8_000, 8_000
 _LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG = 1_000_000, 100_000, 100_000
 _ROWS = 4_000
 """Entries of indexes that one call may read: far more than any needs, far less than there are."""
@@ -47,10 +48,11 @@ INSERT INTO {schema}.ready (queue, lane, band, seq, n, task, size, last, suspect
 SELECT queue, lane, band, seq, n, task, size, false, false FROM made WHERE state = 2
 """
 _READ = """
-SELECT coalesce(sum(idx_tup_read), 0) + (SELECT sum(coalesce(seq_tup_read, 0)) FROM pg_stat_user_tables
-        WHERE schemaname = $1 AND (relname LIKE 'past%' OR relname IN (
-            'job', 'ready', 'lease', 'edge', 'unique_key', 'session', 'lane', 'seat')))
-FROM pg_stat_user_indexes WHERE schemaname = $1
+SELECT indexrelname, coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE schemaname = $1
+UNION ALL
+SELECT relname, coalesce(seq_tup_read, 0) FROM pg_stat_user_tables
+WHERE schemaname = $1 AND (relname LIKE 'past%' OR relname IN (
+    'job', 'ready', 'lease', 'edge', 'unique_key', 'session', 'lane', 'seat'))
 """
 
 
@@ -61,16 +63,16 @@ class Measured:
         self.broker = broker
         self._connection = connection
 
-    async def read_by(self, call: Callable[[], Awaitable[object]]) -> int:
-        """How many entries of indexes and rows of tables a call has read."""
+    async def read_by(self, call: Callable[[], Awaitable[object]]) -> Counter[str]:
+        """How many entries of which index, and rows of which table read whole, a call has read."""
         before = await self._read()
         await call()
         return await self._read() - before
 
-    async def _read(self) -> int:
+    async def _read(self) -> Counter[str]:
         # The last transaction of each backend tells what it has read when the next one asks it to.
         await self.broker.flush_statistics()
-        return int(await self._connection.fetchval(_READ, self.broker.namespace))
+        return Counter(dict(await self._connection.fetch(_READ, self.broker.namespace)))
 
 
 class _Told(PostgresBroker):
@@ -145,8 +147,8 @@ async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tupl
             await broker.resume(queue, f"l{lane}")
 
 
-async def _excessive(measured: Measured, queue: str, *, some: bool) -> dict[str, int]:
-    """The calls that read too much. Some: whether there are jobs but those that this makes."""
+async def _excessive(measured: Measured, queue: str, *, some: bool) -> dict[str, Counter[str]]:
+    """The calls that read too much, and of what. Some: whether there are jobs but those that this makes."""
     broker = measured.broker
     session = f"w{some}"
     await broker.beat([Beat(session=session, open=SessionInfo(queues=(queue,)))])
@@ -189,10 +191,10 @@ async def _excessive(measured: Measured, queue: str, *, some: bool) -> dict[str,
         "resume": lambda: broker.resume(queue),
         "end_session": lambda: broker.end_session(session, Cause(CauseKind.STOP)),
     }
-    found: dict[str, int] = {}
+    found: dict[str, Counter[str]] = {}
     for name, call in calls.items():
         # The server's own upkeep is counted too, so nobody is blamed for one bad measurement.
-        rows = min([await measured.read_by(call) for _ in range(2)])
-        if rows > _ROWS:
-            found[name] = rows
+        read = min([await measured.read_by(call) for _ in range(2)], key=Counter.total)
+        if read.total() > _ROWS:
+            found[name] = read
     return found

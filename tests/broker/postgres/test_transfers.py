@@ -150,8 +150,8 @@ def bank(server: Server, tmp_path: Path) -> Iterator[Bank]:
 
 def test_transfers_by_workers_that_are_killed_and_stopped(bank: Bank) -> None:
     bank.start(2, "concurrency=4")
-    bank.order(300)
-    bank.ill_treat([bank.kill_a_child, bank.stop_a_tree, bank.kill_a_child], every=30)
+    bank.order(90)
+    bank.ill_treat([bank.kill_a_child, bank.stop_a_tree, bank.kill_a_child], every=10)
     bank.check(within=60)
 
 

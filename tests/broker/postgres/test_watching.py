@@ -56,6 +56,18 @@ def test_many_watchers_share_one_look() -> None:
     asyncio.run(test())
 
 
+def test_a_job_that_is_named_twice_is_answered_twice() -> None:
+    async def test() -> None:
+        store = _Store()
+        watching = Watching(store.read, store.bell)
+        one, other = new_id(), new_id()
+        store.ended = {one, other}
+        found = await watching.watch([one, other, one], 0)
+        assert [each.job for each in found] == [one, other, one]
+
+    asyncio.run(test())
+
+
 def test_each_is_told_of_its_own() -> None:
     async def test() -> None:
         store = _Store()

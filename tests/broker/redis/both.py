@@ -65,7 +65,8 @@ class Both:
     async def work(self) -> None:
         count = self.chance.randint(1, 150)
         self.seq += 1
-        ask = Ask(session="s", seq=self.seq, queues=("q",), slots=count, limit=count)
+        slots = self.chance.choice((count, self.chance.randint(0, count)))  # some wait in the worker's hand
+        ask = Ask(session="s", seq=self.seq, queues=("q",), slots=slots, limit=count)
         self.chance.shuffle(self.held)
         ended, self.held = self.held[:100], self.held[100:]
         words = [

@@ -155,3 +155,24 @@ def test_few_lanes_read_at_once_give_the_same_turns(
 ) -> None:
     monkeypatch.setattr(laned, "MOST_LANES", 3)
     asyncio.run(Both(tmp_path / "w.db", 4).run(QUEUES[title]))
+
+
+def test_a_weight_that_makes_a_queue_laned_counts_from_the_claim_after_the_next(tmp_path: Path) -> None:
+    async def main() -> None:
+        both = Both(tmp_path / "w.db", 5)
+        subject = Subject(Kind.QUEUE, "q")
+        ids = [new_job_id(number, bytes(10)) for number in range(1, 4)]
+        weight = Declaration(subject=Subject(Kind.LANE, "q", ""), body=LaneSettings(weight=5), app="test")
+        for broker in both.brokers:
+            await broker.declare([Declaration(subject=subject, body=QueueSettings(), app="test")])
+            await broker.beat([Beat(session="s", open=SessionInfo())])
+            await broker.enqueue([[NewJob(id=each, task="t", queue="q", payload=b"") for each in ids]])
+            await broker.declare([weight])
+        for seq in (1, 2):
+            ask = Ask(session="s", seq=seq, queues=("q",), slots=1, limit=1)
+            assert await both.store.claim(ask) == await both.model.claim(ask)
+            await both.compare()
+        for broker in both.brokers:
+            await broker.close()
+
+    asyncio.run(main())

@@ -11,22 +11,27 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Bug:
-    """A defect: what it does, in a line, and the patch."""
+    """A defect: what it does, in a line, which invariants must find it, and the patch."""
 
     name: str
     description: str
+    by: tuple[str, ...]
+    seed: int
+    """Of the simulator, in which it shows. When the code under test changes it may be another."""
     plant: Plant
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def bug(description: str) -> Callable[[Callable[[], Generator[None]]], Plant]:
+def bug(
+    description: str, *, by: tuple[str, ...], seed: int
+) -> Callable[[Callable[[], Generator[None]]], Plant]:
     """Register a generator that plants a bug, yields and takes it out again."""
 
     def register(plant: Callable[[], Generator[None]]) -> Plant:
         planted = contextlib.contextmanager(plant)
-        BUGS[plant.__name__] = Bug(plant.__name__, description, planted)
+        BUGS[plant.__name__] = Bug(plant.__name__, description, by, seed, planted)
         return planted
 
     return register

@@ -16,7 +16,7 @@ from windlass.core.timetable import Fire, Fired, FireRecord, FireStatus
 Planted = Generator[None]
 
 
-@bug("a lane that comes back does so at the ring's time, without its debt")
+@bug("a lane that comes back does so at the ring's time, without its debt", by=("lanes_share",), seed=7)
 def let_a_lane_reenter_without_its_debt() -> Planted:
     def enter(self: Any, lane: str, weight: int) -> None:
         place = self._places.setdefault(lane, Place(self.time))
@@ -27,7 +27,7 @@ def let_a_lane_reenter_without_its_debt() -> Planted:
         yield
 
 
-@bug("weights of lanes are ignored")
+@bug("weights of lanes are ignored", by=("lanes_share",), seed=3)
 def ignore_weights() -> Planted:
     with swapped(Ring, "take", None) as real_take, swapped(Ring, "enter", None) as real_enter:
         Ring.take = lambda self, lane, weight: real_take(self, lane, 1)
@@ -35,19 +35,19 @@ def ignore_weights() -> Planted:
         yield
 
 
-@bug("limits of concurrency are not looked at")
+@bug("limits of concurrency are not looked at", by=("limits_hold",), seed=1)
 def ignore_concurrency() -> Planted:
     with swapped(filing, "has_slot", lambda _running, _limit: True):
         yield
 
 
-@bug("limits of lanes are not looked at")
+@bug("limits of lanes are not looked at", by=("limits_hold",), seed=1)
 def ignore_lane_concurrency() -> Planted:
     with swapped(filing, "parked", lambda _lane, _now: None):
         yield
 
 
-@bug("an end frees its slot twice")
+@bug("an end frees its slot twice", by=("limits_hold",), seed=4)
 def free_a_slot_twice() -> Planted:
     with swapped(filing, "vacate", None) as real:
 
@@ -61,7 +61,7 @@ def free_a_slot_twice() -> Planted:
         yield
 
 
-@bug("a lease that the store ends does not free its slot")
+@bug("a lease that the store ends does not free its slot", by=("redelivery_is_bounded",), seed=1)
 def leak_the_slots_of_the_lost() -> Planted:
     with swapped(lifecycle, "end_lease", None) as real:
 
@@ -76,13 +76,13 @@ def leak_the_slots_of_the_lost() -> Planted:
         yield
 
 
-@bug("limits of rate are not looked at")
+@bug("limits of rate are not looked at", by=("limits_hold",), seed=2)
 def ignore_rates() -> Planted:
     with swapped(filing, "token_in", lambda _bucket, _rate, _now: 0):
         yield
 
 
-@bug("a schedule fires without comparing its tick")
+@bug("a schedule fires without comparing its tick", by=("ticks_fire_once",), seed=7)
 def fire_a_tick_twice() -> Planted:
     def fire(ns: Namespace, wish: Fire) -> Fired:
         schedule = ns.schedules[wish.name]
@@ -98,7 +98,7 @@ def fire_a_tick_twice() -> Planted:
         yield
 
 
-@bug("a cancel that comes after the end changes it")
+@bug("a cancel that comes after the end changes it", by=("one_terminal_state",), seed=11)
 def cancel_what_is_done() -> Planted:
     with swapped(operate, "_cancel", None) as real:
 
@@ -112,7 +112,7 @@ def cancel_what_is_done() -> Planted:
         yield
 
 
-@bug("a replay takes jobs that are done, too")
+@bug("a replay takes jobs that are done, too", by=("one_terminal_state", "duplicates_are_explained"), seed=4)
 def replay_what_is_done() -> Planted:
     with swapped(operate, "_replay", None) as real:
 

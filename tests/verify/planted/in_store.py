@@ -20,7 +20,11 @@ Planted = Generator[None]
 # --- fences -------------------------------------------------------------------------------------------------
 
 
-@bug("settle and annotate look at the job alone: the fence check is dropped")
+@bug(
+    "settle and annotate look at the job alone: the fence check is dropped",
+    by=("stale_fences_change_nothing",),
+    seed=18,
+)
 def drop_the_fence_check() -> Planted:
     def is_live(self: Namespace, job: Any, fence: int) -> bool:
         return job.state is State.RUNNING
@@ -29,7 +33,7 @@ def drop_the_fence_check() -> Planted:
         yield
 
 
-@bug("progress and logs of a stale run are taken")
+@bug("progress and logs of a stale run are taken", by=("stale_fences_change_nothing",), seed=18)
 def drop_the_fence_check_of_notes() -> Planted:
     def annotate_one(ns: Namespace, note: Any) -> Verdict:
         return Verdict.APPLIED if note.job in ns.jobs else Verdict.GONE
@@ -53,13 +57,17 @@ def _starting(fence_of: Callable[[Namespace, Any], int], *, attempt: int = 1) ->
     return start
 
 
-@bug("fences count from one for each job, so an id that is used again has the old ones")
+@bug(
+    "fences count from one for each job, so an id that is used again has the old ones",
+    by=("fences_grow",),
+    seed=1,
+)
 def reuse_a_fence_after_prune() -> Planted:
     with swapped(claim, "_start", _starting(lambda _ns, job: job.fence + 1)):
         yield
 
 
-@bug("fences come from a counter of the store, which a failover sets back")
+@bug("fences come from a counter of the store, which a failover sets back", by=("fences_grow",), seed=1)
 def reuse_a_fence_after_failover() -> Planted:
     def next_fence(ns: Any, _job: Any) -> int:
         ns.fences = getattr(ns, "fences", 0) + 1
@@ -69,7 +77,7 @@ def reuse_a_fence_after_failover() -> Planted:
         yield
 
 
-@bug("a late settlement is told that it was applied")
+@bug("a late settlement is told that it was applied", by=("stale_fences_change_nothing",), seed=6)
 def say_applied_to_the_stale() -> Planted:
     def late(ns: Namespace, job: str, fence: int) -> Answer:
         return Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
@@ -78,7 +86,7 @@ def say_applied_to_the_stale() -> Planted:
         yield
 
 
-@bug("a late result replaces the one that counts")
+@bug("a late result replaces the one that counts", by=("done_has_run",), seed=18)
 def keep_the_result_of_the_stale() -> Planted:
     with swapped(settle, "_settle_one", None) as real:
 
@@ -92,7 +100,7 @@ def keep_the_result_of_the_stale() -> Planted:
         yield
 
 
-@bug("children of a stale run come into being")
+@bug("children of a stale run come into being", by=("runs_were_enqueued",), seed=18)
 def create_children_of_the_stale() -> Planted:
     with swapped(settle, "_settle_one", None) as real:
 
@@ -109,7 +117,11 @@ def create_children_of_the_stale() -> Planted:
 # --- accepting ----------------------------------------------------------------------------------------------
 
 
-@bug("enqueue answers before it has written; what a crash of the store finds unwritten is gone")
+@bug(
+    "enqueue answers before it has written; what a crash of the store finds unwritten is gone",
+    by=("accepted_is_kept",),
+    seed=1,
+)
 def acknowledge_before_commit() -> Planted:
     pending: list[Any] = []
 
@@ -142,13 +154,13 @@ def acknowledge_before_commit() -> Planted:
     pending.clear()
 
 
-@bug("an id that is sent again makes its job anew")
+@bug("an id that is sent again makes its job anew", by=("one_terminal_state",), seed=15)
 def forget_ids_that_were_sent() -> Planted:
     with swapped(enqueue, "_known", lambda _ns, _job: None):
         yield
 
 
-@bug("children do not wait for their parents")
+@bug("children do not wait for their parents", by=("nothing_starts_before_it_is_due",), seed=1)
 def run_children_before_their_parents() -> Planted:
     with swapped(broker.MemoryBroker, "_enqueue", None) as real:
 
@@ -162,13 +174,35 @@ def run_children_before_their_parents() -> Planted:
 # --- handing out --------------------------------------------------------------------------------------------
 
 
-@bug("a repeated ask gets nothing: what the lost reply handed out is held by nobody")
+@bug(
+    "a repeated ask gets nothing: what the lost reply handed out is held by nobody",
+    by=("leases_have_holders",),
+    seed=5,
+)
 def forget_the_lost_claim_reply() -> Planted:
     with swapped(claim, "_again", lambda _ns, _session: []):
         yield
 
 
-@bug("due jobs are promoted a second early")
+@bug(
+    "an ask that skips a number is answered like any other, so what a failover lost goes unnoticed",
+    by=("leases_have_holders",),
+    seed=1,
+)
+def overlook_a_skipped_seq() -> Planted:
+    with swapped(claim, "claim", None) as real, swapped(settle, "claim", None):
+
+        def overlook(ns: Namespace, ask: Any) -> Any:
+            session = ns.sessions.get(ask.session)
+            if session is not None and session.state is SessionState.ALIVE:
+                session.seq = max(session.seq, ask.seq - 1)
+            return real(ns, ask)
+
+        claim.claim = settle.claim = overlook
+        yield
+
+
+@bug("due jobs are promoted a second early", by=("nothing_starts_before_it_is_due",), seed=2)
 def promote_early() -> Planted:
     with swapped(lifecycle, "promote_due", None) as real:
 
@@ -186,7 +220,11 @@ def promote_early() -> Planted:
         yield
 
 
-@bug("a job that is given back keeps its state and loses its place in the queue")
+@bug(
+    "a job that is given back keeps its state and loses its place in the queue",
+    by=("redelivery_is_bounded",),
+    seed=1,
+)
 def lose_what_is_given_back() -> Planted:
     with swapped(filing, "file", None) as real:
 
@@ -201,7 +239,11 @@ def lose_what_is_given_back() -> Planted:
 # --- attempts -----------------------------------------------------------------------------------------------
 
 
-@bug("attempts are counted when a run fails, not when a job is handed out")
+@bug(
+    "attempts are counted when a run fails, not when a job is handed out",
+    by=("attempts_add_up", "dead_letters_are_explained"),
+    seed=1,
+)
 def count_attempts_on_failure_only() -> Planted:
     with (
         swapped(claim, "_start", _starting(lambda ns, job: max(job.fence + 1, ns.now()), attempt=0)),
@@ -216,21 +258,21 @@ def count_attempts_on_failure_only() -> Planted:
         yield
 
 
-@bug("a crash is charged to every lease of its session, started or not")
+@bug("a crash is charged to every lease of its session, started or not", by=("attempts_add_up",), seed=3)
 def charge_bystanders_of_a_crash() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
         sessions.rule_session_end = lambda standing, cause, *, started: real(standing, cause, started=True)
         yield
 
 
-@bug("a crash is charged to nobody")
+@bug("a crash is charged to nobody", by=("attempts_add_up",), seed=1)
 def charge_nobody_for_a_crash() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
         sessions.rule_session_end = lambda standing, cause, *, started: real(standing, cause, started=False)
         yield
 
 
-@bug("a crash of the last attempt is followed by another")
+@bug("a crash of the last attempt is followed by another", by=("attempts_add_up",), seed=1)
 def never_die_of_crashes() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
 
@@ -247,7 +289,7 @@ def _ruling(change: Callable[[Any, Any], Any]) -> Generator[None]:
         yield
 
 
-@bug("a snooze spends an attempt")
+@bug("a snooze spends an attempt", by=("attempts_add_up",), seed=2)
 def charge_a_snooze() -> Planted:
     def change(item: Any, ruling: Any) -> Any:
         snoozed = item.outcome is Outcome.SNOOZE
@@ -256,7 +298,7 @@ def charge_a_snooze() -> Planted:
     yield from _ruling(change)
 
 
-@bug("a retry does not wait for its delay")
+@bug("a retry does not wait for its delay", by=("nothing_starts_before_it_is_due",), seed=2)
 def retry_at_once() -> Planted:
     def change(item: Any, ruling: Any) -> Any:
         if item.outcome is Outcome.RETRY and ruling.state is State.SCHEDULED:
@@ -266,7 +308,7 @@ def retry_at_once() -> Planted:
     yield from _ruling(change)
 
 
-@bug("the last attempt that fails is given another")
+@bug("the last attempt that fails is given another", by=("attempts_add_up",), seed=1)
 def exceed_the_attempts() -> Planted:
     def change(item: Any, ruling: Any) -> Any:
         if item.outcome is Outcome.RETRY and ruling.state is State.DEAD:
@@ -278,7 +320,7 @@ def exceed_the_attempts() -> Planted:
     yield from _ruling(change)
 
 
-@bug("dead letters are dropped instead of kept")
+@bug("dead letters are dropped instead of kept", by=("accepted_is_kept",), seed=1)
 def drop_dead_letters() -> Planted:
     with swapped(lifecycle, "finish", None) as real:
 
@@ -304,19 +346,31 @@ def _clock(moved: Callable[[int], int]) -> Callable[[Namespace], int]:
     return move_clocks
 
 
-@bug("the liveness clock follows the wall clock, so an outage of the store reaps the fleet")
+@bug(
+    "the liveness clock follows the wall clock, so an outage of the store reaps the fleet",
+    by=("the_living_are_not_reaped",),
+    seed=1,
+)
 def reap_after_an_outage() -> Planted:
     with swapped(sweep, "_move_clocks", _clock(lambda elapsed: elapsed)):
         yield
 
 
-@bug("passes that come late do not move the liveness clock, so a stuttering sweeper reaps nobody")
+@bug(
+    "passes that come late do not move the liveness clock, so a stuttering sweeper reaps nobody",
+    by=("leases_have_holders",),
+    seed=148,
+)
 def stutter_and_reap_nobody() -> Planted:
     with swapped(sweep, "_move_clocks", _clock(lambda elapsed: elapsed * (elapsed <= LIVENESS_STEP))):
         yield
 
 
-@bug("a beat does not stamp its session, so the living are given up")
+@bug(
+    "a beat does not stamp its session, so the living are given up",
+    by=("the_living_are_not_reaped", "a_healthy_run_has_no_duplicates"),
+    seed=16,
+)
 def forget_beats() -> Planted:
     with swapped(sessions, "_beat_one", None) as real:
 
@@ -332,7 +386,7 @@ def forget_beats() -> Planted:
         yield
 
 
-@bug("a beat brings an ended session back")
+@bug("a beat brings an ended session back", by=("the_living_are_not_reaped",), seed=25)
 def revive_ended_sessions() -> Planted:
     with swapped(sessions, "_beat_one", None) as real:
 
@@ -346,7 +400,7 @@ def revive_ended_sessions() -> Planted:
         yield
 
 
-@bug("the leases of a session that was given up are not returned")
+@bug("the leases of a session that was given up are not returned", by=("leases_have_holders",), seed=5)
 def keep_the_leases_of_the_lost() -> Planted:
     with swapped(sweep, "return_leases", lambda _ns, _session, _limit: 0):
         yield

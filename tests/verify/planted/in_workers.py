@@ -10,6 +10,7 @@ from tests.verify.planted.bugs import bug, swapped
 
 from windlass.client.connection import Connection
 from windlass.core.job import Receipt, Status
+from windlass.core.lease import Asker
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.settlement import Settlement
 from windlass.errors import StoreError, StoreUnavailable
@@ -24,7 +25,7 @@ from windlass.worker.runners import Ended, Runners
 Planted = Generator[None]
 
 
-@bug("a settlement whose reply was lost is not sent again")
+@bug("a settlement whose reply was lost is not sent again", by=("leases_have_holders",), seed=3)
 def forget_the_lost_settle() -> Planted:
     with swapped(Fetcher, "_settle", None) as real:
 
@@ -46,7 +47,7 @@ def forget_the_lost_settle() -> Planted:
         yield
 
 
-@bug("an ask whose reply was lost is sent with a new number")
+@bug("an ask whose reply was lost is sent with a new number", by=("leases_have_holders",), seed=25)
 def number_a_repeated_ask_anew() -> Planted:
     lost: dict[Any, int] = {}
 
@@ -74,13 +75,39 @@ def number_a_repeated_ask_anew() -> Planted:
         yield
 
 
-@bug("a worker without a sign of life from the store goes on starting jobs")
+@bug(
+    "outcomes that no ask goes with are sent uncounted, so a store that forgets them is not found out",
+    by=("leases_have_holders",),
+    seed=222,
+)
+def settle_without_counting() -> Planted:
+    with swapped(Fetcher, "_sign", lambda _self: None):
+        yield
+
+
+@bug("a worker that is told that its session is lost goes on with it", by=("leases_have_holders",), seed=1)
+def ignore_being_lost() -> Planted:
+    with swapped(Fetcher, "_received", None) as real:
+
+        def received(self: Any, desk: Any, ask: Any, claimed: Any) -> None:
+            if claimed.session is not Asker.LOST:
+                real(self, desk, ask, claimed)
+
+        Fetcher._received = received
+        yield
+
+
+@bug(
+    "a worker without a sign of life from the store goes on starting jobs",
+    by=("the_silent_start_nothing",),
+    seed=35,
+)
 def start_without_a_heartbeat() -> Planted:
     with swapped(MemoryTable, "alive_until", lambda _table: 1e18):
         yield
 
 
-@bug("a supervisor reports a crash as a stop")
+@bug("a supervisor reports a crash as a stop", by=("attempts_add_up",), seed=1)
 def report_a_crash_as_a_stop() -> Planted:
     def judge(_ward: Any, _code: int, *, out_of_memory: bool) -> Verdict:
         return Verdict(Cause(CauseKind.STOP, "it ended"))
@@ -89,7 +116,7 @@ def report_a_crash_as_a_stop() -> Planted:
         yield
 
 
-@bug("a supervisor names everything in the table as started")
+@bug("a supervisor names everything in the table as started", by=("attempts_add_up",), seed=3)
 def call_everything_started() -> Planted:
     with swapped(supervisor, "judge", None) as real:
 
@@ -102,7 +129,7 @@ def call_everything_started() -> Planted:
         yield
 
 
-@bug("a supervisor does not tell the store that a child has died")
+@bug("a supervisor does not tell the store that a child has died", by=("deaths_are_told",), seed=1)
 def keep_a_death_to_oneself() -> Planted:
     async def end(*_args: Any) -> int:
         return 0
@@ -111,7 +138,7 @@ def keep_a_death_to_oneself() -> Planted:
         yield
 
 
-@bug("janitors do not sweep")
+@bug("janitors do not sweep", by=("leases_have_holders", "work_resumes_and_drains"), seed=5)
 def never_sweep() -> Planted:
     async def run(_self: Any) -> None:
         await asyncio.Event().wait()
@@ -120,7 +147,14 @@ def never_sweep() -> Planted:
         yield
 
 
-@bug("a job is settled as done before it runs")
+@bug(
+    "a job is settled as done before it runs",
+    by=(
+        "done_has_run",
+        "live_runs_never_overlap",
+    ),
+    seed=1,
+)
 def settle_before_running() -> Planted:
     async def run_async(self: Any, ticket: Any) -> None:
         opened = self._open(ticket)
@@ -136,7 +170,7 @@ def settle_before_running() -> Planted:
         yield
 
 
-@bug("a stopping worker gives jobs back while their code still runs")
+@bug("a stopping worker gives jobs back while their code still runs", by=("live_runs_never_overlap",), seed=4)
 def release_before_the_code_has_stopped() -> Planted:
     with swapped(Fetcher, "_give_back", None) as real:
 
@@ -152,7 +186,7 @@ def release_before_the_code_has_stopped() -> Planted:
         yield
 
 
-@bug("a client that sends again draws new ids")
+@bug("a client that sends again draws new ids", by=("runs_were_enqueued",), seed=12)
 def resend_under_new_ids() -> Planted:
     with swapped(Connection, "_sent", None) as real:
 
@@ -175,7 +209,7 @@ def resend_under_new_ids() -> Planted:
         yield
 
 
-@bug("a client takes a lost reply for an acceptance")
+@bug("a client takes a lost reply for an acceptance", by=("accepted_is_kept",), seed=1)
 def take_silence_for_yes() -> Planted:
     with swapped(Connection, "_sent", None) as real:
 

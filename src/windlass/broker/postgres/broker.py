@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 from uuid import UUID
 
@@ -193,26 +193,18 @@ class PostgresBroker:
         accepted = [group for group, large in zip(groups, refused, strict=True) if not large]
         jobs = [job for group in accepted for job in group]
         ends = list(accumulate(map(len, accepted)))
-        if not jobs:
-            return tuple(
-                refused_whole(group, large) if large else ()
-                for group, large in zip(groups, refused, strict=True)
-            )
-        columns = plain_of(jobs)
-        if columns is not None and await self._ways.short("enqueue_plain", columns[3], *columns) is not None:
-            return tuple(
-                refused_whole(group, large)
-                if large
-                else tuple([Receipt(Status.CREATED, job.id) for job in group])
-                for group, large in zip(groups, refused, strict=True)
-            )
-        rows = iter(await self._step("enqueue", ends, *jobs_of(jobs)))
+        receipts = iter(await self._accept(jobs, ends) if jobs else ())
         return tuple(
-            refused_whole(group, large)
-            if large
-            else tuple(answers.receipt(job.id, row) for job, row in zip(group, rows, strict=False))
+            refused_whole(group, large) if large else tuple(islice(receipts, len(group)))
             for group, large in zip(groups, refused, strict=True)
         )
+
+    async def _accept(self, jobs: Sequence[NewJob], ends: Sequence[int]) -> Sequence[Receipt]:
+        columns = plain_of(jobs)
+        if columns is not None and await self._ways.short("enqueue_plain", columns[3], *columns) is not None:
+            return [Receipt(Status.CREATED, job.id) for job in jobs]
+        rows = await self._step("enqueue", ends, *jobs_of(jobs))
+        return [answers.receipt(job.id, row) for job, row in zip(jobs, rows, strict=True)]
 
     async def enqueue_on(
         self, connection: Any, groups: Sequence[Sequence[NewJob]]

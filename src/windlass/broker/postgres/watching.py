@@ -24,7 +24,7 @@ class _Watcher:
 
     def __init__(self, jobs: Sequence[JobId]) -> None:
         loop = asyncio.get_running_loop()
-        self.ids = tuple(dict.fromkeys(uuid_of(job) for job in jobs))
+        self.ids = tuple(map(uuid_of, jobs))
         self.since = loop.time()
         self.told: asyncio.Future[tuple[Finished, ...]] = loop.create_future()
 

@@ -1,6 +1,6 @@
 """The scripts: one per verb, in `lua/`. A line `-- include: a, b` brings in what several of them share, and
-`-- otherwise: c` the long way that a short one may take. `-- when needed: d` makes a function `d` of a piece that many
-calls can do without.
+`-- otherwise: c` the long way that a short one may take. `-- when needed: d` makes a function `d` of a piece
+that many calls can do without.
 """
 
 import hashlib
@@ -45,13 +45,15 @@ def assemble(name: str, *, instead: Mapping[str, str] = MappingProxyType({})) ->
     """A script with all that it includes. Tests put other text in the place of a piece.
 
     Lua knows at most 200 local names in a function. So each piece of a large script becomes a function of its
-    own, and only what others mention of it is a name outside. A small one is the pieces as they are: the server
-    makes a script's functions, and a box for each name that they use, at every call.
+    own, and only what others mention of it is a name outside. A small one is the pieces as they are: the
+    server makes a script's functions, and a box for each name that they use, at every call.
     """
     found: dict[str, str] = {}
     _gather(name, found, instead)
     texts = {piece: _COMMENT.sub("", text) for piece, text in found.items()}
-    names = sum(len((one or many).split(",")) for text in texts.values() for one, many in _NAMES.findall(text))
+    names = sum(
+        len((one or many).split(",")) for text in texts.values() for one, many in _NAMES.findall(text)
+    )
     whole = [*texts.values()] if names <= _FLAT else _enclosed(name, texts)
     # The functions of these are made only when they are called.
     for other in _OTHERWISE.findall(found[name]):

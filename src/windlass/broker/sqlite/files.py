@@ -33,7 +33,7 @@ def connect(path: Path, *, writes: bool) -> Handle:
     with in_words(path):
         connection: Connection = apsw.Connection(str(path), statementcachesize=_STATEMENTS)
         # Without this SQLite plans a statement over a partial index anew whenever other values are bound to
-        # it: a seek takes 12 to 33 µs instead of 2 to 6. The plans do not depend on values: nobody runs ANALYZE.
+        # it: a seek takes 12 to 33 µs instead of 2 to 6. No plan depends on values: nobody runs ANALYZE.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.set_busy_timeout(_BUSY)
         connection.execute("PRAGMA synchronous = FULL")

@@ -5,16 +5,16 @@ about after every change; nothing else touches a ring's members. A queue that ne
 its jobs are in one line per band, and none of the rows of lanes and rings is ever touched.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue
+from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue, as_json
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
 from windlass.core.order import REBASE_AT, band_of, choose_band, stride
 from windlass.core.query import Parked
+from windlass.core.settings import lane_policy
 from windlass.core.units import Micros
 
 SQL = statements("filing")
@@ -92,6 +92,8 @@ def become_laned(tx: Writing, queue: Queue) -> None:
     if queue.laned:
         return
     lane = tx.lane(queue, "")
+    # What waits took its turn before the setting that has perhaps made the queue laned.
+    lane.policy = lane_policy(None, queue.policy)
     lane.running = queue.running
     lane.ready = tx.value(_READY_OF_QUEUE, (queue.q,))
     queue.laned = True
@@ -138,7 +140,7 @@ def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
 def park(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
     """Take lanes that have just been parked out of all rings."""
     if names:
-        for band in {band for (band,) in tx.all(SQL["park"], (queue.q, json.dumps(names)))}:
+        for band in {band for (band,) in tx.all(SQL["park"], (queue.q, as_json(names)))}:
             tx.run(SQL["empty_ring"], (queue.q, band, tx.now))
 
 
@@ -146,7 +148,7 @@ def _unpark(tx: Writing, queue: Queue, lanes: Sequence[Lane]) -> None:
     """Let lanes that were parked, and are in no ring, enter where they have something to hand out."""
     if not lanes:
         return
-    found = tx.all(SQL["bands_of_lanes"], (queue.q, json.dumps([lane.name for lane in lanes])))
+    found = tx.all(SQL["bands_of_lanes"], (queue.q, as_json([lane.name for lane in lanes])))
     bands = {(name, ONE_RING if queue.policy.one_ring else band) for name, band in found}
     steps = {lane.name: stride(lane.policy.weight) for lane in lanes}
     tx.many(SQL["enter"], [(queue.q, name, band, steps[name]) for name, band in bands])

@@ -1,6 +1,5 @@
 """The short way of a claim: a queue without lanes and limits hands out its first jobs in one statement."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import repeat
@@ -9,7 +8,16 @@ import msgspec
 
 from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.handle import MOST_LEASES, Row
-from windlass.broker.sqlite.records import MEMOS, READY, RUNNING, Queue, read_after, read_headers, read_tags
+from windlass.broker.sqlite.records import (
+    MEMOS,
+    READY,
+    RUNNING,
+    Queue,
+    as_json,
+    read_after,
+    read_headers,
+    read_tags,
+)
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.event import Emit, Event
@@ -206,7 +214,7 @@ def write_leases(
     tx.forget()
     deadline = None if ask.visibility is None else tx.now + ask.visibility
     first = tx.numbers(len(rows)).start
-    tx.run(SQL["lease_jobs"], (json.dumps([row[0] for row in rows]), tx.now, s, deadline, first))
+    tx.run(SQL["lease_jobs"], (as_json([row[0] for row in rows]), tx.now, s, deadline, first))
     tx.touch_queue(queue)
     for t, count in Counter([row[2] for row in rows]).items():
         tx.count(queue.q, t, READY, -count)

@@ -5,14 +5,13 @@ As many lanes are read as jobs are wanted. Each turn uses up one of them at the 
 that are left is before all that were not read.
 """
 
-import json
 from collections.abc import Iterator
 from heapq import heappop, heapreplace
 
 from windlass.broker.sqlite import filing, lifecycle
 from windlass.broker.sqlite.handle import MOST_LEASES, Row
 from windlass.broker.sqlite.handout import SQL, Bound, Tasks, lease_of_row, write_leases
-from windlass.broker.sqlite.records import Lane, Queue
+from windlass.broker.sqlite.records import Lane, Queue, as_json
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.limits import full, has_slot, taken
 from windlass.core.order import REBASE_AT, stride
@@ -184,7 +183,7 @@ class _Turns:
 
     def _hand_over(self, s: int | None) -> None:
         tx, queue, bound = self._tx, self._queue, self._bound
-        numbers = json.dumps([head[0] for _, head in self._taken])
+        numbers = as_json([head[0] for _, head in self._taken])
         bodies = {n: body for n, *body in tx.all(SQL["bodies"], (numbers,))}
         tasks, remembered = Tasks(tx), tx.handle.leases
         if len(remembered) > MOST_LEASES:

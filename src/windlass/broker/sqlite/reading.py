@@ -1,6 +1,5 @@
 """A snapshot of the file: the time, queues, lanes, tasks and jobs as one step sees them."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from windlass.broker.sqlite.records import (
     Job,
     Lane,
     Queue,
+    as_json,
     read_after,
     read_bucket,
     read_headers,
@@ -217,7 +217,7 @@ class Reading:
         """Read lanes that are about to be needed, in one statement."""
         unknown = [name for name in names if (queue.q, name) not in self._lanes]
         if len(unknown) > 1:
-            for name, *row in self.all(SQL["lanes"], (queue.q, json.dumps(unknown))):
+            for name, *row in self.all(SQL["lanes"], (queue.q, as_json(unknown))):
                 self.lane_of_row(queue, name, row)
 
     def lane_of_row(self, queue: Queue, name: str, row: Sequence[Any]) -> Lane:

@@ -1,5 +1,6 @@
 """Rows of the file as records: what a step works on before it is written back."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -215,6 +216,14 @@ def state_of(code: int) -> State:
 
 
 pack = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+
+
+def as_json(values: Iterable[int | str] | Mapping[int, int] | Iterable[tuple[int, ...]]) -> str:
+    """Values for a statement over `json_each`; `json.dumps` takes eight times as long."""
+    return _encode_json(values).decode()
+
+
 _held = msgspec.msgpack.Decoder(Held)
 _headers = msgspec.msgpack.Decoder(dict[str, str])
 _tags = msgspec.msgpack.Decoder(tuple[str, ...])

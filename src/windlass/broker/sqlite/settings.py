@@ -180,7 +180,7 @@ def _apply_queue(tx: Writing, name: str, paper: Paper) -> None:
 def _apply_lane(tx: Writing, subject: Subject) -> None:
     queue = tx.queue(subject.name)
     assert queue is not None
-    tx.renew_lanes(queue)
     filing.become_laned(tx, queue)
+    tx.renew_lanes(queue)
     filing.refresh(tx, queue, tx.lane(queue, subject.lane))
     filing.wake_if_claimable(tx, queue)

@@ -5,14 +5,13 @@ that ends a lease does so only if its fence is live and no other table knows of 
 for each of them, nothing has happened, and all of them go the long way.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.handle import Handed
-from windlass.broker.sqlite.records import DONE, RUNNING, pack
+from windlass.broker.sqlite.records import DONE, RUNNING, as_json, pack
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
@@ -75,9 +74,9 @@ def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
     tx.run("SAVEPOINT done")
     ended = 0
     if fences:
-        ended += tx.changed(SQL["end_done"], (json.dumps(fences), tx.now))
+        ended += tx.changed(SQL["end_done"], (as_json(fences), tx.now))
     if sizes:
-        ended += tx.changed(SQL["end_done_with_result"], (json.dumps(sizes), tx.now))
+        ended += tx.changed(SQL["end_done_with_result"], (as_json(sizes), tx.now))
     whole = ended == len(runs)
     if not whole:
         tx.run("ROLLBACK TO done")

@@ -3,8 +3,8 @@
 import itertools
 
 from windlass.verify.checker.book import Book
-from windlass.verify.checker.life import last_word
-from windlass.verify.checker.records import FAR, JobBook, Run
+from windlass.verify.checker.life import HISTORY, last_word
+from windlass.verify.checker.records import FAR, JobBook, Run, Word
 from windlass.verify.checker.verdict import Check, Rules
 
 
@@ -59,17 +59,28 @@ def _why_again(book: Book, job: JobBook, run: Run, following: Run) -> str | None
         return word.stands or word.outcome
     if job.did("replay"):
         return "replay"
-    session = book.sessions.get(run.session)
-    kept = next(
-        (each for each in (job.final.deliveries if job.final else ()) if each.fence == run.fence), None
-    )
+    return _why_taken_away(book, job, run, following, word)
+
+
+def _why_taken_away(book: Book, job: JobBook, run: Run, following: Run, word: Word | None) -> str | None:
+    """Its holder has not ended it, as far as is known."""
+    deliveries = job.final.deliveries if job.final is not None else ()
+    kept = next((each for each in deliveries if each.fence == run.fence), None)
+    session = book.sessions.get(run.session or job.holder_of(run.fence))
     if session is not None and session.gone < following.start:
         return "holder crashed" if session.died < FAR else "holder lost"
     if kept is not None and kept.cause is not None:
         return f"holder ended ({kept.cause})"
-    if word is not None and word.verdict == "":
-        return "settle lost" if kept is not None and kept.outcome != "done" else None
-    return None
+    if word is None:
+        return None
+    if (
+        word.verdict == "stale"
+        and len(deliveries) >= HISTORY
+        and run.fence < min(e.fence for e in deliveries)
+    ):
+        return "holder lost"  # the store has had so many leases since then that it tells no more of this one
+    settle_lost = word.verdict == "" and kept is not None and kept.outcome != "done"
+    return "settle lost" if settle_lost else None
 
 
 def a_healthy_run_has_no_duplicates(book: Book, _rules: Rules, check: Check) -> None:
@@ -140,9 +151,11 @@ def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
         for fence in fences:
             session = book.sessions.get(holders.get(fence, ""))
             word = last_word(job, fence)
+            later = [run.start for run in job.runs if run.fence > fence]
+            if not later and fence == fences[-1]:
+                _ends_or_runs(book, rules, name, job, fence, check)
             if session is None or session.gone >= FAR or (word is not None and word.applied):
                 continue
-            later = [run.start for run in job.runs if run.fence > fence]
             if not later or book.blurred(job, fence):
                 continue
             check.case()
@@ -153,6 +166,20 @@ def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
             check.slowest = max(check.slowest, back - gone)
             if gap > rules.redelivery + delay:
                 check.broken(f"{name}: {gap} µs from the end of the holder of fence {fence} to the next run")
+
+
+def _ends_or_runs(book: Book, rules: Rules, name: str, job: JobBook, fence: int, check: Check) -> None:
+    """What was given back, by its holder or by the store, is not forgotten."""
+    final, drained = job.final, book.phases.get("drained", 0)
+    if final is None or final.state != "ready" or not final.deliveries:
+        return
+    given = final.deliveries[-1]
+    if given.fence != fence or given.outcome not in ("release", "retry"):
+        return
+    back = given.ended_at + (book.shift or 0)
+    gap = drained - back - book.away(back, drained) - _paused(book, job, back, drained)
+    if book.shift is not None and gap > rules.redelivery:
+        check.broken(f"{name}: fence {fence} was given back {gap} µs before the end, and it never ran again")
 
 
 def _paused(book: Book, job: JobBook, since: int, until: int) -> int:

@@ -5,7 +5,7 @@
 # pyright: reportPrivateUsage=false
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from windlass.verify import history as h
@@ -34,6 +34,8 @@ class Book:
         """When processes ended, by their names."""
         self.finished: h.Finished | None = None
         self.paused: list[tuple[int, int, str, str | None]] = []
+        self.shift: int | None = None
+        """What the machine's clock is ahead of the store's, as the quickest claim tells; None: no claim."""
         self.events = 0
         self.last = 0
         self._calls: dict[tuple[str, int], Any] = {}
@@ -71,6 +73,16 @@ class Book:
                 self.paused.append((since, FAR if forgotten else answered, queue, lane))
         for (queue, lane), since in self._open_pauses.items():
             self.paused.append((since, FAR, queue, lane))
+
+        self.shift = min((gap for name in self.jobs for gap in self._gaps(name)), default=None)
+
+    def _gaps(self, name: str) -> Iterator[int]:
+        """From the claims of a job, on the store's clock, to when their answers were heard."""
+        job = self.jobs[name]
+        heard = {lease.fence: lease.heard for lease in job.leases}
+        for each in job.final.deliveries if job.final is not None else ():
+            if each.fence in heard:
+                yield heard[each.fence] - each.claimed_at
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -203,6 +215,8 @@ class Book:
         self.fires.append(event)
         for job in event.jobs:
             self.jobs[job].fired = True
+            if event.asked:
+                self.jobs[job].asked_at = min(self.jobs[job].asked_at, event.asked)
 
     def _operate(self, event: h.Operate, source: str) -> None:
         done = [Operation(event.verb, event.at) for _ in event.jobs]

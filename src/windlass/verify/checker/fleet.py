@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from windlass.verify.checker.book import Book
 from windlass.verify.checker.life import HISTORY, last_word
-from windlass.verify.checker.records import FAR
+from windlass.verify.checker.records import FAR, JobBook
 from windlass.verify.checker.verdict import Check, Rules
-from windlass.verify.history import Limits
+from windlass.verify.history import Delivery, Limits
 
 LIVENESS_STEP = 1_000_000
 """What one pass of a sweep moves the liveness clock by at the most."""
@@ -77,22 +77,47 @@ def deaths_are_told(book: Book, rules: Rules, check: Check) -> None:
             check.broken(f"session {name}: its process died, and nobody told the store for {rules.told} µs")
 
 
-def leases_have_holders(book: Book, _rules: Rules, check: Check) -> None:
+def leases_have_holders(book: Book, rules: Rules, check: Check) -> None:
     """Nobody holds a lease who is gone, or who does not know of it."""
     finished = book.finished
     if finished is None:
         return
+    shift = book.shift
     for name, job in book.jobs.items():
         final = job.final
         if final is None:
             continue
         check.case()
+        if shift is not None and not book.reborn(job):
+            for delivery in final.deliveries:
+                _unknown_to_holder(book, rules, name, job, delivery, shift, check)
         if final.state != "running":
             continue
         if finished.idle:
             check.broken(f"{name} is held under fence {final.fence}, and no worker is left")
         elif final.session is not None and final.session not in finished.sessions:
             check.broken(f"{name} is held by session {final.session}, which is over")
+
+
+def _unknown_to_holder(
+    book: Book, rules: Rules, name: str, job: JobBook, delivery: Delivery, shift: int, check: Check
+) -> None:
+    """A lease that the store had to end, and whose session lived on without it."""
+    session = book.sessions.get(delivery.session or "")
+    if delivery.settled or session is None:
+        return
+    words = [word for word in job.words if word.fence == delivery.fence]
+    if words:  # until it is answered it is said again
+        since = max(word.said if word.answered >= FAR else word.answered for word in words)
+        what = "had said its last word of it"
+    elif not any(lease.fence == delivery.fence for lease in job.leases):
+        since, what = delivery.claimed_at + shift, "never heard of it"
+    else:
+        return
+    until = min(delivery.ended_at + shift, session.gone)
+    held = until - since - book.away(since, until)
+    if held > rules.unknown:
+        check.broken(f"{name}: fence {delivery.fence} was held for {held} µs by a session that {what}")
 
 
 def limits_hold(book: Book, rules: Rules, check: Check) -> None:
@@ -248,6 +273,8 @@ def work_resumes_and_drains(book: Book, rules: Rules, check: Check) -> None:
         final = job.final
         if final is None or final.state in ("done", "dead", "cancelled", "absent"):
             continue
+        if job.fired and min([job.asked_at, *(lease.asked for lease in job.leases)]) > drained:
+            continue  # a schedule had a tick to catch up with while the workers were stopping
         check.case()
         waits = job.asked is not None and (
             job.due > drained or any(parent in dead for parent in job.asked.after)

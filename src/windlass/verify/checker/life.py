@@ -104,7 +104,7 @@ def stale_fences_change_nothing(book: Book, _rules: Rules, check: Check) -> None
 
 
 def _over(book: Book, job: JobBook, fence: int) -> int:
-    holder = next((lease.session for lease in job.leases if lease.fence == fence), "")
+    holder = job.holder_of(fence)
     return book.sessions[holder].over if holder in book.sessions else 1 << 62
 
 

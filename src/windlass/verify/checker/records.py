@@ -111,6 +111,10 @@ class JobBook:
         self.operations: list[Operation] = []
         self.final: h.Final | None = None
 
+    def holder_of(self, fence: int) -> str:
+        """The session that was handed this lease, if that was heard."""
+        return next((lease.session for lease in self.leases if lease.fence == fence), "")
+
     def life_of(self, fence: int) -> tuple[int, int]:
         """From when to when a lease can have lived: from its ask to the answer that ended it, or else to the
         first word of a newer one.

@@ -19,6 +19,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     redelivery: int = 120_000_000
     """The longest that a job may wait for its next run once its holder is known to be gone, besides the
     delay that crashes earn and the time in which the store was away."""
+    unknown: int = 60_000_000
+    """The longest that a living session may hold a lease that it does not know of: until the ask is repeated
+    whose answer was lost, or the store is found to have forgotten something."""
     resume: int = 15_000_000
     """After healing with work at hand, the longest until something runs."""
     told: int = 3_000_000

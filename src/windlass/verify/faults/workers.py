@@ -175,7 +175,9 @@ async def shift_clock(scene: Scene) -> None:
     return None
 
 
-def _no_faketime(_scene: Scene) -> str | None:
+def _no_faketime(scene: Scene) -> str | None:
+    if isinstance(scene.own, OwnSqlite) or (scene.own is None and scene.network is None):
+        return "the clock of a file is its machine's, which all processes share"
     if faketime_library() is None:
         return "needs faketime (Debian: apt install faketime)"
     return None

@@ -25,7 +25,18 @@ from windlass.verify.simulator.loop import SimLoop, SimPace, SimProcess, begin
 from windlass.verify.simulator.tables import MemoryTable
 from windlass.worker.child import LAST_WORDS, ORPHANED
 from windlass.worker.firing import Firing
-from windlass.worker.messages import Begin, Cancel, Drain, Go, Lost, Ready, Suspects, ToChild, ToSupervisor
+from windlass.worker.messages import (
+    Begin,
+    Cancel,
+    Drain,
+    Go,
+    Lost,
+    Ready,
+    Reread,
+    Suspects,
+    ToChild,
+    ToSupervisor,
+)
 from windlass.worker.options import Group
 from windlass.worker.plan import Plan
 from windlass.worker.supervisor import Supervisor
@@ -174,6 +185,8 @@ class SimChild:
                 case Drain():
                     worker.go.set()
                     worker.drain(message.grace)
+                case Reread():
+                    worker.reread()
                 case Begin():
                     pass
         await self._orphaned(worker, broker)

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
 
 import msgspec
 
@@ -20,7 +21,13 @@ from windlass.verify.simulator.plan import timetable
 from windlass.verify.simulator.seeded import seeded
 from windlass.verify.simulator.world import BEAT, World
 
-RULES = Rules(exact_starts=True, redelivery=20_000_000, resume=8_000_000, beat=round(BEAT * 1_000_000))
+RULES = Rules(
+    exact_starts=True,
+    redelivery=20_000_000,
+    unknown=10_000_000,
+    resume=8_000_000,
+    beat=round(BEAT * 1_000_000),
+)
 """What holds on virtual time, where nothing is slow by accident."""
 SHARE = 25
 """Seeds that a process takes at a time."""
@@ -39,6 +46,12 @@ class Lived(msgspec.Struct, frozen=True):
         for name, lines in sorted(self.files.items()):
             sums.update(name.encode() + b"\0" + lines)
         return sums.hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Leave the history in a folder, as real processes would have."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, lines in self.files.items():
+            (folder / f"{name}{history.SUFFIX}").write_bytes(lines)
 
     def lines(self) -> "list[history.Line]":
         """The events, merged."""

@@ -102,15 +102,19 @@ BEGIN
     RETURN v_slot;
 END $$;
 
--- Use the next slot of each class where it is time, and empty those that are wholly forgotten. Not got within a moment: the
--- next time. As the owner of the schema: to empty a table is not among the rights of those who only work here.
+-- Use the next slot of each class where it is time, and empty those that are wholly forgotten. To empty one, nobody may be
+-- reading it, and who comes meanwhile waits too: so it is tried for a moment, one slot a pass, and again the next time. As
+-- the owner of the schema: to empty a table is not among the rights of those who only work here.
 CREATE OR REPLACE FUNCTION _turn_slots() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     s slot;
     v_at bigint := _at();
     v_kept bigint;
-    v_window bigint := (SELECT resend_window FROM meta);
+    v_patience text := current_setting('lock_timeout');
 BEGIN
+    -- The clock was set back: nobody waits until it has caught up. What a slot holds says whether it may go.
+    UPDATE slot SET opened_at = v_at WHERE opened_at > v_at;
+    UPDATE slot SET closed_at = v_at WHERE closed_at > v_at;
     FOR s IN SELECT * FROM slot WHERE opened_at IS NOT NULL ORDER BY opened_at LOOP
         v_kept := coalesce((SELECT max(greatest(q.retention, q.result_ttl)) FROM queue q WHERE _class(q) = s.class), 0);
         IF s.closed_at IS NULL THEN
@@ -119,28 +123,30 @@ BEGIN
                 UPDATE slot SET closed_at = v_at WHERE slot = s.slot;
                 UPDATE queue q SET slot = _open_slot(s.class) WHERE _class(q) = s.class;
             END IF;
-        ELSIF v_at - s.closed_at > greatest(v_kept, v_window) AND NOT _holds_anything(s.slot) THEN
+        ELSIF v_at - s.closed_at > v_kept AND NOT _holds_anything(s.slot)
+            AND NOT EXISTS (SELECT FROM queue q WHERE q.slot = s.slot) THEN
             BEGIN
-                PERFORM set_config('lock_timeout', '100', true);
+                PERFORM set_config('lock_timeout', '20', true);
                 EXECUTE format('TRUNCATE past_%s', s.slot);
                 UPDATE slot SET opened_at = NULL, closed_at = NULL WHERE slot = s.slot;
                 UPDATE meta SET slots = array_remove(slots, s.slot);
             EXCEPTION WHEN lock_not_available THEN
-                NULL;   -- somebody reads it; nobody else is kept waiting for longer
+                RETURN;   -- it has put the setting back
             END;
-            PERFORM set_config('lock_timeout', '0', true);
+            PERFORM set_config('lock_timeout', v_patience, true);
         END IF;
     END LOOP;
 END $$;
 
--- Whether a slot has a job that is not forgotten: a look at the newest of each queue and kind, and those of the window.
+-- Whether a slot has a job that is not forgotten, or one that may be sent again: a look at the newest of each queue and kind.
 CREATE OR REPLACE FUNCTION _holds_anything(p_slot smallint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM queue q CROSS JOIN (VALUES (0::smallint), (1::smallint)) k (kind) CROSS JOIN LATERAL (
             SELECT p.finished_at, p.n FROM past p WHERE p.slot = p_slot AND p.queue = q.name AND p.kept = k.kind AND p.kept IS NOT NULL
             ORDER BY p.finished_at DESC, p.n DESC LIMIT 1) newest
-        WHERE NOT _is_behind(q.name, k.kind, newest.finished_at, newest.n));
+        WHERE newest.finished_at + (SELECT resend_window FROM meta) > _at()
+           OR NOT _is_behind(q.name, k.kind, newest.finished_at, newest.n));
 END $$;
 
 -- Forget the oldest of a queue's past: jobs without (0) or with (1) a result that ended until a time, or results (2). out: how
@@ -185,6 +191,30 @@ BEGIN
     VALUES (q.name, p_kind, v_ends[cardinality(v_ends)], v_gone[cardinality(v_gone)])
     ON CONFLICT (queue, kind) DO UPDATE SET finished_at = excluded.finished_at, n = excluded.n;
     RETURN cardinality(v_gone);
+END $$;
+
+-- How many jobs of a queue's past are not forgotten; no more than p_limit are counted.
+CREATE OR REPLACE FUNCTION _count_past(p_queue text, p_limit bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT count(*) FROM (SELECT FROM _oldest_past(p_queue, p_limit) LIMIT p_limit) c);
+END $$;
+
+-- The oldest jobs of a queue's past that are not forgotten, at most p_limit of each kind, in no order.
+CREATE OR REPLACE FUNCTION _oldest_past(p_queue text, p_limit bigint, OUT id uuid, OUT finished_at bigint, OUT n bigint)
+RETURNS SETOF record LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_slots smallint[] := (SELECT slots FROM meta);
+BEGIN
+    IF cardinality(v_slots) > 0 THEN
+        RETURN QUERY
+            SELECT o.id, o.finished_at, o.n
+            FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
+            CROSS JOIN LATERAL (
+                SELECT p.id, p.finished_at, p.n FROM past p
+                WHERE p.slot = ANY (v_slots) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL
+                  AND (p.finished_at, p.n) > (coalesce(h.finished_at, -1), coalesce(h.n, -1))
+                ORDER BY p.finished_at, p.n LIMIT p_limit) o;
+    END IF;
 END $$;
 
 -- Move jobs that have finished in other ways than by a plain settle: at most so many of a queue.

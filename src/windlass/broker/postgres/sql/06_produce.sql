@@ -48,7 +48,7 @@ BEGIN
             flow, expires_at, headers, tags, payload)
         SELECT f.id, f.n, f.n, f.state, f.priority, f.band, f.max_attempts, f.revision, f.queue, '', f.task, v_at, f.due, f.size,
             f.flow, f.expires_at, f.headers, f.tags, f.payload
-        FROM filed f
+        FROM filed f ORDER BY f.id   -- as everybody else: two who send the same ids wait for each other, but never in a circle
     ), placed AS (
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
         SELECT f.queue, '', f.band, f.n, f.n, f.task, f.size, f.expires_at, f.max_attempts <= 1, false FROM filed f WHERE f.state = 2

@@ -279,7 +279,7 @@ BEGIN
         v_lane_token := (
             SELECT min(_lane_token_in(_lane(q, l.name), v_at)) FROM lane l
             WHERE l.queue = q.name AND l.level IS NOT NULL AND _lane_token_in(_lane(q, l.name), v_at) > 0
-              AND EXISTS (SELECT FROM ready WHERE queue = q.name AND lane = l.name));
+              AND EXISTS (SELECT FROM ready WHERE queue = q.name AND lane = l.name OFFSET 0));
         v_next := least(v_next, v_token, v_lane_token);
     END LOOP;
     RETURN v_next;

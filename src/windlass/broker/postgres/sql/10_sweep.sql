@@ -138,6 +138,7 @@ DECLARE
     v_at bigint := _at();
     v_window bigint := (SELECT resend_window FROM meta);
     v_over bigint;
+    v_past bigint;
     v_count integer;
 BEGIN
     pruned := 0;
@@ -159,7 +160,14 @@ BEGIN
             EXIT WHEN remaining <= 0;
         END IF;
         IF q.retention_count IS NOT NULL THEN
-            v_over := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (0, 1)) - q.retention_count;
+            -- Those that went to the past before the queue had a bound count too. The oldest of them are brought back.
+            v_past := _count_past(q.name, q.retention_count + remaining);
+            v_over := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (0, 1)) + v_past - q.retention_count;
+            IF v_over > 0 AND v_past > 0 THEN
+                PERFORM _recall(o.id) FROM (
+                    SELECT p.id FROM _oldest_past(q.name, least(v_over, remaining)) p
+                    ORDER BY p.finished_at, p.n LIMIT least(v_over, remaining)) o;
+            END IF;
             IF v_over > 0 THEN
                 v_over := v_over - (
                     SELECT count(*) FROM job o WHERE o.queue = q.name AND o.kept IN (0, 1) AND o.has_children AND _is_needed(o));
@@ -254,9 +262,7 @@ DECLARE
     v_count bigint;
     v_gone bigint[];
 BEGIN
-    DELETE FROM unique_key u USING (
-        SELECT queue, lane, task, key FROM unique_key WHERE until <= v_at LIMIT v_left FOR UPDATE) o
-    WHERE (u.queue, u.lane, u.task, u.key) = (o.queue, o.lane, o.task, o.key);
+    DELETE FROM unique_key WHERE ctid = ANY (array(SELECT ctid FROM unique_key WHERE until <= v_at LIMIT v_left));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_left := v_left - v_count;
     WITH old AS MATERIALIZED (

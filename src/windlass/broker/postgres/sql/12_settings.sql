@@ -128,7 +128,8 @@ CREATE OR REPLACE FUNCTION _apply_lane(d document) RETURNS void LANGUAGE plpgsql
 DECLARE
     s jsonb := _overlaid(d.declared, d.override);
 BEGIN
-    UPDATE queue SET laned = true WHERE name = d.name AND NOT laned;
+    -- First as it was until now: what waits keeps the place that it had before these settings.
+    PERFORM _become_laned(d.name);
     INSERT INTO lane (queue, name) VALUES (d.name, d.lane) ON CONFLICT DO NOTHING;
     UPDATE lane SET weight = coalesce((s ->> 'weight')::bigint, 1), has_concurrency = s ? 'concurrency',
         concurrency = (s ->> 'concurrency')::bigint, has_rate = s ? 'rate', rate_count = (s -> 'rate' ->> 'count')::bigint,

@@ -226,7 +226,7 @@ CREATE OR REPLACE FUNCTION finished(
     UNION ALL
     SELECT u.o, p.state, p.reason, p.result, p.error
     FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) CROSS JOIN LATERAL _past(u.id) p
-    WHERE p.n IS NOT NULL AND NOT EXISTS (SELECT FROM job j WHERE j.id = u.id)
+    WHERE p.n IS NOT NULL AND NOT EXISTS (SELECT FROM job j WHERE j.id = u.id OFFSET 0)
       AND (p.pruned_until IS NULL OR p.pruned_until > _seen_at(p_now))
     ORDER BY 1
 $$;

@@ -8,7 +8,7 @@
 -- include: plain_claim
 local ask = unpack_(ARGV[2])
 local s = N and ask[4] and session_of(ask[4])
-if not s or s[1] then return otherwise() end
+if not s or s.ended then return otherwise() end
 local out, asked = plain_claim(ask, s, {})
 if not out then return otherwise() end
 save_session(s, ask[4])

@@ -3,10 +3,11 @@ local CTX = unpack_(ARGV[1])
 local TTL, WINDOW, EVENTS_KEPT, MAX_SIZE, CHANNEL = CTX[2], CTX[3], CTX[4], CTX[5], CTX[6]
 
 -- mark, live, swept (-1: never), left, seq, version, bytes, log end, log first, gone first, gone end
+local NUMBERS = '>i8i8i8i8i8i8i8i8i8i8i8'
 local N = {}
 do
   local kept = hget(META, 'n')
-  local m = kept and unpack_(kept) or {0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0}
+  local m = kept and {struct.unpack(NUMBERS, kept)} or {0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0}
   N.mark, N.live, N.swept, N.left, N.seq, N.version = m[1], m[2], m[3], m[4], m[5], m[6]
   N.bytes, N.log_end, N.log_first, N.gone_first, N.gone_end = m[7], m[8], m[9], m[10], m[11]
   N.before = kept
@@ -28,6 +29,6 @@ local function number()
 end
 
 local function numbers()
-  return pack({N.mark, N.live, N.swept, N.left, N.seq, N.version, N.bytes, N.log_end, N.log_first,
-    N.gone_first, N.gone_end})
+  return struct.pack(NUMBERS, N.mark, N.live, N.swept, N.left, N.seq, N.version, N.bytes, N.log_end, N.log_first,
+    N.gone_first, N.gone_end)
 end

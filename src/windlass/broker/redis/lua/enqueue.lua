@@ -13,25 +13,24 @@ local asked = ARGV[2]
 if not N or string.byte(asked) ~= 1 then return otherwise() end
 local groups, stamps = unpack(unpack_(ARGV[3]))
 local queues = {}
+local p, constant -- most stamps differ from the one before only by their lane
 for i = 1, #stamps do
   local s = stamps[i]
   local q = queues[s[1]] or plain_queue(s[1])
   if not q or (s[3] ~= '') ~= q.laned then return otherwise() end
   queues[s[1]] = q
   local band, kind = 0 - s[4], s[1] .. NUL .. s[2] .. NUL
-  local names, p = kind .. s[3], stamps[i - 1] -- most differ from the one before only by their lane
+  local names = kind .. s[3]
   if q.laned then
     q.lanes = q.lanes or {}
     q.lanes[#q.lanes + 1] = s[3]
   end
-  s.q, s.band, s.n, s.tally = q, band, 0, tally(kind)
-  s.first = struct.pack('>BBBBBI4I8', RDY, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0)
-  if p and p[4] == s[4] and p[5] == s[5] and p[6] == s[6] and p[7] == s[7] and p[8] == s[8] then
-    s.constant = p.constant
-  else
-    s.constant = pack({s[4], s[5], band, 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
+  if not (p and p[4] == s[4] and p[5] == s[5] and p[6] == s[6] and p[7] == s[7] and p[8] == s[8]) then
+    p, constant = s, pack({s[4], s[5], band, 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
   end
-  s.last = struct.pack('>I8I8I2', NOW, NOW, #names) .. names .. s.constant
+  stamps[i] = {q = q, lane = s[3], band = band, n = 0, tally = tally(kind), list = false,
+    first = struct.pack('>BBBBBI4I8', RDY, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0),
+    last = struct.pack('>I8I8I2', NOW, NOW, #names) .. names .. constant}
 end
 
 local ids, n, bytes, at, seq = {}, 0, 0, 2, N[5]
@@ -49,7 +48,7 @@ while at <= from do
   if not list then -- of its queue and band, or of its lane
     local q = s.q
     q.lists = q.lists or {}
-    local name = q.laned and s[3] or s.band
+    local name = q.laned and s.lane or s.band
     list = q.lists[name] or {n = 0, band = s.band}
     if list.band ~= s.band then return otherwise() end -- a lane with jobs in two bands
     q.lists[name], s.list = list, list
@@ -102,7 +101,7 @@ local function append(q) -- to the fifo of a queue
       first = fits + 1
     end
   end
-  put(FIFO, 'c' .. q.name, pack(all))
+  put(FIFO, 'c' .. q.name, write_fifos(all))
 end
 
 local function append_to_lanes(q)

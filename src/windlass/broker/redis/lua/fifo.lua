@@ -1,8 +1,7 @@
 -- The fifos of a queue and of its lanes, by band: chunks of up to 64 entries (16 of a lane) (place 7 bytes, job 16 bytes), so that a batch is one
 -- field and a job costs 23 bytes. A job that leaves from the middle leaves its entry behind: an entry counts only
 -- while its job is ready and has this very place. Claims pass over the others, a bounded number each.
---
--- By band: 1 first chunk, 2 entries of it that are used up, 3 last chunk, 4 entries in it, 5 jobs that are live.
+-- include: chunks
 local PER_CHUNK, PER_LANE_CHUNK, ENTRY = 64, 16, 23
 local SKIPS = 1000 -- dead entries that one call may pass over
 local SKIPPED_OUT = false -- they were not enough
@@ -16,7 +15,7 @@ local function fifos(q) -- of a queue or a lane
   local f = q.fifo
   if f == nil then
     local s = hget(FIFO, 'c' .. q.name)
-    f = s and unpack_(s) or {}
+    f = read_fifos(s)
     q.fifo = f
   end
   return f
@@ -127,5 +126,5 @@ local function flush_fifo(q)
       all[band] = nil
     end
   end
-  if not q.chunks then hset(FIFO, 'c' .. q.name, next(all) ~= nil and pack(all) or false) end
+  if not q.chunks then hset(FIFO, 'c' .. q.name, write_fifos(all)) end
 end

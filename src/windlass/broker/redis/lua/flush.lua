@@ -62,7 +62,7 @@ end
 local function flush_places()
   for name, q in pairs(QUEUES) do
     if q then
-      if q.touched then hset(SET, 'R' .. name, pack({q.paused, q.laned, q.running, q.bucket})) end
+      if q.touched then hset(SET, 'R' .. name, write_running(q)) end
       if q.fifo_touched then flush_fifo(q) end
     end
   end

@@ -83,8 +83,8 @@ local function apply_queue(doc)
   local plain = not p.bands and not p.age_step and not p.sequence and p.emit == 0
   local unlimited = not (p.concurrency or p.rate or p.lane_concurrency or p.lane_rate)
   local by_lane = not (p.concurrency or p.rate or p.lane_rate or p.one_ring)
-  hset(SET, 'F' .. doc.name, plain and pack({unlimited, p.retention, p.result_ttl, by_lane,
-    p.lane_concurrency}) or false)
+  hset(SET, 'F' .. doc.name, plain and struct.pack('>BBBBI8', unlimited and 1 or 0, by_lane and 1 or 0,
+    p.retention == 0 and 1 or 0, p.result_ttl > 0 and 1 or 0, p.lane_concurrency or 0) or false)
   if q.laned then refresh_lanes(q) end
   wake_if_claimable(q)
 end

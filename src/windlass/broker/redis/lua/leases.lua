@@ -1,9 +1,8 @@
 -- Leases: handed out by claim, ended by a word of their holder, by the end of a session, or by a deadline.
 --
--- A session: 1 ended, 2 opened, 3 seen, 4 memory, 5 seq, 6 ended at, 7 silent for, 8 leases, 9 ttl, 10 queues, 11 birth
 -- LEASE  L session NUL seq: replies with live leases · F session NUL seq position job: leases to be cancelled
 --        S queue NUL session: who serves a queue · D session: ended, with leases left
--- include: lifecycle
+-- include: lifecycle, session
 local SESSIONS, REPLIES = {}, {}
 local HOLD_LIMIT, HOLD_CAP = 604800000000, 300000000
 
@@ -11,7 +10,7 @@ local function session(id)
   local s = SESSIONS[id]
   if s == nil then
     local kept = hget(SESS, 'S' .. id)
-    s = kept and unpack_(kept) or false
+    s = kept and read_session(kept) or false
     if s then s.id = id end
     SESSIONS[id] = s
   end
@@ -59,7 +58,7 @@ end
 local function flush_sessions()
   for id, s in pairs(SESSIONS) do
     if s and s.touched then
-      hset(SESS, 'S' .. id, pack({s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]}))
+      hset(SESS, 'S' .. id, write_session(s))
     end
   end
   for name, r in pairs(REPLIES) do

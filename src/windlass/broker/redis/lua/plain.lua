@@ -5,18 +5,18 @@
 --
 -- What it knows of a head (see jobs.lua) is cut out and put together as bytes: no table is made for a job.
 --
--- SET F queue: {unlimited, retention, result_ttl, no limits but lane_concurrency, lane_concurrency or false}, kept by
--- keeping.lua for queues whose policy is plain
+-- SET F queue, kept by keeping.lua for queues whose policy is plain, each a byte of 0 or 1: unlimited; no limits but
+-- lane_concurrency; done jobs are not kept; results are; then lane_concurrency or 0 (8 bytes)
 -- Every call makes the functions and tables of its script anew, and every name that a function uses of its
 -- surroundings. So there are few here, and those for lanes are made when a queue has some (`plain_lanes`).
--- include: short
+-- include: short, chunks
 -- when needed: plain_lanes
 local PER_CHUNK = 64
 local RDY, RUNNING, DONE = 2, 3, 4
 
 local CTX = unpack_(ARGV[1])
-local NUMBERS = call('HGET', META, 'n')
-local N = NUMBERS and unpack_(NUMBERS) -- mark, live, swept, left, 5 seq, version, 7 bytes, log …, 10 and 11 gone
+local NUMBERS, NUMBERS_READ = '>i8i8i8i8i8i8i8i8i8i8i8', call('HGET', META, 'n')
+local N = NUMBERS_READ and {struct.unpack(NUMBERS, NUMBERS_READ)} -- mark, live, swept, left, 5 seq, version, 7 bytes, log …, 10 and 11 gone
 local NOW = CTX[1]
 if N then
   if not NOW then
@@ -86,24 +86,27 @@ local lanes
 local function plain_queue(name)
   local got = call('HMGET', SET, 'F' .. name, 'R' .. name, 'A' .. name)
   if not got[1] then return nil end
-  local f = unpack_(got[1])
-  local s = got[2] and unpack_(got[2]) or {false, false, 0, false}
-  if s[2] then
-    if not f[4] then return nil end
+  local unlimited, by_lane, unkept, results, most = struct.unpack('>BBBBI8', got[1])
+  local paused, laned, running, bucket = 0, 0, 0, ''
+  if got[2] then
+    paused, laned, running = struct.unpack('>BBI4', got[2])
+    bucket = sub(got[2], 7)
+  end
+  if laned == 1 then
+    if by_lane == 0 then return nil end
     lanes = lanes or plain_lanes(call, N, NOW, put, remove)
   end
-  return {name = name, laned = s[2], most = f[5], unlimited = f[1], retention = f[2], result_ttl = f[3], paused = s[1], running = s[3],
-    bucket = s[4], wake = got[3], pre = name .. NUL}
+  return {name = name, pre = name .. NUL, unlimited = unlimited == 1, unkept = unkept == 1, results = results == 1,
+    most = most > 0 and most, paused = paused == 1, laned = laned == 1, running = running, bucket = bucket, wake = got[3]}
 end
 
 local function save_running(q)
-  put(SET, 'R' .. q.name, pack({q.paused, q.laned, q.running, q.bucket}))
+  put(SET, 'R' .. q.name, struct.pack('>BBI4', q.paused and 1 or 0, q.laned and 1 or 0, q.running) .. q.bucket)
 end
 
 local function fifos(q)
   if not q.fifo then
-    local s = call('HGET', FIFO, 'c' .. q.name)
-    q.fifo = s and unpack_(s) or {}
+    q.fifo = read_fifos(call('HGET', FIFO, 'c' .. q.name))
   end
   return q.fifo
 end
@@ -132,7 +135,8 @@ local function wake(q)
 end
 
 local function write()
-  call('HSET', META, 'n', pack(N))
+  local numbers = struct.pack(NUMBERS, unpack(N, 1, 11))
+  if numbers ~= NUMBERS_READ then call('HSET', META, 'n', numbers) end
   for key, list in pairs(HSETS) do
     for from = 1, list.n, 2000 do call('HSET', key, unpack(list, from, math.min(from + 1999, list.n))) end
   end

@@ -2,9 +2,11 @@
 -- include: plain
 local WITHIN = 1000
 
-local function session_of(id)
-  local s = call('HGET', SESS, 'S' .. id)
-  return s and unpack_(s)
+local function session_of(id) -- of its record (see session.lua): ended, seq, leases, and the rest
+  local kept = call('HGET', SESS, 'S' .. id)
+  if not kept then return nil end
+  local ended, seq, leases = struct.unpack('>BI8I4', kept)
+  return {ended = ended == 1, seq = seq, leases = leases, rest = sub(kept, 14)}
 end
 
 local function range(key, p) -- the first of a range
@@ -19,8 +21,11 @@ local function is_simple(q)
   elseif not q.unlimited or call('HEXISTS', LANE, 'l' .. q.pre) == 1 then
     return false
   end
-  if range(READY, 'L' .. q.pre) then return false end
-  q.suspects = call('ZLEXCOUNT', READY, '[S' .. q.pre, '(S' .. q.pre .. LAST)
+  q.suspects = 0
+  if call('ZLEXCOUNT', READY, '-', '+') > 1 then -- the one is the member that every set has
+    if range(READY, 'L' .. q.pre) then return false end
+    q.suspects = call('ZLEXCOUNT', READY, '[S' .. q.pre, '(S' .. q.pre .. LAST)
+  end
   local due, suspect = range(TIME, 'D' .. q.pre), range(TIME, 'd' .. q.pre)
   if suspect and struct.unpack('>I7', suspect, #q.pre + 2) <= NOW then return false end
   q.due = due and struct.unpack('>I7', due, #q.pre + 2)
@@ -56,23 +61,6 @@ local function peek(q, want)
   return {n = got, ids = ids, places = places, f = f, band = band}
 end
 
-local function look_at(found) -- reads the heads; nil if one of them is not plain
-  local ids, places, got = found.ids, found.places, found.n
-  local heads = call('HMGET', HEAD, unpack(ids, 1, got))
-  local fences, attempts, lasts, sizes, names = {}, {}, {}, {}, {}
-  local unpack_bytes = struct.unpack
-  for i = 1, got do
-    local h = heads[i]
-    if not h then return nil end
-    local state, place, unclaim, _, last, attempt, fence, seq, size, _, _, _, named = unpack_bytes(READ, h)
-    if state ~= RDY or place ~= 1 or unclaim ~= 0 or seq ~= places[i] then return nil end
-    fences[i], attempts[i], lasts[i], sizes[i], names[i] = fence, attempt, last, size, named
-  end
-  found.heads, found.fences, found.attempts, found.lasts, found.sizes, found.names = heads, fences, attempts, lasts,
-    sizes, names
-  return found
-end
-
 local function take(q, f, band, n) -- so many entries are used up
   f[5] = f[5] - n
   f[2] = f[2] + n
@@ -94,7 +82,7 @@ end
 
 -- Decides a claim. `queues` by name may hold queues that a settle before it has touched. nil: not plain.
 local function plain_claim(ask, s, queues)
-  if ask[7] or not ask[4] or ask[5] ~= s[5] + 1 then return nil end
+  if ask[7] or not ask[4] or ask[5] ~= s.seq + 1 then return nil end
   local asked, seen, payload, more = {}, {}, 0, false
   for i = 1, #ask[1] do
     local name = ask[1][i]
@@ -108,7 +96,8 @@ local function plain_claim(ask, s, queues)
   end
   local leased, ids, heads, slots, limit, most = 0, {}, {}, ask[2], ask[3], ask[8]
   local behind = struct.pack('>I8I8I2', NOW, ask[5], #ask[4]) .. ask[4]
-  local first, first_of = nil, nil -- what a claim changes is the same for most jobs
+  local first, first_of, first_attempt = nil, nil, nil -- what a claim changes is the same for most jobs
+  local unpack_bytes = struct.unpack
   for i = 1, #asked do
     local q = asked[i]
     while not more do
@@ -121,31 +110,35 @@ local function plain_claim(ask, s, queues)
       if q.laned then found = lanes.peek(q, want) else found = peek(q, want) end
       if not found then return nil end
       if found.n == 0 then break end
-      if not look_at(found) then return nil end
+      local ids_found, places = found.ids, found.places
+      local read = call('HMGET', HEAD, unpack(ids_found, 1, found.n))
       local n, names, per = 0, nil, nil
       for k = 1, found.n do
-        if found.names[k] ~= names then
-          names = found.names[k]
+        local head = read[k]
+        if not head then return nil end
+        local state, place, unclaim, unsettle, last, attempt, fence, seq, size, _, _, _, named = unpack_bytes(READ, head)
+        if state ~= RDY or place ~= 1 or unclaim ~= 0 or seq ~= places[k] then return nil end
+        if named ~= names then
+          names = named
           per = read_names(names)
         end
-        payload = payload + found.sizes[k]
-        local room = (found.lasts[k] == 1 or (q.laned and q.most) or not is_timed(per.task)) and slots or limit
+        payload = payload + size
+        local room = (last == 1 or (q.laned and q.most) or not is_timed(per.task)) and slots or limit
         if leased >= room or (leased > 0 and payload > most) then
           more = true
           break
         end
-        local fence, attempt, last, head = found.fences[k] + 1, found.attempts[k] + 1, found.lasts[k], found.heads[k]
+        fence, attempt = fence + 1, attempt + 1
         if fence < NOW then fence = NOW end
-        local unsettle = string.byte(head, 4)
         local kind = fence * 4 + unsettle * 2 + last
-        if first_of ~= kind or first.attempt ~= attempt then
+        if first_of ~= kind or first_attempt ~= attempt then
           -- Only a head that is written anew says rightly whether its next attempt is the last.
-          first_of, first = kind, {attempt = attempt,
-            bytes = struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind}
+          first_of, first_attempt = kind, attempt
+          first = struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind
         end
         n, leased, per.tally.n = n + 1, leased + 1, per.tally.n + 1
-        ids[leased] = found.ids[k]
-        heads[leased] = first.bytes .. sub(head, CONSTANT)
+        ids[leased] = ids_found[k]
+        heads[leased] = first .. sub(head, CONSTANT)
       end
       if n > 0 then
         if q.laned then lanes.take(found, n) else take(q, found.f, found.band, n) end
@@ -160,7 +153,7 @@ local function plain_claim(ask, s, queues)
   end
   if lanes and lanes.must_rebase() then return nil end
   count_moves(RDY, RUNNING)
-  s[5], s[8] = ask[5], s[8] + leased
+  s.seq, s.leases = ask[5], s.leases + leased
   local next_in, suspects = -1, 0
   for i = 1, #asked do
     local q = asked[i]
@@ -175,7 +168,8 @@ local function plain_claim(ask, s, queues)
     if wait and (next_in < 0 or wait < next_in) then next_in = wait end
     if q.taken then
       if not q.laned then
-        if next(q.fifo) ~= nil then put(FIFO, 'c' .. q.name, pack(q.fifo)) else remove(FIFO, 'c' .. q.name) end
+        local chunks = write_fifos(q.fifo)
+        if chunks then put(FIFO, 'c' .. q.name, chunks) else remove(FIFO, 'c' .. q.name) end
       end
       save_running(q)
       q.saved = true
@@ -200,4 +194,4 @@ local function plain_claim(ask, s, queues)
   return out, asked
 end
 
-local function save_session(s, id) put(SESS, 'S' .. id, pack(s)) end
+local function save_session(s, id) put(SESS, 'S' .. id, struct.pack('>BI8I4', 0, s.seq, s.leases) .. s.rest) end

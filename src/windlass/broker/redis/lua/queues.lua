@@ -1,6 +1,6 @@
 -- Queues and lanes: the policy in force, and what changes with every claim.
 --
--- SET   Q queue: policy (map, see settings.lua) · R queue: paused, laned, running, bucket · T task: it was timed
+-- SET   Q queue: policy (map, see settings.lua) · R queue: paused, laned (a byte each), running (4), bucket if any · T task: it was timed
 --       A queue: its wake (A armed, W somebody may wait)
 -- LANE  l queue NUL lane: a lane's record · t queue NUL band: a ring's
 -- FIFO  c queue: by band, the chunks of its fifo · queue NUL band number, NUL queue NUL lane NUL band number: chunks
@@ -15,11 +15,17 @@ local function queue(name)
     q = false
   else
     q = {name = name, p = unpack_(p), pre = name .. NUL}
-    local a = s and unpack_(s) or {false, false, 0, false}
-    q.paused, q.laned, q.running, q.bucket = a[1], a[2], a[3], a[4]
+    local paused, laned, running = 0, 0, 0
+    if s then paused, laned, running = struct.unpack('>BBI4', s) end
+    q.paused, q.laned, q.running = paused == 1, laned == 1, running
+    q.bucket = s and #s > 6 and unpack_(sub(s, 7)) or false
   end
   QUEUES[name] = q
   return q
+end
+
+local function write_running(q)
+  return struct.pack('>BBI4', q.paused and 1 or 0, q.laned and 1 or 0, q.running) .. (q.bucket and pack(q.bucket) or '')
 end
 
 local function queue_changed(q) q.touched = true end

@@ -49,7 +49,7 @@ for i = 1, n do
   replies[asked] = (replies[asked] or 0) + 1
 end
 s = session and session_of(session)
-if not s or s[1] then return otherwise() end
+if not s or s.ended then return otherwise() end
 
 for _, q in pairs(queues) do
   if q.lanes and not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
@@ -74,7 +74,7 @@ for i = 1, n do
     put(SET, 'T' .. per.task, '1')
     TIMED[per.task] = true
   end
-  if q.retention == 0 and not (result and q.result_ttl > 0) then
+  if q.unkept and not (result and q.results) then
     N[7] = N[7] - sizes[i]
     ngraves = ngraves + 1
     graves[ngraves] = id
@@ -127,7 +127,7 @@ for asked, ended in pairs(replies) do
     emptied[#emptied + 1] = name
   end
 end
-s[8] = s[8] - n
+s.leases = s.leases - n
 
 local out, asked = nil, {}
 if ask then

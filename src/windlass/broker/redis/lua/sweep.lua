@@ -4,6 +4,7 @@
 -- Returns  {too early, promoted, pruned, more, schedules due, sessions alive, stepped back, reaped, moves}
 -- Writes   meta first of all; everything else as the moves ask for
 -- Cost     O(limit · log n + queues)
+-- Near Lua's limit of 200 names in a function (those that its pieces share, and its own): a new one may need a piece.
 -- include: ending, handout, pruning
 local function pass() -- a function of its own: Lua knows at most 200 names at a time
   local a = unpack_(ARGV[2])

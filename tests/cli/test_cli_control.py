@@ -1,4 +1,4 @@
-"""`windlass tasks`: listed, paused and resumed; strikes made, listed and lifted."""
+"""`windlass control`: listed, paused and resumed; strikes made, listed and lifted."""
 
 import pytest
 from tests.cli.shell import Shell
@@ -51,75 +51,75 @@ def _state(shell: Shell, job: str) -> State:
 
 def test_tasks_are_listed_with_their_jobs(shell: Shell) -> None:
     shell("enqueue", "tasks:app", "add", '{"a": 1}')
-    shell("tasks", "tasks:app", "pause", "send")
-    shell("tasks", "tasks:app", "strike", "send", "--where", "to=ada")
-    head, add, send = shell("tasks", "tasks:app").out.splitlines()
+    shell("control", "tasks:app", "pause", "send")
+    shell("control", "tasks:app", "strike", "send", "--where", "to=ada")
+    head, add, send = shell("control", "tasks:app").out.splitlines()
     assert head.split() == [
         *("TASK", "QUEUE", "READY", "RUNNING", "SCHEDULED", "BLOCKED", "DEAD", "DONE", "HELD"),
     ]
     assert add.split()[:3] == ["add", "default", "1"]
     assert send.endswith("paused, 1 strike")
-    lines = {line["name"]: line for line in shell.json("tasks", "tasks:app", "list")}
+    lines = {line["name"]: line for line in shell.json("control", "tasks:app", "list")}
     assert (lines["send"]["paused"], lines["send"]["strikes"], lines["add"]["paused"]) == (True, 1, False)
     assert lines["add"]["jobs"]["ready"] == 1
 
 
 def test_pausing_and_resuming(shell: Shell) -> None:
-    paused = shell("tasks", "tasks:app", "pause", "add", "--reason", "a bad release")
+    paused = shell("control", "tasks:app", "pause", "add", "--reason", "a bad release")
     assert paused.out == 'task "add": paused\n'
-    assert shell("tasks", "tasks:app", "pause", "add", "--reason", "a bad release").out == (
+    assert shell("control", "tasks:app", "pause", "add", "--reason", "a bad release").out == (
         'task "add": paused already\n'
     )
-    (strike,) = shell.json("tasks", "tasks:app", "strikes")
+    (strike,) = shell.json("control", "tasks:app", "strikes")
     assert (strike["task"], strike["where"], strike["reason"]) == ("add", {}, "a bad release")
     shell("enqueue", "tasks:app", "add", '{"a": 1}')
     job = _hold(shell, f"strike:{strike['id']}", 'task "add" is paused: a bad release')
     told = shell("explain", "tasks:app", job).out
     assert 'held: task "add" is paused: a bad release' in told
-    assert f"windlass tasks APP lift {strike['id']}" in told
-    assert shell("tasks", "tasks:app", "resume", "add").out == 'task "add": resumed; 1 job can run\n'
+    assert f"windlass control APP lift {strike['id']}" in told
+    assert shell("control", "tasks:app", "resume", "add").out == 'task "add": resumed; 1 job can run\n'
     assert _state(shell, job) is State.READY
-    assert shell("tasks", "tasks:app", "resume", "add").out == 'task "add": not paused\n'
-    assert "there are no strikes" in shell("tasks", "tasks:app", "strikes").err
+    assert shell("control", "tasks:app", "resume", "add").out == 'task "add": not paused\n'
+    assert "there are no strikes" in shell("control", "tasks:app", "strikes").err
 
 
 def test_striking_and_lifting(shell: Shell) -> None:
     answer = shell(
-        "tasks", "tasks:app", "strike", "send", "--where", "to=42", "--where", "subject=a=b",
+        "control", "tasks:app", "strike", "send", "--where", "to=42", "--where", "subject=a=b",
         "--reason", "their mailbox is full",
     )  # fmt: skip
-    (strike,) = shell.json("tasks", "tasks:app", "strikes")
+    (strike,) = shell.json("control", "tasks:app", "strikes")
     identity = strike["id"]
     assert answer.out == (f'task "send": struck where to="42", subject="a=b": strike {identity}\n'), (
         "an argument that is text is compared with text"
     )
-    assert identity in shell("tasks", "tasks:app", "strikes").out
+    assert identity in shell("control", "tasks:app", "strikes").out
     (again,) = shell.json(
-        "tasks", "tasks:app", "strike", "send", "--where", "subject=a=b", "--where", 'to="42"',
+        "control", "tasks:app", "strike", "send", "--where", "subject=a=b", "--where", 'to="42"',
         "--reason", "their mailbox is full",
     )  # fmt: skip
     assert (again["strike"], again["effect"]) == (identity, "struck already")
-    (lifted,) = shell.json("tasks", "tasks:app", "lift", identity)
+    (lifted,) = shell.json("control", "tasks:app", "lift", identity)
     assert lifted == {"task": "send", "strike": identity, "effect": "lifted", "freed": 0}
-    assert shell("tasks", "tasks:app", "lift", identity).complaint == (
-        f'there is no strike "{identity}"; strikes: none'
+    assert shell("control", "tasks:app", "lift", identity).complaint == (
+        f'strike "{identity}" is not known; strikes: none'
     )
 
 
 def test_values_are_json_or_text(shell: Shell) -> None:
     for text, value in (("42", 42), ("true", True), ("null", None), ('"42"', "42"), ("Paris", "Paris")):
-        shell("tasks", "tasks:app", "strike", "add", "--where", f"a={text}")
-        (strike,) = shell.json("tasks", "tasks:app", "strikes")
+        shell("control", "tasks:app", "strike", "add", "--where", f"a={text}")
+        (strike,) = shell.json("control", "tasks:app", "strikes")
         assert strike["where"] == {"a": value}
-        shell("tasks", "tasks:app", "lift", strike["id"])
+        shell("control", "tasks:app", "lift", strike["id"])
 
 
 def test_all_of_it_goes_on_record_without_values(shell: Shell) -> None:
-    shell("tasks", "tasks:app", "pause", "add", "--reason", "why")
-    shell("tasks", "tasks:app", "resume", "add")
-    shell("tasks", "tasks:app", "strike", "send", "--where", "to=ada@example.com")
-    (strike,) = shell.json("tasks", "tasks:app", "strikes")
-    shell("tasks", "tasks:app", "lift", strike["id"])
+    shell("control", "tasks:app", "pause", "add", "--reason", "why")
+    shell("control", "tasks:app", "resume", "add")
+    shell("control", "tasks:app", "strike", "send", "--where", "to=ada@example.com")
+    (strike,) = shell.json("control", "tasks:app", "strikes")
+    shell("control", "tasks:app", "lift", strike["id"])
     acts = shell.json("dead", "tasks:app", "audit")
     assert [act["what"] for act in acts] == ["strike lifted", "task struck", "task resumed", "task paused"]
     assert acts[1]["chosen"] == {"task": "send", "strike": strike["id"], "where": "to"}
@@ -139,11 +139,11 @@ def test_all_of_it_goes_on_record_without_values(shell: Shell) -> None:
             "strike first --where number=1",
             '"number": task "first" takes "number" by position only: write 0 for it',
         ),
-        ("lift 123", 'there is no strike "123"; strikes: none'),
+        ("lift 123", 'strike "123" is not known; strikes: none'),
     ],
 )
 def test_mistakes_change_nothing(secretive: Shell, typed: str, complaint: str) -> None:
-    answer = secretive("tasks", "tasks:app", *typed.split())
+    answer = secretive("control", "tasks:app", *typed.split())
     assert answer.code != 0
     assert answer.complaint == complaint
     assert not secretive.run(lambda broker: broker.documents(Kind.STRIKE))
@@ -151,7 +151,7 @@ def test_mistakes_change_nothing(secretive: Shell, typed: str, complaint: str) -
 
 @pytest.mark.parametrize("place", ["hidden", "token", "user.password"])
 def test_a_secret_is_not_matched_by(secretive: Shell, place: str) -> None:
-    complaint = secretive("tasks", "tasks:app", "strike", "login", "--where", f"{place}=hunter22").complaint
+    complaint = secretive("control", "tasks:app", "strike", "login", "--where", f"{place}=hunter22").complaint
     assert "secret" in complaint
     assert "hunter22" not in complaint
 
@@ -163,5 +163,5 @@ def test_no_more_than_a_hundred(shell: Shell) -> None:
             await strikes.strike("add", {"a": number})
 
     shell.run(strike)
-    complaint = shell("tasks", "tasks:app", "pause", "add").complaint
+    complaint = shell("control", "tasks:app", "pause", "add").complaint
     assert complaint == "there are 100 strikes already, which is the most; lift some first"

@@ -1,0 +1,163 @@
+"""`windlass control`: what the app can run; pausing a task, and striking some of its jobs."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from windlass.admin.strikes import Strikes, StrikeShown, Striking, TaskShown, read_value
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.failure import UsageError
+from windlass.cli.output import Column, each, say, say_json, show
+from windlass.cli.text import since
+from windlass.core.state import State
+
+TaskName = Annotated[str, Parameter(name="TASK", help="The task.")]
+StrikeId = Annotated[str, Parameter(help="The id of the strike, as strikes lists it.")]
+Reason = Annotated[str, Parameter(help="Why, for whoever asks why a job waits.")]
+Where = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="An argument and its value, such as user_id=42 or address.city=Paris; give it again for more: "
+        "all must match."
+    ),
+]
+
+
+def list_tasks(app: given.App, /, *, json: given.Json = False) -> int:
+    """List the app's tasks: queue, jobs by state, and whether an operator holds any."""
+
+    async def work(desk: Desk) -> None:
+        tasks = await _at(desk).tasks()
+        await show(each(tasks), _columns(), json=json, nothing="this app has no tasks")
+
+    return at_desk(app, work)
+
+
+def pause_task(app: given.App, task: TaskName, /, *, reason: Reason = "", json: given.Json = False) -> int:
+    """Hold every job of a task before it starts, until it is resumed. What runs goes on."""
+
+    async def work(desk: Desk) -> None:
+        done = await _at(desk).pause(task, reason=reason)
+        _tell(done, "paused" if done.changed else "paused already", json=json)
+
+    return at_desk(app, work)
+
+
+def resume_task(app: given.App, task: TaskName, /, *, json: given.Json = False) -> int:
+    """Let the jobs of a task run again. Strikes of some of its jobs stay."""
+
+    async def work(desk: Desk) -> None:
+        done = await _at(desk).resume(task)
+        if done is not None:
+            _tell(done, "resumed", json=json)
+        elif json:
+            say_json({"task": task, "effect": "not paused"})
+        else:
+            say(f'task "{task}": not paused')
+
+    return at_desk(app, work)
+
+
+def strike_task(
+    app: given.App,
+    task: TaskName,
+    /,
+    *,
+    where: Where = (),
+    reason: Reason = "",
+    json: given.Json = False,
+) -> int:
+    """Hold the jobs of a task whose arguments match, before they start, until the strike is lifted."""
+    if not where:
+        raise UsageError("say which jobs, such as --where user_id=42; to hold all jobs of a task: pause")
+
+    async def work(desk: Desk) -> None:
+        done = await _at(desk).strike(task, _conditions(desk, task, where), reason=reason)
+        _tell(done, "struck" if done.changed else "struck already", json=json)
+
+    return at_desk(app, work)
+
+
+def list_strikes(app: given.App, /, *, json: given.Json = False) -> int:
+    """List strikes in force, also those that pause a task: what they match, who made them and why."""
+
+    async def work(desk: Desk) -> None:
+        columns = _strike_columns(await desk.now())
+        await show(_at(desk).all(), columns, json=json, nothing="there are no strikes")
+
+    return at_desk(app, work)
+
+
+def lift_strike(app: given.App, strike: StrikeId, /, *, json: given.Json = False) -> int:
+    """Lift a strike: the jobs that it held can run."""
+
+    async def work(desk: Desk) -> None:
+        done = await _at(desk).lift(strike)
+        _tell(done, "lifted", json=json)
+
+    return at_desk(app, work)
+
+
+def _at(desk: Desk) -> Strikes:
+    return Strikes(desk.app, desk.broker)
+
+
+def _conditions(desk: Desk, task: str, where: Sequence[str]) -> dict[str, Any]:
+    signature = desk.app.signature_of(task)
+    found: dict[str, Any] = {}
+    for text in where:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f'--where must be argument=value, such as user_id=42, not "{text}"')
+        if path in found:
+            raise UsageError(f'--where names "{path}" twice; one strike matches one value of it')
+        found[path] = read_value(signature, path, value)
+    return found
+
+
+def _tell(done: Striking, effect: str, *, json: bool) -> None:
+    strike = done.strike
+    if json:
+        say_json({"task": strike.task, "strike": strike.id, "effect": effect, "freed": done.freed})
+        return
+    freed = f"; {done.freed:,} job{'' if done.freed == 1 else 's'} can run" if done.freed else ""
+    which = f" where {_written(strike)}: strike {strike.id}" if strike.where else ""
+    say(f'task "{strike.task}": {effect}{which}{freed}')
+
+
+def _written(strike: StrikeShown) -> str:
+    return ", ".join(f"{path}={msgspec.json.encode(value).decode()}" for path, value in strike.where.items())
+
+
+def _columns() -> Sequence[Column[TaskShown]]:
+    states = (State.READY, State.RUNNING, State.SCHEDULED, State.BLOCKED, State.DEAD, State.DONE)
+    return (
+        Column("task", lambda task: task.name, wraps=True),
+        Column("queue", lambda task: task.queue),
+        *(_count(state) for state in states),
+        Column("held", _held),
+    )
+
+
+def _count(state: State) -> Column[TaskShown]:
+    return Column(state.value, lambda task: f"{task.jobs[state]:,}", right=True)
+
+
+def _held(task: TaskShown) -> str:
+    struck = f"{task.strikes} strike{'' if task.strikes == 1 else 's'}" if task.strikes else ""
+    return ", ".join(filter(None, ("paused" if task.paused else "", struck)))
+
+
+def _strike_columns(now: datetime) -> Sequence[Column[StrikeShown]]:
+    return (
+        Column("id", lambda strike: strike.id),
+        Column("task", lambda strike: strike.task, wraps=True),
+        Column("where", lambda strike: _written(strike) or "every job", wraps=True),
+        Column("reason", lambda strike: strike.reason, wraps=True),
+        Column("by", lambda strike: strike.by),
+        Column("since", lambda strike: since(strike.at, now), right=True),
+    )
