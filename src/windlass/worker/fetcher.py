@@ -322,8 +322,9 @@ class Fetcher:
         pause = self._floor if claimed.next_in is None else min(self._floor, claimed.next_in / SECOND)
         if now < self._shy_until:
             pause = self._floor * (0.5 + self._pace.jitter())
-        # Without a free slot it may be that only a job for a slot is left: asking again would change nothing.
-        desk.needs_slot = claimed.more and not claimed.leases and not ask.slots
+        # All slots are filled and there was room for more: the next job in order goes to a free slot only, so
+        # asking again at once would change nothing.
+        desk.needs_slot = claimed.more and ask.slots <= len(claimed.leases) < ask.limit
         again = claimed.more and not desk.needs_slot
         desk.ask_at = now if again else now + max(SHORT, pause)
         if claimed.suspects and not self._alone:

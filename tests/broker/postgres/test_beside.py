@@ -13,7 +13,7 @@ from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.url import Place
 from windlass.conformance.harness import APP, new_id
-from windlass.core.job import NewJob, Status
+from windlass.core.job import GROUP_BYTES, NewJob, Status
 from windlass.core.lease import Ask, Lease
 from windlass.core.operate import Target
 from windlass.core.outcome import Outcome, Verdict
@@ -165,5 +165,26 @@ def test_a_limit_holds_among_many(namespaces: Namespaces, limit: dict[str, int])
                 *(fleet[place % _PROCESSES].claim(ask) for place, ask in enumerate(asks))
             )
             assert sum(len(each.leases) for each in claimed) == 3
+
+    asyncio.run(test())
+
+
+def test_children_that_are_too_large_are_refused_in_a_plain_queue_too(namespaces: Namespaces) -> None:
+    """Nothing of them reaches the server, which could take their parent for one without children."""
+
+    async def test() -> None:
+        async with _fleet(namespaces, q=QueueSettings()) as fleet:
+            await fleet[0].enqueue([[NewJob(id=new_id(), task="t", queue="q")]])
+            lease = (await fleet[0].claim(Ask(queues=("q",), slots=1, limit=1, visibility=10**9))).leases[0]
+            children = tuple(
+                NewJob(id=new_id(), task="t", queue="q", payload=payload)
+                for payload in (bytes(GROUP_BYTES), b"x")
+            )
+            word = Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE, spawn=children)
+            answer = (await fleet[0].settle([word])).answers[0]
+            assert answer.verdict is Verdict.REFUSED
+            detail = (await fleet[0].get([lease.job]))[0]
+            assert detail is not None
+            assert detail.state is State.RUNNING
 
     asyncio.run(test())

@@ -318,7 +318,8 @@ DECLARE
     c claimed;
     x record;
     v_children asked[];
-    v_beside boolean := NOT p_alone AND NOT p_suspects AND cardinality(p_ids) = 0;
+    v_childless boolean := cardinality(p_ids) = 0 AND cardinality(array_remove(p_too_large, NULL)) = 0;
+    v_beside boolean := NOT p_alone AND NOT p_suspects AND v_childless;
     v_done integer[] := '{}';
     v_verdicts text[] := '{}';
     v_outcomes text[] := '{}';
@@ -340,7 +341,7 @@ BEGIN
         END IF;
     ELSE
         PERFORM _begin_alone(p_now);
-        IF cardinality(p_ids) = 0 AND cardinality(array_remove(p_outcomes, 'done')) = 0 THEN
+        IF v_childless AND cardinality(array_remove(p_outcomes, 'done')) = 0 THEN
             v_done := _settle_done_alone(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results);
         END IF;
     END IF;
