@@ -27,7 +27,9 @@ def test_rude_task_keeps_its_lease_and_nobody_waits_for_it(fleet: Fleet, task: s
     assert run.end is not None
     waits = sorted(ledger.of(job)[0].start - run.start for job in shorts)
     measured(f"short jobs started up to {waits[-1]:.2f} s after the {task}, of {run.end - run.start:.2f} s")
-    assert all(ledger.of(job)[0].pid != run.pid for job in shorts if ledger.of(job)[0].start > run.start)
+    # What began in the moment between its first line and its rudeness may be in its process.
+    behind = [ledger.of(job)[0] for job in shorts if ledger.of(job)[0].start > run.start + 0.1]
+    assert all(short.pid != run.pid for short in behind)
     assert waits[-1] < run.end - run.start, "short jobs waited for it"
     checker = Checker(ledger, details, calm=True)
     checker.check()

@@ -1,4 +1,4 @@
--- Layout 2: waking those who listen, once per queue and cooldown (`17_wake.sql`).
+-- Layout 3: waking those who listen, once per queue and cooldown (`17_wake.sql`).
 --
 -- When each queue was last rung for, in milliseconds, by the hash of its name. Sequences, since they belong to no
 -- transaction: a row that every enqueue may change would be waited for, and leave dead versions that a reader wades through.
