@@ -44,14 +44,14 @@ class Portal:
     def wait(self, future: Future[_T]) -> _T:
         """Wait for what was begun."""
         self._refuse_itself()
-        return future.result()
+        return _result(future)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine and wait for it; it does not go on when the waiting thread is interrupted."""
         self._refuse_itself()
         future = self.submit(work)
         try:
-            return future.result()
+            return _result(future)
         except BaseException:
             future.cancel()
             raise
@@ -132,3 +132,19 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
     with contextlib.suppress(RuntimeError):  # it is closed already
         loop.call_soon_threadsafe(loop.stop)
+
+
+_LOOK = 0.5
+"""Seconds."""
+
+
+def _result(future: Future[_T]) -> _T:
+    """What was awaited. A Ctrl-C in the very moment before a wait begins does not interrupt it (there is no
+    wait yet, and Python does not look again before it ends), so no wait is long.
+    """
+    while True:
+        try:
+            return future.result(_LOOK)
+        except TimeoutError:
+            if future.done():
+                return future.result()  # that was its own
