@@ -166,5 +166,5 @@ def test_doors_have_weather_of_their_own(network: Network) -> None:
 
 def test_a_store_that_is_away_resets(network: Network, echo: Echo) -> None:
     echo.close()
-    with connected(network) as link, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), connected(network) as link:
         link.recv(1_000)
