@@ -100,6 +100,7 @@ def test_closing_an_app_closes_what_other_loops_have_open(server: Server, admin:
     loop.close()
 
 
+@pytest.mark.slow
 def test_an_embedded_worker_that_is_left_leaves_nothing_open(server: Server, admin: "redis.Redis") -> None:
     app = Windlass(server.url, namespace=f"c{next(_namespaces)}")
 

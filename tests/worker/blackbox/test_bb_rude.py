@@ -9,7 +9,9 @@ SHORT_TTL = {"WINDLASS_SESSION_TTL": "1.5s", "WINDLASS_BEAT": "0.3s"}
 JOBS = 100
 
 
-@pytest.mark.parametrize("task", [pytest.param("blocker", marks=pytest.mark.slow), "gil"])
+@pytest.mark.parametrize(
+    "task", [pytest.param("blocker", marks=pytest.mark.slow), pytest.param("gil", marks=pytest.mark.slow)]
+)
 def test_rude_task_keeps_its_lease_and_nobody_waits_for_it(fleet: Fleet, task: str) -> None:
     fleet.settings.update(SHORT_TTL)
     fleet.start("processes=2, concurrency=4")
