@@ -10,8 +10,9 @@ from pathlib import Path
 
 from windlass.verify import history
 from windlass.verify.ground import APP, HOST, environment
+from windlass.verify.guardian import end_groups
 from windlass.verify.history import Journal
-from windlass.verify.processes import Started, Starter, send
+from windlass.verify.processes import Started, Starter, freeze_groups, send
 from windlass.verify.producer import read_tally
 
 HOSTS = ("a", "b")
@@ -70,11 +71,16 @@ class Staff:
         """Who is there."""
         return [each for each in self.now.values() if each.is_running]
 
+    def freeze_all(self) -> None:
+        """Stop everybody, also those who have outlived a supervisor that was killed."""
+        freeze_groups({started.group for started in self.all}, self._starter.mark)
+
     def kill_all(self) -> None:
         """End everybody at once, also what the dead have left behind; places may be taken again."""
         for place, started in list(self.now.items()):
             started.kill_tree()
             self._gone(place, started)
+        end_groups({started.group for started in self.all}, self._starter.mark)
 
     def stop_all(self, within: float) -> bool:
         """Ask everybody to stop, twice if need be; whether all did by themselves."""

@@ -10,31 +10,45 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 MARK = "WINDLASS_VERIFY_MARK"
 """The variable that every process of a run has: a number may have become another's process, the mark not."""
+_DYING = 10.0
+"""Seconds that killed processes may take to be gone (one may hang in a write to a slow disk)."""
 
 
-def members(group: int, mark: str) -> list[int]:
-    """The processes of a group that carry a run's mark."""
+def members(groups: Collection[int], mark: str) -> list[int]:
+    """The living processes of some groups that carry a run's mark, in one pass over all there are."""
     found: list[int] = []
     wanted = f"{MARK}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[2]) == group and wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if int(fields[2]) not in groups or fields[0] in "ZX":
+                continue
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return found
 
 
-def end_group(group: int, mark: str) -> None:
-    """Kill what is left of a group of a run."""
-    for pid in members(group, mark):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+def end_groups(groups: Collection[int], mark: str) -> bool:
+    """Kill what is left of some groups of a run; whether nobody is there any more.
+
+    A kill takes effect a moment after it was sent, and until then the killed may still write.
+    """
+    end = time.monotonic() + _DYING
+    while left := members(groups, mark):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 class Guardian:
@@ -64,7 +78,7 @@ class Guardian:
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(2 * _DYING)
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -91,8 +105,7 @@ def main() -> None:
     """Wait for the end of the run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    for group in groups_left(sys.stdin):
-        end_group(group, sys.argv[1])
+    end_groups(groups_left(sys.stdin), sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from windlass.verify.guardian import MARK, Guardian, end_group
+from windlass.verify.guardian import MARK, Guardian, end_groups, members
 
 _PR_SET_PDEATHSIG = 1
+_STOPPING = 2.0
+"""Seconds that a process may take to stand still."""
 
 
 def end_with_parent() -> None:
@@ -26,10 +28,11 @@ def end_with_parent() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields of `/proc/pid/stat` from the state on."""
+def _stat(pid: int, *, of: int | None = None) -> list[str]:
+    """The fields of `/proc/pid/stat` from the state on, of a process or of a thread of one."""
+    path = f"/proc/{pid}/stat" if of is None else f"/proc/{of}/task/{pid}/stat"
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(path).read_text().rpartition(")")[2].split()
     except OSError:
         return []
 
@@ -66,12 +69,36 @@ def send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
+def _stands_still(pid: int) -> bool:
+    """Whether no thread of a process runs a line of its own: stopped, or in the kernel and then stopped."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - names are all that is wanted
+    except OSError:
+        return True
+    return all(_stat(int(thread), of=pid)[:1] in (["T"], ["D"], ["Z"], ["X"], []) for thread in threads)
+
+
+def _stop(find: Callable[[], Iterable[int]]) -> list[int]:
+    """Stop all that are found, again and again while some are born; who was stopped. They stand still then:
+    a signal takes a moment, in which a word could still go out.
+    """
+    stopped: list[int] = []
+    while new := [pid for pid in find() if pid not in stopped]:
+        for pid in new:
+            send(pid, signal.SIGSTOP)
+        stopped += new
+        until(lambda new=new: all(map(_stands_still, new)), _STOPPING, every=0.001)
+    return stopped
+
+
 def freeze_tree(pid: int) -> list[int]:
     """Stop a process and its descendants; who was stopped."""
-    stopped: list[int] = []
-    while new := [each for each in tree_of(pid) if each not in stopped]:  # some were born meanwhile
-        stopped += [each for each in new if send(each, signal.SIGSTOP)] or new
-    return stopped
+    return _stop(lambda: tree_of(pid))
+
+
+def freeze_groups(groups: Collection[int], mark: str) -> list[int]:
+    """Stop all that belongs to some groups of a run, also the orphans of those who are dead."""
+    return _stop(lambda: members(groups, mark))
 
 
 class Started:
@@ -82,8 +109,8 @@ class Started:
         self.process = process
         self.log = log
         self._guardian = guardian
-        self._group = process.pid
-        guardian.watch(self._group)
+        self.group = process.pid
+        guardian.watch(self.group)
 
     @property
     def pid(self) -> int:
@@ -120,7 +147,7 @@ class Started:
         return not self.is_running
 
     def kill_tree(self) -> None:
-        """End it and all that descends from it, at once: nobody says a last word."""
+        """End it and all that descends from it, at once: nobody says a last word. They are gone then."""
         if self.is_running:
             for pid in freeze_tree(self.pid):
                 send(pid, signal.SIGKILL)
@@ -129,8 +156,8 @@ class Started:
 
     def kill_group(self) -> None:
         """End what is left of its group, also when it has ended itself."""
-        end_group(self._group, self._guardian.mark)
-        self._guardian.forget(self._group)
+        if end_groups({self.group}, self._guardian.mark):
+            self._guardian.forget(self.group)
 
 
 class Starter:
@@ -140,6 +167,11 @@ class Starter:
         self.folder = folder
         self._guardian = guardian
         folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def mark(self) -> str:
+        """Of all that it starts."""
+        return self._guardian.mark
 
     def start(
         self,

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from windlass.verify import disk
 from windlass.verify.disk import Disk
 from windlass.verify.faults.kind import Kind
-from windlass.verify.processes import freeze_tree
 from windlass.verify.scene import Scene
 from windlass.verify.stores.own import OwnStore, Server
 from windlass.verify.stores.sqlite import OwnSqlite
@@ -158,25 +157,18 @@ async def _machine_without_power(scene: Scene) -> None:
     try:
         await scene.reader.leave()
 
-        def stop() -> None:
-            for program in (*scene.fleet.running, *scene.producers.running):
-                freeze_tree(program.pid)
+        def cut() -> None:
+            for staff in (scene.fleet, scene.producers):
+                staff.freeze_all()
             image.cut_power()
+            for staff in (scene.fleet, scene.producers):
+                staff.kill_all()
+            image.put_back()
 
-        await asyncio.to_thread(stop)
-        for staff in (scene.fleet, scene.producers):
-            await asyncio.to_thread(staff.kill_all)
-        await asyncio.to_thread(_put_back, scene)
+        await asyncio.to_thread(cut)
     finally:
         scene.reader.come_back()
         scene.keeping = True
-
-
-def _put_back(scene: Scene) -> None:
-    """Orphans of supervisors that were killed before may take a moment to end."""
-    for staff in (scene.fleet, scene.producers):
-        staff.close()
-    _disk(scene).put_back()
 
 
 # --- SQLite -------------------------------------------------------------------------------------------------
