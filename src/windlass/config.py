@@ -18,6 +18,7 @@ from windlass.core.session import SESSION_TTL
 from windlass.core.settings import Retention
 from windlass.core.units import MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
+from windlass.observe.history.place import check_history_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
@@ -40,6 +41,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_window: Micros = 10 * SECOND
     max_payload: int = MAX_PAYLOAD
     max_size: int | None = None
+    history: str | None = None
+    """Where finished attempts are kept, as a URL; see `windlass.observe.history`."""
 
     def __repr__(self) -> str:
         """Without the URL, which may carry a password."""
@@ -77,6 +80,7 @@ class Settings(TypedDict, total=False):
     resend_window: Duration | None
     max_payload: int | None
     max_size: int | None
+    history: str | None
 
 
 _DURATIONS = frozenset(
@@ -94,6 +98,7 @@ _DURATIONS = frozenset(
     )
 )
 _SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER}
+_TEXTS = {"url": check_url, "namespace": check_namespace, "history": check_history_url}
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
 
@@ -126,7 +131,7 @@ def _read(name: str, value: object, *, called: str) -> object:
     if not isinstance(value, str):
         raise InvalidOption(f"{called} must be text, not {shown(value)}")
     try:
-        return check_namespace(value) if name == "namespace" else check_url(value)
+        return _TEXTS[name](value)
     except InvalidOption as error:
         raise InvalidOption(f"{called}: {error}") from None
     except ValueError:  # brackets in the wrong place; the URL may carry a password, so it is not shown

@@ -1,4 +1,5 @@
-"""Finding the app that `module:app` names, for commands and for the processes of a worker.
+"""Finding the app that `module:app` names, for commands and for the processes of a worker;
+`module:app@namespace` is the app in another of its namespaces.
 
 What is wrong with the name or the module is said in a line.
 """
@@ -16,13 +17,15 @@ from typing import TypeGuard
 
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
-from windlass.worker.program import Program
+from windlass.worker.program import Application
 
-_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*(\.[^\W\d]\w*)*)")
+_NAME = re.compile(
+    r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*(\.[^\W\d]\w*)*)(@(?P<namespace>\w+))?"
+)
 _PACKAGE = Path(__file__).parent
 
 
-def is_app(value: object) -> TypeGuard[Program]:
+def is_app(value: object) -> TypeGuard[Application]:
     """Whether something is an application. Not by its class: workers know nothing of the client's room."""
     return not isinstance(value, type) and getattr(value, "is_windlass_app", False) is True
 
@@ -32,8 +35,8 @@ def looks_like_an_app(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def load_app(name: str) -> Program:
-    """Import the module and return its app."""
+def load_app(name: str) -> Application:
+    """Import the module and return its app, in the namespace that the name may end with."""
     found = _NAME.fullmatch(name)
     if found is None or found["module"].endswith(".py"):
         raise InvalidOption(_misnamed(name))
@@ -43,7 +46,12 @@ def load_app(name: str) -> Program:
         value = getattr(value, part, None)
     if not is_app(value):
         raise InvalidOption(_no_app(module, found["attribute"], value))
-    return value
+    return value if found["namespace"] is None else value.within(found["namespace"])
+
+
+def in_namespace(name: str, namespace: str) -> str:
+    """The name under which `load_app` finds an app in one of its namespaces."""
+    return f"{name.partition('@')[0]}@{namespace}"
 
 
 def _misnamed(name: str) -> str:

@@ -144,6 +144,50 @@ def twice_a_tick(story: Story) -> None:
     story("n", h.Fired(schedule="nightly", tick=1, jobs=("b",)))
 
 
+def a_tick_skipped(story: Story) -> None:
+    for call, tick, then in ((1, 10, 20), (2, 30, 40)):
+        story("m", h.Fire(call=call, schedule="often", tick=tick, then=then, jobs=(f"j{tick}",)))
+        story("m", h.Fired(call=call, schedule="often", tick=tick, jobs=(f"j{tick}",), asked=story.now))
+
+
+def a_tick_without_a_job(story: Story) -> None:
+    story("x", h.Rule(schedule="often", every=10, catch_up="all"))
+    story("m", h.Fire(call=1, schedule="often", tick=10, then=30, jobs=("j",)))
+    story("m", h.Fired(call=1, schedule="often", tick=10, jobs=("j",), asked=story.now))
+
+
+def raced_and_ran(story: Story) -> None:
+    story("m", h.Fire(call=1, schedule="often", tick=10, then=20, jobs=("j",)))
+    story("m", h.Fail(call=1, why="raced"))
+    story("w", h.Start(job="j", fence=10, attempt=1))
+
+
+def fired_and_lost(story: Story) -> None:
+    story("m", h.Fire(call=1, schedule="often", tick=10, then=20, jobs=("j",)))
+    story("m", h.Fired(call=1, schedule="often", tick=10, jobs=("j",), asked=story.now))
+    story("x", h.Final(job="j", state="absent"))
+
+
+def _join(story: Story, *read: tuple[str, int | None]) -> None:
+    healthy(story, "p1")
+    story("q", h.Enqueue(call=1, jobs=(h.Asked(job="c", after=("p1",)),)))
+    story("w", h.Start(job="c", fence=30, attempt=1, session="s"))
+    story("w", h.Gathered(job="c", fence=30, parents=read))
+    story("x", done("p1", result=10))
+
+
+def another_result(story: Story) -> None:
+    _join(story, ("p1", 11))
+
+
+def no_result(story: Story) -> None:
+    _join(story, ("p1", None))
+
+
+def another_parent(story: Story) -> None:
+    _join(story, ("p2", 10))
+
+
 def over_the_limit(story: Story) -> None:
     story("x", h.Limits(queue="default", concurrency=1))
     story("x", done("a", 10))
@@ -224,6 +268,13 @@ def untold_death(story: Story) -> None:
         (too_many_attempts, "attempts_add_up"),
         (dead_without_a_start, "dead_letters_are_explained"),
         (twice_a_tick, "ticks_fire_once"),
+        (a_tick_skipped, "ticks_are_not_missed"),
+        (a_tick_without_a_job, "ticks_are_not_missed"),
+        (raced_and_ran, "runs_were_enqueued"),
+        (fired_and_lost, "accepted_is_kept"),
+        (another_result, "joins_read_their_parents"),
+        (no_result, "joins_read_their_parents"),
+        (another_parent, "joins_read_their_parents"),
         (over_the_limit, "limits_hold"),
         (over_the_rate, "limits_hold"),
         (living_reaped, "the_living_are_not_reaped"),
@@ -240,6 +291,26 @@ def test_a_broken_history_is_refused(tell: Callable[[Story], None], invariant: s
     verdict = story.verdict()
     assert invariant in verdict.violated, verdict.lines()
     assert verdict.findings[invariant].examples
+
+
+def test_a_join_that_reads_its_parents_holds() -> None:
+    story = Story()
+    _join(story, ("p1", 10))
+    verdict = story.verdict()
+    assert verdict.findings["joins_read_their_parents"].holds_for == 1
+    assert "joins_read_their_parents" not in verdict.violated
+
+
+def test_a_fire_whose_answer_was_lost_leads_on() -> None:
+    story = Story()
+    for call, tick in ((1, 10), (2, 20), (3, 30)):
+        story("m", h.Fire(call=call, schedule="often", tick=tick, then=tick + 10, jobs=(f"j{tick}",)))
+        if call == 2:
+            story("m", h.Info(call=2))
+        else:
+            story("m", h.Fired(call=call, schedule="often", tick=tick, jobs=(f"j{tick}",), asked=story.now))
+    assert "ticks_are_not_missed" not in story.verdict().violated
+    assert story.verdict().findings["ticks_are_not_missed"].holds_for == 1
 
 
 def test_a_zombie_that_is_refused_is_no_problem() -> None:

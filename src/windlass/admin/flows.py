@@ -1,20 +1,22 @@
 """Flows for operators: which there are, how they are doing, and their jobs."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
 import msgspec
 
-from windlass.admin.listing import pages
+from windlass.admin.listing import DETAILS, pages
 from windlass.admin.views import JobShown, job_shown, moment
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
-from windlass.client.flow_handle import FlowView
+from windlass.client.flow_handle import FlowView, flow_state
+from windlass.core.job import JobView
 from windlass.core.names import check_flow
 from windlass.core.query import JobQuery
-from windlass.core.state import State
-from windlass.core.units import Micros
+from windlass.core.state import UNFINISHED, State
+from windlass.core.units import JobId, Micros
+from windlass.errors import JobNotFound
 
 LOOKED_AT = 10_000
 """Jobs that are looked through for flows: no store keeps a list of them."""
@@ -38,6 +40,27 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
     newest: datetime
 
 
+class FlowEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """One job waits for another."""
+
+    parent: JobId
+    child: JobId
+    on_failure: str
+
+
+class FlowGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow as a graph. Spawned children have their `parent`, which is no edge: nobody waits."""
+
+    flow: FlowShown
+    jobs: tuple[JobShown, ...]
+    edges: tuple[FlowEdge, ...]
+    more: bool
+    """It has more jobs than are shown."""
+
+
+MOST_NODES = 1_000
+
+
 class Flows:
     """What can be seen of flows and done to them."""
 
@@ -45,14 +68,16 @@ class Flows:
         self._app = app
         self._broker = broker
 
-    async def seen(self) -> list[FlowSeen]:
-        """The flows of the jobs that are listed first (the newest, where the store's listing is ordered)."""
+    async def seen(self, sees: Callable[[JobView], bool] = lambda _: True) -> list[FlowSeen]:
+        """The flows of the jobs that are listed first (the newest, where the store's listing is ordered), as
+        far as the reader sees them.
+        """
         counts: dict[str, Counter[State]] = {}
         newest: dict[str, Micros] = {}
         looked = 0
         async for page in pages(self._broker, JobQuery()):
             for job in page:
-                if job.flow:
+                if job.flow and sees(job):
                     counts.setdefault(job.flow, Counter())[job.state] += 1
                     newest[job.flow] = max(newest.get(job.flow, 0), job.accepted_at)
             looked += len(page)
@@ -67,6 +92,37 @@ class Flows:
     async def one(self, flow: str) -> FlowShown:
         """One flow, with all its jobs counted; `JobNotFound` if none is kept."""
         return _shown(await self._app.flow(flow).aview())
+
+    async def graph(
+        self, flow: str, *, most: int = MOST_NODES, sees: Callable[[JobView], bool] = lambda _: True
+    ) -> FlowGraph:
+        """The jobs of a flow that the reader sees, and which waits for which; `JobNotFound` without any."""
+        nodes: dict[JobId, JobView] = {}
+        counts: Counter[State] = Counter()
+        moving = 0
+        async for page in pages(self._broker, JobQuery(flow=check_flow(flow))):
+            for job in page:
+                if sees(job):
+                    counts[job.state] += 1
+                    moving += job.state in UNFINISHED and job.state is not State.BLOCKED
+                    if len(nodes) < most:
+                        nodes[job.id] = job
+        if not nodes:
+            raise JobNotFound(f'no job of a flow "{flow}" is kept; it may have finished long ago')
+        view = FlowView(id=flow, state=flow_state(counts, moving), counts=dict(counts))
+        return FlowGraph(
+            flow=_shown(view),
+            jobs=tuple(job_shown(job) for job in nodes.values()),
+            edges=tuple([edge async for edge in self._edges(list(nodes))]),
+            more=view.total > len(nodes),
+        )
+
+    async def _edges(self, ids: list[JobId]) -> AsyncIterator[FlowEdge]:
+        for start in range(0, len(ids), DETAILS):
+            for job in await self._broker.get(ids[start : start + DETAILS]):
+                if job is not None:
+                    for edge in job.after:
+                        yield FlowEdge(parent=edge.parent, child=job.id, on_failure=edge.on_failure)
 
     async def jobs(self, flow: str) -> AsyncIterator[JobShown]:
         """The jobs of a flow."""

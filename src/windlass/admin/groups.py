@@ -1,11 +1,13 @@
 """Dead letters grouped by what killed them: one bug is one group, however many jobs it took."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
 
 from windlass.admin.insight import Insight
 from windlass.admin.listing import Selection
+from windlass.admin.views import DeadShown
 from windlass.core.units import JobId
 
 MOST_GROUPS = 1_000
@@ -28,10 +30,37 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter of the group, to look at."""
 
 
+class Grouped(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups of dead letters, the largest first."""
+
+    groups: Sequence[DeadGroup]
+    examined: int
+    """Dead letters that were looked at."""
+    more: bool
+    """There are more of them than that: counts are too low."""
+
+
 async def dead_groups(insight: Insight, selection: Selection) -> list[DeadGroup]:
     """The groups of the chosen dead letters, the largest first. Memory grows with the groups alone."""
+    return list((await grouped(insight, selection)).groups)
+
+
+async def grouped(
+    insight: Insight,
+    selection: Selection,
+    *,
+    sees: Callable[[DeadShown], bool] = lambda _: True,
+    most: int | None = None,
+) -> Grouped:
+    """The same, of those that the reader sees, and of no more than `most` dead letters."""
     groups: dict[tuple[str, str], DeadGroup] = {}
+    examined = 0
     async for letter in insight.dead(selection):
+        if most is not None and examined >= most:
+            return Grouped(groups=_sorted(groups), examined=examined, more=True)
+        examined += 1
+        if not sees(letter):
+            continue
         error = letter.error
         mark = (error.fingerprint or error.type) if error is not None else (letter.reason or "")
         key = (letter.task, mark)
@@ -51,6 +80,10 @@ async def dead_groups(insight: Insight, selection: Selection) -> list[DeadGroup]
             last=at if is_newer or found is None else found.last,
             newest=letter.id if is_newer or found is None else found.newest,
         )
+    return Grouped(groups=_sorted(groups), examined=examined, more=False)
+
+
+def _sorted(groups: dict[tuple[str, str], DeadGroup]) -> list[DeadGroup]:
     return sorted(groups.values(), key=lambda group: (-group.count, group.task, group.fingerprint))
 
 

@@ -9,7 +9,7 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import JobDetail, JobView
 from windlass.core.query import FIRST_PAGE, JobQuery
 from windlass.core.state import State
-from windlass.core.units import JobId, Micros
+from windlass.core.units import Cursor, JobId, Micros
 
 DETAILS = 20
 """Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
@@ -107,6 +107,21 @@ async def dead_letters(broker: Broker, selection: Selection) -> AsyncIterator[li
             found = [job for job in details if job is not None and _is_chosen(selection, job)]
             if found:
                 yield found
+
+
+async def dead_page(
+    broker: Broker, selection: Selection, after: Cursor, limit: int
+) -> tuple[list[JobDetail], Cursor | None]:
+    """The chosen among the next dead letters, whole, and where to go on. Bounded by what is looked at: a page
+    may be short, even empty, and not be the last.
+    """
+    page = await broker.list(selection.query(), after, limit)
+    ids = [job.id for job in page.jobs if selection.admits(job)]
+    found: list[JobDetail] = []
+    for start in range(0, len(ids), DETAILS):
+        details = await broker.get(ids[start : start + DETAILS])
+        found += [job for job in details if job is not None and _is_chosen(selection, job)]
+    return found, page.cursor
 
 
 def _is_chosen(selection: Selection, job: JobDetail) -> bool:

@@ -217,9 +217,9 @@ async def enqueue(app: Windlass, task: str, arguments: bytes, options: CallOptio
     payload = sender.signature.encode_json(arguments)
     queue = options.get("queue")
     if queue is not None:
-        await Insight(await app.connection.broker()).queue_document(queue)
+        await Insight(await sender.app.connection.broker()).queue_document(queue)
     nameless = NewJob(id=JobId(), task=task, payload=payload)  # a call takes its id when it is built
-    return await app.asend_one(sender.rebuilt(Call(sender, nameless)))
+    return await sender.app.asend_one(sender.rebuilt(Call(sender, nameless)))
 
 
 def _names(app: Windlass) -> str:

@@ -98,6 +98,17 @@ class Schedules:
             tick = next_tick(said.rule, tick, start=said.start, end=said.end)
         return ticks
 
+    async def preview_rule(self, options: ScheduleOptions, count: int) -> list[datetime]:
+        """The next times of a rule that is not kept."""
+        whole(count, name="count", least=1, most=MOST_PREVIEWED)
+        said = specification(NewJob(id=JobId(), task="preview"), options)
+        ticks: list[datetime] = []
+        tick = await self._first(said)
+        while tick is not None and len(ticks) < count:
+            ticks.append(moment(tick))
+            tick = next_tick(said.rule, tick, start=said.start, end=said.end)
+        return ticks
+
     # --- writes ---------------------------------------------------------------------------------------------
 
     async def create(

@@ -95,22 +95,25 @@ class Strikes:
 
     # --- writes ---------------------------------------------------------------------------------------------
 
-    async def pause(self, task: str, *, reason: str = "") -> Striking:
-        """Hold every job of a task before it starts; what runs goes on."""
-        return await self.strike(task, {}, reason=reason)
+    async def pause(self, task: str, *, reason: str = "", by: str | None = None) -> Striking:
+        """Hold every job of a task before it starts; what runs goes on. `by`: who does it, if it is not the
+        one at this terminal.
+        """
+        return await self.strike(task, {}, reason=reason, by=by)
 
-    async def resume(self, task: str) -> Striking | None:
+    async def resume(self, task: str, *, by: str | None = None) -> Striking | None:
         """Let the jobs of a task run again; None: it was not paused. Strikes of some of its jobs stay."""
         known = self._known(task)
         paused = Strike(task=known)
-        return await self._lift(paused.id) if await self._document(paused.id) is not None else None
+        return await self._lift(paused.id, by) if await self._document(paused.id) is not None else None
 
-    async def strike(self, task: str, where: Mapping[str, Any], *, reason: str = "") -> Striking:
+    async def strike(
+        self, task: str, where: Mapping[str, Any], *, reason: str = "", by: str | None = None
+    ) -> Striking:
         """Hold the jobs of a task whose arguments match."""
         now = await self._insight.now()
-        strike = check_strike(
-            Strike(task=self._known(task), where=where, reason=reason, by=operator_name(), at=now)
-        )
+        who = by or operator_name()
+        strike = check_strike(Strike(task=self._known(task), where=where, reason=reason, by=who, at=now))
         self._check_places(strike)
         for _ in range(_TRIES):
             before = await self._document(strike.id)
@@ -123,17 +126,17 @@ class Strikes:
             )
             if changed.change is not Change.CONFLICT:
                 what = "task paused" if strike.pauses else "task struck"
-                await Audit(self._broker).record(what, _chosen(strike), jobs=0, wanted=0)
+                await Audit(self._broker).record(what, _chosen(strike), jobs=0, wanted=0, by=who)
                 return Striking(strike=_shown(strike), changed=True)
         raise StoreError(f'the strike on task "{task}" keeps changing; try again')
 
-    async def lift(self, strike_id: str) -> Striking:
+    async def lift(self, strike_id: str, *, by: str | None = None) -> Striking:
         """Remove a strike, and let the jobs run that it held. `InvalidOption` names those that there are."""
-        return await self._lift(strike_id)
+        return await self._lift(strike_id, by)
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    async def _lift(self, strike_id: str) -> Striking:
+    async def _lift(self, strike_id: str, by: str | None) -> Striking:
         for _ in range(_TRIES):
             document = await self._document(strike_id)
             strike = None if document is None else decode_strike(document.override)
@@ -144,7 +147,7 @@ class Strikes:
             if changed.change is not Change.CONFLICT:
                 freed = await self._free(strike_id)
                 what = "task resumed" if strike.pauses else "strike lifted"
-                await Audit(self._broker).record(what, _chosen(strike), jobs=freed, wanted=freed)
+                await Audit(self._broker).record(what, _chosen(strike), jobs=freed, wanted=freed, by=by)
                 return Striking(strike=_shown(strike), changed=True, freed=freed)
         raise StoreError(f'strike "{strike_id}" keeps changing; try again')
 

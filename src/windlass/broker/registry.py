@@ -82,6 +82,20 @@ def serves_any_loop(url: str) -> bool:
     return urlsplit(url).scheme in _ANY_LOOP
 
 
+def beside(url: str, namespace: str) -> str:
+    """Where another namespace is kept beside that of a URL: on the same server, or in a file of its own,
+    `windlass.mail.db` for `windlass.db`.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite":
+        return url
+    folder, slash, file = parts.path.rpartition("/")
+    stem, dot, ending = file.rpartition(".")
+    name = f"{stem}.{namespace}.{ending}" if dot and stem else f"{file}.{namespace}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"sqlite://{folder}{slash}{name}{query}"
+
+
 async def find_namespace(url: str, here: str, job: JobId) -> str | None:
     """Which other namespace of the same store keeps a job; None: none that is known, or a store that lists
     none.

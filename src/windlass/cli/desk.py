@@ -28,7 +28,7 @@ class Desk:
         self.name = name
         self.app = app
         self.broker = broker
-        self.insight = Insight(broker, not_known=app.connection.not_known)
+        self.insight = Insight(broker, not_known=app.not_known)
         self.operator = Operator(broker)
 
     async def now(self) -> datetime:

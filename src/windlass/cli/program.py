@@ -15,11 +15,14 @@ from windlass.cli import (
     enqueue,
     explain,
     flows,
+    history,
     jobs,
+    keys,
     lanes,
     migrate,
     queues,
     schedules,
+    serve,
     transfer,
     work,
     workers,
@@ -43,6 +46,7 @@ def build() -> App:
     )
     _add(program, "worker", work.run_worker, _WORKER)
     _add(program, "dev", work.run_dev, "windlass dev tasks:app")
+    _add(program, "serve", serve.run_serve, _SERVE)
     _add(program, "demo", work.run_demo, "windlass demo")
     _add(program, "enqueue", enqueue.enqueue_task, _ENQUEUE)
     _noun(
@@ -151,7 +155,19 @@ def build() -> App:
             "replay": (flows.replay_flow, "windlass flows tasks:app replay order-42"),
         },
     )
+    _noun(
+        program,
+        "keys",
+        "List API keys, make and revoke them.",
+        "windlass keys tasks:app\nwindlass keys tasks:app create --scope enqueue --scope read",
+        {
+            "list": (keys.list_keys, "windlass keys tasks:app list --json"),
+            "create": (keys.create_key, _KEY),
+            "revoke": (keys.revoke_key, "windlass keys tasks:app revoke 5f0c9a7be213"),
+        },
+    )
     _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
+    _add(program, "history", history.show_history, _HISTORY)
     _add(program, "explain", explain.explain_job, f"windlass explain tasks:app {_ID}")
     _add(
         program, "check", check.check_queues, "windlass check tasks:app --queue mail --oldest 15m --dead 100"
@@ -247,9 +263,18 @@ windlass worker tasks:app --group 7:high,default --group 1:low --grace 30"""
 _CREATE = """\
 windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
 windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
+_HISTORY = (
+    "windlass history tasks:app --since 24h --task send\nwindlass history tasks:app --since 1h --step 5m"
+)
 _STRIKE = """\
 windlass control tasks:app strike send --where user_id=42 --reason "their mailbox is full"
 windlass control tasks:app strike send --where address.city=Paris --where kind=invoice"""
+_SERVE = """\
+windlass serve tasks:app
+windlass serve tasks:app --host 0.0.0.0 --port 8700 --workers 2 --allow-host tasks.example.com"""
+_KEY = """\
+windlass keys tasks:app create --scope enqueue --scope read --label shop
+windlass keys tasks:app create --scope work --queue images --expires 90d"""
 _BENCH = """\
 windlass bench
 windlass bench --url redis://localhost:6379/0 --jobs 100000 --json"""

@@ -1,21 +1,23 @@
 """`windlass worker`, `windlass dev` and `windlass demo`: thin doors to those who do the work."""
 
-import logging
 import os
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from windlass.admin.insight import Insight
 from windlass.cli import parameters as given
 from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
 from windlass.cli.loading import load_app
 from windlass.core.duration import micros
+from windlass.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, begin_logging
 
 if TYPE_CHECKING:
     from windlass.worker.options import WorkerOptions
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
 Processes = Annotated[int, Parameter(help="Worker processes.", show_default=True)]
 Concurrency = Annotated[int | None, Parameter(help="Jobs that one process runs at once; 16 unless said.")]
 Queues = Annotated[
@@ -43,10 +45,22 @@ Reload = Annotated[bool, Parameter(name="--reload", help="Start anew when the co
 Level = Annotated[
     LogLevel | None, Parameter(help="The least that is logged; by default $WINDLASS_LOG_LEVEL, else info.")
 ]
+Format = Annotated[
+    LogFormat | None,
+    Parameter(
+        help="text, or json: an object a line, with the job that was running; "
+        "by default $WINDLASS_LOG_FORMAT, else text."
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    Parameter(
+        help="Serve metrics for Prometheus at HOST:PORT, such as 127.0.0.1:9464. Another address than a "
+        "loopback one needs a token in $WINDLASS_METRICS_TOKEN."
+    ),
+]
 
 SLOTS = 16
-LEVEL_VARIABLE = "WINDLASS_LOG_LEVEL"
-_FORMAT = "%(asctime)s %(levelname)s %(process)d %(message)s"
 
 
 def run_worker(
@@ -61,7 +75,9 @@ def run_worker(
     max_jobs: MaxJobs = None,
     max_memory: MaxMemory = None,
     reload: Reload = False,
+    metrics: Metrics = None,
     log_level: Level = None,
+    log_format: Format = None,
 ) -> int:
     """Run jobs until stopped. The first Ctrl-C or SIGTERM lets running jobs end, the second ends at once."""
     from windlass.worker.command import supervise  # noqa: PLC0415
@@ -79,13 +95,14 @@ def run_worker(
             max_jobs=max_jobs,
             max_memory=max_memory,
             reload=reload,
+            metrics=metrics,
         )
     )
     if not reload:  # which waits for a mistake to be put right
         load_app(app)
         if queues is not None or group:
             _check_queues(app, options)
-    _log_from(log_level)
+    _log_from(log_level, log_format)
     return supervise(app, options)
 
 
@@ -96,19 +113,19 @@ def _check_queues(app: str, options: "WorkerOptions") -> None:
     async def work(desk: Desk) -> None:
         for group in groups_of(options, ()):
             for queue in group.queues:
-                await desk.insight.queue_document(queue)
+                place = desk.app if "@" in app else desk.app.place_of(queue)
+                await Insight(await place.broker()).queue_document(queue)
 
     at_desk(app, work, quiet=True)
 
 
-def _log_from(level: LogLevel | None) -> None:
-    """Worker processes are started, not forked: the variable tells them."""
+def _log_from(level: LogLevel | None, form: LogFormat | None) -> None:
+    """Worker processes are started, not forked: the variables tell them."""
     if level is not None:
         os.environ[LEVEL_VARIABLE] = level.upper()
-    wanted = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
-    if wanted not in logging.getLevelNamesMapping():
-        raise UsageError(f'{LEVEL_VARIABLE} must be debug, info, warning or error, not "{wanted}"')
-    logging.basicConfig(level=wanted, format=_FORMAT)
+    if form is not None:
+        os.environ[FORMAT_VARIABLE] = form
+    begin_logging()
 
 
 def run_dev(
@@ -117,12 +134,24 @@ def run_dev(
     *,
     concurrency: Concurrency = None,
     queues: Queues = None,
+    port: Annotated[
+        int, Parameter(help="The port of the HTTP API, on this machine alone; 0: no API.", show_default=True)
+    ] = 8700,
     log_level: Level = None,
 ) -> int:
-    """Run jobs while you write them: one process that starts anew when the code changes."""
-    return run_worker(
-        app, processes=1, concurrency=concurrency, queues=queues, grace="1s", reload=True, log_level=log_level
-    )
+    """Run jobs while you write them: one process that starts anew when the code changes, beside the HTTP API."""
+    from windlass.cli.dev import api_beside  # noqa: PLC0415 - only this command needs it
+
+    with api_beside(app, port):
+        return run_worker(
+            app,
+            processes=1,
+            concurrency=concurrency,
+            queues=queues,
+            grace="1s",
+            reload=True,
+            log_level=log_level,
+        )
 
 
 def run_demo() -> int:

@@ -1,37 +1,56 @@
 """The application: where tasks and queues are declared, and calls are sent."""
 
+import contextlib
+import copy
 import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
+import msgspec
+
 from windlass.broker.contract import Broker
 from windlass.broker.observed import Observer
+from windlass.broker.registry import beside
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
+from windlass.client.elsewhere import found_in
 from windlass.client.flow_handle import Flow
 from windlass.client.forks import renew_after_fork
 from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
+from windlass.client.sending import Counted, Filling, jobs_of, why_refused
 from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_settings, queue_settings
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
 from windlass.config import Config, Settings, configure
 from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
-from windlass.core.ids import JobIds, check_job_id, namespace_tag
-from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
-from windlass.core.names import check_app, check_flow, check_lane, check_queue, check_schedule, check_task
+from windlass.core.event import Emit
+from windlass.core.ids import JobIds, check_job_id, namespace_tag, tag_of
+from windlass.core.job import Receipt, Status
+from windlass.core.names import (
+    check_app,
+    check_flow,
+    check_lane,
+    check_namespace,
+    check_queue,
+    check_schedule,
+    check_task,
+)
 from windlass.core.option import shown, whole
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
-from windlass.errors import EnqueueRefused, InvalidOption
+from windlass.core.units import JobId
+from windlass.errors import EnqueueRefused, InvalidOption, JobNotFound
+from windlass.observe.traces import sending
 
 if TYPE_CHECKING:
     from windlass.worker.embedded import EmbeddedWorker
+    from windlass.worker.several import SeveralWorkers
 
 T = TypeVar("T")
 _S = TypeVar("_S", bound=Sender[..., Any])
@@ -71,23 +90,75 @@ class Windlass:
         check_known(settings, Settings)
         self.name = check_app(name)
         self.revision = whole(revision, name="revision", least=0, most=2**31)
-        self.config: Config = configure({"url": url, **settings}, os.environ)
         self.tasks: dict[str, Sender[..., Any]] = {}
         self._owned: set[str] = set()
-        self._declared = Declared(self.name, self.revision)
-        self.connection = Connection(self.config, self._declared, clock)
+        self._clock = clock
+        self._settle(configure({"url": url, **settings}, os.environ))
+        self.home: Windlass = self
+        """The app as it was made. What it has in other namespaces are branches, which share its tasks."""
+        self.namespaces: dict[str, Windlass] = {self.config.namespace: self}
+        """This app in each of its namespaces, its own first."""
+        self._places: dict[str, Windlass] = {}
+        """Where the queues are that were named."""
+        self._use_queue("default")
+
+    def _settle(self, config: Config) -> None:
+        """Make what an app has of its own in each namespace."""
+        self.config: Config = config
+        self._declared = Declared(self.name, self.revision, emit=Emit.FINAL if config.history else None)
+        self.connection = Connection(config, self._declared, self._clock)
         self.new_id = JobIds(
             lambda: time.time_ns() // 1_000_000,
             os.urandom,
             lock=threading.Lock,
-            tag=namespace_tag(self.config.namespace),
+            tag=namespace_tag(config.namespace),
         )
         renew_after_fork(self)
-        self._use_queue("default")
 
     def renew(self) -> None:
         """Draw other ids than the parent, in the child of a fork."""
         self.new_id.reseed()
+
+    # --- namespaces -----------------------------------------------------------------------------------------
+
+    def within(self, namespace: str) -> "Windlass":
+        """The app in another of its namespaces: its jobs, flows, worker and store there."""
+        found = self.namespaces.get(namespace)
+        if found is None:
+            raise InvalidOption(
+                f"no queue of this app is in namespace {shown(namespace)}; its namespaces: "
+                f"{', '.join(self.namespaces)}; one more comes with app.queue(..., namespace=...)"
+            )
+        return found
+
+    def place_of(self, queue: str) -> "Windlass":
+        """The app in the namespace of a queue; its own for a queue that it never named."""
+        return self._places.get(queue, self.home)
+
+    def _place(self, queue: str, namespace: str | None) -> "Windlass":
+        """Where a queue is to be; the place is made if it is new."""
+        known = self._places.get(queue)
+        if namespace is None:
+            return known or self.home
+        wanted = self.namespaces.get(check_namespace(namespace))
+        if known is not None and known is not wanted:
+            raise InvalidOption(
+                f'queue "{queue}" is in namespace "{known.config.namespace}" already: say '
+                f'namespace="{namespace}" where the queue is first named, or use another name'
+            )
+        return wanted or self._branch(namespace)
+
+    def _branch(self, namespace: str) -> "Windlass":
+        """The same app in one more namespace: tasks are shared, ids, declarations and store its own."""
+        config = self.home.config
+        branch = copy.copy(self.home)
+        branch._settle(  # noqa: SLF001 - one of our own
+            msgspec.structs.replace(config, namespace=namespace, url=beside(config.url, namespace))
+        )
+        for observer in self.home.connection.observers:
+            branch.connection.observe(observer)
+        self.namespaces[namespace] = branch
+        return branch
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
@@ -103,7 +174,7 @@ class Windlass:
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", retry=..., timeout=60)`.
 
         Limits (`concurrency`, `rate`, and `lane_` with either) give the task a queue of its own, named after
-        it.
+        it. `namespace` is that of its queue.
         """
         check_known(options, TaskKeywords)
 
@@ -114,11 +185,15 @@ class Windlass:
 
     def external(self, name: str, **options: Unpack[CallOptions]) -> Sender[..., Any]:
         """Name a task that lives elsewhere: in another program, or behind the HTTP API. Its arguments are not
-        checked, and its queue is declared there.
+        checked, and its queue is declared there; for workers that speak HTTP declare it here, `app.queue()`.
+
+        A queue of such tasks alone is not served by the workers of this app.
         """
         check_known(options, CallOptions)
         signature = Signature.untyped(check_task(name), max_payload=self.config.max_payload)
-        return self._add(Sender[..., Any](self, name, signature, TaskOptions(external=True), options))
+        queue = options.get("queue", "default")
+        kept = TaskOptions(external=True, queue=queue)
+        return self._add(Sender[..., Any](self.place_of(queue), name, signature, kept, options))
 
     def _register(self, given: Any, options: TaskKeywords) -> Task[..., Any, Any]:
         # A task of another app may be one of this app, too: what it wraps is registered.
@@ -128,25 +203,33 @@ class Windlass:
         limits = cast("QueueOptions", {limit: options.get(limit) for limit in _LIMITS})
         settings = queue_settings(limits)
         owns = settings != QueueSettings()
-        queue = self._home(name, options.get("queue"), owns=owns)
+        queue = self._queue_of(name, options, owns=owns)
         keep_result = flag(options.get("keep_result", True), name="keep_result")
         signature = Signature(
             function, name=name, max_payload=self.config.max_payload, keep_result=keep_result
         )
         # Everything is checked before anything is declared.
-        task: Task[..., Any, Any] = Task(self, function, name, signature, task_options(queue, options))
+        place = self._place(queue, options.get("namespace"))
+        task: Task[..., Any, Any] = Task(place, function, name, signature, task_options(queue, options))
         self._add(task)
+        self._places[queue] = place
         if owns:
             self._owned.add(queue)
-            self._declared.put(Subject(Kind.QUEUE, queue), settings)
+            place._declared.put(Subject(Kind.QUEUE, queue), settings)  # noqa: SLF001 - one of our own
         self._use_queue(queue)
         return task
 
-    def _home(self, task: str, queue: str | None, *, owns: bool) -> str:
+    def _queue_of(self, task: str, options: TaskKeywords, *, owns: bool) -> str:
         """The queue of a task."""
+        queue = options.get("queue")
         if not owns:
+            if queue is None and options.get("namespace") not in (None, self.home.config.namespace):
+                raise InvalidOption(
+                    f'task "{task}": a task in another namespace names a queue there, queue=..., or has one '
+                    f"of its own by its limits ({', '.join(_LIMITS)})"
+                )
             return "default" if queue is None else check_queue(queue)
-        if queue is not None or self._declared.has_queue(task):
+        if queue is not None or task in self._places:
             raise InvalidOption(
                 f'task "{task}": its limits ({", ".join(_LIMITS)}) give it a queue of its own; '
                 f'set them with app.queue() on queue "{task if queue is None else queue}" instead'
@@ -164,21 +247,24 @@ class Windlass:
 
     # --- queues, lanes, schedules ---------------------------------------------------------------------------
 
-    def queue(self, name: str, **options: Unpack[QueueOptions]) -> None:
+    def queue(self, name: str, *, namespace: str | None = None, **options: Unpack[QueueOptions]) -> None:
         """Declare a queue: its limits, order, and how long its finished jobs are kept. Said again, the last
         word counts.
+
+        A queue in another `namespace` of the same store scales apart from the others; it is declared before
+        the tasks that use it.
         """
         settings = queue_settings(options)
         if check_queue(name) in self._owned:
             raise InvalidOption(f'queue "{name}" belongs to task "{name}"; set its limits there')
-        self._declared.put(Subject(Kind.QUEUE, name), settings)
+        place = self._places[name] = self._place(name, namespace)
+        place._declared.put(Subject(Kind.QUEUE, name), settings)  # noqa: SLF001 - one of our own
 
     def lane(self, queue: str, lane: str, **options: Unpack[LaneOptions]) -> None:
         """Declare one lane of a queue: its share, and limits that differ from the queue's for its lanes."""
         settings = lane_settings(options)
         subject = Subject(Kind.LANE, check_queue(queue), check_lane(lane))
-        self._use_queue(queue)
-        self._declared.put(subject, settings)
+        self._use_queue(queue)._declared.put(subject, settings)  # noqa: SLF001 - one of our own
 
     def schedule(self, name: str, call: Call[Any], **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule: `app.schedule("nightly", send.call("ops"), cron="0 3 * * *", tz="Asia/Tokyo")`.
@@ -187,7 +273,11 @@ class Windlass:
         """
         if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(f"a schedule takes a call, as in send.call(...), not {shown(call)}")
-        self._declared.put_schedule(check_schedule(name), specification(call.job, options))
+        place = call.task.app if call.task.app.home is self.home else self
+        # It makes its jobs in one step, so it lives where they do.
+        place._declared.put_schedule(  # noqa: SLF001 - one of our own
+            check_schedule(name), specification(call.job, options)
+        )
 
     def alert(
         self,
@@ -203,26 +293,32 @@ class Windlass:
         a job that has waited for longer than `oldest`, or more than `dead` dead letters. It is cleared at
         `clear` percent of that. Workers log it, and `windlass check` tells.
         """
-        if queue is not None:
-            self._use_queue(check_queue(queue))
+        place = self if queue is None else self._use_queue(check_queue(queue))
         age = None if oldest is None else micros(oldest, name="oldest")
         alert = check_alert(Alert(queue=queue, depth=depth, oldest=age, dead=dead, clear=clear))
-        self._declared.put(Subject(Kind.ALERT, check_schedule(name)), encode_alert(alert))
+        document = Subject(Kind.ALERT, check_schedule(name))
+        place._declared.put(document, encode_alert(alert))  # noqa: SLF001 - one of our own
 
-    def _use_queue(self, name: str) -> None:
-        """Make sure that a queue is declared, without saying anything of it."""
-        if not self._declared.has_queue(name):
-            self._declared.put(Subject(Kind.QUEUE, name), QueueSettings())
+    def _use_queue(self, name: str) -> "Windlass":
+        """Make sure that a queue is declared, without saying anything of it; where it is."""
+        place = self._places.setdefault(name, self.home)
+        declared = place._declared  # noqa: SLF001 - one of our own
+        if not declared.has_queue(name):
+            declared.put(Subject(Kind.QUEUE, name), QueueSettings())
+        return place
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that this app declares, the default one first: what its workers serve unless told
-        otherwise.
+        """The queues that this app declares in this namespace, the default one first: what its workers serve
+        here unless told otherwise. Not those that have tasks of elsewhere alone (`external`).
         """
-        return self._declared.queues
+        tasks = self.tasks.values()
+        own = {"default", *(task.options.queue for task in tasks if not task.options.external)}
+        elsewhere = {task.options.queue for task in tasks if task.options.external} - own
+        return tuple(queue for queue in self._declared.queues if queue not in elsewhere)
 
     async def declare(self, broker: Broker) -> None:
-        """Tell a broker of the queues, lanes and schedules of this app."""
+        """Tell a broker of the queues, lanes and schedules of this app in this namespace."""
         await self._declared.tell(broker, since=0)
 
     def worker(
@@ -232,14 +328,16 @@ class Windlass:
         queues: Sequence[str] = (),
         groups: Sequence[str] = (),
         grace: Duration | None = None,
-    ) -> "EmbeddedWorker":
+    ) -> "EmbeddedWorker | SeveralWorkers":
         """A worker inside this process, for applications and scripts: `async with app.worker(): ...`.
 
         It is left when its jobs have ended, or their grace. `windlass worker` promises more: see
-        `windlass.worker.embedded`.
+        `windlass.worker.embedded`. An app with queues in several namespaces gets one for each, with so many
+        slots each.
         """
         from windlass.worker.embedded import EmbeddedWorker  # noqa: PLC0415 - producers need none of it
         from windlass.worker.options import WorkerOptions  # noqa: PLC0415
+        from windlass.worker.several import SeveralWorkers, shared_out  # noqa: PLC0415
 
         options = WorkerOptions(
             concurrency=concurrency,
@@ -247,15 +345,24 @@ class Windlass:
             groups=tuple(groups),
             grace=None if grace is None else micros(grace, name="grace"),
         )
-        return EmbeddedWorker(
-            self, options, open_broker=self.connection.broker, close_broker=self.connection.leave
-        )
+
+        def made(place: Windlass, options: WorkerOptions) -> EmbeddedWorker:
+            connection = place.connection
+            return EmbeddedWorker(
+                place, options, open_broker=connection.broker, close_broker=connection.leave
+            )
+
+        if self is not self.home or len(self.namespaces) == 1:
+            return made(self, options)
+        shares = shared_out(options, self.namespaces, lambda queue: self.place_of(queue).config.namespace)
+        return SeveralWorkers([made(self.namespaces[name], share) for name, share in shares.items()])
 
     def observe(self, observer: Observer) -> Observer:
         """Call a function with every verb that the store was asked, from now on; see `broker.observed`."""
         if not callable(observer):
             raise InvalidOption(f"an observer is a function of an Observation, not {shown(observer)}")
-        self.connection.observe(observer)
+        for place in self.namespaces.values():
+            place.connection.observe(observer)
         return observer
 
     # --- sending --------------------------------------------------------------------------------------------
@@ -263,52 +370,71 @@ class Windlass:
     def enqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
         """Send many calls, in groups of up to 1,000, each accepted whole or not at all.
 
-        Calls are made and sent as they come. Should one be refused, those of the groups before it are kept,
-        and the error says how many. With a `connection` of yours all of them come with its commit.
+        Calls are made and sent as they come, those of each namespace in groups of their own. Should one be
+        refused, those of the groups before it are kept, and the error says how many. With a `connection` of
+        yours all of them come with its commit.
         """
-        jobs: list[Job[T]] = []
-        with _Counted(jobs):
-            for group in _groups(calls):
-                jobs += self.send(group, connection)
-        return jobs
+        jobs: dict[int, Job[T]] = {}
+        with Counted(jobs):
+            for place, group in self._groups(calls):
+                jobs.update(zip(group, place.send(list(group.values()), connection), strict=True))
+        return [jobs[number] for number in range(len(jobs))]
 
     async def aenqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
         """Async twin of `enqueue_many`."""
-        jobs: list[Job[T]] = []
-        with _Counted(jobs):
-            for group in _groups(calls):
-                jobs += await self.asend(group, connection)
-        return jobs
+        jobs: dict[int, Job[T]] = {}
+        with Counted(jobs):
+            for place, group in self._groups(calls):
+                jobs.update(zip(group, await place.asend(list(group.values()), connection), strict=True))
+        return [jobs[number] for number in range(len(jobs))]
+
+    def _groups(self, calls: Iterable[Call[T]]) -> "Iterator[tuple[Windlass, dict[int, Call[T]]]]":
+        """Calls by their numbers, in groups that a store takes at once."""
+        filling: dict[Windlass, Filling[T]] = {}
+        for number, call in enumerate(calls):
+            if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidOption(f"enqueue_many takes calls, as in send.call(...), not {shown(call)}")
+            place = call.task.app if call.task.app.home is self.home else self
+            group = filling.get(place)
+            if group is None:
+                group = filling[place] = Filling()
+            if not group.takes(number, call):
+                yield place, group.calls
+                group = filling[place] = Filling()
+                group.takes(number, call)
+        for place, group in filling.items():
+            yield place, group.calls
 
     def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code."""
-        group = [_jobs(calls)]
-        if connection is not None:
-            return self._handles(calls, self.connection.enqueue_on(connection, group)[0], None)
-        sent = time.monotonic()
-        return self._handles(calls, self.connection.enqueue(group)[0], sent)
+        with sending(jobs_of(calls)) as jobs:
+            if connection is not None:
+                return self._handles(calls, self.connection.enqueue_on(connection, [jobs])[0], None)
+            sent = time.monotonic()
+            return self._handles(calls, self.connection.enqueue([jobs])[0], sent)
 
     async def asend(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from async code."""
-        group = [_jobs(calls)]
-        if connection is not None:
-            return self._handles(calls, (await self.connection.aenqueue_on(connection, group))[0], None)
-        sent = time.monotonic()
-        return self._handles(calls, (await self.connection.send(group))[0], sent)
+        with sending(jobs_of(calls)) as jobs:
+            if connection is not None:
+                return self._handles(calls, (await self.connection.aenqueue_on(connection, [jobs]))[0], None)
+            sent = time.monotonic()
+            return self._handles(calls, (await self.connection.send([jobs]))[0], sent)
 
     async def asend_one(self, call: Call[T], connection: object = None) -> Job[T]:
         """Send one call from async code, together with those of other callers."""
         if connection is not None:
             return (await self.asend([call], connection))[0]
-        sent = time.monotonic()
-        return self._handles([call], await self.connection.aenqueue(_jobs([call])), sent)[0]
+        with sending(jobs_of([call])) as jobs:
+            sent = time.monotonic()
+            return self._handles([call], await self.connection.aenqueue(jobs), sent)[0]
 
     def _handles(
         self, calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float | None
     ) -> list[Job[T]]:
         """`sent` is None for what exists only when a transaction commits."""
         if any(receipt.status is Status.REFUSED for receipt in receipts):
-            raise EnqueueRefused(_why(receipts))
+            raise EnqueueRefused(why_refused(receipts))
         return [
             Job(
                 self,
@@ -325,12 +451,40 @@ class Windlass:
     # --- reading --------------------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> Job[Any]:
-        """The handle of a job by its id."""
-        return Job(self, check_job_id(job_id))
+        """The handle of a job by its id, whichever namespace of this app it is in."""
+        return Job(self._tagged(check_job_id(job_id)), job_id)
 
     def flow(self, flow: str) -> Flow:
-        """The handle of a flow by its name."""
-        return Flow(self, check_flow(flow))
+        """The handle of a flow by its name. One that was named by you is looked for in this namespace; see
+        `within`.
+        """
+        return Flow(self._tagged(check_flow(flow)), flow)
+
+    def _tagged(self, name: str) -> "Windlass":
+        """Where an id says that it was made; here, if it is none, or says nothing that is known."""
+        if len(self.namespaces) > 1:
+            with contextlib.suppress(InvalidOption):
+                tag = tag_of(check_job_id(name))
+                tagged = [each for each in self.namespaces if namespace_tag(each) == tag]
+                if tagged and self.config.namespace not in tagged:
+                    return self.namespaces[tagged[0]]
+        return self
+
+    async def find(self, job: JobId) -> "Windlass | None":
+        """The app in that other of its namespaces which keeps a job."""
+        for place in self.namespaces.values():
+            if place is not self and (await (await place.broker()).get([job]))[0] is not None:
+                return place
+        return None
+
+    async def not_known(self, job: JobId) -> JobNotFound:
+        """The error for a job that the store has no record of here; it names the namespace that has."""
+        place = await self.find(job)
+        return (
+            await self.connection.not_known(job)
+            if place is None
+            else found_in(place.config, self.config, job)
+        )
 
     def signature_of(self, task: str) -> Signature | None:
         """The signature of a task that this app has; None for others and for those that live elsewhere."""
@@ -347,11 +501,13 @@ class Windlass:
 
     def close(self) -> None:
         """Close what was opened. The app can be used again: it opens anew."""
-        self.connection.shut()
+        for place in self.namespaces.values():
+            place.connection.shut()
 
     async def aclose(self) -> None:
         """Async twin of `close`."""
-        await self.connection.close()
+        for place in self.namespaces.values():
+            await place.connection.close()
 
 
 _LIMITS: tuple[Literal["concurrency", "rate", "lane_concurrency", "lane_rate"], ...] = (
@@ -360,50 +516,3 @@ _LIMITS: tuple[Literal["concurrency", "rate", "lane_concurrency", "lane_rate"], 
     "lane_concurrency",
     "lane_rate",
 )
-
-
-def _groups(calls: Iterable[Call[T]]) -> Iterator[list[Call[T]]]:
-    """Calls in groups that a store takes at once."""
-    group: list[Call[T]] = []
-    size = edges = 0
-    for call in calls:
-        if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidOption(f"enqueue_many takes calls, as in send.call(...), not {shown(call)}")
-        job = call.job
-        size, edges = size + len(job.payload), edges + len(job.after)
-        if group and (len(group) == GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES):
-            yield group
-            group, size, edges = [], len(job.payload), len(job.after)
-        group.append(call)
-    if group:
-        yield group
-
-
-def _jobs(calls: Sequence[Call[Any]]) -> list[NewJob]:
-    jobs: list[NewJob] = []
-    for call in calls:
-        if call.task.needs_parents and not call.job.after:
-            raise InvalidOption("on_failure needs parents: give after as well, or send the call in a flow")
-        jobs.append(call.job)
-    return jobs
-
-
-def _why(receipts: Sequence[Receipt]) -> str:
-    """Why a group fell: named by the job that was refused, not by those that fell with it."""
-    refused = [receipt for receipt in receipts if receipt.status is Status.REFUSED]
-    guilty = next((receipt for receipt in refused if receipt.refusal is not Refusal.NEIGHBOUR), refused[0])
-    return guilty.why or f"the store refused job {guilty.job}: {guilty.refusal}"
-
-
-class _Counted:
-    """Adds to an error how much had been accepted before it."""
-
-    def __init__(self, jobs: list[Job[Any]]) -> None:
-        self._jobs = jobs
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and self._jobs:
-            error.add_note(f"the first {len(self._jobs):,} calls were accepted")

@@ -225,6 +225,11 @@ class Connection:
         for store in (self._process.shared, *(loop.store for loop in list(self._process.loops.values()))):
             store.observe(self._observers)
 
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of every verb."""
+        return tuple(self._observers)
+
     def _ready(self) -> _Store:
         while (store := self._process.shared).told != self._declared.version:
             with contextlib.suppress(PortalClosed):

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import msgspec
+from msgspec import UNSET
+
 from windlass.broker.contract import Broker
+from windlass.core.event import Emit
 from windlass.core.schedule import next_tick
-from windlass.core.settings import Body, Change, Changed, Declaration, Kind, Subject
+from windlass.core.settings import Body, Change, Changed, Declaration, Kind, QueueSettings, Subject
 from windlass.core.specification import Specification, encode_specification
 from windlass.core.timetable import NewSchedule
 from windlass.errors import InvalidOption
@@ -17,9 +21,11 @@ _Name: TypeAlias = Subject | str
 class Declared:
     """The declarations of one application. They grow while it is being imported, and may be replaced."""
 
-    def __init__(self, app: str, revision: int) -> None:
+    def __init__(self, app: str, revision: int, *, emit: Emit | None = None) -> None:
+        """`emit` is what queues write to the event log that do not say so: somebody reads it."""
         self._app = app
         self._revision = revision
+        self._emit = emit
         self._documents: dict[Subject, Body] = {}
         self._schedules: dict[str, Specification] = {}
         self._order: list[_Name] = []
@@ -63,14 +69,18 @@ class Declared:
         if not subjects:
             return
         wanted = [
-            Declaration(
-                subject=subject, body=self._documents[subject], app=self._app, revision=self._revision
-            )
+            Declaration(subject=subject, body=self._body(subject), app=self._app, revision=self._revision)
             for subject in subjects
         ]
         answers = await broker.declare(wanted)
         for declaration, changed in zip(wanted, answers, strict=True):
-            _check(declaration, changed)
+            _check(declaration, changed, said=self._documents[declaration.subject])
+
+    def _body(self, subject: Subject) -> Body:
+        body = self._documents[subject]
+        if self._emit is None or not isinstance(body, QueueSettings) or body.emit is not UNSET:
+            return body
+        return msgspec.structs.replace(body, emit=self._emit)
 
     async def _tell_schedules(self, broker: Broker, names: Sequence[str]) -> None:
         if not names:
@@ -93,13 +103,13 @@ class Declared:
                 raise InvalidOption(f'schedule "{name}" belongs to another app; give this one another name')
 
 
-def _check(declaration: Declaration, changed: Changed) -> None:
+def _check(declaration: Declaration, changed: Changed, *, said: Body) -> None:
     """Say so if what the code declares is not in force. A newer revision's settings are its own business."""
     subject = declaration.subject
     what = f'{subject.kind} "{subject.name}"'
     if subject.kind is Kind.LANE:
         what = f'lane "{subject.lane}" of queue "{subject.name}"'
-    if changed.change is Change.OTHER_APP and declaration.body != type(declaration.body)():
+    if changed.change is Change.OTHER_APP and said != type(said)():
         raise InvalidOption(
             f"{what} belongs to another app; give this one a queue of its own, or declare it without settings"
         )

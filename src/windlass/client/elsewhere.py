@@ -20,3 +20,11 @@ async def not_known(config: Config | None, job: JobId) -> JobNotFound:
         f'job {job} belongs to namespace "{found}", and this app is of "{config.namespace}"; '
         f"set WINDLASS_NAMESPACE={found}, or ask an app of that namespace"
     )
+
+
+def found_in(there: Config, here: Config, job: JobId) -> JobNotFound:
+    """The error for a job that the same app keeps in another of its namespaces."""
+    return JobNotFound(
+        f'job {job} is in namespace "{there.namespace}", and this is "{here.namespace}"; '
+        f"name the app with it: module:app@{there.namespace}"
+    )

@@ -46,6 +46,11 @@ class Shape:
         app, name, laid = self._laid(flow)
         return Flow(app, name, await app.aenqueue_many(laid.calls, connection=connection), laid.ends)
 
+    @property
+    def namespace(self) -> str:
+        """Where its jobs will be."""
+        return _app_of(self).config.namespace
+
     def jobs(self, flow: str = "") -> list[NewJob]:
         """The jobs that this shape amounts to, parents first."""
         return [call.job for call in self._laid(flow or None)[2].calls]
@@ -105,7 +110,13 @@ def _app_of(shape: Shape) -> "Windlass":
     if not apps:
         raise InvalidOption("this flow has no call in it")
     if len(apps) > 1:
-        raise InvalidOption("the calls of a flow belong to one app: a flow lives in one namespace")
+        names = sorted({app.config.namespace for app in apps.values()})
+        if len(names) == 1:
+            raise InvalidOption("the calls of a flow belong to one app: a flow lives in one namespace")
+        raise InvalidOption(
+            f"a flow lives in one namespace, and the calls of this one are in {', '.join(names)}; "
+            "let a job of one namespace enqueue the rest in the other"
+        )
     return next(iter(apps.values()))
 
 

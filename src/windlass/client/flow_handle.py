@@ -120,7 +120,7 @@ class Flow:
             waiting += job.state in UNFINISHED and job.state is not State.BLOCKED
         if not counts:
             raise JobNotFound(f'no job of a flow "{self.id}" is kept; it may have finished long ago')
-        return FlowView(id=self.id, state=_state(counts, waiting), counts=dict(counts))
+        return FlowView(id=self.id, state=flow_state(counts, waiting), counts=dict(counts))
 
     async def astate(self) -> FlowState:
         """Async twin of `state`."""
@@ -201,7 +201,8 @@ class Flow:
         return [job for job in ids if job not in parents]
 
 
-def _state(counts: Counter[State], moving: int) -> FlowState:
+def flow_state(counts: Counter[State], moving: int) -> FlowState:
+    """How a flow with so many jobs in each state is doing; `moving` of them can go on by themselves."""
     if moving:
         return FlowState.RUNNING
     if counts[State.BLOCKED]:

@@ -75,6 +75,11 @@ class Job(Generic[R]):
     def __hash__(self) -> int:
         return hash(self.id)
 
+    @property
+    def namespace(self) -> str:
+        """Where the job is, as far as its id tells."""
+        return self._app.config.namespace
+
     # --- blocking -------------------------------------------------------------------------------------------
 
     def state(self) -> State:
@@ -127,6 +132,8 @@ class Job(Generic[R]):
         broker = await self._app.connection.broker()
         operated = (await broker.cancel([Target(self.id)]))[0]
         if operated.effect is Effect.NOT_FOUND:
+            if await self._moved():
+                return await self.acancel()
             raise await self._missing()
         return operated.effect in (Effect.APPLIED, Effect.FLAGGED)
 
@@ -140,6 +147,9 @@ class Job(Generic[R]):
         if self._sent is None:
             detail = await self._detail()  # who waits for a job that never was would wait in vain
             self._signature = self._signature or self._app.signature_of(detail.task)
+            if connection is not self._app.connection:  # it is in another namespace
+                connection = self._app.connection
+                closings = connection.closings
         while True:
             left = _WATCH if end is None else min(_WATCH, max(0.0, end - time.monotonic()))
             finished = await (await connection.broker()).watch([self.id], left)
@@ -166,8 +176,20 @@ class Job(Generic[R]):
         broker = await self._app.connection.broker()
         detail = (await broker.get([self.id]))[0]
         if detail is None:
+            if await self._moved():
+                return await self._detail()
             raise await self._missing()
         return detail
+
+    async def _moved(self) -> bool:
+        """Whether another namespace of the app keeps it, whose handle this is from now on: ids that were made
+        elsewhere do not say where they belong.
+        """
+        place = None if self._exists else await self._app.find(self.id)
+        if place is None:
+            return False
+        self._app, self._store, self._exists = place, place.connection, True
+        return True
 
     async def _missing(self) -> Exception:
         """What it means that the store has no record."""

@@ -117,6 +117,17 @@ def policy_of(options: CallOptions) -> OnFailure:
     return OnFailure(choice(options.get("on_failure", "cancel"), name="on_failure", among=_POLICIES))
 
 
+def check_parents(task: str, namespace: str, after: object) -> None:
+    """Refuse parents that are known to be in another namespace: one step of a store cannot see both."""
+    for parent in cast("Sequence[object]", after) if isinstance(after, list | tuple) else [after]:
+        other = getattr(parent, "namespace", None)
+        if isinstance(other, str) and other != namespace:
+            raise InvalidOption(
+                f'a job waits for jobs of its own namespace: this call of "{task}" is in "{namespace}", '
+                f'and a parent of it in "{other}"'
+            )
+
+
 def _edges(after: object, policy: OnFailure) -> tuple[Edge, ...]:
     parents = cast("Sequence[object]", after) if isinstance(after, list | tuple) else [after]
     return tuple(Edge(_parent(parent), policy) for parent in parents)

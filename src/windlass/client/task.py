@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, T
 import msgspec
 
 from windlass.client.handle import Job
-from windlass.client.options import CallOptions, check_known, policy_of, prepared
+from windlass.client.options import CallOptions, check_known, check_parents, policy_of, prepared
 from windlass.core.duration import Duration, micros
 from windlass.core.ids import check_job_id
 from windlass.core.job import NewJob
@@ -32,6 +32,7 @@ class TaskKeywords(TypedDict, total=False):
 
     name: str | None
     queue: str | None
+    namespace: str | None
     retry: RetryPolicy | None
     timeout: Duration | None
     hard_timeout: Duration | None
@@ -118,6 +119,11 @@ class Call(Generic[R]):
         """The same call under other options."""
         return self.task.using(**options).rebuilt(self)
 
+    @property
+    def namespace(self) -> str:
+        """Where its job will be."""
+        return self.task.app.config.namespace
+
     def __repr__(self) -> str:
         return f"<Call of {self.job.task}>"
 
@@ -149,11 +155,13 @@ class Sender(Generic[P, R]):
             **calls,
         }
         self._fields = prepared(name, options.revision, cast("CallOptions", merged))
+        check_parents(name, app.config.namespace, calls.get("after"))
 
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":
         """The same task under other options: `send.using(delay=60, lane="acme").enqueue(...)`."""
         check_known(options, CallOptions)
-        return Sender(self.app, self.name, self.signature, self.options, {**self._calls, **options})
+        place = self.app.place_of(options["queue"]) if "queue" in options else self.app
+        return Sender(place, self.name, self.signature, self.options, {**self._calls, **options})
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to be sent later, by `app.enqueue_many`, a schedule or a job."""

@@ -129,6 +129,7 @@ async def test_all_emits_every_transition__with_its_facts(store: Harness) -> Non
     ]  # fmt: skip
     assert (claimed.fence, claimed.attempt, claimed.waited) == (first.fence, 1, 5 * SECOND)
     assert (retried.fence, retried.attempt, retried.runtime) == (first.fence, 1, 1_500)
+    assert (retried.waited, done.waited) == (5 * SECOND, SECOND)
     assert (claimed_again.fence, claimed_again.attempt, claimed_again.waited) == (second.fence, 2, SECOND)
     assert (done.fence, done.attempt, done.runtime) == (second.fence, 2, 2_500)
 
@@ -200,10 +201,12 @@ async def test_final_emits_every_end__with_its_facts(store: Harness) -> None:
     await store.queue("q", emit=Emit.FINAL)
     worker = await store.worker()
     job = await store.add(task="mail", lane="acme")
+    store.advance(2 * SECOND)
     lease = await worker.one()
     store.advance(SECOND)
     await store.done(lease, runtime=700)
     (event,) = await _log(store)
+    assert event.waited == 2 * SECOND
     assert (event.job, event.task, event.queue, event.lane) == (job, "mail", "q", "acme")
     assert (event.at, event.attempt, event.fence, event.runtime) == (store.clock.now(), 1, lease.fence, 700)
 

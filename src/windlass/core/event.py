@@ -40,7 +40,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     fence: Fence = 0
     runtime: Micros | None = None
+    """At the end of a lease: how long the task's code ran, if its holder said so."""
     waited: Micros | None = None
+    """At a claim, and again at the end of the lease: from due to handed out."""
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):

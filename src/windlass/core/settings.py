@@ -36,8 +36,14 @@ class Kind(StrEnum):
     ALERT = "alert"
     AUDIT = "audit"
     """What operators did to many jobs at once."""
+    REQUEST = "request"
+    """What an `Idempotency-Key` of the HTTP API stands for, for a day."""
     READER = "reader"
     """The stored cursor of a reader of the event log."""
+    WEBHOOK = "webhook"
+    """Whom to tell of the ends of jobs."""
+    OPERATION = "operation"
+    """What is being done to many jobs in the background, and how far it is."""
 
 
 class Subject(msgspec.Struct, frozen=True, order=True):

@@ -21,7 +21,7 @@ from windlass.testing.store import TestStore, at_once
 from windlass.testing.story import story
 from windlass.testing.timeline import Timeline
 from windlass.testing.times import as_datetime
-from windlass.testing.worker import Ran, TestWorker
+from windlass.testing.worker import Ran, TestWorker, all_queues
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
 
@@ -150,7 +150,7 @@ class BenchBase:
 
     def _known(self, queue: str, known: object) -> None:
         if not known:
-            declared = ", ".join(self._app.queues)
+            declared = ", ".join(all_queues(self._app))
             raise InvalidOption(f'queue "{queue}" is not declared; declared queues: {declared}')
 
     # --- for both kinds of tests ----------------------------------------------------------------------------

@@ -114,8 +114,10 @@ class _Open(Generic[_B]):
             _kept(app.config.broker_options()),
             is_elsewhere=lambda task: task in app.tasks and app.tasks[task].options.external,
         )
-        at_once(app.declare(self._store))
         self._app = app
+        self._places = tuple(app.namespaces.values())
+        for place in self._places:
+            at_once(place.declare(self._store))
         raises = options.get("raises", True)
         self._worker = TestWorker(app, self._store, clock, invoke, jitter=jitter)
         self._timeline = Timeline(
@@ -127,16 +129,19 @@ class _Open(Generic[_B]):
             follow=options.get("follow"),
         )
         self.bench = kind(app, self._store, self._timeline, self._worker, raises=raises)
-        self._own = app.connection
-        app.connection = self._own.to(self._store, Connection)
-        if inline:
-            runs = InlineRuns(self._timeline, self._worker, self._in_thread, self._on_loop, raises=raises)
-            app.connection = inline_connection(self._own, self._store, runs)
+        self._own = tuple(place.connection for place in self._places)
+        runs = InlineRuns(self._timeline, self._worker, self._in_thread, self._on_loop, raises=raises)
+        for place, own in zip(self._places, self._own, strict=True):
+            # One store for all namespaces of the app: no two queues of it have the same name.
+            place.connection = (
+                inline_connection(own, self._store, runs) if inline else own.to(self._store, Connection)
+            )
 
     def close(self) -> None:
         """Give the app its own store back."""
-        connection, self._app.connection = self._app.connection, self._own
-        connection.shut()
+        for place, own in zip(self._places, self._own, strict=True):
+            connection, place.connection = place.connection, own
+            connection.shut()
         self._worker.close()
         self._in_thread.close()
 

@@ -157,7 +157,8 @@ class Timeline:
 
     def _declare(self) -> None:
         """Tasks and schedules may be declared at any time."""
-        at_once(self._app.declare(self._store))
+        for place in self._app.namespaces.values():
+            at_once(place.declare(self._store))
 
     # --- reading --------------------------------------------------------------------------------------------
 

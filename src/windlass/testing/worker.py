@@ -37,6 +37,11 @@ from windlass.worker.worker import runnable
 __tracebackhide__ = True  # a test that fails is shown without these frames
 
 
+def all_queues(app: Windlass) -> tuple[str, ...]:
+    """The queues of an app in all of its namespaces, which share the store of a test."""
+    return tuple(queue for place in app.namespaces.values() for queue in place.queues)
+
+
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a job."""
 
@@ -161,7 +166,7 @@ class TestWorker:
             host="test",
             pid=os.getpid(),
             app=self._app.name,
-            queues=self._app.queues,
+            queues=all_queues(self._app),
             slots=1,
             ttl=self._app.config.session_ttl,
         )
@@ -180,7 +185,7 @@ class TestWorker:
     async def next(self) -> Ran | None:
         """Run the next job; None: there is none to be had now."""
         self.next_in = None
-        for queues in _chunks(self._app.queues):
+        for queues in _chunks(all_queues(self._app)):
             claimed = await self._claim(self._session, queues)
             session = self._session
             if not claimed.leases and claimed.suspects:

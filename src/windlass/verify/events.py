@@ -253,14 +253,33 @@ class Swept(_Event, tag="swept"):
     reaped: tuple[str, ...] = ()
 
 
+class Fire(_Event, tag="fire"):
+    """Invoke: a schedule's tick (store's clock) is to become jobs, and `then` its next one; 0: none."""
+
+    call: int
+    schedule: str
+    tick: Micros
+    then: Micros = 0
+    jobs: tuple[str, ...] = ()
+
+
 class Fired(_Event, tag="fired"):
-    """A tick of a schedule (store's clock) for which the store answered that it fired: the jobs it made."""
+    """Ok: the tick fired, and these are the jobs it made. Without an invoke: what the store keeps of it."""
 
     schedule: str
     tick: Micros
     jobs: tuple[str, ...] = ()
     asked: Micros = 0
     """When the store was asked to; 0: this is what it keeps of it."""
+    call: int = 0
+
+
+class Gathered(_Event, tag="gathered"):
+    """What a run read of the jobs that it had waited for: ids and results, in the order of its edges."""
+
+    job: str
+    fence: int
+    parents: tuple[tuple[str, int | None], ...]
 
 
 # --- operators ---------------------------------------------------------------------------------------------
@@ -299,6 +318,14 @@ class Limits(_Event, tag="limits"):
     burst: int = 1
     weight: int = 1
     sequence: bool = False
+
+
+class Rule(_Event, tag="rule"):
+    """What a schedule was declared with."""
+
+    schedule: str
+    every: Micros
+    catch_up: Literal["one", "all"] = "one"
 
 
 class Phase(_Event, tag="phase"):
@@ -411,10 +438,13 @@ Event: TypeAlias = (
     | SessionEnded
     | Sweep
     | Swept
+    | Fire
     | Fired
+    | Gathered
     | Operate
     | Operated
     | Limits
+    | Rule
     | Phase
     | Nemesis
     | Process

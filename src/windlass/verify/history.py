@@ -13,10 +13,10 @@ A call without any of the three is one whose process died: nobody knows, either.
     producer    enqueue → enqueued
     worker      claim → claimed, settle → settled, annotate → annotated
     supervisor  beat → beaten, end_session → session_ended
-    task        start, effect, end    written by the task's own code, flushed before its next line
+    task        start, gathered, effect, end    written by the task's own code, flushed before its next line
     operator    operate → operated
-    sweeper     sweep → swept, and fired (answers only)
-    harness     limits, phase, nemesis, process, counts, then final (one per job) and finished
+    sweeper     sweep → swept, fire → fired
+    harness     limits, rule, phase, nemesis, process, counts, then final (one per job) and finished
 
 Who writes little may leave out the calls of workers and supervisors: the checker then has less to check, and
 its counts say so. This module knows nothing of brokers: states, outcomes, verdicts, causes are plain words.
@@ -51,7 +51,9 @@ from windlass.verify.events import (
     Fail,
     Final,
     Finished,
+    Fire,
     Fired,
+    Gathered,
     Header,
     Info,
     Judged,
@@ -65,6 +67,7 @@ from windlass.verify.events import (
     Process,
     Receipt,
     Role,
+    Rule,
     SessionEnded,
     Settle,
     Settled,
@@ -96,7 +99,9 @@ __all__ = [
     "Fail",
     "Final",
     "Finished",
+    "Fire",
     "Fired",
+    "Gathered",
     "Header",
     "HistoryError",
     "Info",
@@ -113,6 +118,7 @@ __all__ = [
     "Process",
     "Receipt",
     "Role",
+    "Rule",
     "SessionEnded",
     "Settle",
     "Settled",

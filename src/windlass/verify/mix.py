@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from windlass import Call
+from windlass import Call, chain, group
 from windlass.verify import tasks
 
 Make = Callable[[random.Random], Call[Any]]
@@ -40,12 +40,34 @@ _WEIGHTS = [weight for weight, _ in KINDS]
 _MAKES = [make for _, make in KINDS]
 
 
+FLOWS = 0.15
+"""Of the batches: those that bring a flow."""
+WIDEST = 5
+_PARTS: tuple[Make, ...] = (
+    lambda _: tasks.plain.call(),
+    lambda draw: tasks.looped.call(draw.uniform(0, 0.01)),
+    lambda draw: tasks.threaded.call(draw.uniform(0, 0.004)),
+    lambda draw: tasks.flaky.call(draw.randint(1, 2)),
+    lambda draw: tasks.plain.using(delay=round(draw.uniform(0.1, 2), 3)).call(),
+)
+"""Whatever is done in the end: what waits for a dead letter would wait for ever."""
+
+
+def flow(draw: random.Random) -> list[Call[Any]]:
+    """A chain with a group in it, whose join reads what the group returned; parents first."""
+    middle = group(draw.choice(_PARTS)(draw) for _ in range(draw.randint(2, WIDEST)))
+    shape = chain(draw.choice(_PARTS)(draw), middle, tasks.join.call(), tasks.join.call())
+    return [Call(tasks.app.tasks[job.task], job) for job in shape.jobs()]
+
+
 def calls(draw: random.Random, count: int) -> list[Call[Any]]:
-    """So many calls; now and then the last waits for the first."""
+    """So many calls; now and then the last waits for the first, or a flow comes with them."""
     made = [make(draw) for make in draw.choices(_MAKES, _WEIGHTS, k=count)]
     if count > 1 and draw.random() < 0.25:
         first = made[0].job
         # The parent of a keyed call may be another job's duplicate.
         if first.key is None:
             made[-1] = tasks.plain.using(after=first.id, on_failure="run").call()
+    if draw.random() < FLOWS:
+        made += flow(draw)
     return made

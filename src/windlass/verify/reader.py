@@ -16,6 +16,8 @@ from windlass.verify import history
 from windlass.verify.tasks import plain
 
 PAGE = 1_000
+TRIES = 10
+"""How often a store that was just healed is asked."""
 
 
 class Reader:
@@ -49,6 +51,19 @@ class Reader:
         for row in rows:
             states[str(row.state)] += row.count
         return states
+
+    async def pause(self, schedule: str) -> None:
+        """Let a schedule fire no more, so that the run comes to an end."""
+        for left in reversed(range(TRIES)):
+            try:
+                async with self._lock, asyncio.timeout(10):
+                    await (await self.broker()).pause_schedule(schedule, paused=True)
+                    return
+            except (StoreError, TimeoutError, OSError):
+                await self.close()
+                if not left:
+                    raise
+                await asyncio.sleep(1)
 
     async def leave(self) -> None:
         """Let go of the store until `come_back`."""

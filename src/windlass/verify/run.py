@@ -19,6 +19,7 @@ from windlass.verify.reader import unfinished
 from windlass.verify.scene import Scene
 from windlass.verify.stage import Stage
 from windlass.verify.stores.own import Server
+from windlass.verify.tasks import SCHEDULE
 from windlass.verify.timetable import TRACKS, Planned, timetable
 from windlass.verify.wanted import Wanted
 
@@ -185,6 +186,8 @@ class Run:
         await self.pause(2)  # new work beside the old: throughput is back
         self._producing = False
         await asyncio.to_thread(scene.producers.stop_all, 80)
+        with self.trouble("pausing the schedule"):
+            await scene.reader.pause(SCHEDULE)
 
     async def _drain(self) -> bool:
         self._changed_at = time.monotonic()

@@ -14,7 +14,7 @@ from windlass.verify.processes import Starter
 from windlass.verify.reader import Reader
 from windlass.verify.scene import Scene
 from windlass.verify.target import Target, given_store, own_store
-from windlass.verify.tasks import LIMITS
+from windlass.verify.tasks import LIMITS, RULES
 from windlass.verify.wanted import Wanted
 
 
@@ -43,8 +43,8 @@ class Stage:
         if target.address is not None:
             self._network = await asyncio.to_thread(Network, target.address, [*HOSTS, PRODUCERS])
         journal = Journal.open(self.history, role="harness", name="harness")
-        for limit in LIMITS:
-            journal.write(limit)
+        for told in (*LIMITS, *RULES):
+            journal.write(told)
         reader = Reader(target.url, target.options())
         # A store that does not answer is said before anything is started. The namespace is made by this.
         await reader.broker()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from windlass import GiveUp, RetryPolicy, Snooze, Windlass, current
+from windlass.core.units import SECOND
 from windlass.errors import LeaseLost
 from windlass.verify import history
 from windlass.verify.ground import HOST, SESSION_TTL, history_folder
@@ -33,6 +34,10 @@ LIMITS = (
     history.Limits(queue="row", lane_concurrency=1, sequence=True),
 )
 """What the checker is told of the queues."""
+SCHEDULE, EVERY = "often", 2
+"""The schedule of a run, and the seconds between its ticks."""
+RULES = (history.Rule(schedule=SCHEDULE, every=EVERY * SECOND, catch_up="all"),)
+"""What the checker is told of the schedules."""
 
 app = Windlass(name="verify")
 _KEPT = 10_000_000
@@ -205,6 +210,16 @@ def parent(children: int) -> int:
 
 
 @app.task(retry=_STEADY)
+def join() -> int:
+    """Read what the jobs returned that this one waited for."""
+    with recorded():
+        job = current.job
+        read = tuple((parent.id, parent.result) for parent in current.parents())
+        _journal().write(history.Gathered(job=job.id, fence=current.fence, parents=read))
+        return current.fence
+
+
+@app.task(retry=_STEADY)
 async def long(seconds: float) -> int:
     """Run for longer than most faults are apart; says how far it is."""
     with recorded():
@@ -229,3 +244,7 @@ def poison() -> int:
     with recorded():
         os.kill(os.getpid(), signal.SIGKILL)
         return current.fence
+
+
+# No tick is to be missed, however long the store or all workers are away.
+app.schedule(SCHEDULE, plain.call(), every=EVERY, catch_up="all", cap=1_000)

@@ -13,16 +13,32 @@ from typing import Any
 import msgspec
 
 from windlass.broker.contract import Broker
+from windlass.broker.observed import observe
 from windlass.broker.registry import open_broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SECOND
 from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.loading import load_app
+from windlass.observe.logs import begin_logging
+from windlass.observe.measures import registry
+from windlass.observe.meter import Meter
 from windlass.worker import messages
-from windlass.worker.messages import Begin, Cancel, Drain, Failed, Go, Lost, Ready, Reread, Suspects, Tally
+from windlass.worker.messages import (
+    Begin,
+    Cancel,
+    Drain,
+    Failed,
+    Go,
+    Lost,
+    Measured,
+    Ready,
+    Reread,
+    Suspects,
+    Tally,
+)
 from windlass.worker.pace import MachinePace
 from windlass.worker.program import Program
-from windlass.worker.starting import LOG_FORMAT, give_forks_their_signals, let_signals_through
+from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 from windlass.worker.worker import Worker
 
@@ -45,7 +61,7 @@ def main(argument: str) -> None:
     begin = _first_word(control)
     if begin is None:
         return
-    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"), format=LOG_FORMAT)
+    begin_logging()
     try:
         program = load_app(begin.app)
         table = Table.open(Path(begin.table))
@@ -76,6 +92,8 @@ class Child:
         self._control = control
         self._pace = MachinePace()
         self._writer: asyncio.StreamWriter | None = None
+        self._meter = Meter(registry()) if begin.measures else None
+        self._measured_at = 0.0
         self.worker = Worker(
             program,
             begin.session,
@@ -84,7 +102,7 @@ class Child:
             self._pace,
             open_broker=self._open,
             beside=self._obey,
-            at_end=lambda broker: broker.close(),
+            at_end=self._at_end,
             app_name=begin.app,
             alone=begin.alone,
             on_cancel=_crash,
@@ -112,13 +130,18 @@ class Child:
         config = self._program.config
         while True:
             try:
-                return await open_broker(config.url, options=config.broker_options())
+                broker = await open_broker(config.url, options=config.broker_options())
+                return broker if self._meter is None else observe(broker, [self._meter])
             except StoreUnavailable as error:
                 _log.warning("the store does not answer (%s); trying again", error)
                 await self._pace.sleep(0.5 + self._pace.jitter())
             except StoreError as error:
                 self._control.sendall(messages.framed(Failed(str(error))))
                 raise
+
+    async def _at_end(self, broker: Broker) -> None:
+        self._say_measured()
+        await broker.close()
 
     async def _obey(self, worker: Worker, broker: Broker) -> None:
         """Beside the fetcher: do as the supervisor says."""
@@ -150,6 +173,13 @@ class Child:
         if jobs != self._told_jobs and (enough or now - self._told_at >= TALLY_EVERY):
             self._told_jobs, self._told_at = jobs, now
             self._say(Tally(jobs=jobs))
+        if self._meter is not None and now - self._measured_at >= TALLY_EVERY:
+            self._measured_at = now
+            self._say_measured()
+
+    def _say_measured(self) -> None:
+        if self._meter is not None and (taken := self._meter.registry.take()):
+            self._say(Measured(taken))
 
     async def _orphaned(self, worker: Worker, broker: Broker) -> None:
         """The supervisor is dead, and with it the heart: say what had started, while that is known, and end.

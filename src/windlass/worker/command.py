@@ -1,26 +1,33 @@
 """The command `windlass worker`: a supervisor with real processes, a real clock, and signals."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
-from windlass.loading import load_app
+from windlass.loading import in_namespace, load_app
+from windlass.observe.history.reader import keep_history
+from windlass.observe.watch import Watch
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.firing import Firing
 from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
+from windlass.worker.measuring import look_at, metrics_served
 from windlass.worker.options import WorkerOptions
-from windlass.worker.pace import MachinePace
+from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.plan import Plan, described, plan_of
-from windlass.worker.program import Program
+from windlass.worker.program import Application, Program
 from windlass.worker.registration import declare_all, declare_anew
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
+from windlass.worker.several import shared_out
 from windlass.worker.supervisor import Supervisor
 
 _log = logging.getLogger("windlass.worker")
@@ -31,20 +38,37 @@ RELOAD_GRACE = 5.0
 """Seconds: who changes the code wants to see it run."""
 
 
+class Service(NamedTuple):
+    """One namespace that is to be served."""
+
+    plan: Plan
+    program: Program
+
+
+def services_of(app_name: str, app: Application, options: WorkerOptions) -> list[Service]:
+    """What is to be served: the namespace that the name ends with, else all in which the app has queues."""
+    if "@" in app_name or len(app.namespaces) == 1:
+        return [Service(plan_of(app_name, app, options), app)]
+    shares = shared_out(options, app.namespaces, lambda queue: app.place_of(queue).config.namespace)
+    return [
+        Service(plan_of(in_namespace(app_name, name), app.within(name), share), app.within(name))
+        for name, share in shares.items()
+    ]
+
+
 def supervise(app_name: str, options: WorkerOptions) -> int:
     """Run a worker until it is told to stop; its exit code. 0: stopped as asked. 1: it could not start, the
     log says why. `InvalidOption`: the options or the app have no meaning.
     """
     try:
-        program: Program = load_app(app_name)
-        plan = plan_of(app_name, program, options)
+        services = services_of(app_name, load_app(app_name), options)
     except InvalidOption as error:
         if not options.reload:
             raise
         _log.error("%s; waiting for a change", error)
         start_anew_on_change()
         return 1
-    code, anew = asyncio.run(_opened(plan, program, reload=options.reload))
+    code, anew = asyncio.run(_opened(services, options))
     if anew and code:
         start_anew_on_change()
     elif anew:
@@ -52,13 +76,34 @@ def supervise(app_name: str, options: WorkerOptions) -> int:
     return code
 
 
-async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, bool]:
-    """Open the store and work; the exit code, and whether to start anew instead."""
-    config = program.config
-    broker: Broker | None = None
+async def _opened(services: Sequence[Service], options: WorkerOptions) -> tuple[int, bool]:
+    """Open the stores and work; the exit code, and whether to start anew instead."""
     ended = (1, False)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            brokers = [
+                await stack.enter_async_context(_open(service.program, lambda: ended[0]))
+                for service in services
+            ]
+            watches = [_watch_of(service) for service in services]
+            if options.metrics is not None:
+                brokers = [watch.over(broker) for watch, broker in zip(watches, brokers, strict=True)]
+            await stack.enter_async_context(
+                metrics_served(options.metrics, list(zip(watches, brokers, strict=True)))
+            )
+            ended = await _supervised(
+                list(zip(services, brokers, watches, strict=True)), reload=options.reload
+            )
+        except StoreError as error:
+            _log.error("the worker cannot start: %s", error)
+    return ended
+
+
+@contextlib.asynccontextmanager
+async def _open(program: Program, code: Callable[[], int]) -> AsyncGenerator[Broker]:
+    """The store of a program, with everything declared; closed in the end."""
+    broker = await open_broker(program.config.url, options=program.config.broker_options())
     try:
-        broker = await open_broker(config.url, options=config.broker_options())
         if not broker.capabilities.shared:
             raise InvalidOption(
                 f"a {broker.capabilities.store} store lives in one process: worker processes would each have "
@@ -67,13 +112,9 @@ async def _opened(plan: Plan, program: Program, *, reload: bool) -> tuple[int, b
         for warning in await broker.warnings():
             _log.warning("%s", warning)
         await declare_all(broker, program)
-        ended = await _supervised(plan, broker, program, reload=reload)
-    except StoreError as error:
-        _log.error("the worker cannot start: %s", error)
+        yield broker
     finally:
-        if broker is not None:
-            await _close(broker, ended[0])
-    return ended
+        await _close(broker, code())
 
 
 async def _close(broker: Broker, code: int) -> None:
@@ -87,11 +128,20 @@ async def _close(broker: Broker, code: int) -> None:
         os._exit(code)
 
 
-async def _supervised(plan: Plan, broker: Broker, program: Program, *, reload: bool) -> tuple[int, bool]:
-    config, pace = program.config, MachinePace()
+def _watch_of(service: Service) -> Watch:
+    return Watch(service.program.config.namespace)
+
+
+def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, of: int) -> Supervisor:
+    plan, program = service
+    config = program.config
+    beside: dict[str, Callable[[], Awaitable[None]]] = {}
+    if (history := config.history) is not None:
+        beside["history"] = lambda: keep_history(history, broker, config.namespace, sleep=pace.sleep)
 
     async def once_started() -> None:
-        _log.info("worker started: %s", described(plan, broker, config))
+        where = f"namespace {config.namespace}: " if of > 1 else ""
+        _log.info("worker started: %s%s", where, described(plan, broker, config))
         await Holds(broker, pace, own_tasks(program)).run()
 
     supervisor = Supervisor(
@@ -105,24 +155,50 @@ async def _supervised(plan: Plan, broker: Broker, program: Program, *, reload: b
         fire=Firing(broker, program.new_id).due,
         look=lambda: look_and_tell(broker),
         declare=lambda: declare_anew(broker, program, pace),
+        watch=watch,
+        beside=beside,
     )
+    look_at(watch, supervisor)
+    return supervisor
+
+
+async def _run(supervisor: Supervisor, all_of_them: Sequence[Supervisor]) -> int:
+    """One that ends by itself could not start: a worker serves all of its namespaces or none."""
+    code = await supervisor.run()
+    for other in all_of_them if code else ():
+        if other is not supervisor:
+            other.stop()
+    return code
+
+
+async def _supervised(served: Sequence[tuple[Service, Broker, Watch]], *, reload: bool) -> tuple[int, bool]:
+    pace = MachinePace()
+    supervisors = [
+        _supervisor(service, broker, watch, pace, of=len(served)) for service, broker, watch in served
+    ]
     asked = asyncio.Event()
 
     def stop() -> None:
         asked.set()
-        supervisor.stop()
+        for supervisor in supervisors:
+            supervisor.stop()
+
+    def restart() -> None:
+        for supervisor in supervisors:
+            supervisor.restart()
 
     async def stop_on_change() -> None:
         path = await changed(pace, Path.cwd())
         _log.info("%s has changed: starting anew", path)
-        supervisor.stop(grace=min(plan.grace, RELOAD_GRACE))
+        for supervisor, (service, _, _) in zip(supervisors, served, strict=True):
+            supervisor.stop(grace=min(service.plan.grace, RELOAD_GRACE))
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop)
     loop.add_signal_handler(signal.SIGINT, stop)
-    loop.add_signal_handler(signal.SIGHUP, supervisor.restart)
+    loop.add_signal_handler(signal.SIGHUP, restart)
     watching = asyncio.create_task(stop_on_change()) if reload else None
-    code = await supervisor.run()
+    codes = await asyncio.gather(*(_run(supervisor, supervisors) for supervisor in supervisors))
     if watching is not None:
         watching.cancel()
-    return code, reload and not asked.is_set()
+    return max(codes), reload and not asked.is_set()

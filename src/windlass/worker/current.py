@@ -16,8 +16,10 @@ from windlass.core.settlement import Settlement
 from windlass.core.signature import Signature
 from windlass.core.units import Fence, JobId
 from windlass.errors import InvalidOption, InvalidPayload, LeaseLost, Unsupported
+from windlass.observe.traces import active
 from windlass.worker.failure import clipped
 from windlass.worker.parents import Parent, aparents_of, parents_of
+from windlass.worker.program import Program
 from windlass.worker.run import Run, running
 
 T = TypeVar("T")
@@ -166,8 +168,9 @@ class Current:
         """
         run = _run()
         job = getattr(call, "job", None)
+        _check_namespace(run, call)
         if isinstance(job, NewJob):
-            run.spawn([_in_flow(job, run.lease.flow)])
+            run.spawn(_traced([_in_flow(job, run.lease.flow)]))
             return job.id
         lay = getattr(call, "jobs", None)
         if not callable(lay):
@@ -175,7 +178,7 @@ class Current:
                 f"spawn takes a call, as in send.call(...), or a flow of them, not {type(call).__name__}"
             )
         jobs = cast("Sequence[NewJob]", lay(run.lease.flow))
-        run.spawn(jobs)
+        run.spawn(_traced(jobs))
         return [job.id for job in jobs]
 
     def step(self, name: str, function: Callable[[], T]) -> T:
@@ -281,6 +284,11 @@ def _in_flow(job: NewJob, flow: str) -> NewJob:
     return msgspec.structs.replace(job, flow=flow) if flow and not job.flow else job
 
 
+def _traced(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    spans = active()
+    return jobs if spans is None else spans.created(jobs)
+
+
 def _kept(run: Run, text: str) -> str:
     return clipped(run.clean(text), LOG_LINE_CHARS)
 
@@ -296,6 +304,20 @@ def _memo(signature: Signature, value: object) -> bytes:
 
 
 _NOTHING = Signature.untyped("step").encode_result(None) or b""
+
+
+def _check_namespace(run: Run, call: object) -> None:
+    """Children come into being in the step that ends their parent, so they are where it is."""
+    there = getattr(call, "namespace", None)
+    place_of = getattr(run.program, "place_of", None)
+    homes = {run.program.config.namespace}
+    if callable(place_of):
+        homes.add(cast("Program", place_of(run.lease.queue)).config.namespace)
+    if isinstance(there, str) and there not in homes:
+        raise InvalidOption(
+            f'a job spawns into its own namespace, "{run.program.config.namespace}", and this call is in '
+            f'"{there}"; enqueue it instead'
+        )
 
 
 def _check(verdict: Verdict, name: str) -> None:

@@ -21,6 +21,8 @@ from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError
+from windlass.loading import in_namespace
+from windlass.observe.history.reader import keep_history
 from windlass.version import __version__
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
@@ -149,6 +151,9 @@ class EmbeddedWorker:
             group.create_task(heart.run())
             group.create_task(janitor.run())
             group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
+            if (config := self._program.config).history is not None:
+                keeping = keep_history(config.history, broker, config.namespace, sleep=self._pace.sleep)
+                group.create_task(keeping)
 
     async def _opened_broker(self) -> Broker:
         if not self._started.is_set():
@@ -236,6 +241,10 @@ class EmbeddedWorker:
 
 def _importable(program: Program) -> str:
     """The name under which a process can import the app; empty if it has none."""
+    home = getattr(program, "home", program)
+    if home is not program:
+        found = _importable(home)
+        return in_namespace(found, program.config.namespace) if found else ""
     for name, module in list(sys.modules.items()):
         if name == "__main__" or module is None:  # pyright: ignore[reportUnnecessaryComparison]
             continue

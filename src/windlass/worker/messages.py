@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from windlass.core.units import Fence, JobId, SessionId
+from windlass.observe.exposition import Taken
 from windlass.worker.options import Group
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -28,6 +29,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """It runs suspects, one at a time, and ends when there are none."""
     max_jobs: int | None = None
     """When it has run so many it says so at once."""
+    measures: bool = False
+    """Whether somebody reads metrics: it says what it counts."""
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
@@ -80,8 +83,16 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     jobs: int
 
 
+class Measured(msgspec.Struct, frozen=True, tag=True):
+    """What the child has counted since it last said so. What one that is killed has not said is lost, about a
+    second's worth; what it has said is its supervisor's.
+    """
+
+    taken: Taken
+
+
 ToChild: TypeAlias = Begin | Go | Cancel | Reread | Drain
-ToSupervisor: TypeAlias = Ready | Failed | Suspects | Lost | Tally
+ToSupervisor: TypeAlias = Ready | Failed | Suspects | Lost | Tally | Measured
 
 _encode = msgspec.msgpack.Encoder().encode
 _to_child = msgspec.msgpack.Decoder[ToChild](ToChild)

@@ -1,5 +1,6 @@
 """What a worker is started with."""
 
+import os
 from collections.abc import Sequence
 
 import msgspec
@@ -8,6 +9,7 @@ from windlass.core.names import check_queue
 from windlass.core.option import shown, whole
 from windlass.core.units import Micros
 from windlass.errors import InvalidOption
+from windlass.observe.listener import TOKEN_VARIABLE, address_of
 
 MOST_PROCESSES = 256
 MOST_SLOTS = 1_000
@@ -40,6 +42,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_memory: int | None = None
     """A process is replaced when it holds more MiB."""
     reload: bool = False
+    metrics: str | None = None
+    """`HOST:PORT` at which Prometheus reads metrics; None: none are kept."""
 
 
 def check_options(options: WorkerOptions) -> WorkerOptions:
@@ -50,6 +54,8 @@ def check_options(options: WorkerOptions) -> WorkerOptions:
         whole(options.max_jobs, name="max_jobs", least=1, most=2**31)
     if options.max_memory is not None:
         whole(options.max_memory, name="max_memory", least=1, most=2**31)
+    if options.metrics is not None:
+        address_of(options.metrics, token=os.environ.get(TOKEN_VARIABLE))
     if options.groups and options.queues:
         raise InvalidOption("give either queues or groups: a group names its own queues")
     return options

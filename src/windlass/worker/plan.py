@@ -31,6 +31,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes."""
     supervisor: str = ""
     """The name of its process, see `host.process_name`."""
+    measures: bool = False
+    """Whether somebody reads metrics."""
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -71,6 +73,7 @@ def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
         max_jobs=options.max_jobs,
         max_memory=None if options.max_memory is None else options.max_memory << 20,
         supervisor=process_name(Machine(), os.getpid()),
+        measures=options.metrics is not None,
     )
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import logging
 import os
 import signal
 import socket
@@ -21,6 +20,8 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
 from windlass.loading import load_app
+from windlass.observe.logs import begin_logging
+from windlass.observe.traces import active
 from windlass.worker.executor import Concluder, given_back, unknown, unreadable
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.pace import MachinePace
@@ -39,7 +40,7 @@ from windlass.worker.process import (
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
 from windlass.worker.runners import call_blocking
-from windlass.worker.starting import LOG_FORMAT, give_forks_their_signals, let_signals_through
+from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 
 _decode = msgspec.msgpack.Decoder[ToProcess](ToProcess).decode
@@ -126,11 +127,21 @@ class JobProcess:
         running.set(run)
         if run.is_lost():
             return given_back(work.lease)
+        spans = active()
+        if spans is None:
+            return self._ran(run, task)
+        span = spans.begin(work.lease)
+        settlement = self._ran(run, task)
+        spans.end(span, settlement)
+        return settlement
+
+    def _ran(self, run: Run, task: Registered) -> Settlement:
+        lease = run.lease
         try:
             try:
-                args, kwargs = task.signature.decode(work.lease.payload)
+                args, kwargs = task.signature.decode(lease.payload)
             except (UnreadablePayload, InvalidPayload) as error:
-                return unreadable(work.lease, task, error)
+                return unreadable(lease, task, error)
             return self._concluder.returned(run, task, self._called(run, task, args, kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
             return self._concluder.raised(run, task, error)
@@ -156,7 +167,7 @@ def main(argument: str) -> None:
     prepare = door.hear()
     if not isinstance(prepare, Prepare):
         return
-    logging.basicConfig(level=os.environ.get("WINDLASS_LOG_LEVEL", "INFO"), format=LOG_FORMAT)
+    begin_logging()
     try:
         process = JobProcess(door, prepare)
     except Exception as error:  # noqa: BLE001 - told to the worker, which says it to whoever asks

@@ -84,3 +84,20 @@ class Program(Protocol):
     async def declare(self, broker: Broker) -> None:
         """Tell a broker of its queues, lanes and schedules."""
         ...
+
+
+class Application(Program, Protocol):
+    """An application as it was written, with what it has in other namespaces."""
+
+    @property
+    def namespaces(self) -> "Mapping[str, Application]":
+        """It in each of its namespaces, its own first."""
+        ...
+
+    def place_of(self, queue: str) -> "Application":
+        """It in the namespace of a queue."""
+        ...
+
+    def within(self, namespace: str) -> "Application":
+        """It in one of its namespaces; `InvalidOption`: it has no queue there."""
+        ...

@@ -2,10 +2,10 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,6 +15,7 @@ from windlass.core.outcome import Verdict
 from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.session import Note
 from windlass.errors import InvalidOption
+from windlass.observe.logs import runs_are_told_by
 from windlass.worker.program import Program
 
 
@@ -55,10 +56,25 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     spawned: list[NewJob] = []
     cleaner: Cleaner | None = None
     """Made when it is needed: most runs say nothing."""
+    span: Any = None
+    """Of a trace, where the program has set up OpenTelemetry."""
 
     def __repr__(self) -> str:
         """Without what it was called with."""
         return f"<run of {self.lease.task} {self.lease.job}>"
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """What a log line tells of it."""
+        lease = self.lease
+        return {
+            "job": lease.job,
+            "task": lease.task,
+            "queue": lease.queue,
+            "lane": lease.lane,
+            "attempt": lease.attempt,
+            "fence": lease.fence,
+        }
 
     def stop_with(self, stop: Callable[[], object]) -> None:
         """From here on the code can be stopped; at once, if that was asked for before."""
@@ -100,3 +116,4 @@ _spawning = threading.Lock()
 """One for all runs: it is held for a moment, and by few."""
 
 running: ContextVar[Run] = ContextVar("windlass_run")
+runs_are_told_by(lambda: running.get(None))

@@ -19,6 +19,7 @@ import msgspec
 
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
+from windlass.observe.traces import active
 from windlass.worker.deadlines import Deadlines
 from windlass.worker.executor import Arguments, Executor, given_back, unfit
 from windlass.worker.hand import Hand, Ticket
@@ -95,6 +96,7 @@ class Runners:
         self._pace = pace
         self._ended = ended
         self._processes = processes
+        self._spans = active()  # by now the app is imported, and has set up what it wants
         self._loop = asyncio.get_running_loop()
         self._soon = self._loop.call_soon_threadsafe
         # Each job starts from this, and never from what the job before it has set.
@@ -321,6 +323,8 @@ class Runners:
         """Start it and read its arguments."""
         if not self._hand.claim_start(ticket) or (run := self._start(ticket)) is None:
             return None  # it has ended already, or is no longer ours
+        if self._spans is not None:
+            run.span = self._spans.begin(run.lease)
         task = ticket.task
         try:
             read = self._executor.read(ticket)
@@ -333,6 +337,8 @@ class Runners:
 
     def _close(self, ticket: Ticket, run: Run, settlement: Settlement) -> None:
         run.stop = None
+        if run.span is not None and self._spans is not None:
+            self._spans.end(run.span, settlement)
         if run.deadline is not None:
             self._deadlines.forget(run)
         self.runs.pop(ticket.slot, None)

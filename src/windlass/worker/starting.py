@@ -7,8 +7,6 @@ from collections.abc import Generator
 
 HELD = frozenset((signal.SIGINT, signal.SIGTERM))
 """What a terminal or a service manager sends to all of a tree."""
-LOG_FORMAT = "%(asctime)s %(levelname)s %(process)d %(message)s"
-"""Of every process of a worker: the number is its pid."""
 
 
 @contextlib.contextmanager

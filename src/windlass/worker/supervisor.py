@@ -7,7 +7,7 @@ it stands on is handed in, so that a simulator can drive it without processes or
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,13 +19,15 @@ from windlass.config import Config
 from windlass.core.outcome import CauseKind
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, SessionId
+from windlass.observe.measures import CRASHES
+from windlass.observe.watch import Watch
 from windlass.worker.children import Spawner
 from windlass.worker.endings import Coroner, Orphans, Verdict, end, judge
 from windlass.worker.heart import Heart
 from windlass.worker.host import Host
 from windlass.worker.janitor import Janitor
 from windlass.worker.lookout import Lookout
-from windlass.worker.messages import Begin, Failed, Lost, Ready, Suspects, Tally, ToSupervisor
+from windlass.worker.messages import Begin, Failed, Lost, Measured, Ready, Suspects, Tally, ToSupervisor
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import cancelled, either, finished, insist, until
@@ -62,10 +64,12 @@ class Supervisor:
         fire: Callable[[], Awaitable[None]] | None = None,
         look: Callable[[], Awaitable[None]] | None = None,
         declare: Callable[[], Awaitable[None]] | None = None,
+        watch: Watch | None = None,
+        beside: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
     ) -> None:
         """Nothing starts before `run`. `once_started` begins when the first child does, and ends with all;
         `fire` is called when a schedule is due, `look` now and then, for alerts, and `declare` when the store
-        knows a session no longer.
+        knows a session no longer. `watch` keeps what is counted, and what is `beside` runs as long as this.
         """
         self.wards: list[Ward] = []
         """All children whose processes have not ended."""
@@ -79,6 +83,8 @@ class Supervisor:
         self._place = place
         self._once_started = once_started
         self._declare = declare
+        self._watch = watch
+        self._beside = beside or {}
         self._started = False
         self._hopeless: str | None = None
         self._seats = [Seat() for _ in range(plan.processes)]
@@ -114,6 +120,7 @@ class Supervisor:
             ("lookout", self._lookout.run),
             ("coroner", self._sample),
             ("search for orphans", self._end_orphans),
+            *self._beside.items(),
         ):
             self._begin(self._others, self._guarded(name, service))
         for seat in self._seats:
@@ -191,6 +198,7 @@ class Supervisor:
                 table=str(table.path),
                 alone=alone,
                 max_jobs=self._plan.max_jobs,
+                measures=self._plan.measures,
             ),
             self._plan.session(groups, self._host, child.pid, ttl=self._config.session_ttl),
             host=self._host,
@@ -219,6 +227,8 @@ class Supervisor:
         seat.leave(ward, verdict.cause.detail)
         ward.left.set()
         self._report(ward, verdict)
+        if self._watch is not None and verdict.cause.kind is CauseKind.CRASH:
+            self._watch.registry.count(CRASHES)
         try:
             if not ward.opened:
                 await self._heart.settled()  # an opening under way must not reach the store after the end
@@ -255,6 +265,9 @@ class Supervisor:
             case Tally(jobs=jobs):
                 if self._plan.max_jobs is not None and jobs >= self._plan.max_jobs:
                     self._retire(ward, f"replaced after {jobs} jobs")
+            case Measured(taken=taken):
+                if self._watch is not None:
+                    self._watch.registry.add(taken)
 
     def _going(self) -> None:
         if not self._started:

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
+import msgspec
 from tests.verify.planted.bugs import bug, swapped
 
 from windlass.broker.memory import filing, lifecycle, operate, schedules
@@ -12,6 +13,8 @@ from windlass.core.operate import Effect, Operated
 from windlass.core.order import Place, Ring, stride
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, FireRecord, FireStatus
+from windlass.core.units import SECOND
+from windlass.worker import parents
 
 Planted = Generator[None]
 
@@ -95,6 +98,48 @@ def fire_a_tick_twice() -> Planted:
         return Fired(FireStatus.FIRED, receipts)
 
     with swapped(schedules, "fire", fire):
+        yield
+
+
+@bug("a fire takes a tick more than it has made jobs for", by=("ticks_are_not_missed",), seed=7)
+def skip_a_tick() -> Planted:
+    with swapped(schedules, "fire", None) as real:
+
+        def fire(ns: Namespace, wish: Fire) -> Fired:
+            fired = real(ns, wish)
+            schedule = ns.schedules[wish.name]
+            if fired.status is FireStatus.FIRED and schedule.next_at is not None:
+                schedule.next_at += 2 * SECOND
+            return fired
+
+        schedules.fire = fire
+        yield
+
+
+@bug("a join is told the results of its parents in another order", by=("joins_read_their_parents",), seed=3)
+def mix_up_the_results() -> Planted:
+    with swapped(parents, "_read", None) as real:
+
+        async def read(program: Any, jobs: Any) -> list[Any]:
+            found = await real(program, jobs)
+            results = [each.result for each in found]
+            return [
+                msgspec.structs.replace(each, result=result)
+                for each, result in zip(found, results[1:] + results[:1], strict=True)
+            ]
+
+        parents._read = read
+        yield
+
+
+@bug("a join reads nothing of what its parents returned", by=("joins_read_their_parents",), seed=3)
+def drop_results_early() -> Planted:
+    with swapped(parents, "_parent", None) as real:
+
+        def parent(program: Any, job: Any) -> Any:
+            return real(program, msgspec.structs.replace(job, result=None))
+
+        parents._parent = parent
         yield
 
 

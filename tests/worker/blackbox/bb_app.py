@@ -1,7 +1,10 @@
 """The app that the workers of these tests run. Each task writes its runs to the ledger."""
 
 import asyncio
+import contextlib
 import ctypes
+import fcntl
+import json
 import os
 import resource
 import signal
@@ -9,11 +12,12 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from tests.worker.blackbox.ledger import recorded, write
+from tests.worker.blackbox.ledger import LEDGER, recorded, write
 
 from windlass import GiveUp, Retry, RetryPolicy, Snooze, Windlass, current
 
@@ -151,11 +155,36 @@ async def blocker(seconds: float) -> int:
 def gil(seconds: float) -> int:
     """C code that never lets go of the interpreter."""
     with recorded():
-        end = time.monotonic() + seconds
         usleep = ctypes.PyDLL(None).usleep
-        while (left := end - time.monotonic()) > 0:
-            usleep(int(left * 1_000_000))
+        with _outside_of_a_write():
+            end = time.monotonic() + seconds
+            while (left := end - time.monotonic()) > 0:
+                usleep(int(left * 1_000_000))
         return current.fence
+
+
+@contextlib.contextmanager
+def _outside_of_a_write() -> Iterator[None]:
+    """Begin what follows when nobody holds the lock of a SQLite file, and say "held" in the ledger.
+
+    No call between the look and the end of this lets go of the interpreter, and a thread that has just taken
+    it is not asked to give it back within 5 ms: so the process holds no lock in what follows.
+    """
+    library = ctypes.PyDLL(None)
+    line = json.dumps({"kind": "held", "at": time.monotonic(), "pid": os.getpid()}).encode() + b"\n"
+    url = os.environ["WINDLASS_URL"]
+    names = [f"{url.removeprefix('sqlite://')}-{lock}" for lock in ("turn", "lock")]
+    with contextlib.ExitStack() as files:
+        ledger = files.enter_context(Path(os.environ[LEDGER]).open("ab"))
+        locks = [files.enter_context(open(name, "rb")) for name in names if url.startswith("sqlite:")]  # noqa: PTH123
+        free = False
+        while not free:
+            time.sleep(0.001)
+            free = all(not library.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB) for lock in locks)
+            for lock in locks:
+                library.flock(lock.fileno(), fcntl.LOCK_UN)
+        library.write(ledger.fileno(), line, len(line))
+        yield
 
 
 # --- timeouts and cancelling --------------------------------------------------------------------------------

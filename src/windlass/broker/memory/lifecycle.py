@@ -192,9 +192,10 @@ def end_lease(
     if ruling.state in TERMINAL:
         finish(ns, job, ruling.move, ruling.state, ruling.reason, outcome=ruling.outcome, runtime=runtime)
         return
+    waited = max(0, job.claimed_at - job.due_at)
     if not ruling.keeps_place:
         job.due_at = now + ruling.delay
-    transition(ns, job, ruling.move, ruling.state, outcome=ruling.outcome, runtime=runtime)
+    transition(ns, job, ruling.move, ruling.state, outcome=ruling.outcome, runtime=runtime, waited=waited)
     if ruling.state is State.SCHEDULED:
         schedule(ns, job)
     else:
@@ -217,7 +218,8 @@ def finish(
     """Bring a job to a terminal state: its key, its line, its memos, and word to its dependents."""
     now = ns.now()
     leave_waiting(ns, job)
-    transition(ns, job, move, state, reason, outcome=outcome, runtime=runtime)
+    waited = max(0, job.claimed_at - job.due_at) if job.state is State.RUNNING else None
+    transition(ns, job, move, state, reason, outcome=outcome, runtime=runtime, waited=waited)
     job.finished_at = now
     job.cancel_requested = False
     job.memos.clear()

@@ -205,9 +205,10 @@ def end_lease(
     if ruling.state in TERMINAL:
         finish(tx, job, ruling.move, ruling.state, ruling.reason, outcome=ruling.outcome, runtime=runtime)
         return
+    waited = max(0, job.claimed_at - job.due_at)
     if not ruling.keeps_place:
         job.due_at = tx.now + ruling.delay
-    transition(tx, job, ruling.move, ruling.state, outcome=ruling.outcome, runtime=runtime)
+    transition(tx, job, ruling.move, ruling.state, outcome=ruling.outcome, runtime=runtime, waited=waited)
     if job.state_code == SCHEDULED:
         schedule(tx, job)
     else:
@@ -253,7 +254,8 @@ def finish(
 ) -> None:
     """Bring a job to a terminal state: its key, its line, its memos, and word to its dependents."""
     leave_waiting(tx, job)
-    transition(tx, job, move, state, reason, outcome=outcome, runtime=runtime)
+    waited = max(0, job.claimed_at - job.due_at) if job.state is State.RUNNING else None
+    transition(tx, job, move, state, reason, outcome=outcome, runtime=runtime, waited=waited)
     job.finished_at = tx.now
     job.cancel_requested = 0
     if job.marks & MEMOS:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from windlass.verify import history
-from windlass.verify.checker import again, fleet, life
+from windlass.verify.checker import again, fleet, flows, life
 from windlass.verify.checker.book import Book, write_up
 from windlass.verify.checker.verdict import Check, Finding, Rules, Verdict
 
@@ -39,7 +39,9 @@ INVARIANTS: dict[str, Invariant] = {
         fleet.leases_have_holders,
         fleet.limits_hold,
         fleet.lanes_share,
-        fleet.ticks_fire_once,
+        flows.ticks_fire_once,
+        flows.ticks_are_not_missed,
+        flows.joins_read_their_parents,
         fleet.work_resumes_and_drains,
     )
 }

@@ -23,6 +23,10 @@ class Book:
         self.sessions: defaultdict[str, SessionBook] = defaultdict(SessionBook)
         self.limits: list[h.Limits] = []
         self.fires: list[h.Fired] = []
+        self.rules: dict[str, h.Rule] = {}
+        self.ticks: dict[tuple[str, int], h.Fire] = {}
+        """Fires that may have happened, by who asked and its call."""
+        self.gathered: list[h.Gathered] = []
         self.sweeps: dict[tuple[str, int], int] = {}
         """Passes that may have happened: when they were asked for, in order."""
         self.outages: list[tuple[int, int]] = []
@@ -127,6 +131,10 @@ class Book:
                 word.failed = True
         elif isinstance(call, h.Sweep):
             del self.sweeps[source, event.call]
+        elif isinstance(call, h.Fire):
+            del self.ticks[source, event.call]
+            for name in call.jobs:
+                self.jobs[name].fired = False
 
     def _unknown(self, event: h.Info, source: str) -> None:
         self._calls.pop((source, event.call), None)
@@ -211,12 +219,28 @@ class Book:
         for session in event.reaped:
             self.sessions[session].reapings.append((asked, event.at))
 
-    def _fired(self, event: h.Fired, _source: str) -> None:
+    def _fire(self, event: h.Fire, source: str) -> None:
+        self._calls[source, event.call] = event
+        self.ticks[source, event.call] = event
+        for name in event.jobs:
+            job = self.jobs[name]
+            job.fired, job.asked_at = True, min(job.asked_at, event.at)
+
+    def _fired(self, event: h.Fired, source: str) -> None:
+        self._calls.pop((source, event.call), None)
         self.fires.append(event)
-        for job in event.jobs:
-            self.jobs[job].fired = True
+        for name in event.jobs:
+            job = self.jobs[name]
+            job.fired = True
             if event.asked:
-                self.jobs[job].asked_at = min(self.jobs[job].asked_at, event.asked)
+                job.asked_at = min(job.asked_at, event.asked)
+                job.created, job.accepted = job.created + 1, min(job.accepted, event.at)
+
+    def _rule(self, event: h.Rule, _source: str) -> None:
+        self.rules[event.schedule] = event
+
+    def _gathered(self, event: h.Gathered, _source: str) -> None:
+        self.gathered.append(event)
 
     def _operate(self, event: h.Operate, source: str) -> None:
         done = [Operation(event.verb, event.at) for _ in event.jobs]
@@ -313,7 +337,10 @@ _HANDLERS: dict[type, _Handler] = {
     h.SessionEnded: Book._session_ended,
     h.Sweep: Book._sweep,
     h.Swept: Book._swept,
+    h.Fire: Book._fire,
     h.Fired: Book._fired,
+    h.Rule: Book._rule,
+    h.Gathered: Book._gathered,
     h.Operate: Book._operate,
     h.Operated: Book._operated,
     h.Limits: Book._limits,

@@ -1,4 +1,4 @@
-"""Invariants of the fleet: sessions, limits, fairness, schedules, recovery."""
+"""Invariants of the fleet: sessions, limits, fairness, recovery."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -247,17 +247,6 @@ def _continuous(book: Book, waits: list[tuple[int, int]], claims: list[int]) -> 
         else:
             spans.append((accepted, claimed))
     return [(begin, end) for begin, end in spans if end > begin and not book.paused]
-
-
-def ticks_fire_once(book: Book, _rules: Rules, check: Check) -> None:
-    """One job per schedule and tick, however many fire."""
-    fired: dict[tuple[str, int], tuple[str, ...]] = {}
-    for event in book.fires:
-        if event.asked and book.lost(event.asked, event.at):
-            continue  # forgotten, and so fired again
-        check.case()
-        if fired.setdefault((event.schedule, event.tick), event.jobs) != event.jobs:
-            check.broken(f"tick {event.tick} of {event.schedule} fired twice")
 
 
 def work_resumes_and_drains(book: Book, rules: Rules, check: Check) -> None:

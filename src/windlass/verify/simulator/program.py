@@ -65,6 +65,9 @@ async def perform(act: Act) -> int:
     how: Any = "error"
     try:
         await asyncio.sleep(act.seconds)
+        if lease.parents:
+            read = tuple([(parent.id, parent.result) async for parent in current.aparents()])
+            journal.write(history.Gathered(job=lease.job, fence=lease.fence, parents=read))
         if act.seconds > 0.5:
             current.progress(0.5, "half")
         await _act(act, process.ran[lease.job])

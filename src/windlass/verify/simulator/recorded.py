@@ -139,11 +139,18 @@ class Recorded:
 
     async def fire(self, fire: Fire) -> Fired:
         """Fire a schedule."""
-        asked = self._journal.now()
-        fired = await self._broker.fire(fire)
+        journal = self._journal
+        call, jobs = journal.call(), tuple(job.id for job in fire.jobs)
+        then = 0 if fire.then is None else fire.then
+        invoke = history.Fire(call=call, schedule=fire.name, tick=fire.expect, then=then, jobs=jobs)
+        journal.write(invoke)
+        fired = await self._answer(call, self._broker.fire(fire))
         if fired.status is FireStatus.FIRED:
-            jobs = tuple(job.id for job in fire.jobs)
-            self._journal.write(history.Fired(schedule=fire.name, tick=fire.expect, jobs=jobs, asked=asked))
+            journal.write(
+                history.Fired(schedule=fire.name, tick=fire.expect, jobs=jobs, asked=invoke.at, call=call)
+            )
+        else:
+            journal.write(history.Fail(call=call, why=fired.status.value))
         return fired
 
     # --- operators ------------------------------------------------------------------------------------------

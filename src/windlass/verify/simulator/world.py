@@ -25,7 +25,7 @@ from windlass.core.units import SECOND
 from windlass.errors import StoreError, WindlassError
 from windlass.verify import history
 from windlass.verify.history import Journal
-from windlass.verify.simulator.loop import EPOCH, START, SimLoop, SimPace, SimProcess, StoreClock, begin
+from windlass.verify.simulator.loop import EPOCH, HERE, START, SimLoop, SimPace, SimProcess, StoreClock, begin
 from windlass.verify.simulator.machine import Machine
 from windlass.verify.simulator.nemesis import Nemesis
 from windlass.verify.simulator.plan import FAULTS, LOAD, QUEUES, Operation, Send, Timetable
@@ -56,6 +56,7 @@ class World:
         self.app = make_app(
             session_ttl=TTL, beat=BEAT, sweep=plan.sweep, poll_floor=1.0, resend_window=4.0, grace=1.0
         )
+        self.app.broker = self._broker_of_a_job
         options = self.app.config.broker_options()
         self.store = MemoryBroker(clock=StoreClock(loop), options=options)
         self.network = Network(loop, self.chance, self.store)
@@ -86,6 +87,12 @@ class World:
         assert process.journal is not None
         wire = cast("Broker", Wire(self.network, process))
         return cast("Broker", Recorded(wire, process.journal))
+
+    async def _broker_of_a_job(self) -> Broker:
+        """The store as the code of a job asks it: over the wire of the process that it runs in."""
+        process = HERE.get()
+        assert process is not None
+        return self.connect(process)
 
     def draw(self, low: float, high: float) -> float:
         """A number between two."""
@@ -199,6 +206,7 @@ class World:
             first = rule.next_tick(EPOCH + round(self.loop.now * SECOND))
             new = NewSchedule(name="tick", spec=encode_specification(spec), next_at=first, app=NAME)
             self.network.execute("declare_schedule", (new,), {})
+            write(history.Rule(schedule="tick", every=2 * SECOND, catch_up="one"))
 
     # --- producers and operators ----------------------------------------------------------------------------
 

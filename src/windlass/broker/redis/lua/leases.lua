@@ -171,8 +171,9 @@ local function end_lease(j, ruling, unstarted, cause, runtime, err)
     finish(j, ruling[2], ruling[3], ruling[4], ruling[1], runtime)
     return
   end
+  local waited = waited_for(j)
   if not ruling[7] then j.due = NOW + ruling[5] end
   watch_expiry(j)
-  transition(j, ruling[2], ruling[3], nil, ruling[1], runtime)
+  transition(j, ruling[2], ruling[3], nil, ruling[1], runtime, waited)
   if ruling[3] == SCHEDULED then schedule(j) else file(j, ruling[7]) end
 end

@@ -42,7 +42,7 @@ local function finish(j, move, state, reason, outcome, runtime)
   local x = j.x
   if is_waiting(j.state) then forget_expiry(j) end
   leave_waiting(j)
-  transition(j, move, state, reason, outcome, runtime)
+  transition(j, move, state, reason, outcome, runtime, waited_for(j))
   x.finished = NOW
   x.cancel = nil
   if x.memos then

@@ -12,6 +12,9 @@ local function count(j, state, by)
   DELTAS[at] = (DELTAS[at] or 0) + by
 end
 
+-- How long a running job waited before it was handed out; nil for others.
+local function waited_for(j) return j.state == RUNNING and max(0, j.claimed - j.due) or nil end
+
 local function transition(j, move, after, reason, outcome, runtime, waited) -- after nil: removed
   local before = j.state
   if before >= 0 and before ~= DONE and before ~= CANCELLED then count(j, before, -1) end

@@ -1,0 +1,283 @@
+"""Work for workers in any language: leases handed out and ended on their behalf.
+
+What Python workers do for themselves is done here for those who speak HTTP: jobs that an operator has struck
+are held, a retry waits as the task's policy says, and secrets are taken out of what is said about a job.
+"""
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.broker.contract import Broker
+from windlass.client.app import Windlass
+from windlass.core.codec import Payload, open_payload
+from windlass.core.job import JobDetail
+from windlass.core.lease import Ask, Asker, Claimed, Lease
+from windlass.core.outcome import Answer, Cause, CauseKind, Error, Outcome, Verdict
+from windlass.core.retry import RetryPolicy
+from windlass.core.secret import Cleaner
+from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note, Pulse, SessionInfo
+from windlass.core.settlement import HoldKey, Settlement
+from windlass.core.signature import Signature
+from windlass.core.units import HOUR, SECOND, Fence, JobId, Micros, SessionId
+from windlass.errors import InvalidOption, UnreadablePayload
+from windlass.worker.failure import MESSAGE_CHARS, clipped, said, shortened
+from windlass.worker.holds import hold_key
+from windlass.worker.strikes import Strikes
+
+LEAST_VISIBILITY: Micros = SECOND
+MOST_VISIBILITY: Micros = 12 * HOUR
+STRIKES_READ = 2.0
+"""Seconds for which the strikes that were read are obeyed."""
+_CLEANERS = 1_000
+_TYPE_CHARS = 200
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """A lease whose payload could be opened."""
+
+    lease: Lease
+    payload: Payload
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an ask."""
+
+    session: Asker = Asker.ALIVE
+    handed: tuple[Handed, ...] = ()
+    more: bool = False
+    next_in: Micros | None = None
+    suspects: int = 0
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong in a run, as its worker tells it."""
+
+    type: str
+    message: str = ""
+    traceback: str = ""
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's word on what became of its lease."""
+
+    job: JobId
+    fence: Fence
+    outcome: Outcome
+    result: object = None
+    has_result: bool = False
+    delay: Micros | None = None
+    """For retry and snooze; None: as the task's policy says."""
+    runtime: Micros | None = None
+    error: Failure | None = None
+    reason: str = ""
+    """For hold."""
+
+
+class Leasing:
+    """Hands out and ends leases of one namespace; made once, as it remembers strikes and what is secret."""
+
+    def __init__(self, app: Windlass) -> None:
+        self._app = app
+        self._strikes = Strikes()
+        self._read_at: float | None = None
+        self._reading = asyncio.Lock()
+        self._cleaners: OrderedDict[JobId, Cleaner] = OrderedDict()
+
+    # --- claiming -------------------------------------------------------------------------------------------
+
+    async def claim(self, broker: Broker, ask: Ask) -> Work:
+        """Hand out jobs, without those that are struck, and those that nobody could read."""
+        await self._renew_strikes(broker)
+        claimed = await broker.claim(ask)
+        if ask.visibility is not None and ask.limit == 1 and not claimed.leases and claimed.suspects:
+            # Who asks for one job at a time runs it alone.
+            claimed = await broker.claim(msgspec.structs.replace(ask, alone=True))
+        return await self._handed(broker, claimed)
+
+    async def give_back(self, broker: Broker, work: Work) -> None:
+        """Return what was handed to somebody who is not there any more: no attempt is spent."""
+        leases = [handed.lease for handed in work.handed]
+        await broker.settle(
+            [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.RELEASE) for lease in leases]
+        )
+
+    async def _handed(self, broker: Broker, claimed: Claimed) -> Work:
+        held: list[Settlement] = []
+        handed: list[Handed] = []
+        for lease in claimed.leases:
+            struck = self._strikes.hold(lease)
+            if struck is not None:
+                held.append(struck)
+                continue
+            try:
+                handed.append(Handed(lease, open_payload(lease.payload)))
+            except UnreadablePayload as error:
+                held.append(_hold(lease.job, lease.fence, lease.task, str(error)))
+        if held:
+            await broker.settle(held)
+        return Work(
+            session=claimed.session,
+            handed=tuple(handed),
+            more=claimed.more or bool(held),
+            next_in=claimed.next_in,
+            suspects=claimed.suspects,
+        )
+
+    async def _renew_strikes(self, broker: Broker) -> None:
+        async with self._reading:
+            if self._read_at is None or time.monotonic() - self._read_at > STRIKES_READ:
+                await self._strikes.read(broker)
+                self._read_at = time.monotonic()
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    async def settle(self, broker: Broker, endings: Sequence[Ending]) -> list[Answer]:
+        """End leases, each judged by itself. `InvalidOption`, `InvalidPayload`: one of them has no meaning,
+        and none was sent.
+        """
+        wanting = [ending.job for ending in endings if _needs_job(ending)]
+        found = await broker.get(wanting) if wanting else ()
+        details = {job.id: job for job in found if job is not None}
+        settlements = [self._settlement(ending, details.get(ending.job)) for ending in endings]
+        settled = await broker.settle(settlements)
+        for settlement, answer in zip(settlements, settled.answers, strict=True):
+            if answer.verdict is not Verdict.REFUSED:
+                self._cleaners.pop(settlement.job, None)
+        return list(settled.answers)
+
+    def _settlement(self, ending: Ending, job: JobDetail | None) -> Settlement:
+        outcome = ending.outcome
+        if outcome is Outcome.HOLD:
+            task = "" if job is None else job.task
+            return _hold(ending.job, ending.fence, task, self._clean(job)(ending.reason))
+        return Settlement(
+            job=ending.job,
+            fence=ending.fence,
+            outcome=outcome,
+            delay=self._delay(ending, job),
+            runtime=ending.runtime,
+            error=self._error(ending, job),
+            result=self._result(ending),
+        )
+
+    def _delay(self, ending: Ending, job: JobDetail | None) -> Micros:
+        if ending.outcome not in (Outcome.RETRY, Outcome.SNOOZE):
+            return 0
+        if ending.delay is not None:
+            return ending.delay
+        if ending.outcome is Outcome.SNOOZE:
+            raise InvalidOption("a snooze needs a delay")
+        task = None if job is None else self._app.tasks.get(job.task)
+        policy = RetryPolicy() if task is None else task.options.retry
+        attempt = 1 if job is None else max(1, job.attempt)
+        draw = random.random()  # noqa: S311 - it spreads retries, and protects nothing
+        try:
+            return policy.delay(attempt, draw=draw)
+        except InvalidOption:  # a backoff of the app's own
+            return RetryPolicy().delay(attempt, draw=draw)
+
+    def _error(self, ending: Ending, job: JobDetail | None) -> Error | None:
+        given = ending.error
+        if given is None:
+            return None
+        clean = self._clean(job)
+        stops = ending.outcome is Outcome.DEAD
+        error = said(
+            clipped(clean(given.type), _TYPE_CHARS),
+            clipped(clean(given.message), MESSAGE_CHARS),
+            retryable=not stops,
+        )
+        return msgspec.structs.replace(error, traceback=shortened(clean(given.traceback)))
+
+    def _result(self, ending: Ending) -> bytes | None:
+        if ending.outcome is not Outcome.DONE or not ending.has_result:
+            return None
+        return Signature.untyped("result", max_payload=self._app.config.max_payload).encode_result(
+            ending.result
+        )
+
+    # --- saying something about a run -----------------------------------------------------------------------
+
+    async def note(
+        self,
+        broker: Broker,
+        job: JobId,
+        fence: Fence,
+        *,
+        extend: Micros | None = None,
+        fraction: float | None = None,
+        message: str = "",
+        logs: Sequence[str] = (),
+    ) -> tuple[Verdict, bool]:
+        """Keep what a worker says about its run; what the store makes of it, and whether the job is to be
+        cancelled.
+        """
+        detail = (await broker.get([job]))[0]
+        clean = self._clean(detail)
+        note = Note(
+            job=job,
+            fence=fence,
+            extend=extend,
+            permille=None if fraction is None else round(fraction * 1_000),
+            message=clipped(clean(message), LOG_LINE_CHARS),
+            logs=tuple(clipped(clean(line), LOG_LINE_CHARS) for line in logs[-LOG_LINES:]),
+        )
+        verdict = (await broker.annotate([note]))[0]
+        cancel = detail is not None and detail.fence == fence and detail.cancel_requested
+        return verdict, cancel and verdict is Verdict.APPLIED
+
+    def _clean(self, job: JobDetail | None) -> Cleaner:
+        """What takes the secrets of a job out of texts about it."""
+        if job is None:
+            return Cleaner(())
+        cleaner = self._cleaners.get(job.id)
+        if cleaner is None:
+            signature = self._app.signature_of(job.task) or Signature.untyped(job.task or "job")
+            cleaner = self._cleaners[job.id] = Cleaner(signature.secrets_in(job.payload))
+            if len(self._cleaners) > _CLEANERS:
+                self._cleaners.popitem(last=False)
+        return cleaner
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    async def open(self, broker: Broker, session: SessionId, info: SessionInfo) -> Pulse:
+        """Open a session for a worker that beats."""
+        return (await broker.beat([Beat(session=session, open=info)]))[0]
+
+    async def beat(self, broker: Broker, session: SessionId, memory: int) -> Pulse:
+        """Take a sign of life."""
+        return (await broker.beat([Beat(session=session, memory=memory)]))[0]
+
+    async def end(self, broker: Broker, session: SessionId) -> bool:
+        """End a session: its jobs go back, and nobody is charged. Whether it was known."""
+        known = False
+        while True:
+            ended = await broker.end_session(session, Cause(CauseKind.STOP, "its worker said so"))
+            known = known or ended.known
+            if not ended.more:
+                return known
+
+
+def check_visibility(visibility: Micros, *, name: str) -> Micros:
+    """A time for which a lease may stand."""
+    if not LEAST_VISIBILITY <= visibility <= MOST_VISIBILITY:
+        raise InvalidOption(
+            f"{name} must be from {LEAST_VISIBILITY / SECOND:g} s to {MOST_VISIBILITY / HOUR:g} h, "
+            f"not {visibility / SECOND:g} s"
+        )
+    return visibility
+
+
+def _needs_job(ending: Ending) -> bool:
+    by_policy = ending.outcome is Outcome.RETRY and ending.delay is None
+    return by_policy or ending.error is not None or ending.outcome is Outcome.HOLD
+
+
+def _hold(job: JobId, fence: Fence, task: str, why: str) -> Settlement:
+    hold = HoldKey(hold_key(task), clipped(why, 500))
+    return Settlement(job=job, fence=fence, outcome=Outcome.HOLD, hold=hold)

@@ -1,0 +1,280 @@
+"""Operations: what is done to many dead letters in the background, with progress that anybody can ask for.
+
+An operation runs in the process that was asked for it and keeps its progress in the store, so that every
+server can tell of it, and stop it. One whose process has gone stands still: it is shown as lost, and may be
+started again. What it has done it does not do twice, as it touches only what had died when it began.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from windlass.admin.audit import Audit
+from windlass.admin.insight import Insight
+from windlass.admin.listing import Selection
+from windlass.admin.operate import Operator
+from windlass.admin.views import moment, rate_shown
+from windlass.broker.contract import Broker
+from windlass.core.limits import Rate
+from windlass.core.operate import Effect, Operated
+from windlass.core.settings import Change, Document, Kind, Subject
+from windlass.core.units import SECOND, Micros
+from windlass.errors import InvalidOption, StoreError, WindlassError
+
+_log = logging.getLogger("windlass.admin")
+
+Verb: TypeAlias = Literal["replay", "discard"]
+Stage: TypeAlias = Literal["running", "stopping", "done", "stopped", "failed"]
+
+KEPT = 100
+TOLD_EVERY = 1.0
+"""Seconds between two reports of progress."""
+ALIVE: Micros = 30 * SECOND
+"""An operation that has not reported for so long has lost its process."""
+_PAST: Mapping[Verb, str] = {"replay": "replayed", "discard": "discarded"}
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation as the store keeps it."""
+
+    verb: Verb
+    by: str
+    chosen: dict[str, str]
+    rate: str | None = None
+    stage: Stage = "running"
+    wanted: int = 0
+    applied: int = 0
+    passed: int = 0
+    started: Micros
+    told: Micros
+    error: str = ""
+
+
+class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation, and how far it is."""
+
+    id: str
+    verb: Verb
+    state: Literal["running", "stopping", "done", "stopped", "failed", "lost"]
+    by: str
+    chosen: Mapping[str, str]
+    """The filter, in words."""
+    rate: str | None
+    wanted: int
+    """Dead letters that were counted before it began."""
+    applied: int
+    """To how many it was done."""
+    passed: int
+    """Those that were not dead any more, or whose key another job holds."""
+    progress: float
+    """From 0 to 1."""
+    started_at: datetime
+    updated_at: datetime
+    error: str
+
+
+class Operations:
+    """The operations of one namespace; those that were started here run here."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._insight = Insight(broker)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def start(
+        self,
+        verb: Verb,
+        selection: Selection,
+        *,
+        chosen: Mapping[str, str],
+        rate: Rate | None = None,
+        by: str,
+    ) -> OperationShown:
+        """Begin to replay or discard the chosen dead letters, of those that are dead now. `chosen`: the same
+        in words, for the record.
+        """
+        now = await self._insight.now()
+        before = now if selection.died_before is None else min(now, selection.died_before)
+        wanted = await self._insight.count_dead(selection)
+        dated = msgspec.structs.replace(selection, died_before=before)
+        kept = Kept(
+            verb=verb,
+            by=by,
+            chosen=dict(chosen),
+            rate=None if rate is None else rate_shown(rate),
+            wanted=wanted,
+            started=now,
+            told=now,
+        )
+        subject = Subject(Kind.OPERATION, f"{now:016x}{os.urandom(4).hex()}")
+        changed = await self._broker.override(subject, msgspec.json.encode(kept), 0)
+        if changed.change is not Change.APPLIED:
+            raise StoreError(f"the operation could not be kept: {changed.change}; try again")
+        await self._trim()
+        run = _Run(self._broker, self._insight, subject, kept, changed.version)
+        task = asyncio.create_task(run.carry_out(dated, rate))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return _shown(subject.name, kept, now)
+
+    async def one(self, operation: str) -> OperationShown:
+        """How far one is; `InvalidOption` if it is not known."""
+        now = await self._insight.now()
+        document = await self._document(operation)
+        return _shown(operation, _kept(document), now)
+
+    async def all(self) -> list[OperationShown]:
+        """The latest, newest first."""
+        now = await self._insight.now()
+        documents = [document async for document in self._insight.documents(Kind.OPERATION)]
+        return [_shown(document.subject.name, _kept(document), now) for document in reversed(documents)]
+
+    async def stop(self, operation: str) -> OperationShown:
+        """Ask it to stop, wherever it runs. What is done is done."""
+        for _ in range(5):
+            document = await self._document(operation)
+            kept = _kept(document)
+            if kept.stage != "running":
+                break
+            asked = msgspec.structs.replace(kept, stage="stopping")
+            changed = await self._broker.override(
+                document.subject, msgspec.json.encode(asked), document.version
+            )
+            if changed.change is Change.APPLIED:
+                break
+        return await self.one(operation)
+
+    async def close(self) -> None:
+        """Stop those that run here."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _document(self, operation: str) -> Document:
+        async for document in self._insight.documents(Kind.OPERATION):
+            if document.subject.name == operation:
+                return document
+        raise InvalidOption(f'there is no operation "{operation}"; only the last {KEPT} are kept')
+
+    async def _trim(self) -> None:
+        documents = [document async for document in self._insight.documents(Kind.OPERATION)]
+        for document in documents[: max(0, len(documents) - KEPT)]:
+            await self._broker.override(document.subject, None, document.version)
+
+
+class _Run:
+    """One operation at work."""
+
+    def __init__(self, broker: Broker, insight: Insight, subject: Subject, kept: Kept, version: int) -> None:
+        self._broker = broker
+        self._insight = insight
+        self._subject = subject
+        self._kept = kept
+        self._version = version
+
+    async def carry_out(self, selection: Selection, rate: Rate | None) -> None:
+        """Do it to the end, or until somebody stops it; what became of it is kept."""
+        operator = Operator(self._broker)
+        chosen = operator.replay_chosen if self._kept.verb == "replay" else operator.discard_chosen
+        work = asyncio.create_task(self._go_through(chosen(selection, rate)))
+        stage: Stage = "done"
+        error = ""
+        try:
+            if not await self._watched(work):
+                stage = "stopped"
+        except asyncio.CancelledError:
+            stage, error = "stopped", "its server was stopped"
+            raise
+        except WindlassError as problem:
+            stage, error = "failed", str(problem)
+        except Exception as problem:  # noqa: BLE001 - whoever asks is to be told, not to wait
+            _log.error("an operation has failed", exc_info=problem)
+            stage, error = "failed", f"{type(problem).__name__}; the log of its server says more"
+        finally:
+            await _ended(work)
+            self._kept = msgspec.structs.replace(self._kept, stage=stage, error=error)
+            await self._conclude()
+
+    async def _go_through(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
+        async for answers in batches:
+            applied = sum(answer.effect is Effect.APPLIED for answer in answers)
+            self._kept = msgspec.structs.replace(
+                self._kept,
+                applied=self._kept.applied + applied,
+                passed=self._kept.passed + len(answers) - applied,
+            )
+
+    async def _watched(self, work: asyncio.Task[None]) -> bool:
+        """Tell of it while it goes on; whether it came to its end. At a low rate there is little to tell, but
+        silence would be taken for its death.
+        """
+        while not (await asyncio.wait({work}, timeout=TOLD_EVERY))[0]:
+            if not await self._tell():
+                return False
+        work.result()
+        return True
+
+    async def _tell(self) -> bool:
+        """Keep the progress; False: the document was changed, and only a wish to stop does that."""
+        kept = msgspec.structs.replace(self._kept, told=await self._insight.now())
+        changed = await self._broker.override(self._subject, msgspec.json.encode(kept), self._version)
+        if changed.change is not Change.CONFLICT:
+            self._version = changed.version
+        return changed.change is not Change.CONFLICT
+
+    async def _conclude(self) -> None:
+        """The last word, whoever has asked for a stop meanwhile; and the record."""
+        kept = self._kept
+        try:
+            kept = msgspec.structs.replace(kept, told=await self._insight.now())
+            body = msgspec.json.encode(kept)
+            changed = await self._broker.override(self._subject, body, self._version)
+            if changed.change is Change.CONFLICT and changed.version:
+                await self._broker.override(self._subject, body, changed.version)
+            await Audit(self._broker).record(
+                _PAST[kept.verb], kept.chosen, jobs=kept.applied, wanted=kept.wanted, by=kept.by
+            )
+        except WindlassError as error:
+            _log.warning("the end of an operation could not be kept: %s", error)
+
+
+async def _ended(work: asyncio.Task[None]) -> None:
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await work
+
+
+def _kept(document: Document) -> Kept:
+    body = document.override
+    try:
+        return msgspec.json.decode(body if isinstance(body, bytes) else b"", type=Kept)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise InvalidOption(f'operation "{document.subject.name}" is of another version') from None
+
+
+def _shown(name: str, kept: Kept, now: Micros) -> OperationShown:
+    at_work = kept.stage in ("running", "stopping")
+    lost = at_work and now - kept.told > ALIVE
+    done = kept.applied + kept.passed
+    return OperationShown(
+        id=name,
+        verb=kept.verb,
+        state="lost" if lost else kept.stage,
+        by=kept.by,
+        chosen=kept.chosen,
+        rate=kept.rate,
+        wanted=kept.wanted,
+        applied=kept.applied,
+        passed=kept.passed,
+        progress=1.0 if kept.stage == "done" else round(min(1.0, done / max(1, kept.wanted)), 4),
+        started_at=moment(kept.started),
+        updated_at=moment(kept.told),
+        error=kept.error,
+    )

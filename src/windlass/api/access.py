@@ -1,0 +1,141 @@
+"""Who calls, and what they may do: scopes that every route declares, and what is out of sight.
+
+    @get("/v1/queues", guards=[requires(Scope.READ)])
+
+A key without the scope is told 403. What a key is not bound to does not exist for it: 404, in the words of
+what really is not there.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar.connection import ASGIConnection
+from litestar.handlers.base import BaseRouteHandler
+
+from windlass.admin.keys import Key, Scope
+from windlass.api.problems import Refusal, not_found
+
+CALLER = "windlass_caller"
+"""Where the gate leaves the caller in the state of a connection."""
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever sent a request, as far as the server can tell."""
+
+    name: str
+    """For records of who did what: `key <id>`, or `local`."""
+    key: str | None = None
+    """The id of the key; None for a local caller of a server that has no keys."""
+    label: str = ""
+    scopes: frozenset[Scope] = frozenset()
+    queues: frozenset[str] | None = None
+    lanes: frozenset[str] | None = None
+    by_cookie: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether anything is out of its sight."""
+        return self.queues is not None or self.lanes is not None
+
+    def may(self, *scopes: Scope) -> bool:
+        """Whether it has one of the scopes. Who operates may read."""
+        return any(
+            scope in self.scopes or (scope is Scope.READ and Scope.OPERATE in self.scopes) for scope in scopes
+        )
+
+    def sees_queue(self, queue: str) -> bool:
+        """Whether a queue is in sight: of one bound to lanes, the queue with those lanes alone."""
+        return self.queues is None or queue in self.queues
+
+    def sees_lane(self, lane: str) -> bool:
+        """Whether a lane is in sight."""
+        return self.lanes is None or lane in self.lanes
+
+    def sees(self, queue: str, lane: str) -> bool:
+        """Whether the jobs of a lane of a queue are in sight."""
+        return self.sees_queue(queue) and self.sees_lane(lane)
+
+
+LOCAL = Caller(name="local", scopes=frozenset(Scope))
+"""Whoever reaches a server that listens on loopback alone and has no keys."""
+
+
+def caller_of(key: Key, *, by_cookie: bool) -> Caller:
+    """The caller that holds a key."""
+    return Caller(
+        name=f"key {key.id}",
+        key=key.id,
+        label=key.label,
+        scopes=key.scopes,
+        queues=key.queues,
+        lanes=key.lanes,
+        by_cookie=by_cookie,
+    )
+
+
+class Requires:
+    """A guard: the caller needs one of the scopes; with `unbound`, a key that is bound to nothing."""
+
+    def __init__(self, scopes: Sequence[Scope], *, unbound: bool = False) -> None:
+        self.scopes = tuple(scopes)
+        self.unbound = unbound
+
+    async def __call__(self, connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        caller = present(connection)
+        if not caller.may(*self.scopes):
+            wanted = " or ".join(self.scopes)
+            raise Refusal(403, "forbidden", f"this needs a key with scope {wanted}; yours has {_said(caller)}")
+        if self.unbound and caller.is_bound:
+            # It shows, or changes, what concerns every queue.
+            raise Refusal(403, "forbidden", "this needs a key that is not bound to queues or lanes")
+
+
+class Open(Requires):
+    """A guard of what anybody may ask: health probes, the page of the dashboard, logging in."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    async def __call__(self, connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        """Let everybody pass."""
+
+
+def requires(*scopes: Scope, unbound: bool = False) -> Requires:
+    """What a route declares: the scopes of which a caller needs one."""
+    if not scopes:
+        raise ValueError("a route requires a scope at least; what anybody may ask is OPEN")
+    return Requires(scopes, unbound=unbound)
+
+
+OPEN = Open()
+
+
+def present(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
+    """The caller, if there is one; 401 if not."""
+    caller = connection.scope["state"].get(CALLER)
+    if isinstance(caller, Caller):
+        return caller
+    raise Refusal(
+        401,
+        "unauthorized",
+        "a valid API key is needed: Authorization: Bearer windlass_…; make one with: windlass keys APP create",
+        headers={"www-authenticate": "Bearer"},
+    )
+
+
+def declared(handler: BaseRouteHandler) -> Requires | None:
+    """What a route declares; None if it declares nothing, which `server.build` refuses."""
+    for guard in handler.resolve_guards():
+        if isinstance(guard, Requires):
+            return guard
+    return None
+
+
+def unseen_queue(queue: str) -> Refusal:
+    """A queue that is not there, or not in sight."""
+    return not_found(f'there is no queue "{queue}"', field="queue")
+
+
+def _said(caller: Caller) -> str:
+    return ", ".join(sorted(caller.scopes)) or "none"

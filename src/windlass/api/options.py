@@ -1,0 +1,35 @@
+"""What a server is started with."""
+
+import msgspec
+
+DEFAULT_PORT = 8700
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of `windlass serve`."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    hosts: tuple[str, ...] = ()
+    """Names under which the server may be asked, besides localhost and addresses."""
+    secure: bool = False
+    """Whether it stands behind TLS: cookies are then for TLS alone."""
+    rate: int = 2_000
+    """Requests a second that one caller may send to one process, with a burst of as many."""
+    body_timeout: float = 10.0
+    """Seconds in which a body has to arrive."""
+    waiting: int = 1_000
+    """Long polls that one process keeps at once."""
+    sweep: bool = True
+    """Whether this server sweeps the store, as workers do."""
+
+
+VARIABLE = "WINDLASS_SERVE"
+"""Tells the processes of a server what to serve; they are started, not forked."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server process is told."""
+
+    app: str
+    options: ServeOptions

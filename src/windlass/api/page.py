@@ -1,0 +1,31 @@
+"""Pages: listings come with a cursor to go on from; how they are asked for is the same everywhere.
+
+Cursors are sealed (`Desk.sealed`, `Desk.opened`): stores trust the ones that they are given.
+"""
+
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+from litestar.params import Parameter
+
+T = TypeVar("T")
+
+MOST = 1_000
+USUAL = 100
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A page of a listing. It may be short, even empty, and still have a cursor."""
+
+    items: list[T]
+    cursor: str | None = None
+    """Where the next page begins, as the parameter `cursor`; none at the end."""
+
+
+Limit = Annotated[int, Parameter(query="limit", ge=1, le=MOST, description="Items on a page, at the most.")]
+"""The type of a route's parameter `limit`, with `USUAL` as its default."""
+After = Annotated[
+    str | None,
+    Parameter(query="cursor", max_length=2_000, description="Where to go on: the cursor of the page before."),
+]
+"""The type of a route's parameter `cursor`."""

@@ -1,0 +1,46 @@
+"""How many requests a caller may send: a token bucket for each, in the memory of one server process."""
+
+import time
+from collections import OrderedDict
+
+from windlass.api.problems import Refusal
+
+MOST = 10_000
+"""Callers that are remembered; the one that was silent for longest is forgotten first, its bucket full again."""
+
+
+class Rates:
+    """Buckets by name."""
+
+    def __init__(self, *, rate: float, burst: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str, what: str) -> None:
+        """Count one; 429 when there are too many."""
+        self.check(name, what)
+        self.spend(name)
+
+    def check(self, name: str, what: str) -> None:
+        """Refuse with 429 whoever has had too many."""
+        left = self._left(name)
+        if left < 1:
+            wait = max(1, round((1 - left) / self._rate + 0.5))
+            raise Refusal(
+                429,
+                "too-many-requests",
+                f"too many {what}: at most {self._rate:g} a second",
+                headers={"retry-after": str(wait)},
+            )
+
+    def spend(self, name: str) -> None:
+        """Count one."""
+        self._buckets[name] = (self._left(name) - 1, time.monotonic())
+        self._buckets.move_to_end(name)
+        if len(self._buckets) > MOST:
+            self._buckets.popitem(last=False)
+
+    def _left(self, name: str) -> float:
+        left, at = self._buckets.get(name, (self._burst, 0.0))
+        return min(self._burst, left + (time.monotonic() - at) * self._rate)

@@ -1,0 +1,267 @@
+"""Dead letters: listed, grouped, edited, replayed and discarded, by id or by filter in the background."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import delete, get, patch, post
+from litestar.params import Parameter
+
+from windlass.admin.groups import Grouped, grouped
+from windlass.admin.keys import Scope
+from windlass.admin.listing import Selection, dead_page
+from windlass.admin.operate import JobChange
+from windlass.admin.operations import OperationShown
+from windlass.admin.views import DeadShown, dead_shown
+from windlass.api.access import requires
+from windlass.api.background import operations
+from windlass.api.desk import AtDesk, Desk
+from windlass.api.page import USUAL, After, Limit, Page
+from windlass.api.problems import conflict, field, invalid, not_found
+from windlass.api.sight import within_sight
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.duration import micros
+from windlass.core.ids import check_job_id
+from windlass.core.limits import parse_rate
+from windlass.core.operate import Effect, Operated
+from windlass.core.state import State
+from windlass.core.units import JobId
+from windlass.errors import InvalidOption
+
+MOST_GROUPED = 10_000
+"""Dead letters that are looked at for their groups in one call."""
+_DETAILS = 100
+
+Text = Annotated[str | None, Parameter(max_length=200)]
+
+
+class Ids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters, by their ids; up to 1,000."""
+
+    ids: list[str]
+
+
+class DeadChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New values for a dead letter; what is left out stays."""
+
+    arguments: dict[str, Any] | None = None
+    """All arguments, by name."""
+    priority: int | None = None
+    max_attempts: int | None = None
+    replay: bool = False
+    """Send it back, too."""
+
+
+class NewOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do to which dead letters: a filter, or all."""
+
+    verb: Literal["replay", "discard"]
+    queue: str | None = None
+    task: str | None = None
+    lane: str | None = None
+    error: str | None = None
+    """Text in the error's type or message, in any case."""
+    group: str | None = None
+    """A fingerprint, as the groups show it."""
+    older_than: float | str | None = None
+    """Seconds, or text such as "12h": only those that died longer ago."""
+    all: bool = False
+    """Without a filter it has to be said that all are meant."""
+    rate: str | None = None
+    """So many at a time, such as "50/s"."""
+
+
+@get("/v1/dead", guards=[requires(Scope.READ)], tags=["dead"])
+async def list_dead(
+    desk: AtDesk,
+    queue: Text = None,
+    task: Text = None,
+    lane: Text = None,
+    error: Text = None,
+    group: Text = None,
+    older_than: Annotated[str | None, Parameter(query="older_than", max_length=20)] = None,
+    limit: Limit = USUAL,
+    cursor: After = None,
+) -> Page[DeadShown]:
+    """Dead letters with their errors, the newest accepted job first where the store keeps that order."""
+    chosen = _Chosen(queue, task, lane, error, group, older_than)
+    found, place = await dead_page(desk.broker, await chosen.selection(desk), desk.opened(cursor), limit)
+    return Page(items=[dead_shown(job) for job in found if desk.sees(job)], cursor=desk.sealed(place))
+
+
+@get("/v1/dead/groups", guards=[requires(Scope.READ)], tags=["dead"])
+async def group_dead(
+    desk: AtDesk,
+    queue: Text = None,
+    task: Text = None,
+    lane: Text = None,
+    error: Text = None,
+    older_than: Annotated[str | None, Parameter(query="older_than", max_length=20)] = None,
+) -> Grouped:
+    """Dead letters by task and cause: how many, the first and the last; of the first 10,000 at the most."""
+    chosen = await _Chosen(queue, task, lane, error, None, older_than).selection(desk)
+    return await grouped(desk.insight, chosen, sees=desk.sees, most=MOST_GROUPED)
+
+
+@post("/v1/dead/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
+async def replay_dead(desk: AtDesk, data: Ids) -> list[Operated]:
+    """Send dead letters back, by id: ready, with all their attempts. What became of each, in order."""
+    return await _each(desk, data.ids, "replayed", desk.operator.replay)
+
+
+@post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
+async def discard_dead(desk: AtDesk, data: Ids) -> list[Operated]:
+    """Remove dead letters for good, by id. What became of each, in order."""
+    return await _each(desk, data.ids, "discarded", desk.operator.discard)
+
+
+@patch("/v1/dead/{job:str}", guards=[requires(Scope.OPERATE)], tags=["dead"])
+async def edit_dead(desk: AtDesk, job: str, data: DeadChange) -> Operated:
+    """Change a dead letter, and send it back if asked. New arguments are checked as those of a call."""
+    found = await desk.seen_job(job)
+    if found.state is not State.DEAD:
+        raise conflict(f"job {job} is not dead but {found.state}")
+    if data.arguments is None and data.priority is None and data.max_attempts is None and not data.replay:
+        raise invalid("say what to change: arguments, priority, max_attempts, or replay")
+    change = JobChange(
+        arguments=None if data.arguments is None else msgspec.json.encode(data.arguments),
+        priority=data.priority,
+        max_attempts=data.max_attempts,
+    )
+    answer = await desk.operator.edit(desk.app, job, change)
+    if answer.effect is not Effect.APPLIED:
+        raise conflict(f"job {job} was not changed: {answer.effect}")
+    said = {
+        name: "new" for name in ("arguments", "priority", "max_attempts") if getattr(data, name) is not None
+    }
+    await desk.record("edited", {"job": job, **said}, jobs=1, wanted=1)
+    return (await _each(desk, [job], "replayed", desk.operator.replay))[0] if data.replay else answer
+
+
+# --- in the background --------------------------------------------------------------------------------------
+
+
+@post("/v1/dead/operations", status_code=202, guards=[requires(Scope.OPERATE)], tags=["dead"])
+async def start_operation(desk: AtDesk, data: NewOperation) -> OperationShown:
+    """Replay or discard the dead letters that match, in the background, at a rate if one is given. Nothing
+    that dies from now on is touched. Ask for its progress by its id.
+    """
+    chosen = _Chosen(data.queue, data.task, data.lane, data.error, data.group, data.older_than)
+    if not chosen.said() and not data.all:
+        raise invalid('give a filter, such as task, or say "all": true')
+    within_sight(desk.caller, data.queue, data.lane)
+    selection = await chosen.selection(desk)
+    with field("rate"):
+        rate = None if data.rate is None else parse_rate(data.rate)
+    said = chosen.said() or {"all": "yes"}
+    return await operations(desk).start(data.verb, selection, chosen=said, rate=rate, by=desk.caller.name)
+
+
+@get("/v1/dead/operations", guards=[requires(Scope.READ, unbound=True)], tags=["dead"])
+async def list_operations(desk: AtDesk) -> list[OperationShown]:
+    """The latest operations, newest first; 100 are kept."""
+    return await operations(desk).all()
+
+
+@get("/v1/dead/operations/{operation:str}", guards=[requires(Scope.READ)], tags=["dead"])
+async def show_operation(desk: AtDesk, operation: str) -> OperationShown:
+    """How far an operation is."""
+    return await _operation(desk, operation)
+
+
+@delete(
+    "/v1/dead/operations/{operation:str}", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"]
+)
+async def stop_operation(desk: AtDesk, operation: str) -> OperationShown:
+    """Stop an operation, on whichever server it runs; what is done is done."""
+    await _operation(desk, operation)
+    return await operations(desk).stop(operation)
+
+
+async def _operation(desk: Desk, operation: str) -> OperationShown:
+    """A bound key sees its own."""
+    try:
+        found = await operations(desk).one(operation)
+    except InvalidOption as error:
+        raise not_found(str(error), field="operation") from None
+    if desk.caller.is_bound and found.by != desk.caller.name:
+        raise not_found(f'there is no operation "{operation}"', field="operation")
+    return found
+
+
+# --- parts --------------------------------------------------------------------------------------------------
+
+
+class _Chosen:
+    """A filter, as it was asked for."""
+
+    def __init__(
+        self,
+        queue: str | None,
+        task: str | None,
+        lane: str | None,
+        error: str | None,
+        group: str | None,
+        older_than: float | str | None,
+    ) -> None:
+        self._fields = {"queue": queue, "task": task, "lane": lane, "error": error, "group": group}
+        self._older_than = older_than
+
+    def said(self) -> dict[str, str]:
+        """What was given, for the record."""
+        given = {**self._fields, "older_than": self._older_than}
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+    async def selection(self, desk: Desk) -> Selection:
+        """The same for the services; the age is counted by the store's clock."""
+        fields = dict(self._fields)
+        if fields["queue"] is not None:
+            await desk.seen_queue(fields["queue"])
+        if fields["lane"] is not None:
+            desk.seen_lane(fields["lane"])
+        before = None
+        if self._older_than is not None:
+            with field("older_than"):
+                before = await desk.insight.now() - micros(self._older_than, name="older_than")
+        return Selection(fingerprint=fields.pop("group"), died_before=before, **fields)
+
+
+async def _each(
+    desk: Desk, ids: Sequence[str], what: str, verb: Callable[[Sequence[str]], Any]
+) -> list[Operated]:
+    """Do it to those in sight; the others are not found."""
+    if not 1 <= len(ids) <= CALL_ITEMS:
+        raise invalid(f"give 1 to {CALL_ITEMS:,} ids, not {len(ids):,}", field="ids")
+    with field("ids"):
+        wanted = list(dict.fromkeys(check_job_id(job) for job in ids))
+    seen = await _in_sight(desk, wanted)
+    answers: dict[JobId, Operated] = {job: Operated(job, Effect.NOT_FOUND) for job in wanted}
+    if seen:
+        async for batch in verb(seen):
+            answers.update({answer.job: answer for answer in batch})
+    applied = sum(answer.effect is Effect.APPLIED for answer in answers.values())
+    await desk.record(what, {"ids": f"{len(wanted):,}"}, jobs=applied, wanted=len(wanted))
+    return list(answers.values())
+
+
+async def _in_sight(desk: Desk, ids: Sequence[JobId]) -> list[JobId]:
+    if not desk.caller.is_bound:
+        return list(ids)
+    found: list[JobId] = []
+    for start in range(0, len(ids), _DETAILS):
+        jobs = await desk.broker.get(ids[start : start + _DETAILS])
+        found += [job.id for job in jobs if job is not None and desk.sees(job)]
+    return found
+
+
+ROUTES = (
+    list_dead,
+    group_dead,
+    replay_dead,
+    discard_dead,
+    edit_dead,
+    start_operation,
+    list_operations,
+    show_operation,
+    stop_operation,
+)

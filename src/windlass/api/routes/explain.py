@@ -1,0 +1,17 @@
+"""Why a job waits."""
+
+from litestar import get
+
+from windlass.admin.advice import Advice
+from windlass.admin.keys import Scope
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk
+
+
+@get("/v1/jobs/{job:str}/explain", guards=[requires(Scope.READ)], tags=["jobs"])
+async def explain(desk: AtDesk, job: str) -> Advice:
+    """Why a job is not running, or what it does, and what to do about it."""
+    return await desk.insight.explain((await desk.seen_job(job)).id)
+
+
+ROUTES = (explain,)

@@ -1,0 +1,75 @@
+"""Flows: listed, drawn, cancelled, and their failed part replayed."""
+
+import msgspec
+from litestar import get, post
+
+from windlass.admin.flows import FlowGraph, FlowSeen
+from windlass.admin.keys import Scope
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk
+from windlass.api.gate import named
+from windlass.api.page import USUAL, Limit, Page
+from windlass.api.problems import not_found
+from windlass.core.names import check_flow
+from windlass.errors import InvalidOption
+
+
+class FlowDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to a flow."""
+
+    flow: str
+    jobs: int
+    """To how many of its jobs."""
+
+
+@get("/v1/flows", guards=[requires(Scope.READ)], tags=["flows"])
+async def list_flows(desk: AtDesk, limit: Limit = USUAL) -> Page[FlowSeen]:
+    """The flows that were met among the first 10,000 jobs listed, the newest first."""
+    return Page(items=(await desk.flows.seen(desk.sees))[:limit])
+
+
+@get("/v1/flows/{flow:str}", guards=[requires(Scope.READ)], tags=["flows"])
+async def show_flow(desk: AtDesk, flow: str, limit: Limit = 1_000) -> FlowGraph:
+    """One flow: its state, its jobs with theirs, and which waits for which."""
+    return await desk.flows.graph(_name(flow), most=limit, sees=desk.sees)
+
+
+@post(
+    "/v1/flows/{flow:str}/cancel",
+    status_code=200,
+    guards=[requires(Scope.OPERATE, unbound=True)],
+    tags=["flows"],
+)
+async def cancel_flow(desk: AtDesk, flow: str) -> FlowDone:
+    """Cancel whatever of it is unfinished."""
+    name = _name(flow)
+    total = (await desk.flows.one(name)).total
+    count = await desk.flows.cancel(name)
+    await desk.record("flow cancelled", {"flow": name}, jobs=count, wanted=total)
+    return FlowDone(flow=name, jobs=count)
+
+
+@post(
+    "/v1/flows/{flow:str}/replay",
+    status_code=200,
+    guards=[requires(Scope.OPERATE, unbound=True)],
+    tags=["flows"],
+)
+async def replay_flow(desk: AtDesk, flow: str) -> FlowDone:
+    """Send its dead letters back, and with them all that waits for them."""
+    name = _name(flow)
+    dead = (await desk.flows.one(name)).jobs.get("dead", 0)
+    count = await desk.flows.replay(name)
+    await desk.record("flow replayed", {"flow": name}, jobs=count, wanted=dead)
+    return FlowDone(flow=name, jobs=count)
+
+
+def _name(flow: str) -> str:
+    """404 for what can be no flow's name."""
+    try:
+        return check_flow(named(flow))
+    except InvalidOption as error:
+        raise not_found(str(error), field="flow") from None
+
+
+ROUTES = (list_flows, show_flow, cancel_flow, replay_flow)

@@ -1,0 +1,58 @@
+"""How it went: every finished attempt of any window of time, counted and charted."""
+
+from typing import Annotated
+
+from litestar import get
+from litestar.params import Parameter
+
+from windlass.admin.keys import Scope
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk
+from windlass.api.problems import field
+from windlass.api.sight import whole_queues, within_sight
+from windlass.core.duration import micros
+from windlass.observe.history.report import History, look, opened, window_of
+
+Since = Annotated[
+    str,
+    Parameter(query="since", max_length=40, description='A time, or how long ago: "1h", "7d".'),
+]
+Until = Annotated[
+    str | None,
+    Parameter(query="until", max_length=40, description="The same; now unless said."),
+]
+Step = Annotated[
+    str | None,
+    Parameter(query="step", max_length=20, description='The length of a bucket, such as "1m".'),
+]
+TaskName = Annotated[str | None, Parameter(query="task", max_length=100, description="Only this task.")]
+QueueName = Annotated[str | None, Parameter(query="queue", max_length=100, description="Only this queue.")]
+
+
+@get("/v1/history", guards=[requires(Scope.READ)], tags=["history"])
+async def history(
+    desk: AtDesk,
+    since: Since = "1h",
+    until: Until = None,
+    step: Step = None,
+    task: TaskName = None,
+    queue: QueueName = None,
+) -> History:
+    """Failure rates, waits, run times and throughput by task and over time, and how busy the workers were.
+
+    Needs a place where history is kept (`WINDLASS_HISTORY`), else 501. It is about five seconds behind.
+    """
+    whole_queues(desk.caller)
+    within_sight(desk.caller, queue, None)
+    if queue is not None:
+        await desk.seen_queue(queue)
+    now = await desk.insight.now()
+    with field("since"):
+        window = window_of(since, until, now, task=task, queue=queue)
+    with field("step"):
+        length = None if step is None else micros(step, name="step")
+    async with opened(desk.app.config.history) as sink:
+        return await look(sink, desk.app.config.namespace, window, step=length)
+
+
+ROUTES = (history,)

@@ -1,0 +1,387 @@
+"""Jobs: enqueued by producers, waited for, listed, cancelled and sent back."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.params import Parameter
+from msgspec import UNSET, Meta, UnsetType
+
+from windlass.admin.keys import Scope
+from windlass.admin.produce import Made, OptionRefused, UnknownTask, make, send
+from windlass.admin.requests import OtherBody, Requests
+from windlass.admin.views import JobShown, JobWhole, job_shown, job_whole
+from windlass.api.access import requires, unseen_queue
+from windlass.api.desk import AtDesk, Desk, unknown_job
+from windlass.api.page import USUAL, After, Limit, Page
+from windlass.api.problems import Refusal, conflict, invalid, not_found
+from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
+from windlass.core.job import Refusal as Why
+from windlass.core.operate import Effect, Operated, Target
+from windlass.core.query import JobQuery
+from windlass.core.state import TERMINAL, State
+from windlass.errors import InvalidPayload, PayloadTooLarge
+
+LONGEST_WAIT = 60
+LONGEST_KEY = 255
+"""Characters of an Idempotency-Key."""
+
+Seconds = Annotated[float, Meta(ge=0, le=100 * 365 * 86_400)] | Annotated[str, Meta(max_length=40)]
+"""A duration: seconds, or text such as "5m" and "24h"."""
+IdempotencyKey = Annotated[
+    str | None,
+    Parameter(
+        header="Idempotency-Key",
+        min_length=1,
+        max_length=LONGEST_KEY,
+        description="The same key and body within 24 h give the same answer, and no second job.",
+    ),
+]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task: its arguments, and the options of `using(...)`."""
+
+    task: str
+    payload: msgspec.Raw | UnsetType = UNSET
+    """The arguments by name: a JSON object."""
+    queue: str | UnsetType = UNSET
+    """Another queue than the task's own."""
+    lane: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    """From -100 to 100, higher first."""
+    delay: Seconds | UnsetType = UNSET
+    run_at: datetime | UnsetType = UNSET
+    """A time that says its zone."""
+    expires: Seconds | UnsetType = UNSET
+    """Do not start it later than this after it was accepted."""
+    key: str | UnsetType = UNSET
+    """A unique key: one unfinished job of the task at a time."""
+    mode: Literal["ignore", "replace", "throttle"] | UnsetType = UNSET
+    window: Seconds | UnsetType = UNSET
+    after: list[str] | UnsetType = UNSET
+    """Ids of jobs to wait for."""
+    on_failure: Literal["cancel", "ignore", "run"] | UnsetType = UNSET
+    max_attempts: int | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    flow: str | UnsetType = UNSET
+
+
+class WantedMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls that are accepted together or not at all."""
+
+    jobs: Annotated[list[Wanted], Meta(min_length=1, max_length=GROUP_JOBS)]
+
+
+class Enqueue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task, in the plain form."""
+
+    type: str
+    """The name of a task."""
+    payload: msgspec.Raw | UnsetType = UNSET
+    """Its arguments by name: a JSON object."""
+    run_at: str | None = None
+    """When to run it: a time that says its zone, or "now"."""
+
+
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to the plain form."""
+
+    task_id: str
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that stands for a call."""
+
+    id: str
+    task: str
+    queue: str
+    lane: str
+    created: bool
+    """False: a job that was there before stands for it, under its unique key."""
+
+
+class AcceptedMany(msgspec.Struct, frozen=True, kw_only=True):
+    """Those of a batch, in its order."""
+
+    jobs: list[Accepted]
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to a job."""
+
+    id: str
+    effect: str
+    """applied; or flagged: it runs, and its worker was asked to stop it."""
+    state: str | None
+
+
+# --- producing ----------------------------------------------------------------------------------------------
+
+
+@post("/enqueue", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
+async def enqueue(desk: AtDesk, request: Request[Any, Any, Any], data: Enqueue, idempotency_key: IdempotencyKey = None) -> Enqueued:
+    """Enqueue a task: its name, its arguments, and when to run it."""
+    options = {} if data.run_at in (None, "now") else {"run_at": _instant(str(data.run_at))}
+    made = _made(desk, data.type, data.payload, options, fields={"task": "type"})
+    accepted = await _accept(desk, [made], idempotency_key, await request.body())
+    return Enqueued(task_id=accepted[0].id)
+
+
+@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
+async def create_job(desk: AtDesk, request: Request[Any, Any, Any], data: Wanted, idempotency_key: IdempotencyKey = None) -> Response[Accepted]:
+    """Enqueue a call of a task. 200 instead of 201: a job that was there before stands for it."""
+    made = _made(desk, data.task, data.payload, _options(data))
+    accepted = (await _accept(desk, [made], idempotency_key, await request.body()))[0]
+    return Response(
+        accepted, status_code=201 if accepted.created else 200, headers={"location": f"/v1/jobs/{accepted.id}"}
+    )
+
+
+@post("/v1/jobs/batch", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
+async def create_jobs(desk: AtDesk, request: Request[Any, Any, Any], data: WantedMany, idempotency_key: IdempotencyKey = None) -> AcceptedMany:
+    """Enqueue up to 1,000 calls in one step: all of them are accepted, or none."""
+    made = [
+        _made(desk, each.task, each.payload, _options(each), at=f"jobs[{number}].")
+        for number, each in enumerate(data.jobs)
+    ]
+    return AcceptedMany(jobs=await _accept(desk, made, idempotency_key, await request.body()))
+
+
+def _options(wanted: Wanted) -> dict[str, Any]:
+    """The options that were said."""
+    return {
+        name: value
+        for name in Wanted.__struct_fields__
+        if name not in ("task", "payload") and (value := getattr(wanted, name)) is not UNSET
+    }
+
+
+def _made(
+    desk: Desk,
+    task: str,
+    payload: msgspec.Raw | UnsetType,
+    options: dict[str, Any],
+    *,
+    at: str = "",
+    fields: dict[str, str] | None = None,
+) -> Made:
+    """A job that can be sent; what is wrong with it is told with its field."""
+    caller = desk.caller
+    if caller.lanes is not None and "lane" not in options and len(caller.lanes) == 1:
+        options["lane"] = next(iter(caller.lanes))
+
+    def check(job: NewJob) -> None:
+        if not caller.sees_queue(job.queue):
+            if "queue" in options:
+                raise unseen_queue(job.queue)
+            raise _no_task(task)
+        if not caller.sees_lane(job.lane):
+            raise not_found(f'there is no lane "{job.lane}"', field="lane")
+
+    arguments = b"{}" if payload is UNSET else bytes(payload)
+    try:
+        return make(desk.app, task, arguments, options, check=check)
+    except UnknownTask:
+        refusal = _no_task(task)
+    except OptionRefused as error:
+        refusal = invalid(str(error), field=error.option)
+    except PayloadTooLarge as error:
+        refusal = Refusal(413, "too-large", str(error), field="payload")
+    except InvalidPayload as error:
+        refusal = Refusal(422, "invalid-payload", str(error), field="payload")
+    except Refusal as error:
+        refusal = error
+    if refusal.field is not None:
+        refusal.field = at + (fields or {}).get(refusal.field, refusal.field)
+    raise refusal
+
+
+def _no_task(task: str) -> Refusal:
+    return not_found(f'there is no task "{task[:100]}"', field="task")
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise invalid(
+            'run_at must be "now" or a time such as "2030-01-31T08:00:00Z"', field="run_at"
+        ) from None
+    if at.tzinfo is None:
+        raise invalid('run_at must say its zone, as in "2030-01-31T08:00:00Z"', field="run_at")
+    return at
+
+
+async def _accept(desk: Desk, made: Sequence[Made], key: str | None, body: bytes) -> list[Accepted]:
+    """Send jobs, under an idempotency key if there is one."""
+    await _check_parents(desk, made)
+    if key is None:
+        return _accepted(made, await _sent(made))
+    requests = Requests(desk.broker, desk.caller.name)
+    try:
+        begun = await requests.begin(key, body, [each.job.id for each in made])
+    except OtherBody:
+        raise Refusal(
+            422, "idempotency-key-reused", "this Idempotency-Key was used for another request",
+            field="Idempotency-Key",
+        ) from None
+    if begun.request.sent:
+        known = begun.request
+        return [
+            _answer(each, job, created=created)
+            for each, job, created in zip(made, known.stands, known.created, strict=True)
+        ]
+    same = [
+        msgspec.structs.replace(each, job=msgspec.structs.replace(each.job, id=job))
+        for each, job in zip(made, begun.request.jobs, strict=True)
+    ]
+    try:
+        receipts = await _sent(same)
+    except Refusal:
+        await requests.give_up(begun)
+        raise
+    answers = _accepted(same, receipts)
+    await requests.accepted(begun, [each.id for each in answers], [each.created for each in answers])
+    return answers
+
+
+async def _check_parents(desk: Desk, made: Sequence[Made]) -> None:
+    """To a bound key, a parent out of sight is one that is not there."""
+    if not desk.caller.is_bound:
+        return
+    own = {each.job.id for each in made}
+    parents = list({edge.parent for each in made for edge in each.job.after} - own)
+    for start in range(0, len(parents), GROUP_JOBS):
+        wanted = parents[start : start + GROUP_JOBS]
+        for parent, found in zip(wanted, await desk.broker.get(wanted), strict=True):
+            if found is None or not desk.sees(found):
+                raise invalid(f"job {parent}, which is to be waited for, is not known", field="after")
+
+
+async def _sent(made: Sequence[Made]) -> Sequence[Receipt]:
+    receipts = await send(made)
+    refused = [each for each in zip(made, receipts, strict=True) if each[1].status is Status.REFUSED]
+    if not refused:
+        return receipts
+    guilty, receipt = next((each for each in refused if each[1].refusal is not Why.NEIGHBOUR), refused[0])
+    at = f"jobs[{made.index(guilty)}]." if len(made) > 1 else ""
+    raise _why(guilty, receipt, at)
+
+
+def _why(made: Made, receipt: Receipt, at: str) -> Refusal:
+    text = receipt.why or str(receipt.refusal)
+    match receipt.refusal:
+        case Why.UNKNOWN_QUEUE:
+            refusal = unseen_queue(made.job.queue)
+            refusal.field = f"{at}queue"
+            return refusal
+        case Why.UNKNOWN_PARENT | Why.CYCLE:
+            return invalid(text, field=f"{at}after")
+        case Why.GROUP_TOO_LARGE:
+            return Refusal(413, "too-large", text)
+        case Why.STORE_FULL:
+            return Refusal(507, "store-full", text, headers={"retry-after": "10"})
+        case _:
+            return Refusal(422, "refused", text)
+
+
+def _accepted(made: Sequence[Made], receipts: Sequence[Receipt]) -> list[Accepted]:
+    return [
+        _answer(each, receipt.of or receipt.job, created=receipt.status is Status.CREATED)
+        for each, receipt in zip(made, receipts, strict=True)
+    ]
+
+
+def _answer(made: Made, job: str, *, created: bool) -> Accepted:
+    return Accepted(id=job, task=made.job.task, queue=made.job.queue, lane=made.job.lane, created=created)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+@get("/v1/jobs/{job:str}", guards=[requires(Scope.READ)], tags=["jobs"])
+async def show_job(
+    desk: AtDesk,
+    request: Request[Any, Any, Any],
+    job: str,
+    wait: Annotated[
+        float, Parameter(ge=0, le=LONGEST_WAIT, description="Seconds to wait for its end, at the most.")
+    ] = 0,
+    secrets: Annotated[
+        bool, Parameter(description="Show secrets in its payload, too: needs scope operate, and goes on record.")
+    ] = False,
+) -> JobWhole:
+    """A job with everything that is kept of it; values that are secret are masked."""
+    if secrets and not desk.caller.may(Scope.OPERATE):
+        raise Refusal(403, "forbidden", "secrets are shown to keys with scope operate only", field="secrets")
+    found = await desk.seen_job(job)
+    if wait and found.state not in TERMINAL:
+        with desk.running.long_poll():
+            await desk.running.patiently(request, desk.broker.watch([job], wait))
+        found = await desk.seen_job(job)
+    if secrets:
+        await desk.record("secrets shown", {"job": job}, jobs=1, wanted=1)
+    return job_whole(found, payload=True, secrets=secrets, signature=desk.app.signature_of(found.task))
+
+
+@get("/v1/jobs", guards=[requires(Scope.READ)], tags=["jobs"])
+async def list_jobs(
+    desk: AtDesk,
+    states: Annotated[
+        list[State] | None, Parameter(query="state", description="Only these states; give it again for more.")
+    ] = None,
+    queue: str | None = None,
+    task: str | None = None,
+    lane: str | None = None,
+    flow: str | None = None,
+    limit: Limit = USUAL,
+    cursor: After = None,
+) -> Page[JobShown]:
+    """Jobs, the newest first where the store keeps them so. A page may be short, even empty, before the end."""
+    if queue is not None:
+        await desk.seen_queue(queue)
+    if lane is not None:
+        desk.seen_lane(lane)
+    query = JobQuery(
+        queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State)
+    )
+    page = await desk.broker.list(query, desk.opened(cursor), limit)
+    return Page(items=[job_shown(job) for job in page.jobs if desk.sees(job)], cursor=desk.sealed(page.cursor))
+
+
+# --- operating ----------------------------------------------------------------------------------------------
+
+
+@post("/v1/jobs/{job:str}/cancel", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
+async def cancel_job(desk: AtDesk, job: str) -> Done:
+    """Cancel a job: one that waits at once; of one that runs, the worker is asked to stop it."""
+    found = await desk.seen_job(job)
+    return _done((await desk.broker.cancel([Target(found.id)]))[0], "cancelled")
+
+
+@post("/v1/jobs/{job:str}/replay", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
+async def replay_job(desk: AtDesk, job: str) -> Done:
+    """Send a dead letter back: ready, with all its attempts."""
+    found = await desk.seen_job(job)
+    done = _done((await desk.broker.replay([Target(found.id, State.DEAD)]))[0], "replayed")
+    await desk.record("replayed", {"job": job}, jobs=1, wanted=1)
+    return done
+
+
+def _done(operated: Operated, what: str) -> Done:
+    match operated.effect:
+        case Effect.NOT_FOUND:
+            raise unknown_job(operated.job)
+        case Effect.WRONG_STATE:
+            raise conflict(f"job {operated.job} is {operated.state}: it cannot be {what}")
+        case Effect.CONFLICT:
+            raise conflict(f"job {operated.by} holds its unique key; finish or cancel that one first")
+        case _:
+            return Done(id=operated.job, effect=operated.effect, state=operated.state)
+
+
+ROUTES = (enqueue, create_job, create_jobs, show_job, list_jobs, cancel_job, replay_job)

@@ -1,0 +1,134 @@
+"""Lanes: seen, paused, resumed, their settings overridden and reset.
+
+A lane is any text, so it is named in the query or in the body, never in the path.
+"""
+
+from typing import Annotated, Any, cast
+
+import msgspec
+from litestar import get, patch, post
+from litestar.params import Parameter
+from msgspec import UNSET, UnsetType
+
+from windlass.admin.keys import Scope
+from windlass.admin.lanes import LaneWhole, lane_page, one_lane
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk, Desk
+from windlass.api.page import USUAL, After, Limit, Page
+from windlass.api.problems import field, invalid, not_found
+from windlass.client.settings import LaneOptions, lane_settings
+from windlass.core.names import check_lane
+from windlass.core.settings import LaneSettings, check_lane_settings
+
+QueueName = Annotated[str, Parameter(query="queue", max_length=100, description="The queue of the lanes.")]
+
+
+class LanePlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which lane."""
+
+    queue: str
+    lane: str
+    """Empty for jobs without a lane."""
+
+
+class LaneChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be overridden of which lane. What is left out stays; null is no limit."""
+
+    queue: str
+    lane: str
+    weight: int | UnsetType = UNSET
+    concurrency: int | None | UnsetType = UNSET
+    rate: str | None | UnsetType = UNSET
+    """Such as "5/s"."""
+
+
+class LaneState(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane after a change; without jobs and settings there is nothing to tell of it."""
+
+    queue: str
+    lane: str
+    shown: LaneWhole | None
+
+
+@get("/v1/lanes", guards=[requires(Scope.READ)], tags=["lanes"])
+async def list_lanes(
+    desk: AtDesk, queue: QueueName, limit: Limit = USUAL, cursor: After = None
+) -> Page[LaneWhole]:
+    """The lanes of a queue that have jobs ready or running, settings, or are paused, by name: backlog, share,
+    how far ahead of the others (`lag`, in jobs), limit, tokens, and why it is parked.
+    """
+    name = await desk.seen_queue(queue)
+    if desk.caller.lanes is not None:
+        own = [await one_lane(desk.broker, name, lane) for lane in sorted(desk.caller.lanes)[:limit]]
+        return Page(items=[lane for lane in own if lane is not None])
+    lanes, place = await lane_page(desk.broker, name, desk.opened(cursor), limit)
+    return Page(items=lanes, cursor=desk.sealed(place))
+
+
+@post("/v1/lanes/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
+async def pause_lane(desk: AtDesk, data: LanePlace) -> LaneState:
+    """Stop handing out the jobs of one lane; what runs goes on."""
+    queue, lane = await _mine(desk, data)
+    await desk.operator.pause(queue, lane)
+    await desk.record("lane paused", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
+    return await _state(desk, queue, lane)
+
+
+@post("/v1/lanes/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
+async def resume_lane(desk: AtDesk, data: LanePlace) -> LaneState:
+    """Let the jobs of a lane go on."""
+    queue, lane = await _mine(desk, data)
+    await desk.operator.resume(queue, lane)
+    await desk.record("lane resumed", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
+    return await _state(desk, queue, lane)
+
+
+@patch("/v1/lanes/override", guards=[requires(Scope.OPERATE)], tags=["lanes"])
+async def override_lane(desk: AtDesk, data: LaneChange) -> LaneState:
+    """Override the weight or the limits of a lane until they are reset."""
+    queue, lane = await _mine(desk, data)
+    settings = _settings(data)
+    await desk.operator.set_lane(queue, lane, settings)
+    said = {name: str(value) for name, value in msgspec.to_builtins(data).items()}
+    await desk.record("lane overridden", said, jobs=0, wanted=0)
+    return await _state(desk, queue, lane)
+
+
+@post("/v1/lanes/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
+async def reset_lane(desk: AtDesk, data: LanePlace) -> LaneState:
+    """Let the declared settings of a lane count again."""
+    queue, lane = await _mine(desk, data)
+    if await desk.operator.reset_lane(queue, lane):
+        await desk.record("lane reset", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
+    return await _state(desk, queue, lane)
+
+
+async def _mine(desk: Desk, data: LanePlace | LaneChange) -> tuple[str, str]:
+    with field("lane"):
+        lane = check_lane(data.lane)
+    queue = await desk.seen_queue(data.queue)
+    if not desk.caller.sees_lane(lane):
+        raise not_found(f'there is no lane "{lane}"', field="lane")
+    return queue, lane
+
+
+async def _state(desk: Desk, queue: str, lane: str) -> LaneState:
+    return LaneState(queue=queue, lane=lane, shown=await one_lane(desk.broker, queue, lane))
+
+
+def _settings(data: LaneChange) -> LaneSettings:
+    said: dict[str, Any] = {}
+    for name in LaneSettings.__struct_fields__:
+        value = getattr(data, name)
+        if value is UNSET:
+            continue
+        said[name] = None
+        if value is not None:
+            with field(name):
+                said[name] = getattr(lane_settings(cast("LaneOptions", {name: value})), name)
+    if not said:
+        raise invalid("say what to override: weight, concurrency or rate")
+    return check_lane_settings(LaneSettings(**said))
+
+
+ROUTES = (list_lanes, pause_lane, resume_lane, override_lane, reset_lane)

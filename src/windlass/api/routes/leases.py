@@ -1,0 +1,519 @@
+"""Work for workers in any language: claim jobs, say how they are doing, and what became of them.
+
+A lease is known by its token, which only its holder has; it is good for one delivery of one job. A lease
+lives until its visibility runs out, whatever becomes of the server; or, in a session, for as long as its
+worker beats.
+"""
+
+import random
+import secrets
+import time
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, delete, post
+from msgspec import UNSET, Meta, UnsetType
+
+from windlass.admin.keys import Scope
+from windlass.admin.leasing import Ending, Failure, Handed, Work, check_visibility
+from windlass.admin.views import seconds
+from windlass.api.access import requires, unseen_queue
+from windlass.api.desk import AtDesk, Desk
+from windlass.api.problems import Refusal, field, invalid, not_found
+from windlass.api.routes.jobs import LONGEST_WAIT, Seconds
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.duration import Duration, micros
+from windlass.core.job import MAX_PARENTS
+from windlass.core.lease import DRAW_RANGE, Ask, Asker
+from windlass.core.outcome import Answer, Outcome, Verdict
+from windlass.core.session import LOG_LINES, SessionInfo
+from windlass.core.units import SECOND, Fence, JobId, Micros
+from windlass.core.webhook import without_callback
+
+MOST_LEASES = 100
+MOST_QUEUES = 100
+LONGEST_TTL: Micros = 600 * SECOND
+_OUTCOMES = {
+    "ack": Outcome.DONE,
+    "nack": Outcome.RETRY,
+    "reject": Outcome.DEAD,
+    "snooze": Outcome.SNOOZE,
+    "release": Outcome.RELEASE,
+    "hold": Outcome.HOLD,
+}
+Text = Annotated[str, Meta(max_length=20_000)]
+Line = Annotated[str, Meta(max_length=2_000)]
+Name = Annotated[str, Meta(max_length=200)]
+Token = Annotated[str, Meta(max_length=500)]
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request for work."""
+
+    queues: Annotated[list[str], Meta(min_length=1, max_length=MOST_QUEUES)]
+    """In the order in which they are emptied."""
+    limit: Annotated[int, Meta(ge=1, le=MOST_LEASES)] = 1
+    """Jobs to hand out, at the most."""
+    wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0
+    """Seconds to wait for the first job."""
+    visibility: Seconds | None = None
+    """How long the leases stand unless they are extended; from 1 s to 12 h, by default 30 s."""
+    session: Token | None = None
+    """The token of a session: its leases stand while it beats, and have no visibility."""
+    seq: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
+    """Counts the asks of a session from 1: the same again returns what a lost answer held."""
+    alone: bool = False
+    """Ask for one suspect: a job that was running when its workers crashed, and is to run by itself."""
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of a call."""
+
+    args: tuple[msgspec.Raw, ...]
+    kwargs: dict[str, msgspec.Raw]
+
+
+class LeaseShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was handed out, with all that its run needs."""
+
+    lease: str
+    """The token: what is said about this run carries it."""
+    job: JobId
+    task: str
+    payload: Arguments
+    queue: str
+    lane: str
+    priority: int
+    attempt: int
+    max_attempts: int
+    fence: Fence
+    headers: dict[str, str]
+    tags: tuple[str, ...]
+    flow: str
+    parents: tuple[JobId, ...]
+    idempotency_key: str
+    """The same in every run of this job, and of no other."""
+    waited: float
+    """Seconds since it was due."""
+    expires_in: float | None
+    """Seconds that are left for a first start."""
+    visibility: float | None
+    """Seconds until the lease runs out; none in a session."""
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a request for work."""
+
+    session: str
+    """alive; lost: open a new session; outdated: this `seq` was answered before."""
+    leases: list[LeaseShown]
+    more: bool
+    """There is more: ask again at once."""
+    next_in: float | None
+    """Seconds until something can become claimable without a new job."""
+    suspects: int
+    """Jobs that wait to run alone."""
+
+
+class ErrorGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What went wrong. Values that are secret in the payload are taken out before it is kept."""
+
+    type: Name = "Error"
+    message: Text = ""
+    traceback: Text = ""
+
+
+class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of a run."""
+
+    outcome: Literal["ack", "nack", "reject", "snooze", "release", "hold"]
+    """ack: done. nack: try again, an attempt is spent. reject: dead, for good. snooze: later, no attempt
+    spent. release: now, somebody else, no attempt spent. hold: this worker cannot run it.
+    """
+    result: msgspec.Raw | UnsetType = UNSET
+    """For ack: any JSON value."""
+    delay: Seconds | None = None
+    """For nack and snooze; a nack without one waits as the task's retry policy says."""
+    error: ErrorGiven | None = None
+    """For nack and reject."""
+    reason: Line = ""
+    """For hold: why."""
+    runtime: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    """Seconds that it ran."""
+
+
+class SettleOne(Settle, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of one of several runs."""
+
+    lease: Token
+
+
+class SettleMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of several runs."""
+
+    items: Annotated[list[SettleOne], Meta(min_length=1, max_length=CALL_ITEMS)]
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store makes of it."""
+
+    verdict: str
+    """applied; already: this delivery was settled before; stale: the lease was taken away; gone: no such job."""
+    outcome: str | None
+    """The outcome that stands."""
+    state: str | None
+
+
+class SettledMany(msgspec.Struct, frozen=True, kw_only=True):
+    """The same for several, in their order."""
+
+    items: list[Settled]
+
+
+class Extend(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """More time, counted from now."""
+
+    visibility: Seconds | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a run is doing."""
+
+    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    message: Line = ""
+    logs: Annotated[list[Line], Meta(max_length=LOG_LINES)] = []
+    visibility: Seconds | None = None
+    """More time, too, counted from now."""
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease that stands."""
+
+    visibility: float | None
+    """Seconds from now, if it was extended."""
+    cancel: bool
+    """The job is to be cancelled: stop it and settle it; whatever you say but ack makes it cancelled."""
+
+
+class OpenSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker process that will beat."""
+
+    queues: Annotated[list[str], Meta(max_length=MOST_QUEUES)] = []
+    slots: Annotated[int, Meta(ge=0, le=100_000)] = 1
+    host: Name = ""
+    pid: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    version: Name = ""
+    ttl: Seconds | None = None
+    """How long it may be silent; by default the app's session TTL."""
+
+
+class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """A session."""
+
+    session: str
+    """Its token."""
+    id: str
+    """As operators see it among workers."""
+    ttl: float
+    beat: float
+    """Seconds between two beats."""
+
+
+class BeatGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sign of life."""
+
+    memory: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
+
+
+class BeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a beat."""
+
+    alive: bool
+    """False: its jobs were given to others; stop them, and open a new session."""
+    cancel: list[str]
+    """Tokens of leases that are to be cancelled."""
+
+
+# --- claiming -----------------------------------------------------------------------------------------------
+
+
+@post("/v1/leases", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: Claim) -> Claimed:
+    """Claim jobs. With `wait`, the answer comes as soon as there is one."""
+    ask = await _ask(desk, data)
+    if not data.wait:
+        return _claimed(desk, await desk.running.leasing.claim(desk.broker, ask))
+    with desk.running.long_poll():
+        return _claimed(desk, await _patient_claim(desk, request, ask, data.wait))
+
+
+async def _ask(desk: Desk, data: Claim) -> Ask:
+    for queue in data.queues:
+        if desk.caller.lanes is not None or not desk.caller.sees_queue(queue):
+            raise unseen_queue(queue)
+        await desk.seen_queue(queue)
+    limit = 1 if data.alone else data.limit
+    rest = {
+        "queues": tuple(dict.fromkeys(data.queues)),
+        "slots": limit,
+        "limit": limit,
+        "alone": data.alone,
+        "draw": random.randrange(DRAW_RANGE),  # noqa: S311 - it decides between bands, and protects nothing
+    }
+    if (data.session is None) != (data.seq is None):
+        raise invalid("session and seq go together", field="seq" if data.seq is None else "session")
+    if data.session is not None:
+        if data.visibility is not None:
+            raise invalid("leases of a session have no visibility", field="visibility")
+        return Ask(session=_session(desk, data.session), seq=data.seq, **rest)
+    return Ask(visibility=_visibility(desk, data.visibility), **rest)
+
+
+async def _patient_claim(desk: Desk, request: Request[Any, Any, Any], ask: Ask, wait: float) -> Work:
+    """Claim until there is a job, or no time left."""
+    leasing, running = desk.running.leasing, desk.running
+    until = time.monotonic() + wait
+    while True:
+        work = await leasing.claim(desk.broker, ask)
+        left = until - time.monotonic()
+        if work.handed or work.session is not Asker.ALIVE or left <= 0:
+            return work
+        pauses = [left, desk.app.config.poll_floor / SECOND]
+        if work.next_in is not None:
+            pauses.append(work.next_in / SECOND)
+        hint = 0.0 if work.more else max(0.0, min(pauses))
+        came = await running.patiently(request, _waited(desk, ask.queues, hint))
+        if came is None or ask.session is not None:
+            # In a session every answer has a number of its own: the next ask is the worker's to send.
+            return work
+
+
+async def _waited(desk: Desk, queues: tuple[str, ...], seconds_: float) -> bool:
+    await desk.broker.wait(queues, seconds_)
+    return True
+
+
+def _claimed(desk: Desk, work: Work) -> Claimed:
+    return Claimed(
+        session=work.session,
+        leases=[_lease(desk, handed) for handed in work.handed],
+        more=work.more,
+        next_in=None if work.next_in is None else seconds(work.next_in),
+        suspects=work.suspects,
+    )
+
+
+def _lease(desk: Desk, handed: Handed) -> LeaseShown:
+    lease, payload = handed.lease, handed.payload
+    return LeaseShown(
+        lease=desk.seals.lease(lease.job, lease.fence),
+        job=lease.job,
+        task=lease.task,
+        payload=Arguments(args=payload.a, kwargs=payload.k),
+        queue=lease.queue,
+        lane=lease.lane,
+        priority=lease.priority,
+        attempt=lease.attempt,
+        max_attempts=lease.max_attempts,
+        fence=lease.fence,
+        headers=without_callback(lease.headers),
+        tags=lease.tags,
+        flow=lease.flow,
+        parents=lease.parents[:MAX_PARENTS],
+        idempotency_key=lease.job,
+        waited=seconds(lease.waited),
+        expires_in=None if lease.expires_in is None else seconds(lease.expires_in),
+        visibility=None if lease.visibility is None else seconds(lease.visibility),
+    )
+
+
+# --- settling -----------------------------------------------------------------------------------------------
+
+
+@post("/v1/leases/{lease:str}/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def settle(desk: AtDesk, lease: str, data: Settle) -> Settled:
+    """End a lease. Said again it is answered the same; a lease that was taken away is 409."""
+    job, fence = await _opened(desk, lease)
+    answer = (await desk.running.leasing.settle(desk.broker, [_ending(job, fence, data, "")]))[0]
+    _check(answer.verdict, answer.why)
+    return _settled(answer)
+
+
+@post("/v1/leases/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def settle_many(desk: AtDesk, data: SettleMany) -> SettledMany:
+    """End up to 1,000 leases, each judged by itself."""
+    endings = [
+        _ending(*(await _opened(desk, each.lease, f"items[{number}].")), each, f"items[{number}].")
+        for number, each in enumerate(data.items)
+    ]
+    return SettledMany(items=[_settled(each) for each in await desk.running.leasing.settle(desk.broker, endings)])
+
+
+def _ending(job: JobId, fence: Fence, data: Settle, at: str) -> Ending:
+    outcome = _OUTCOMES[data.outcome]
+    _check_fields(data, outcome, at)
+    result: object = None
+    if data.result is not UNSET:
+        try:
+            result = msgspec.json.decode(data.result)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid(f"the result cannot be read: {error}", field=f"{at}result") from None
+    error = data.error
+    return Ending(
+        job=job,
+        fence=fence,
+        outcome=outcome,
+        result=result,
+        has_result=data.result is not UNSET,
+        delay=None if data.delay is None else _duration(data.delay, f"{at}delay"),
+        runtime=None if data.runtime is None else round(data.runtime * SECOND),
+        error=None
+        if error is None
+        else Failure(type=error.type, message=error.message, traceback=error.traceback),
+        reason=data.reason,
+    )
+
+
+def _check_fields(data: Settle, outcome: Outcome, at: str) -> None:
+    """Refuse what the outcome has no use for: a slip would go unnoticed."""
+    if data.result is not UNSET and outcome is not Outcome.DONE:
+        raise invalid("a result comes with ack only", field=f"{at}result")
+    if data.error is not None and outcome not in (Outcome.RETRY, Outcome.DEAD):
+        raise invalid("an error comes with nack and reject only", field=f"{at}error")
+    if data.delay is not None and outcome not in (Outcome.RETRY, Outcome.SNOOZE):
+        raise invalid("a delay comes with nack and snooze only", field=f"{at}delay")
+    if data.delay is None and outcome is Outcome.SNOOZE:
+        raise invalid("a snooze needs a delay", field=f"{at}delay")
+
+
+def _settled(answer: Answer) -> Settled:
+    return Settled(verdict=answer.verdict, outcome=answer.outcome, state=answer.state)
+
+
+# --- saying something about a run ---------------------------------------------------------------------------
+
+
+@post("/v1/leases/{lease:str}/extend", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def extend(desk: AtDesk, lease: str, data: Extend) -> Extended:
+    """Let a lease stand for longer, counted from now. The answer says if the job is to be cancelled."""
+    job, fence = await _opened(desk, lease)
+    more = _visibility(desk, data.visibility)
+    verdict, cancel = await desk.running.leasing.note(desk.broker, job, fence, extend=more)
+    _check_stands(verdict)
+    return Extended(visibility=seconds(more), cancel=cancel)
+
+
+@post("/v1/leases/{lease:str}/progress", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def progress(desk: AtDesk, lease: str, data: Progress) -> Extended:
+    """Say how far a run is, and keep log lines."""
+    job, fence = await _opened(desk, lease)
+    more = None if data.visibility is None else _visibility(desk, data.visibility)
+    verdict, cancel = await desk.running.leasing.note(
+        desk.broker, job, fence, extend=more, fraction=data.fraction, message=data.message, logs=data.logs
+    )
+    _check_stands(verdict)
+    return Extended(visibility=None if more is None else seconds(more), cancel=cancel)
+
+
+# --- sessions -----------------------------------------------------------------------------------------------
+
+
+@post("/v1/leases/sessions", guards=[requires(Scope.WORK)], tags=["leases"])
+async def open_session(desk: AtDesk, data: OpenSession) -> SessionOpened:
+    """Open a session: its leases have no deadline, and stand for as long as it beats."""
+    for queue in data.queues:
+        await desk.seen_queue(queue)
+    config = desk.app.config
+    ttl = config.session_ttl if data.ttl is None else _duration(data.ttl, "ttl")
+    if not SECOND <= ttl <= LONGEST_TTL:
+        raise invalid(f"ttl must be from 1 s to {LONGEST_TTL // SECOND} s", field="ttl")
+    session = f"http-{secrets.token_hex(16)}"
+    info = SessionInfo(
+        host=_plain(data.host),
+        pid=data.pid,
+        app=desk.app.name,
+        version=_plain(data.version) or "http",
+        queues=tuple(data.queues),
+        slots=data.slots,
+        ttl=ttl,
+    )
+    await desk.running.leasing.open(desk.broker, session, info)
+    return SessionOpened(
+        session=desk.seals.session(session),
+        id=session,
+        ttl=seconds(ttl),
+        beat=min(seconds(config.beat), seconds(ttl) / 4),
+    )
+
+
+@post("/v1/leases/sessions/{session:str}/beat", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def beat(desk: AtDesk, session: str, data: BeatGiven) -> BeatAnswer:
+    """Say that a session is alive."""
+    pulse = await desk.running.leasing.beat(desk.broker, _session(desk, session), data.memory)
+    return BeatAnswer(alive=pulse.alive, cancel=[desk.seals.lease(job, fence) for job, fence in pulse.cancel])
+
+
+@delete("/v1/leases/sessions/{session:str}", guards=[requires(Scope.WORK)], status_code=204, tags=["leases"])
+async def end_session(desk: AtDesk, session: str) -> None:
+    """End a session: what it holds goes back at once, and nobody is charged."""
+    await desk.running.leasing.end(desk.broker, _session(desk, session))
+
+
+# --- reading what was given ---------------------------------------------------------------------------------
+
+
+async def _opened(desk: Desk, token: str, at: str = "") -> tuple[JobId, Fence]:
+    """The job and the fence of a lease; 404 for what is no token, or out of sight."""
+    found = desk.seals.open_lease(token)
+    if found is not None and desk.caller.is_bound:
+        job = (await desk.broker.get([found[0]]))[0]
+        if job is not None and not job.pruned and not desk.sees(job):
+            found = None
+    if found is None:
+        raise not_found("there is no such lease", field=f"{at}lease")
+    return found
+
+
+def _session(desk: Desk, token: str) -> str:
+    found = desk.seals.open_session(token)
+    if found is None:
+        raise not_found("there is no such session", field="session")
+    return found
+
+
+def _visibility(desk: Desk, given: Duration | None) -> Micros:
+    if given is None:
+        return desk.app.config.visibility
+    with field("visibility"):
+        return check_visibility(micros(given, name="visibility"), name="visibility")
+
+
+def _duration(given: Duration, name: str) -> Micros:
+    with field(name):
+        return micros(given, name=name.rpartition(".")[2])
+
+
+def _check(verdict: Verdict, why: str = "") -> None:
+    match verdict:
+        case Verdict.STALE:
+            raise Refusal(409, "lease-lost", "this lease was taken away: the job is, or was, run by others")
+        case Verdict.GONE:
+            raise Refusal(410, "gone", "no record of this job is kept")
+        case Verdict.REFUSED:
+            raise Refusal(422, "refused", why or "the store refused it; the lease stands")
+        case _:
+            pass
+
+
+def _check_stands(verdict: Verdict) -> None:
+    if verdict is Verdict.ALREADY:
+        raise Refusal(409, "lease-lost", "this lease was settled: there is nothing more to say about its run")
+    _check(verdict)
+
+
+def _plain(text: str) -> str:
+    """A text for operators, without what would forge a line of a log."""
+    return "".join(letter for letter in text if letter.isprintable())
+
+
+ROUTES = (claim, settle, settle_many, extend, progress, open_session, beat, end_session)

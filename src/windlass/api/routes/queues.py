@@ -1,0 +1,124 @@
+"""Queues: seen, paused, resumed, their settings overridden and reset."""
+
+from typing import Any, Literal, cast
+
+import msgspec
+from litestar import delete, get, patch, post
+from msgspec import UNSET, UnsetType
+
+from windlass.admin.keys import Scope
+from windlass.admin.views import QueueShown
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk, Desk
+from windlass.api.gate import named
+from windlass.api.problems import field, invalid
+from windlass.api.sight import whole_queues
+from windlass.client.settings import QueueOptions, queue_settings
+from windlass.core.settings import QueueSettings, check_queue_settings
+
+
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be overridden. What is left out stays as it is; null is no limit, where there can be one."""
+
+    concurrency: int | None | UnsetType = UNSET
+    rate: str | None | UnsetType = UNSET
+    """Such as "100/s"."""
+    lane_concurrency: int | None | UnsetType = UNSET
+    lane_rate: str | None | UnsetType = UNSET
+    order: Literal["band", "lane"] | UnsetType = UNSET
+    bands: dict[int, int] | None | UnsetType = UNSET
+    """Weights by priority; null: strict."""
+    age_step: float | None | UnsetType = UNSET
+    """Seconds."""
+    sequence: bool | UnsetType = UNSET
+    emit: Literal["none", "final", "all"] | UnsetType = UNSET
+    """What is written to the log of events."""
+    retention: float | UnsetType = UNSET
+    """Seconds."""
+    retention_count: int | None | UnsetType = UNSET
+    result_ttl: float | UnsetType = UNSET
+    """Seconds."""
+    dead_retention: float | UnsetType = UNSET
+    """Seconds."""
+
+
+@get("/v1/queues", guards=[requires(Scope.READ)], tags=["queues"])
+async def list_queues(desk: AtDesk) -> list[QueueShown]:
+    """Every declared queue: jobs by state, age of the oldest, settings declared, overridden and in force."""
+    whole_queues(desk.caller)
+    return [queue for queue in await desk.insight.queues() if desk.caller.sees_queue(queue.name)]
+
+
+@get("/v1/queues/{queue:str}", guards=[requires(Scope.READ)], tags=["queues"])
+async def show_queue(desk: AtDesk, queue: str) -> QueueShown:
+    """One queue."""
+    return await _shown(desk, queue)
+
+
+@post("/v1/queues/{queue:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
+async def pause_queue(desk: AtDesk, queue: str) -> QueueShown:
+    """Stop handing out its jobs; what runs goes on."""
+    name = await _mine(desk, queue)
+    await desk.operator.pause(name)
+    await desk.record("queue paused", {"queue": name}, jobs=0, wanted=0)
+    return await _shown(desk, queue)
+
+
+@post("/v1/queues/{queue:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
+async def resume_queue(desk: AtDesk, queue: str) -> QueueShown:
+    """Let its jobs go on."""
+    name = await _mine(desk, queue)
+    await desk.operator.resume(name)
+    await desk.record("queue resumed", {"queue": name}, jobs=0, wanted=0)
+    return await _shown(desk, queue)
+
+
+@patch("/v1/queues/{queue:str}/override", guards=[requires(Scope.OPERATE)], tags=["queues"])
+async def override_queue(desk: AtDesk, queue: str, data: QueueChange) -> QueueShown:
+    """Override some of its settings until they are reset; other overrides stay."""
+    name = await _mine(desk, queue)
+    settings = _settings(data)
+    await desk.operator.set_queue(name, settings)
+    await desk.record("queue overridden", {"queue": name, **_said(data)}, jobs=0, wanted=0)
+    return await _shown(desk, queue)
+
+
+@delete("/v1/queues/{queue:str}/override", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
+async def reset_queue(desk: AtDesk, queue: str) -> QueueShown:
+    """Let its declared settings count again."""
+    name = await _mine(desk, queue)
+    if await desk.operator.reset_queue(name):
+        await desk.record("queue reset", {"queue": name}, jobs=0, wanted=0)
+    return await _shown(desk, queue)
+
+
+async def _mine(desk: Desk, queue: str) -> str:
+    whole_queues(desk.caller)
+    return await desk.seen_queue(named(queue))
+
+
+async def _shown(desk: Desk, queue: str) -> QueueShown:
+    return await desk.insight.queue(await _mine(desk, queue))
+
+
+def _settings(data: QueueChange) -> QueueSettings:
+    """Each field is read by itself, so that a refusal can name it."""
+    said: dict[str, Any] = {}
+    for name in data.__struct_fields__:
+        value = getattr(data, name)
+        if value is UNSET:
+            continue
+        said[name] = None
+        if value is not None:
+            with field(name):
+                said[name] = getattr(queue_settings(cast("QueueOptions", {name: value})), name)
+    if not said:
+        raise invalid("say what to override: " + ", ".join(data.__struct_fields__))
+    return check_queue_settings(QueueSettings(**said))
+
+
+def _said(data: QueueChange) -> dict[str, str]:
+    return {name: str(value) for name, value in msgspec.to_builtins(data, str_keys=True).items()}
+
+
+ROUTES = (list_queues, show_queue, pause_queue, resume_queue, override_queue, reset_queue)

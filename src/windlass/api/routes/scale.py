@@ -1,0 +1,42 @@
+"""The load, for autoscalers."""
+
+from typing import Annotated
+
+from litestar import get
+from litestar.params import Parameter
+
+from windlass.admin.keys import Scope
+from windlass.admin.scale import MOST_WORKERS, Scale, scale
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk
+from windlass.api.problems import invalid
+from windlass.api.sight import whole_queues
+
+
+@get("/v1/scale", guards=[requires(Scope.READ)], tags=["scale"])
+async def show_scale(
+    desk: AtDesk,
+    queue: Annotated[
+        list[str] | None, Parameter(query="queue", max_items=100, description="Only these; by default all.")
+    ] = None,
+    slots: Annotated[
+        int | None,
+        Parameter(query="slots", ge=1, le=MOST_WORKERS, description="Of one worker process."),
+    ] = None,
+    least: Annotated[int, Parameter(query="least", ge=0, le=MOST_WORKERS)] = 0,
+    most: Annotated[int, Parameter(query="most", ge=0, le=MOST_WORKERS)] = MOST_WORKERS,
+) -> Scale:
+    """How much waits and runs, for how long, and how many worker processes it could keep busy (`wanted`)."""
+    whole_queues(desk.caller)
+    if most < least:
+        raise invalid(f"most ({most}) is below least ({least})", field="most")
+    names = [await desk.seen_queue(name) for name in queue or ()]
+    if not names and desk.caller.queues is not None:
+        known = [shown.name for shown in await desk.insight.queues()]
+        names = [name for name in known if desk.caller.sees_queue(name)]
+        if not names:
+            return Scale(queued=0, running=0, oldest=0.0, workers=0, slots=0, wanted=least, queues=())
+    return await scale(desk.insight, queues=names, slots=slots, least=least, most=most)
+
+
+ROUTES = (show_scale,)

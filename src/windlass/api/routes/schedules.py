@@ -1,0 +1,211 @@
+"""Schedules: listed, made, edited, paused, resumed, run now, deleted, and their next times previewed."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from litestar import delete, get, patch, post
+from litestar.params import Parameter
+
+from windlass.admin.keys import Scope
+from windlass.admin.schedules import MOST_PREVIEWED, ScheduleShown
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk, Desk
+from windlass.api.gate import named
+from windlass.api.problems import conflict, field, invalid, not_found
+from windlass.client.options import CallOptions
+from windlass.client.schedule import ScheduleOptions
+from windlass.core.names import check_schedule
+from windlass.errors import InvalidOption
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When and how a schedule fires: one of cron, every and at; what is left out stays, or is the default.
+    Durations are seconds, or text such as "5m".
+    """
+
+    cron: str | None = None
+    tz: str | None = None
+    every: float | str | None = None
+    at: datetime | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    jitter: float | str | None = None
+    catch_up: Literal["skip", "one", "all"] | None = None
+    grace: float | str | None = None
+    cap: int | None = None
+    overlap: Literal["allow", "skip", "queue"] | None = None
+
+
+class NewSchedule(Timing, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule of a task."""
+
+    name: str
+    task: str
+    arguments: dict[str, Any] = {}
+    """By name."""
+    queue: str | None = None
+    lane: str | None = None
+    priority: int | None = None
+    tags: list[str] | None = None
+
+
+class PreviewWanted(Timing, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule that is not kept, and how many of its next times."""
+
+    count: int = 10
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule was run now."""
+
+    job: str
+    """The job that came of it."""
+
+
+@get("/v1/schedules", guards=[requires(Scope.READ)], tags=["schedules"])
+async def list_schedules(desk: AtDesk) -> list[ScheduleShown]:
+    """Every schedule, by name, with its latest fires."""
+    return [each async for each in desk.schedules.all() if _sees(desk, each)]
+
+
+@get("/v1/schedules/{name:str}", guards=[requires(Scope.READ)], tags=["schedules"])
+async def show_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+    """One schedule, with its latest fires: the tick, when it happened, and the jobs that came of it."""
+    return await _mine(desk, name)
+
+
+@get("/v1/schedules/{name:str}/preview", guards=[requires(Scope.READ)], tags=["schedules"])
+async def preview_schedule(
+    desk: AtDesk, name: str, count: Annotated[int, Parameter(query="count", ge=1, le=MOST_PREVIEWED)] = 10
+) -> list[datetime]:
+    """The next times of a schedule, as if it were not paused."""
+    return await desk.schedules.preview((await _mine(desk, name)).name, count)
+
+
+@post("/v1/schedules/preview", status_code=200, guards=[requires(Scope.READ)], tags=["schedules"])
+async def preview_rule(desk: AtDesk, data: PreviewWanted) -> list[datetime]:
+    """The next times of a rule that is not kept; for forms."""
+    return await desk.schedules.preview_rule(_timing(data), data.count)
+
+
+@post("/v1/schedules", guards=[requires(Scope.OPERATE)], tags=["schedules"])
+async def create_schedule(desk: AtDesk, data: NewSchedule) -> ScheduleShown:
+    """Make a schedule of a task."""
+    with field("name"):
+        name = check_schedule(data.name)
+    task = desk.app.tasks.get(data.task)
+    if task is None:
+        raise invalid(f'there is no task "{data.task}"', field="task")
+    queue = await desk.seen_queue(data.queue or task.options.queue)
+    desk.seen_lane(data.lane or "")
+    if any([each.name == name async for each in desk.schedules.all()]):
+        raise conflict(f'there is a schedule "{name}" already', field="name")
+    given = {"lane": data.lane, "priority": data.priority, "tags": data.tags, "queue": data.queue and queue}
+    calls = {option: value for option, value in given.items() if value is not None}
+    made = await desk.schedules.create(
+        name, data.task, msgspec.json.encode(data.arguments), cast("CallOptions", calls), _timing(data)
+    )
+    await desk.record("schedule created", {"schedule": name, "task": data.task}, jobs=0, wanted=0)
+    return made
+
+
+@patch("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
+async def edit_schedule(desk: AtDesk, name: str, data: Timing) -> ScheduleShown:
+    """Override when and how a schedule fires, until it is reset. Its call stays as it is."""
+    known = (await _mine(desk, name)).name
+    timing = _timing(data)
+    if not timing:
+        raise invalid("say what to change: " + ", ".join(Timing.__struct_fields__))
+    edited = await desk.schedules.edit(known, timing)
+    await desk.record("schedule edited", {"schedule": known, **_said(timing)}, jobs=0, wanted=0)
+    return edited
+
+
+@post("/v1/schedules/{name:str}/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
+async def reset_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+    """Let what the code declares count again."""
+    known = (await _mine(desk, name)).name
+    if await desk.schedules.reset(known):
+        await desk.record("schedule reset", {"schedule": known}, jobs=0, wanted=0)
+    return await desk.schedules.one(known)
+
+
+@post("/v1/schedules/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
+async def pause_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+    """Stop its firing; what becomes of the ticks meanwhile is what `catch_up` says."""
+    return await _paused(desk, name, paused=True)
+
+
+@post(
+    "/v1/schedules/{name:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"]
+)
+async def resume_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+    """Let its firing go on."""
+    return await _paused(desk, name, paused=False)
+
+
+@post("/v1/schedules/{name:str}/run", guards=[requires(Scope.OPERATE)], tags=["schedules"])
+async def run_schedule(desk: AtDesk, name: str) -> Ran:
+    """Make its call now, besides its ticks."""
+    known = (await _mine(desk, name)).name
+    job = await desk.schedules.run_now(known)
+    await desk.record("schedule run", {"schedule": known}, jobs=1, wanted=1)
+    return Ran(job=job)
+
+
+@delete("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
+async def delete_schedule(desk: AtDesk, name: str) -> None:
+    """Remove a schedule and its history. One that code declares comes back with the next worker."""
+    known = (await _mine(desk, name)).name
+    await desk.schedules.delete(known)
+    await desk.record("schedule deleted", {"schedule": known}, jobs=0, wanted=0)
+
+
+async def _paused(desk: Desk, name: str, *, paused: bool) -> ScheduleShown:
+    known = (await _mine(desk, name)).name
+    await desk.schedules.pause(known, paused=paused)
+    what = "schedule paused" if paused else "schedule resumed"
+    await desk.record(what, {"schedule": known}, jobs=0, wanted=0)
+    return await desk.schedules.one(known)
+
+
+async def _mine(desk: Desk, name: str) -> ScheduleShown:
+    known = named(name)
+    try:
+        found = await desk.schedules.one(known)
+    except InvalidOption:
+        found = None
+    if found is None or not _sees(desk, found):
+        raise not_found(f'there is no schedule "{known}"', field="name")
+    return found
+
+
+def _sees(desk: Desk, schedule: ScheduleShown) -> bool:
+    if schedule.problem:  # nobody can tell where its jobs go
+        return not desk.caller.is_bound
+    return desk.caller.sees(schedule.queue, schedule.lane)
+
+
+def _timing(data: Timing) -> ScheduleOptions:
+    given = {name: getattr(data, name) for name in Timing.__struct_fields__}
+    return cast("ScheduleOptions", {name: value for name, value in given.items() if value is not None})
+
+
+def _said(timing: ScheduleOptions) -> dict[str, str]:
+    return {name: str(value) for name, value in timing.items()}
+
+
+ROUTES = (
+    list_schedules,
+    show_schedule,
+    preview_schedule,
+    preview_rule,
+    create_schedule,
+    edit_schedule,
+    reset_schedule,
+    pause_schedule,
+    resume_schedule,
+    run_schedule,
+    delete_schedule,
+)

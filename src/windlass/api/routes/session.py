@@ -1,0 +1,99 @@
+"""Logging in with a key, for the dashboard: a cookie that scripts cannot read, and other sites cannot use."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, delete, get, post
+from litestar.datastructures import Cookie
+
+from windlass.admin.keys import Scope
+from windlass.api.access import OPEN, caller_of, present, requires
+from windlass.api.desk import RUNNING
+from windlass.api.gate import COOKIE
+from windlass.api.problems import Refusal
+from windlass.api.running import Running
+from windlass.core.units import HOUR, SECOND
+
+LOGIN_TTL = 12 * HOUR
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who wants to log in."""
+
+    key: str
+    """An API key."""
+
+
+class Who(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller, and what it may do."""
+
+    name: str
+    """`key <id>`; `local` on a server without keys, which serves this machine alone."""
+    label: str
+    scopes: list[str]
+    queues: list[str] | None
+    """Those that the key is bound to; none: all."""
+    lanes: list[str] | None
+    namespace: str
+    app: str
+
+
+def _who(request: Request[Any, Any, Any]) -> Who:
+    caller = present(request)
+    app = _running(request).app
+    return Who(
+        name=caller.name,
+        label=caller.label,
+        scopes=sorted(caller.scopes),
+        queues=None if caller.queues is None else sorted(caller.queues),
+        lanes=None if caller.lanes is None else sorted(caller.lanes),
+        namespace=app.config.namespace,
+        app=app.name,
+    )
+
+
+@post("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
+async def log_in(request: Request[Any, Any, Any], data: Login) -> Response[None]:
+    """Log in: the answer carries a session cookie."""
+    running = _running(request)
+    key = await running.keys.find(data.key)
+    if key is None:
+        raise Refusal(401, "unauthorized", "this key is not valid", field="key")
+    seals = await running.seals()
+    until = running.keys.now() + LOGIN_TTL
+    if key.expires_at is not None:
+        until = min(until, key.expires_at)
+    assert caller_of(key, by_cookie=True).key == key.id
+    left = max(1, (until - running.keys.now()) // SECOND)
+    return Response(None, status_code=204, cookies=[_cookie(running, seals.login(key.id, until), left)])
+
+
+@get("/v1/session", guards=[requires(*Scope)], tags=["session"])
+async def who(request: Request[Any, Any, Any]) -> Who:
+    """Who I am."""
+    return _who(request)
+
+
+@delete("/v1/session", guards=[OPEN], tags=["session"])
+async def log_out(request: Request[Any, Any, Any]) -> Response[None]:
+    """Log out: forget the cookie."""
+    return Response(None, status_code=204, cookies=[_cookie(_running(request), "", 0)])
+
+
+def _cookie(running: Running, value: str, seconds: int) -> Cookie:
+    return Cookie(
+        key=COOKIE,
+        value=value,
+        max_age=seconds,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=running.options.secure,
+    )
+
+
+def _running(request: Request[Any, Any, Any]) -> Running:
+    return request.app.state[RUNNING]
+
+
+ROUTES = (log_in, who, log_out)

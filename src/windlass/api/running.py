@@ -1,0 +1,86 @@
+"""A server as it runs: its application, its options, and what it keeps in memory."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from litestar import Request
+
+from windlass import Windlass
+from windlass.admin.leasing import Leasing
+from windlass.admin.server_secret import server_secret
+from windlass.api.keyring import KeyRing
+from windlass.api.options import ServeOptions
+from windlass.api.problems import Refusal
+from windlass.api.seals import Seals
+from windlass.observe.watch import Watch
+
+T = TypeVar("T")
+
+
+class Running:
+    """What all requests of a server process share."""
+
+    def __init__(self, app: Windlass, options: ServeOptions) -> None:
+        self.app = app
+        self.options = options
+        self.keys = KeyRing(app)
+        self.leasing = Leasing(app)
+        self.watch = Watch(app.config.namespace)
+        app.observe(self.watch.meter)
+        self.waiting = 0
+        """Long polls under way."""
+        self.stopping = asyncio.Event()
+        self.on_start: Callable[[], None] = lambda: None
+        """Called in the loop that the server runs in, before it answers."""
+        self._seals: Seals | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the server was told to stop."""
+        return self.stopping.is_set()
+
+    async def seals(self) -> Seals:
+        """The seals of the namespace."""
+        if self._seals is None:
+            secret = await server_secret(await self.app.connection.broker())
+            self._seals = Seals(secret, self.app.config.namespace)
+        return self._seals
+
+    async def patiently(self, request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T | None:
+        """Wait for something on behalf of a caller: None if it leaves, or the server is about to stop."""
+        waits = [
+            asyncio.ensure_future(work),
+            asyncio.ensure_future(self.stopping.wait()),
+            asyncio.ensure_future(_gone(request)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return waits[0].result() if waits[0].done() else None  # pyright: ignore[reportReturnType]
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    @contextmanager
+    def long_poll(self) -> Iterator[None]:
+        """A place for a request that waits; 429 when all are taken."""
+        if self.waiting >= self.options.waiting:
+            raise Refusal(
+                429,
+                "too-many-requests",
+                f"{self.waiting:,} requests wait already; ask again later, or without waiting",
+                headers={"retry-after": "1"},
+            )
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+
+async def _gone(request: Request[Any, Any, Any]) -> None:
+    """Return when the caller has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,69 @@
+"""What a server does besides answering: it sweeps the store, as workers do, and serves readers of events."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from windlass.api import background
+from windlass.api.running import Running
+from windlass.observe.history.reader import keep_history
+from windlass.worker.firing import Firing
+from windlass.worker.janitor import Janitor
+from windlass.worker.pace import MachinePace
+from windlass.worker.patience import Backoff
+
+_log = logging.getLogger("windlass.api")
+
+Service = Callable[[Running], Awaitable[None]]
+"""Runs until it is cancelled. One that fails is started again."""
+
+
+async def sweep(running: Running) -> None:
+    """Sweep the namespace, in step with its workers, and fire what is due."""
+    broker = await running.app.connection.broker()
+    firing = Firing(broker, running.app.new_id)
+    await Janitor(broker, MachinePace(), running.app.config, lambda: 1, fire=firing.due).run()
+
+
+async def history(running: Running) -> None:
+    """Keep finished attempts, where the app says so."""
+    config = running.app.config
+    if config.history is not None:
+        await keep_history(config.history, await running.app.connection.broker(), config.namespace)
+
+
+def services(running: Running) -> Sequence[Service]:
+    """What this server is to do, one line for each."""
+    return [
+        *([sweep] if running.options.sweep else []),
+        *([history] if running.app.config.history is not None else []),
+        background.run,
+    ]
+
+
+@asynccontextmanager
+async def serving(running: Running) -> AsyncIterator[None]:
+    """Run the services for as long as the server runs."""
+    running.on_start()
+    tasks = [asyncio.create_task(_kept(service, running)) for service in services(running)]
+    try:
+        yield
+    finally:
+        running.stopping.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await running.app.connection.leave()
+
+
+async def _kept(service: Service, running: Running) -> None:
+    """A service that fails is logged and started again: the others, and the requests, do not depend on it."""
+    pace = MachinePace()
+    backoff = Backoff(pace, most=30.0)
+    while True:
+        try:
+            await service(running)
+        except Exception:
+            _log.exception("%s has failed; it starts again", getattr(service, "__qualname__", service))
+        await pace.sleep(backoff.failed())

@@ -1,0 +1,48 @@
+"""The HTTP API beside the worker of `windlass dev`: a process of its own, that starts anew with it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from windlass.cli.failure import UsageError
+from windlass.cli.output import say_aside
+from windlass.cli.serve import check_installed
+
+VARIABLE = "WINDLASS_DEV_API"
+"""Holds the pid of the server. A worker that starts anew becomes a new program in the same process: what it
+had started is its child still.
+"""
+
+
+@contextmanager
+def api_beside(app: str, port: int) -> Iterator[None]:
+    """Serve the API of an app until the worker ends; without it, if it cannot be served."""
+    _stop_the_last()
+    if port:
+        try:
+            check_installed()
+        except UsageError as error:
+            say_aside(f"windlass: no HTTP API: {error}")
+        else:
+            os.environ[VARIABLE] = str(_start(app, port))
+    try:
+        yield
+    finally:
+        _stop_the_last()
+
+
+def _start(app: str, port: int) -> int:
+    command = [sys.executable, "-m", "windlass", "serve", app, "--port", str(port)]
+    return subprocess.Popen(command).pid  # noqa: S603 - our own program
+
+
+def _stop_the_last() -> None:
+    pid = os.environ.pop(VARIABLE, "")
+    if not pid.isdigit():
+        return
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(int(pid), signal.SIGTERM)
+        os.waitpid(int(pid), 0)

@@ -1,0 +1,91 @@
+"""`windlass keys`: the API keys of an app's namespace."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from windlass.admin.keys import Keys, KeyShown, NewKey, Scope
+from windlass.cli import parameters as given
+from windlass.cli.desk import Desk, at_desk
+from windlass.cli.output import Column, each, say, say_aside, say_json, show
+from windlass.cli.text import clock, since
+from windlass.core.duration import micros
+
+KeyId = Annotated[str, Parameter(help="The key's id.")]
+
+
+def list_keys(app: given.App, /, *, json: given.Json = False) -> int:
+    """List API keys, the newest first. Their secrets are not kept, and cannot be shown."""
+
+    async def work(desk: Desk) -> None:
+        found = await Keys(desk.broker).shown()
+        nothing = f"no key: the API is open to this machine alone; make one: windlass keys {app} create"
+        await show(each(found), _columns(await desk.now()), json=json, nothing=nothing)
+
+    return at_desk(app, work)
+
+
+def create_key(
+    app: given.App,
+    /,
+    *,
+    scope: Annotated[
+        tuple[Scope, ...],
+        Parameter(help="What it is good for; give it again for more. Who operates may read, too."),
+    ] = (),
+    queue: Annotated[
+        tuple[str, ...], Parameter(help="Bind it to this queue; give it again for more. By default all.")
+    ] = (),
+    lane: Annotated[
+        tuple[str, ...], Parameter(help="Bind it to this lane; give it again for more. By default all.")
+    ] = (),
+    expires: Annotated[str | None, Parameter(help='How long it is valid: "12h", "90d". By default for ever.')] = None,
+    label: Annotated[str, Parameter(help="Whose it is, or what for.")] = "",
+    json: given.Json = False,
+) -> int:
+    """Make an API key and print it. It is shown this once."""
+    wanted = NewKey(
+        label=label,
+        scopes=[str(each_) for each_ in scope],
+        queues=queue,
+        lanes=lane,
+        expires=None if expires is None else micros(expires, name="--expires"),
+    )
+
+    async def work(desk: Desk) -> None:
+        text, key = await Keys(desk.broker).create(wanted)
+        if json:
+            say_json({"key": text, "id": key.id, "scopes": key.scopes, "expires_at": key.expires_at})
+        else:
+            say(text)
+            say_aside(f"windlass: key {key.id} is valid from now on; it is not shown again")
+
+    return at_desk(app, work)
+
+
+def revoke_key(app: given.App, key: KeyId, /, *, json: given.Json = False) -> int:
+    """Make a key good for nothing, within 5 seconds. Its record stays in the list."""
+
+    async def work(desk: Desk) -> None:
+        revoked = await Keys(desk.broker).revoke(key)
+        if json:
+            say_json(revoked)
+        else:
+            say(f"key {revoked.id} is revoked")
+
+    return at_desk(app, work)
+
+
+def _columns(now: datetime) -> Sequence[Column[KeyShown]]:
+    return (
+        Column("id", lambda key: key.id),
+        Column("label", lambda key: key.label, wraps=True),
+        Column("state", lambda key: key.state),
+        Column("scopes", lambda key: ",".join(key.scopes), wraps=True),
+        Column("queues", lambda key: "all" if key.queues is None else ",".join(key.queues), wraps=True),
+        Column("lanes", lambda key: "all" if key.lanes is None else ",".join(key.lanes), wraps=True),
+        Column("made", lambda key: since(key.created_at, now), right=True),
+        Column("expires", lambda key: "" if key.expires_at is None else clock(key.expires_at), right=True),
+    )

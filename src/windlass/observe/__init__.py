@@ -1,0 +1,14 @@
+"""What can be seen from outside: metrics, traces, logs and history.
+
+A layer above the broker and below the worker and the client, which it knows nothing of: they call it at few
+seams, and pay nothing for what is switched off.
+
+    exposition.py   counters, gauges and histograms, and how Prometheus reads them
+    measures.py     every metric there is
+    meter.py        fills them from what a broker is asked and answers (`broker.observed`)
+    stock.py        depth, age and workers, read from the store when somebody asks
+    listener.py     `GET /metrics` of a worker
+    traces.py       OpenTelemetry spans, if a program has set that up
+    logs.py         one JSON object per line, with the job that was running
+    history/        every finished attempt, kept apart from the store
+"""

@@ -1,0 +1,53 @@
+"""Where history is kept, as a URL names it.
+
+sqlite:///history.db               a file; beside the store's own, not in it
+postgresql://user@host/database    tables called windlass_history_…
+…?keep=90d                         for how long; 30 days unless said
+"""
+
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+from windlass.core.duration import micros
+from windlass.core.units import DAY, Micros
+from windlass.errors import InvalidOption
+
+KEPT: Micros = 30 * DAY
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A sink's URL, read. It may hold a password: not to be shown."""
+
+    scheme: str
+    url: str
+    """Without what is ours."""
+    keep: Micros = KEPT
+
+    def __repr__(self) -> str:
+        return f"<history in {self.scheme}:>"
+
+
+def read_url(url: str) -> Place:
+    """Read a URL; `InvalidOption` says what is wrong with it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("sqlite", "postgres", "postgresql"):
+        raise InvalidOption(
+            "history is kept in sqlite:///history.db or postgresql://host/database, "
+            f'not in a URL that starts with "{parts.scheme}:"'
+        )
+    if parts.scheme == "sqlite" and (parts.netloc or len(parts.path) < 2):
+        raise InvalidOption(
+            "a history file is named by sqlite:///history.db or, from the root, sqlite:////var/lib/history.db"
+        )
+    given = dict(parse_qsl(parts.query))
+    keep = micros(given.pop("keep", KEPT / 1_000_000), name="keep")
+    if not keep:
+        raise InvalidOption('keep says for how long history is kept, such as "30d"')
+    return Place(scheme=parts.scheme, url=urlunsplit(parts._replace(query=urlencode(given))), keep=keep)
+
+
+def check_history_url(url: str) -> str:
+    """Refuse a URL that names no place for history."""
+    read_url(url)
+    return url

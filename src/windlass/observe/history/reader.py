@@ -1,0 +1,152 @@
+"""From the event log into a sink, every five seconds.
+
+Any number of processes may do it: workers' supervisors and servers all try, and the sink gives one of them
+the turn. The turn is a courtesy, which keeps a fleet from reading the same log a hundred times; what makes
+the result right is that an attempt is named by job and fence, so that written twice it is one.
+
+The place in the log is kept in the sink, in the transaction that keeps what was read, so that nothing is
+skipped when a reader dies. The store caps its log: a reader that was away for too long is told of a gap, and
+says so. A log that is shorter than the place (a store that was emptied) is read from its start.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from uuid import uuid4
+
+from windlass.broker.contract import Broker
+from windlass.core.event import FROM_NOW, FROM_START
+from windlass.core.session import SessionState, SessionView
+from windlass.core.units import Cursor, Micros
+from windlass.errors import WindlassError
+from windlass.observe.history.attempt import Slots, attempt_of, slots_at
+from windlass.observe.history.place import KEPT, read_url
+from windlass.observe.history.sink import Sink, open_sink
+
+_log = logging.getLogger("windlass.observe")
+
+EVERY = 5.0
+"""Seconds."""
+TURN = 3 * EVERY
+"""Seconds for which a reader that falls silent keeps the others waiting."""
+BATCH = 1_000
+"""Events that are read and written together."""
+SWEPT_EVERY = 600.0
+"""Seconds between two looks for what is too old."""
+LONGEST_PAUSE = 60.0
+_PAGE = 1_000
+
+
+class HistoryReader:
+    """Copies the ends of attempts of one namespace."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        sink: Sink,
+        source: str,
+        *,
+        keep: Micros = KEPT,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._broker = broker
+        self._sink = sink
+        self._source = source
+        self._keep = keep
+        self._clock = clock
+        self._name = uuid4().hex
+        self._forget_at = 0.0
+        self._end: Cursor | None = None
+        """A place that was found to be the end of the log."""
+
+    async def step(self) -> int | None:
+        """Copy what has come since the last time; how many attempts. None: it is another reader's turn."""
+        now = self._clock()
+        place = await self._sink.turn(self._source, self._name, now, now + TURN)
+        if place is None:
+            return None
+        copied, slots = 0, await self._slots()
+        while True:
+            page = await self._broker.events(place, BATCH, 0)
+            if page.gap:
+                _log.warning("history has a gap: events were dropped from the log before they were read")
+            if not page.items and await self._is_foreign(page.cursor):
+                _log.warning(
+                    "the event log is not the one that history was read from; it is read from its start"
+                )
+                place = FROM_START
+                continue
+            attempts = [attempt for event in page.items if (attempt := attempt_of(event)) is not None]
+            await self._sink.write(self._source, self._name, attempts, slots, page.cursor)
+            copied, place, slots = copied + len(attempts), page.cursor, []
+            if len(page.items) < BATCH:
+                break
+        await self._forget(now)
+        return copied
+
+    async def _is_foreign(self, place: Cursor) -> bool:
+        """Whether a place that nothing follows is not the end of the log: asked once for each place, since a
+        log that goes on is the one that it was.
+        """
+        if place == self._end:
+            return False
+        end = (await self._broker.events(FROM_NOW, 1, 0)).cursor
+        foreign = end != place and not (await self._broker.events(place, 1, 0)).items
+        self._end = None if foreign else place
+        return foreign
+
+    async def _slots(self) -> list[Slots]:
+        now = (await self._broker.schedules(limit=1)).now
+        alive: list[SessionView] = []
+        after = ""
+        while True:
+            page = await self._broker.sessions(after, _PAGE)
+            alive += [session for session in page if session.state is SessionState.ALIVE]
+            if len(page) < _PAGE:
+                return slots_at(now, alive)
+            after = page[-1].id
+
+    async def _forget(self, now: float) -> None:
+        if now >= self._forget_at:
+            self._forget_at = now + SWEPT_EVERY
+            at = (await self._broker.schedules(limit=1)).now
+            await self._sink.forget(self._source, at - self._keep)
+
+
+async def keep_history(
+    url: str,
+    broker: Broker,
+    source: str,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Copy for ever, whatever happens to the store or the sink meanwhile. What runs jobs does not wait for
+    it, and does not notice.
+    """
+    keep = read_url(url).keep
+    sink: Sink | None = None
+    pause, failing = EVERY, False
+    try:
+        reader: HistoryReader | None = None
+        while True:
+            try:
+                if reader is None:
+                    sink = await open_sink(url)
+                    reader = HistoryReader(broker, sink, source, keep=keep)
+                await reader.step()
+            except Exception as error:  # noqa: BLE001 - whatever it is, jobs must not depend on it
+                if not failing:
+                    unforeseen = None if isinstance(error, WindlassError) else error
+                    _log.warning(
+                        "history cannot be kept: %s; trying until it can", error, exc_info=unforeseen
+                    )
+                failing, pause = True, min(LONGEST_PAUSE, 2 * pause)
+            else:
+                if failing:
+                    _log.info("history is kept again")
+                failing, pause = False, EVERY
+            await sleep(pause)
+    finally:
+        if sink is not None:
+            await sink.close()

@@ -1,0 +1,256 @@
+"""The answers of history: what the command line prints and the API returns."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from windlass.core.duration import instant, micros
+from windlass.core.names import check_queue, check_task
+from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Micros
+from windlass.errors import InvalidOption, Unsupported
+from windlass.observe.history.attempt import SAMPLE
+from windlass.observe.history.sink import Figures, Sink, Used, Window, open_sink
+
+TASKS = 500
+"""Tasks that are told apart."""
+BUCKETS = 1_000
+_STEPS: tuple[Micros, ...] = (
+    5 * SECOND, 10 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 6 * HOUR, DAY,
+    7 * DAY,
+)  # fmt: skip
+_WANTED = 120
+"""Buckets of a chart whose step nobody said, at the most."""
+
+
+class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds; null where nothing was measured."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How attempts went."""
+
+    attempts: int
+    """done, failed and cancelled."""
+    done: int
+    failed: int
+    """Those that raised, timed out, crashed or lost their worker; each attempt of a job counts."""
+    dead: int
+    """Of the failed ones, those after which the job was a dead letter."""
+    cancelled: int
+    given_back: int
+    """Leases that ended as snooze, release or hold, besides the attempts."""
+    failure_rate: float | None
+    """failed / attempts."""
+    per_second: float
+    """Attempts in a second."""
+    busy_seconds: float
+    """How long tasks ran, all together."""
+    wait: Percentiles
+    """From due to handed out."""
+    run: Percentiles
+
+
+class TaskHistory(Summary, frozen=True, kw_only=True):
+    """How the attempts of a task went."""
+
+    task: str
+
+
+class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of time, for charts."""
+
+    at: datetime
+    """Where it begins."""
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    per_second: float = 0.0
+    wait: Percentiles = Percentiles()
+    run: Percentiles = Percentiles()
+    slots: float | None = None
+    """Of all workers, on average; null when nobody looked."""
+    use: float | None = None
+    """The part of the slots' time that tasks ran in."""
+
+
+class HostHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a host."""
+
+    host: str
+    seconds: float
+    """For how long there were any, as far as somebody looked."""
+    slots: float
+    """On average, while there were any."""
+    busy: float
+    """Of those, held by jobs."""
+    use: float | None
+    """busy / slots."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went in a window of time."""
+
+    since: datetime
+    until: datetime
+    step: float
+    """Seconds of a bucket."""
+    task: str | None
+    queue: str | None
+    total: Summary
+    use: float | None
+    """The part of all slots' time that tasks ran in; null when nobody looked, or for one task or queue."""
+    tasks: list[TaskHistory]
+    """Those with the most attempts first; 500 at the most."""
+    buckets: list[Bucket]
+    """Every one of the window, also those in which nothing ended."""
+    workers: list[HostHistory]
+
+
+def window_of(
+    since: str, until: str | None, now: Micros, *, task: str | None = None, queue: str | None = None
+) -> Window:
+    """The window that is meant by a duration ("1h": the last hour) or a time ("2026-07-01T12:00:00Z")."""
+    return Window(
+        since=_instant(since, now, name="since"),
+        until=now if until is None else _instant(until, now, name="until"),
+        task=None if task is None else check_task(task),
+        queue=None if queue is None else check_queue(queue),
+    )
+
+
+def _instant(text: str, now: Micros, *, name: str) -> Micros:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        ago = micros(text, name=f'{name}, unless it is a time such as "2026-07-01T12:00:00Z",')
+        return max(0, now - ago)
+    return instant(at, name=name)
+
+
+@asynccontextmanager
+async def opened(url: str | None) -> AsyncGenerator[Sink]:
+    """The sink that an app keeps its history in; `Unsupported` if it keeps none."""
+    if url is None:
+        raise Unsupported(
+            "this app keeps no history; set history= or WINDLASS_HISTORY, for example to sqlite:///history.db"
+        )
+    sink = await open_sink(url)
+    try:
+        yield sink
+    finally:
+        await sink.close()
+
+
+async def look(sink: Sink, source: str, window: Window, *, step: Micros | None = None) -> History:
+    """How it went; `InvalidOption` for a window or a step that has no meaning."""
+    window, step = checked(window, step)
+    total = await sink.total(source, window)
+    tasks = await sink.by_task(source, window, TASKS)
+    buckets = await sink.by_time(source, window, step)
+    hosts = await sink.used_by_host(source, window)
+    used = await sink.used_by_time(source, window, step)
+    length = (window.until - window.since) / SECOND
+    whole = window.task is None and window.queue is None
+    slot_time = sum(host.slots for host in hosts) * SAMPLE
+    return History(
+        since=_moment(window.since),
+        until=_moment(window.until),
+        step=step / SECOND,
+        task=window.task,
+        queue=window.queue,
+        total=Summary(**_summed(total, length)),
+        use=_ratio(total.ran, slot_time) if whole and slot_time else None,
+        tasks=[TaskHistory(task=str(task.key), **_summed(task, length)) for task in tasks],
+        buckets=_buckets(window, step, buckets, used, whole=whole),
+        workers=[_host(host) for host in hosts],
+    )
+
+
+def checked(window: Window, step: Micros | None) -> tuple[Window, Micros]:
+    """The window, in whole steps."""
+    if window.until <= window.since:
+        raise InvalidOption("since must be before until")
+    length = window.until - window.since
+    if step is None:
+        step = next((each for each in _STEPS if length <= each * _WANTED), _STEPS[-1])
+    if step < SECOND:
+        raise InvalidOption("step must be a second at the least")
+    if length > step * BUCKETS:
+        least = -(-length // BUCKETS) / SECOND
+        raise InvalidOption(
+            f"a step of {step / SECOND:g} s makes more than {BUCKETS} buckets; {least:g} s is enough"
+        )
+    return msgspec.structs.replace(window, since=window.since // step * step), step
+
+
+def _summed(figures: Figures, length: float) -> dict[str, Any]:
+    attempts = figures.done + figures.failed + figures.cancelled
+    return {
+        "attempts": attempts,
+        "done": figures.done,
+        "failed": figures.failed,
+        "dead": figures.dead,
+        "cancelled": figures.cancelled,
+        "given_back": figures.given_back,
+        "failure_rate": _ratio(figures.failed, attempts),
+        "per_second": round(attempts / length, 3),
+        "busy_seconds": figures.ran / SECOND,
+        "wait": _percentiles(figures.waits),
+        "run": _percentiles(figures.runs),
+    }
+
+
+def _buckets(
+    window: Window, step: Micros, figures: Sequence[Figures], used: Sequence[Used], *, whole: bool
+) -> list[Bucket]:
+    ended = {figure.key: figure for figure in figures}
+    slots = {each.key: each for each in used}
+    return [
+        _bucket(at, step, ended.get(at, Figures()), slots.get(at), whole=whole)
+        for at in range(window.since, window.until, step)
+    ]
+
+
+def _bucket(at: Micros, step: Micros, figures: Figures, used: Used | None, *, whole: bool) -> Bucket:
+    attempts = figures.done + figures.failed + figures.cancelled
+    return Bucket(
+        at=_moment(at),
+        done=figures.done,
+        failed=figures.failed,
+        cancelled=figures.cancelled,
+        per_second=round(attempts / (step / SECOND), 3),
+        wait=_percentiles(figures.waits),
+        run=_percentiles(figures.runs),
+        slots=None if used is None else used.slots / used.samples,
+        use=None if used is None or not whole else _ratio(figures.ran, used.slots * SAMPLE),
+    )
+
+
+def _host(used: Used) -> HostHistory:
+    return HostHistory(
+        host=str(used.key),
+        seconds=used.samples * SAMPLE / SECOND,
+        slots=round(used.slots / used.samples, 3),
+        busy=round(used.leases / used.samples, 3),
+        use=_ratio(used.leases, used.slots),
+    )
+
+
+def _percentiles(values: Sequence[Micros | None]) -> Percentiles:
+    p50, p95, p99 = (None if value is None else value / SECOND for value in values)
+    return Percentiles(p50=p50, p95=p95, p99=p99)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def _moment(at: Micros) -> datetime:
+    return datetime.fromtimestamp(at // SECOND, UTC).replace(microsecond=at % SECOND)

@@ -1,0 +1,145 @@
+"""`GET /metrics` of a worker: as much of HTTP as Prometheus speaks.
+
+A worker needs no web framework for one page. On a loopback address it answers whoever asks for it by a
+loopback name, so that no web page can read it through a name of its own (DNS rebinding). Any other address
+needs a token, `WINDLASS_METRICS_TOKEN`, which Prometheus sends as `authorization: Bearer`.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable
+
+from windlass.errors import InvalidOption
+from windlass.observe.measures import CONTENT_TYPE
+
+_log = logging.getLogger("windlass.observe")
+
+TOKEN_VARIABLE = "WINDLASS_METRICS_TOKEN"
+LONGEST_HEAD = 8_192
+PATIENCE = 5.0
+"""Seconds for a request and its answer."""
+CALLERS = 16
+"""At once; more are turned away."""
+_LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
+
+Page = Callable[[], Awaitable[str]]
+
+
+def address_of(text: str, *, token: str | None) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; `InvalidOption` says what is wrong with it."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise InvalidOption(f'metrics are served at HOST:PORT, such as 127.0.0.1:9464, not "{text}"')
+    if not is_loopback(host) and not token:
+        raise InvalidOption(
+            f"metrics on {host} could be read by anybody: set {TOKEN_VARIABLE} to a token that Prometheus "
+            "sends as a bearer, or use 127.0.0.1"
+        )
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Listener:
+    """Serves one page until it is closed."""
+
+    def __init__(self, host: str, port: int, page: Page, *, token: str | None = None) -> None:
+        self._host = host
+        self._port = port
+        self._page = page
+        self._token = token.encode() if token else None
+        self._server: asyncio.Server | None = None
+        self._callers = 0
+
+    async def open(self) -> None:
+        """Listen. `InvalidOption`: the address is not to be had."""
+        try:
+            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=LONGEST_HEAD)
+        except OSError as error:
+            raise InvalidOption(
+                f"metrics cannot be served at {self._host}:{self._port}: {error.strerror or error}"
+            ) from None
+        self._port = self._server.sockets[0].getsockname()[1]
+        _log.info("metrics: %s", self.url)
+
+    @property
+    def url(self) -> str:
+        """Where it is read."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}/metrics"
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._callers += 1
+        try:
+            if self._callers <= CALLERS:
+                async with asyncio.timeout(PATIENCE):
+                    writer.write(await self._answer(reader))
+                    await writer.drain()
+        except (TimeoutError, OSError):
+            pass  # who does not speak, or hangs up, is owed nothing
+        finally:
+            self._callers -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _response("431 Request Header Fields Too Large", "the request is too long\n")
+        except asyncio.IncompleteReadError:
+            return _response("400 Bad Request", "not a request\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, _, rest = first.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        if refused := self._refused(headers):
+            return refused
+        if path != "/metrics":
+            return _response("404 Not Found", "there is /metrics\n")
+        if method not in ("GET", "HEAD"):
+            return _response("405 Method Not Allowed", "only GET\n")
+        answer = _response("200 OK", await self._page(), CONTENT_TYPE)
+        return answer if method == "GET" else answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+    def _refused(self, headers: dict[str, str]) -> bytes | None:
+        if self._token is not None:
+            kind, _, said = headers.get("authorization", "").partition(" ")
+            if kind.lower() == "bearer" and hmac.compare_digest(said.strip().encode(), self._token):
+                return None
+            return _response("401 Unauthorized", "a token is needed\n", more="WWW-Authenticate: Bearer\r\n")
+        host = headers.get("host", "")
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        if name.removeprefix("[").removesuffix("]").lower() in {*_LOCAL, self._host}:
+            return None
+        return _response("421 Misdirected Request", "ask for it by a loopback name\n")
+
+
+def _response(status: str, body: str, kind: str = "text/plain; charset=utf-8", more: str = "") -> bytes:
+    content = body.encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n"
+        f"{more}X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + content

@@ -1,0 +1,40 @@
+"""A watch: all that one process counts of one namespace, and the page that shows it."""
+
+from collections.abc import Callable, Sequence
+
+from windlass.broker.contract import Broker
+from windlass.broker.observed import observe
+from windlass.observe.exposition import Registry, exposed
+from windlass.observe.measures import registry
+from windlass.observe.meter import Meter
+from windlass.observe.stock import Stock
+from windlass.version import __version__
+
+
+class Watch:
+    """The metrics of a namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.registry: Registry = registry()
+        self.meter = Meter(self.registry)
+        self._stock = Stock(self.registry, version=__version__)
+        self.looks: list[Callable[[], None]] = [self.meter.refresh]
+        """Called before the metrics are read, for what is not counted but looked at."""
+
+    def over(self, broker: Broker) -> Broker:
+        """A broker whose calls are counted."""
+        return observe(broker, [self.meter])
+
+    async def refresh(self, broker: Broker) -> None:
+        """Look at what is not counted."""
+        for look in self.looks:
+            look()
+        await self._stock.refresh(broker)
+
+
+async def page(watched: Sequence[tuple[Watch, Broker]]) -> str:
+    """The metrics of all namespaces, for Prometheus."""
+    for watch, broker in watched:
+        await watch.refresh(broker)
+    return exposed([({"namespace": watch.namespace}, watch.registry) for watch, _ in watched])
