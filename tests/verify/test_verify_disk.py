@@ -43,3 +43,12 @@ def test_a_full_disk_is_full_and_has_room_again(disk: Disk) -> None:
     disk.free()
     written(disk.place / "again", b"x" * 100_000, synced=True)
     assert (disk.place / "again").stat().st_size == 100_000
+
+
+def test_a_power_cut_after_a_full_disk_leaves_room(disk: Disk) -> None:
+    disk.fill()
+    os.sync()
+    disk.free()
+    disk.cut_power()
+    disk.put_back()
+    written(disk.place / "again", b"x" * 100_000, synced=True)

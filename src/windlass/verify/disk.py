@@ -59,6 +59,7 @@ class Disk:
         before, self._image = self._image, self._folder / f"image-{self._number}"
         before.unlink()
         self._mount()
+        self.free()  # its removal may be among what was not synced
 
     def fill(self) -> None:
         """Leave no room."""
