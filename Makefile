@@ -47,6 +47,14 @@ test: venv  ## run the tests, but for the slow ones (ARGS="-k fence -x" narrows)
 test-slow: venv  ## run the slow tests, with many more Hypothesis examples
 	$(BIN)/python -m pytest -m slow --hypothesis-profile thorough $(ARGS)
 
+.PHONY: web
+web: venv  ## build the dashboard into the package, with the Node of the environment
+	$(BIN)/python web/build.py
+
+.PHONY: test-browser
+test-browser: venv web  ## run the tests of the dashboard in Chromium
+	$(BIN)/python -m pytest -m browser -n 1 tests/browser $(ARGS)
+
 .PHONY: verify
 verify: venv  ## hurt workers, network and stores for a minute each on every store, and check the promises (SEED=7)
 	$(BIN)/windlass verify --own sqlite --minutes 1 --seed $(or $(SEED),1)
@@ -98,6 +106,6 @@ $(LOCK_VENV)/.installed: requirements/lock.txt
 
 .PHONY: clean
 clean:  ## remove all that these commands made, the environments too
-	rm -rf $(VENV) $(LOCK_VENV) build dist .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) $(LOCK_VENV) web/node_modules src/windlass/api/static build dist .coverage .coverage.* .hypothesis
 	rm -rf .pytest_cache .ruff_cache .import_linter_cache __pycache__
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -202,7 +202,7 @@ def test_the_settings_are_those_of_the_code() -> None:
 def shown(name: str, value: object) -> str:
     """A default as the page writes it."""
     if value is None:
-        return "the store's" if name != "max_size" else "none"
+        return "none" if name in ("max_size", "history") else "the store's"
     if name in ("url", "namespace"):
         return str(value)
     assert isinstance(value, int)

@@ -3,13 +3,14 @@
 `session_ttl=20` and `WINDLASS_SESSION_TTL=20s` say the same. Durations are seconds or text such as "24h".
 """
 
-from collections.abc import Mapping
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TypedDict, cast
 
 import msgspec
 
 from windlass.broker.contract import Options
 from windlass.broker.registry import check_url
+from windlass.core.address import allowed
 from windlass.core.codec import MAX_PAYLOAD
 from windlass.core.duration import Duration, micros
 from windlass.core.names import check_namespace
@@ -43,6 +44,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_size: int | None = None
     history: str | None = None
     """Where finished attempts are kept, as a URL; see `windlass.observe.history`."""
+    webhooks: bool = False
+    """Whether others are told of the ends of jobs and of alerts; see `windlass.worker.webhooks`."""
+    webhook_allow: tuple[str, ...] = ()
+    """Networks and hosts that may be told although they are not on the public Internet."""
 
     def __repr__(self) -> str:
         """Without the URL, which may carry a password."""
@@ -81,6 +86,8 @@ class Settings(TypedDict, total=False):
     max_payload: int | None
     max_size: int | None
     history: str | None
+    webhooks: bool | None
+    webhook_allow: Sequence[str] | str | None
 
 
 _DURATIONS = frozenset(
@@ -128,6 +135,10 @@ def _read(name: str, value: object, *, called: str) -> object:
     if name in _SIZES:
         number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
         return whole(number, name=called, least=1, most=_SIZES[name])
+    if name == "webhooks":
+        return _flag(value, called)
+    if name == "webhook_allow":
+        return _entries(value, called)
     if not isinstance(value, str):
         raise InvalidOption(f"{called} must be text, not {shown(value)}")
     try:
@@ -136,6 +147,24 @@ def _read(name: str, value: object, *, called: str) -> object:
         raise InvalidOption(f"{called}: {error}") from None
     except ValueError:  # brackets in the wrong place; the URL may carry a password, so it is not shown
         raise InvalidOption(f"{called} is not a URL, such as sqlite:///windlass.db") from None
+
+
+def _flag(value: object, called: str) -> bool:
+    word = value.strip().lower() if isinstance(value, str) else value
+    if word is True or word in ("1", "true", "yes", "on"):
+        return True
+    if word is False or word in ("0", "false", "no", "off"):
+        return False
+    raise InvalidOption(f"{called} must be true or false, not {shown(value)}")
+
+
+def _entries(value: object, called: str) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, Sequence):
+        raise InvalidOption(f'{called} must be a list such as ["10.0.0.0/8"], not {shown(value)}')
+    entries = tuple(cast("Sequence[str]", given))
+    allowed(entries)
+    return tuple(entry.strip() for entry in entries)
 
 
 def _duration(value: object, called: str, *, may_be_nothing: bool) -> Micros:

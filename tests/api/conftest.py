@@ -1,10 +1,11 @@
 """A server in the test's own process, on each store that runs there: real routes, gate and store."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.api.house import House
+from tests.api.served import Served
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -13,3 +14,20 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     made = House(url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def memory_house() -> Iterator[House]:
+    """For what does not depend on the store."""
+    made = House("memory://")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server as users start it, on a SQLite file, without keys."""
+    made = Served(tmp_path_factory.mktemp("served"))
+    made.start()
+    yield made
+    made.stop()

@@ -1,15 +1,16 @@
 """An application with its API, asked in the test's own process; no sockets, everything else is real.
 
-    def test_something(house):
-        async def story() -> None:
-            async with house.open() as client:                       # a local caller of a server without keys
-                answer = await client.get("/v1/session")
-            async with house.open(await house.key("read")) as client:    # with a key of these scopes
-                ...
-        house.run(story)
+def test_something(house):
+    async def story() -> None:
+        async with house.open() as client:                       # a local caller of a server without keys
+            answer = await client.get("/v1/session")
+        async with house.open(await house.key("read")) as client:    # with a key of these scopes
+            ...
+    house.run(story)
 """
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,15 @@ from windlass import RetryPolicy, Windlass
 from windlass.admin.keys import Keys, NewKey
 from windlass.api.options import ServeOptions
 from windlass.api.server import build
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 20.0) -> None:
+    """Look again and again, until something holds."""
+    async with asyncio.timeout(within):
+        for pause in itertools.repeat(0.02):
+            if await condition():
+                return
+            await asyncio.sleep(pause)
 
 
 class House:
@@ -80,7 +90,11 @@ class House:
             yield client
 
     async def key(
-        self, *scopes: str, queues: tuple[str, ...] = (), lanes: tuple[str, ...] = (), expires: int | None = None
+        self,
+        *scopes: str,
+        queues: tuple[str, ...] = (),
+        lanes: tuple[str, ...] = (),
+        expires: int | None = None,
     ) -> str:
         """The text of a new key."""
         broker = await self.app.connection.broker()

@@ -1,12 +1,11 @@
-"""Dead letters over HTTP: listed, grouped, edited, replayed and discarded, also in the background at a rate."""
+"""Dead letters over HTTP: listed, grouped, edited, replayed and discarded, also in the background."""
 
-import asyncio
 from typing import Any
 
 import httpx
 import pytest
 from tests.api.house import House
-from tests.api.test_operators_routes import Fleet, said
+from tests.api.test_operators_routes import Fleet, said, until
 
 from windlass.admin.operations import Operations
 
@@ -20,10 +19,10 @@ async def dead(house: House, count: int, kind: str = "ValueError") -> list[str]:
 
 
 async def ended(client: httpx.AsyncClient, operation: str) -> Any:
-    async with asyncio.timeout(20):
-        while (shown := said(await client.get(f"/v1/dead/operations/{operation}")))["state"] == "running":
-            await asyncio.sleep(0.05)
-    return shown
+    async def look() -> Any:
+        return said(await client.get(f"/v1/dead/operations/{operation}"))
+
+    return await until(look, lambda shown: shown["state"] != "running")
 
 
 def test_dead_letters_are_listed_with_their_errors_and_grouped(house: House) -> None:
@@ -99,7 +98,9 @@ def test_a_filter_is_replayed_in_the_background_and_its_progress_asked_for(house
             shown = await ended(client, said(await client.post("/v1/dead/operations", json=wish), 202)["id"])
             assert shown["applied"] == 5
             said(await client.post("/v1/dead/operations", json={"verb": "replay"}), 422)
-            wrong = await client.post("/v1/dead/operations", json={"verb": "replay", "all": True, "rate": "x"})
+            wrong = await client.post(
+                "/v1/dead/operations", json={"verb": "replay", "all": True, "rate": "x"}
+            )
             assert said(wrong, 422)["errors"][0]["field"] == "rate"
             said(await client.get("/v1/dead/operations/nope"), 404)
 
@@ -116,9 +117,7 @@ def test_an_operation_is_stopped_by_another_server(house: House, monkeypatch: py
             started = said(await client.post("/v1/dead/operations", json=wish), 202)
             elsewhere = Operations(await house.app.broker())
             assert (await elsewhere.stop(started["id"])).state in ("stopping", "stopped")
-            async with asyncio.timeout(20):
-                while (await elsewhere.one(started["id"])).state != "stopped":
-                    await asyncio.sleep(0.02)
+            await until(lambda: elsewhere.one(started["id"]), lambda shown: shown.state == "stopped")
             shown = said(await client.get(f"/v1/dead/operations/{started['id']}"))
             assert shown["applied"] < 30
             assert said(await client.get("/v1/queues/default"))["jobs"]["dead"] == 30 - shown["applied"]
@@ -146,7 +145,9 @@ def test_a_bound_key_acts_on_its_own_dead_letters_alone(house: House) -> None:
         key = await house.key("read", "operate", queues=("mail",))
         async with house.open(key) as client:
             assert [letter["task"] for letter in said(await client.get("/v1/dead"))["items"]] == ["send"]
-            assert [group["task"] for group in said(await client.get("/v1/dead/groups"))["groups"]] == ["send"]
+            assert [group["task"] for group in said(await client.get("/v1/dead/groups"))["groups"]] == [
+                "send"
+            ]
             assert said(await client.post("/v1/dead/replay", json={"ids": [job]}))[0]["effect"] == "not found"
             said(await client.patch(f"/v1/dead/{job}", json={"priority": 1}), 404)
             said(await client.post("/v1/dead/operations", json={"verb": "discard", "all": True}), 403)

@@ -1,5 +1,8 @@
 """What operators see and do over HTTP: queues, lanes, tasks, strikes, workers, scale, overview, flows."""
 
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -21,13 +24,14 @@ class Fleet:
         self._house = house
         self._queues = queues or ("default", "mail")
         self._seq = 0
+        self._session = uuid.uuid4().hex
 
     async def take(self, count: int = 1) -> tuple[Lease, ...]:
         broker = await self._house.app.broker()
         info = SessionInfo(host="here", pid=7, queues=self._queues, slots=4, version="1")
-        await broker.beat([Beat(session="s", open=info, memory=1_000)])
+        await broker.beat([Beat(session=self._session, open=info, memory=1_000)])
         self._seq += 1
-        ask = Ask(session="s", seq=self._seq, queues=self._queues, slots=count, limit=count)
+        ask = Ask(session=self._session, seq=self._seq, queues=self._queues, slots=count, limit=count)
         return (await broker.claim(ask)).leases
 
     async def die(self, count: int = 1, kind: str = "ValueError") -> None:
@@ -37,6 +41,15 @@ class Fleet:
         await (await self._house.app.broker()).settle(
             [Settlement(job=each.job, fence=each.fence, outcome=Outcome.DEAD, error=error) for each in leases]
         )
+
+
+async def until(look: Callable[[], Awaitable[Any]], is_it: Callable[[Any], bool]) -> Any:
+    """Look until it is so; what was seen then."""
+    for _ in range(1_000):
+        if is_it(seen := await look()):
+            return seen
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"it never came to be; the last that was seen: {seen}")
 
 
 def said(answer: httpx.Response, status: int = 200) -> Any:
@@ -101,9 +114,7 @@ def test_lanes_are_listed_by_page_paused_and_overridden(house: House) -> None:
         async with house.open() as client:
             first = said(await client.get("/v1/lanes", params={"queue": "mail", "limit": 2}))
             names = [lane["lane"] for lane in first["items"]]
-            rest = said(
-                await client.get("/v1/lanes", params={"queue": "mail", "cursor": first["cursor"]})
-            )
+            rest = said(await client.get("/v1/lanes", params={"queue": "mail", "cursor": first["cursor"]}))
             assert names + [lane["lane"] for lane in rest["items"]] == ["acme", "b/c d", "zeta"]
             assert first["items"][0]["share"] == pytest.approx(1 / 3)
             place = {"queue": "mail", "lane": "b/c d"}

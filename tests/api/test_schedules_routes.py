@@ -1,13 +1,20 @@
 """Schedules over HTTP."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.api.house import House
 from tests.api.test_operators_routes import said
 
-NIGHTLY = {"name": "nightly", "task": "send", "arguments": {"to": "ops"}, "cron": "0 3 * * *", "tz": "Asia/Tokyo"}
+NIGHTLY = {
+    "name": "nightly",
+    "task": "send",
+    "arguments": {"to": "ops"},
+    "cron": "0 3 * * *",
+    "tz": "Asia/Tokyo",
+}
 
 
 def test_a_schedule_is_made_shown_previewed_edited_paused_run_and_deleted(house: House) -> None:
@@ -47,7 +54,7 @@ def test_the_next_times_of_a_rule_are_told_before_it_is_kept(house: House) -> No
         async with house.open() as client:
             times = said(await client.post("/v1/schedules/preview", json={"every": 60, "count": 4}))
             found = [datetime.fromisoformat(time) for time in times]
-            assert [b - a for a, b in zip(found, found[1:], strict=False)] == [timedelta(minutes=1)] * 3
+            assert [b - a for a, b in pairwise(found)] == [timedelta(minutes=1)] * 3
             assert found[0] > datetime.now(UTC) - timedelta(minutes=1)
 
     house.run(story)
@@ -88,7 +95,10 @@ def test_a_bound_key_sees_and_makes_schedules_of_its_own_queues_alone(house: Hou
             for verb in ("pause", "run", "reset"):
                 said(await client.post(f"/v1/schedules/hourly/{verb}"), 404)
             assert (await client.delete("/v1/schedules/hourly")).status_code == 404
-            said(await client.post("/v1/schedules", json={**NIGHTLY, "task": "add", "arguments": {"a": 1}}), 404)
+            said(
+                await client.post("/v1/schedules", json={**NIGHTLY, "task": "add", "arguments": {"a": 1}}),
+                404,
+            )
             said(await client.post("/v1/schedules", json=NIGHTLY), 201)
 
     house.run(story)

@@ -31,11 +31,17 @@ def test_it_measures_a_store_and_leaves_nothing_behind(tmp_path: Path) -> None:
         "enqueue one by one",
         "enqueue, 100 callers at once",
         "enqueue, 1,000 a call",
+        "edges a second, 100 children",
+        "edges a second, 10,000 children",
+        "edges a second, 1,000 parents",
+        "fires of a schedule",
         "drain, two worker processes",
         "enqueue to start, idle",
     ]
-    assert all(figure["rate"] > 0 for figure in figures[:4])
-    assert figures[4]["p50_ms"] > 0
+    assert all(figure["rate"] > 0 for figure in figures[:8])
+    assert figures[8]["p50_ms"] > 0
+    # An edge among 10,000 costs what one of 100 costs, or less.
+    assert figures[4]["rate"] > figures[3]["rate"] / 5
     assert list(tmp_path.iterdir()) == []
 
 

@@ -56,20 +56,53 @@ def test_the_order_of_acceptance_is_kept(shell: Shell, monkeypatch: pytest.Monke
     assert list(reversed(_listed(shell))) == jobs
 
 
-def test_dead_letters_are_left_out_or_run_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_stay_dead_are_left_out_or_run_again(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.task("add").enqueue(1)
     (dead,) = shell.die(message="no good")
     shell.task("add").enqueue(2)
     letter = next(line for line in _exported(shell) if line["id"] == dead)
     assert (letter["state"], letter["error"]) == ("dead", "ValueError: no good")
     _in_another_store(shell, monkeypatch)
-    answer = shell("import", "elsewhere:app", "jobs.jsonl")
+    answer = shell("import", "elsewhere:app", "jobs.jsonl", "--dead", "skip")
     assert answer.out == "1 imported, 0 known already\n"
-    assert "1 dead letters were left out" in answer.err
+    assert "1 dead letter left out; --dead keep takes them over" in answer.err
+    answer = shell("import", "elsewhere:app", "jobs.jsonl")
+    assert answer.out == "1 imported, 1 known already\n"
+    assert "1 dead letter of them, without runs and attempts" in answer.err
+    kept = _listed(shell)[dead]
+    assert (kept["state"], kept["reason"], kept["attempt"]) == (State.DEAD, "expired before its first start", 0)
+    (shown,) = shell.json("jobs", "elsewhere:app", "show", dead)
+    assert shown["headers"] == {"windlass-died-of": "ValueError: no good"}
+    assert shell("import", "elsewhere:app", "jobs.jsonl", "--dead", "replay").out == (
+        "0 imported, 2 known already\n"
+    )
+    shell("dead", "elsewhere:app", "replay", dead)
+    assert _listed(shell)[dead]["state"] == State.READY
+
+
+def test_dead_letters_that_are_to_run_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.task("add").enqueue(1)
+    (dead,) = shell.die()
+    _exported(shell)
+    _in_another_store(shell, monkeypatch)
     assert shell.json("import", "elsewhere:app", "jobs.jsonl", "--dead", "replay") == [
-        {"created": 1, "known": 1, "left": 0}
+        {"created": 1, "known": 0, "dead": 0, "left": 0}
     ]
     assert _listed(shell)[dead]["state"] == State.READY
+
+
+def test_what_waits_for_a_dead_letter_waits_for_it_here(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.task("add").enqueue(1)
+    (dead,) = shell.die()
+    child = shell.task("add").using(after=dead).enqueue(1)
+    assert len(_exported(shell)) == 2
+    _in_another_store(shell, monkeypatch)
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "2 imported, 0 known already\n"
+    assert _listed(shell)[child.id]["state"] == State.BLOCKED
 
 
 def test_a_chain_as_long_as_the_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

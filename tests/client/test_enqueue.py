@@ -180,7 +180,7 @@ def test_tasks_may_be_declared_after_the_first_call(app: Windlass) -> None:
         ({"max_attempts": 0}, "max_attempts must be a whole number from 1"),
         ({"headers": {"x": 1}}, "header"),
         ({"tags": "urgent"}, "tags"),
-        ({"colour": "red"}, "unknown option 'colour'; options are: after, connection"),
+        ({"colour": "red"}, "unknown option 'colour'; options are: after, callback, connection"),
     ],
     ids=str,
 )

@@ -119,7 +119,7 @@ def test_options_of_a_lane(app: Windlass, options: dict[str, Any], words: str) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"colour": "red"}, "unknown option 'colour'; options are: after, connection"),
+        ({"colour": "red"}, "unknown option 'colour'; options are: after, callback, connection"),
         ({"priority": "high"}, "priority must be a whole number"),
         ({"queue": "a b"}, "queue name 'a b'"),
     ],

@@ -9,14 +9,16 @@ from windlass.errors import InvalidOption
 from windlass.observe import listener
 from windlass.observe.listener import Listener, address_of
 
+Ask = Callable[[str], Awaitable[str]]
+Story = Callable[[Ask, int], Awaitable[None]]
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - it is refused
+
 
 async def page() -> str:
     return "windlass_store_up 1\n"
 
 
-def served(
-    story: Callable[[Callable[[str], Awaitable[str]], int], Awaitable[None]], token: str | None = None
-) -> None:
+def served(story: Story, token: str | None = None) -> None:
     async def main() -> None:
         serving = Listener("127.0.0.1", 0, page, token=token)
         await serving.open()
@@ -27,6 +29,8 @@ def served(
             writer.write(request.replace("\n", "\r\n").encode())
             try:
                 return (await reader.read()).decode()
+            except ConnectionError:
+                return ""  # it hung up with our words unread
             finally:
                 writer.close()
 
@@ -40,7 +44,7 @@ def served(
 
 
 def test_it_serves_one_page_to_local_readers() -> None:
-    async def story(ask: Callable[[str], Awaitable[str]], port: int) -> None:
+    async def story(ask: Ask, port: int) -> None:
         for host in (f"127.0.0.1:{port}", "localhost", f"localhost:{port}", f"[::1]:{port}"):
             answer = await ask(f"GET /metrics HTTP/1.1\nHost: {host}\n\n")
             assert answer.startswith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), host
@@ -52,13 +56,11 @@ def test_it_serves_one_page_to_local_readers() -> None:
     served(story)
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:9464"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:1"])
 def test_a_name_of_another_does_not_reach_it(host: str) -> None:
     """A web page whose name points to this machine."""
 
-    async def story(ask: Callable[[str], Awaitable[str]], _: int) -> None:
+    async def story(ask: Ask, _: int) -> None:
         answer = await ask(f"GET /metrics HTTP/1.1\nHost: {host}\n\n")
         assert " 421 " in answer
         assert "windlass_" not in answer
@@ -67,7 +69,7 @@ def test_a_name_of_another_does_not_reach_it(host: str) -> None:
 
 
 def test_with_a_token_it_wants_the_token() -> None:
-    async def story(ask: Callable[[str], Awaitable[str]], _: int) -> None:
+    async def story(ask: Ask, _: int) -> None:
         head = "GET /metrics HTTP/1.1\nHost: worker-7.internal:9464\n"
         assert " 401 " in await ask(head + "\n")
         assert " 401 " in await ask(head + "Authorization: Bearer wrong\n\n")
@@ -78,7 +80,7 @@ def test_with_a_token_it_wants_the_token() -> None:
 
 
 def test_what_is_no_request_is_refused() -> None:
-    async def story(ask: Callable[[str], Awaitable[str]], _: int) -> None:
+    async def story(ask: Ask, _: int) -> None:
         assert " 431 " in await ask("GET /metrics HTTP/1.1\nX: " + "a" * 20_000 + "\n\n")
 
     served(story)
@@ -87,7 +89,7 @@ def test_what_is_no_request_is_refused() -> None:
 def test_who_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "PATIENCE", 0.05)
 
-    async def story(ask: Callable[[str], Awaitable[str]], _: int) -> None:
+    async def story(ask: Ask, _: int) -> None:
         assert await ask("GET /metrics HTTP/1.1\n") == ""
 
     served(story)
@@ -96,21 +98,21 @@ def test_who_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_so_many_are_served_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "CALLERS", 0)
 
-    async def story(ask: Callable[[str], Awaitable[str]], _: int) -> None:
+    async def story(ask: Ask, _: int) -> None:
         assert await ask("GET /metrics HTTP/1.1\nHost: localhost\n\n") == ""
 
     served(story)
 
 
 @pytest.mark.parametrize(
-    "text", ["9464", "localhost", ":9464", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000"]
+    "text", ["9464", "localhost", ":9464", "127.0.0.1:", "[::1]:http", "127.0.0.1:70000"]
 )
 def test_an_address_is_a_host_and_a_port(text: str) -> None:
     with pytest.raises(InvalidOption, match="HOST:PORT"):
         address_of(text, token=None)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "worker.example", "[::]"])
+@pytest.mark.parametrize("host", [EVERYWHERE, "10.1.2.3", "worker.example", "[::]"])
 def test_another_address_than_a_loopback_one_needs_a_token(host: str) -> None:
     with pytest.raises(InvalidOption, match="WINDLASS_METRICS_TOKEN"):
         address_of(f"{host}:9464", token=None)
@@ -118,7 +120,7 @@ def test_another_address_than_a_loopback_one_needs_a_token(host: str) -> None:
 
 
 def test_a_taken_address_is_told_in_a_line() -> None:
-    async def story(_: Callable[[str], Awaitable[str]], port: int) -> None:
+    async def story(_: Ask, port: int) -> None:
         with pytest.raises(InvalidOption, match=f"cannot be served at 127.0.0.1:{port}"):
             await Listener("127.0.0.1", port, page).open()
 

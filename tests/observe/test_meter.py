@@ -74,7 +74,7 @@ def test_what_is_said_twice_is_counted_once() -> None:
         await store.add(task="t")
         worker = await store.worker()
         lease = await worker.one()
-        again = Ask(session=worker.session, seq=worker.seq, queues=("q",), slots=1, limit=1)
+        again = Ask(session=worker.id, seq=worker.seq, queues=("q",), slots=1, limit=1)
         assert (await store.broker.claim(again)).leases[0].fence == lease.fence
         await store.done(lease)
         await store.done(lease)
@@ -165,7 +165,7 @@ def test_what_the_store_holds_is_read_when_somebody_asks() -> None:
         await store.add(task="t", delay=SECOND * 60)
         done = await store.add(task="u")
         worker = await store.worker(slots=4)
-        for lease in (await worker.claim("q", limit=2)).leases:
+        for lease in (await worker.claim("q", slots=2, limit=3)).leases:
             if lease.job == done:
                 await store.done(lease)
         await store.add(task="t")

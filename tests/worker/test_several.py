@@ -1,6 +1,7 @@
 """`windlass worker` for an app with queues in two namespaces: real children for each, one stop for all."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,13 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.broker.postgres.servers import Server, programs
+from tests.broker.redis.servers import redis_binary, running
 
+from windlass.broker.contract import Options
 from windlass.broker.registry import open_broker
 from windlass.core.session import SessionState, SessionView
 
 APP = """
 from windlass import Windlass
-app = Windlass("sqlite:///store.db", namespace="shop")
+app = Windlass({url!r}, namespace="shop")
 app.queue("mail", namespace="mail")
 
 @app.task
@@ -37,7 +41,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "several_tasks.py").write_text(APP)
+    (tmp_path / "several_tasks.py").write_text(APP.format(url="sqlite:///store.db"))
     return tmp_path
 
 
@@ -54,13 +58,21 @@ def _variables() -> dict[str, str]:
 
 @pytest.fixture
 def worker(folder: Path) -> "Iterator[subprocess.Popen[str]]":
+    with started_in(folder) as worker:
+        yield worker
+
+
+@contextlib.contextmanager
+def started_in(folder: Path) -> "Iterator[subprocess.Popen[str]]":
     command = [sys.executable, "-m", "windlass", "worker", "several_tasks:app", "--processes", "1"]
     started = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_variables()
     )
-    yield started
-    started.kill()
-    started.wait()
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
 
 
 def test_one_command_serves_both_and_stops_both(folder: Path, worker: "subprocess.Popen[str]") -> None:
@@ -77,9 +89,28 @@ def test_one_command_serves_both_and_stops_both(folder: Path, worker: "subproces
     assert [len(_alive(folder, name)) for name in ("store.db", "store.mail.db")] == [0, 0]
 
 
-def _alive(folder: Path, file: str) -> list[SessionView]:
-    from windlass.broker.contract import Options  # noqa: PLC0415
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["redis", "postgres"])
+def test_one_command_serves_both_on_a_server(tmp_path: Path, store: str) -> None:
+    with contextlib.ExitStack() as stack:
+        if store == "redis":
+            url = stack.enter_context(running(redis_binary())).url
+        else:
+            server = Server(programs())
+            stack.callback(server.remove)
+            url = server.dsn
+        (tmp_path / "several_tasks.py").write_text(APP.format(url=url))
+        worker = stack.enter_context(started_in(tmp_path))
+        asked = subprocess.run(
+            [sys.executable, "-c", ASK], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert asked.stdout.strip() == "[3, 'A'] ['shop', 'mail']", asked.stderr
+        worker.send_signal(signal.SIGTERM)
+        output, _ = worker.communicate(timeout=30)
+        assert worker.returncode == 0, output
 
+
+def _alive(folder: Path, file: str) -> list[SessionView]:
     async def read() -> list[SessionView]:
         namespace = "mail" if "mail" in file else "shop"
         broker = await open_broker(f"sqlite:///{folder / file}", options=Options(namespace=namespace))

@@ -106,7 +106,8 @@ def check_new_key(wanted: NewKey) -> frozenset[Scope]:
     if wanted.lanes and Scope.WORK in scopes:
         # A claim asks for queues; whose turn it is among their lanes is the store's to say.
         raise InvalidOption(
-            "a key with scope work cannot be bound to lanes: workers claim from whole queues; bind it to queues"
+            "a key with scope work cannot be bound to lanes, since workers claim from whole queues; "
+            "bind it to queues"
         )
     if len(wanted.label) > LONGEST_LABEL or not wanted.label.isprintable():
         raise InvalidOption(f"a label has at most {LONGEST_LABEL} printable characters")

@@ -96,7 +96,8 @@ async def send(made: Sequence[Made]) -> list[Receipt]:
     """
     if len({each.app for each in made}) > 1:
         raise InvalidOption(
-            "these jobs are for queues in several namespaces, which no store accepts in one step: send them apart"
+            "these jobs are for queues in several namespaces, which no store accepts in one step: "
+            "send them apart"
         )
     connection = made[0].app.connection
     with sending([each.job for each in made]) as jobs:

@@ -120,6 +120,12 @@ class Schedules:
             names = ", ".join(sorted(self._app.tasks)) or "none"
             raise InvalidOption(f'there is no task "{task}"; tasks of this app: {names}')
         sender = known.using(**calls)
+        if sender.app is not self._app:
+            there = sender.app.config.namespace
+            raise InvalidOption(
+                f'the queue of task "{task}" is in namespace "{there}", and so is a schedule of it: name the '
+                f"app with it, module:app@{there}"
+            )
         nameless = NewJob(id=JobId(), task=task, payload=sender.signature.encode_json(arguments))
         said = specification(sender.rebuilt(Call(sender, nameless)).job, options)
         changed = await self._broker.override_schedule(

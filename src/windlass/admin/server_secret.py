@@ -1,4 +1,4 @@
-"""The secret that all servers of a namespace share: what they seal (leases, logins) each of them can check."""
+"""The secret that the servers of a namespace share: what one seals (a lease, a login) each can check."""
 
 import hashlib
 import hmac

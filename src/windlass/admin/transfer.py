@@ -2,11 +2,16 @@
 
 A line holds all that a producer once said of a job. Ids stay, so importing a file twice, or after half of it
 went through, makes no second job. What a store alone knows stays behind: fences, attempts, runs, results.
+
+The contract has no verb that makes a dead letter but the end of a job, and nobody can write another's runs.
+So a dead letter that is to stay one is enqueued as a job whose time to start is over, which the next sweep
+finds: nobody ever runs it, and replaying it works as with any other. Its reason is then "expired"; what it
+died of is kept in a header.
 """
 
 import base64
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import msgspec
 
@@ -32,6 +37,13 @@ from windlass.errors import EnqueueRefused, InvalidOption
 
 FORMAT = 1
 EXPORTED = WAITING | {State.DEAD}
+Dead: TypeAlias = Literal["keep", "skip", "replay"]
+"""What is to become of dead letters."""
+DIED_OF = "windlass-died-of"
+"""The header that says what a dead letter died of in the store that it comes from."""
+_LONGEST_ERROR = 1_000
+_UNTIL_SWEPT: Micros = 3_600_000_000
+"""How long a dead letter that is being imported cannot start: longer than a sweep takes to find it."""
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -69,6 +81,8 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     created: int = 0
     known: int = 0
     """Already in the store."""
+    dead: int = 0
+    """Of those that were created: dead letters that are dead here, too."""
     left: int = 0
     """Dead letters that were left out."""
 
@@ -109,7 +123,7 @@ def _line(job: JobDetail, unfinished: set[JobId], now: Micros) -> JobLine:
         priority=job.priority,
         key=job.key,
         run_at=job.due_at if job.state is State.SCHEDULED else None,
-        expires=None if job.expires_at is None else max(1, job.expires_at - now),
+        expires=None if job.expires_at is None else max(_OVER + 1, job.expires_at - now),
         payload=base64.b64encode(job.payload).decode(),
         headers=dict(job.headers),
         tags=job.tags,
@@ -125,25 +139,36 @@ async def imported(
     broker: Broker,
     file: BinaryIO,
     *,
-    replay_dead: bool,
+    dead: Dead = "keep",
     told: Callable[[int], object] = lambda _: None,
 ) -> Imported:
-    """Enqueue the jobs of a file: parents before their dependents, and otherwise as they were accepted.
+    """Enqueue the jobs of a file: parents before their dependents, and otherwise as they were accepted. Dead
+    letters are dead here, too, or left out, or enqueued to be run again.
 
     A line that makes no sense stops it before anything was done. `EnqueueRefused`: the store refused a group;
     what was sent before stays, and the file can be imported again.
     """
-    places, left = _looked_through(file, replay_dead=replay_dead)
-    created = known = 0
-    for group in _groups(_read(file, place) for place in places):
+    places, left = _looked_through(file, skip_dead=dead == "skip")
+    created = known = kept = 0
+    for group in _groups(_read(file, place, keep_dead=dead == "keep") for place in places):
         receipts = (await broker.enqueue([group]))[0]
         refused = next((receipt for receipt in receipts if receipt.status is Status.REFUSED), None)
         if refused is not None:
             raise EnqueueRefused(refused.why or f"job {refused.job} was refused: {refused.refusal}")
         fresh = sum(receipt.status is Status.CREATED for receipt in receipts)
         created, known = created + fresh, known + len(receipts) - fresh
+        kept += sum(
+            receipt.status is Status.CREATED and job.expires == _OVER
+            for job, receipt in zip(group, receipts, strict=True)
+        )
         told(len(receipts))
-    return Imported(created=created, known=known, left=left)
+    while kept and (await broker.sweep(limit=GROUP_JOBS)).more:
+        pass
+    return Imported(created=created, known=known, dead=kept, left=left)
+
+
+_OVER: Micros = 1
+"""How long a dead letter that stays one may wait for its start; what is left of another's expiry is more."""
 
 
 class _Place(msgspec.Struct, frozen=True, order=True):
@@ -155,7 +180,7 @@ class _Place(msgspec.Struct, frozen=True, order=True):
     number: int
 
 
-def _looked_through(file: BinaryIO, *, replay_dead: bool) -> tuple[list[_Place], int]:
+def _looked_through(file: BinaryIO, *, skip_dead: bool) -> tuple[list[_Place], int]:
     """The places of the jobs that are to be imported, in their order; how many are left out. Of each job only
     its id, its parents and its place are kept in memory.
     """
@@ -165,7 +190,7 @@ def _looked_through(file: BinaryIO, *, replay_dead: bool) -> tuple[list[_Place],
     for number, text in enumerate(file, 1):
         if text.strip():
             line = _decoded(text, number)
-            if line.state == State.DEAD and not replay_dead:
+            if line.state == State.DEAD and skip_dead:
                 left += 1
             else:
                 parents[line.id] = tuple(parent for parent, _ in line.after)
@@ -177,9 +202,21 @@ def _looked_through(file: BinaryIO, *, replay_dead: bool) -> tuple[list[_Place],
     return sorted(_Place(depths[job], *place) for job, place in found.items()), left
 
 
-def _read(file: BinaryIO, place: _Place) -> NewJob:
+def _read(file: BinaryIO, place: _Place, *, keep_dead: bool) -> NewJob:
     file.seek(place.offset)
-    return _job(_decoded(file.readline(), place.number), place.number)
+    line = _decoded(file.readline(), place.number)
+    job = _job(line, place.number)
+    return _dead(job, line.error) if keep_dead and line.state == State.DEAD else job
+
+
+def _dead(job: NewJob, error: str) -> NewJob:
+    """A job that is never started, and a dead letter at the next sweep."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in error)[:_LONGEST_ERROR]
+    try:
+        headers = check_headers({**job.headers, DIED_OF: printable})
+    except InvalidOption:  # it has as many as there can be
+        headers = job.headers
+    return msgspec.structs.replace(job, headers=headers, delay=_UNTIL_SWEPT, run_at=None, expires=_OVER)
 
 
 def _sound(job: JobId, parents: dict[JobId, tuple[JobId, ...]], depths: dict[JobId, int]) -> None:

@@ -22,6 +22,7 @@ from windlass.core.session import SessionView
 from windlass.core.settings import LaneSettings, QueueSettings
 from windlass.core.signature import Signature
 from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
+from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -228,7 +229,7 @@ def job_whole(
         error=_error(job.error),
         payload_bytes=len(job.payload),
         result_bytes=None if job.result is None else len(job.result),
-        headers=job.headers,
+        headers=_headers(job.headers, secrets=secrets),
         after=tuple(EdgeShown(parent=edge.parent, on_failure=edge.on_failure) for edge in job.after),
         deliveries=tuple(_delivery(delivery) for delivery in job.deliveries),
         logs=job.logs,
@@ -236,6 +237,11 @@ def job_whole(
         payload=_arguments(job.payload, signature or _UNTYPED, secrets=secrets) if payload else None,
         result=_result(job.result, secrets=secrets) if payload else None,
     )
+
+
+def _headers(headers: Mapping[str, str], *, secrets: bool) -> dict[str, str]:
+    found = without_callback(headers)
+    return found if secrets else masked(found)
 
 
 def _job(job: JobView) -> dict[str, Any]:

@@ -7,7 +7,7 @@ what really is not there.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar.connection import ASGIConnection
@@ -85,7 +85,9 @@ class Requires:
         caller = present(connection)
         if not caller.may(*self.scopes):
             wanted = " or ".join(self.scopes)
-            raise Refusal(403, "forbidden", f"this needs a key with scope {wanted}; yours has {_said(caller)}")
+            raise Refusal(
+                403, "forbidden", f"this needs a key with scope {wanted}; yours has {_said(caller)}"
+            )
         if self.unbound and caller.is_bound:
             # It shows, or changes, what concerns every queue.
             raise Refusal(403, "forbidden", "this needs a key that is not bound to queues or lanes")
@@ -119,14 +121,15 @@ def present(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
     raise Refusal(
         401,
         "unauthorized",
-        "a valid API key is needed: Authorization: Bearer windlass_…; make one with: windlass keys APP create",
+        "a valid API key is needed: Authorization: Bearer windlass_…; "
+        "make one with: windlass keys APP create",
         headers={"www-authenticate": "Bearer"},
     )
 
 
 def declared(handler: BaseRouteHandler) -> Requires | None:
     """What a route declares; None if it declares nothing, which `server.build` refuses."""
-    for guard in handler.resolve_guards():
+    for guard in cast("Any", handler).resolve_guards():
         if isinstance(guard, Requires):
             return guard
     return None

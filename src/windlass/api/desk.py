@@ -1,10 +1,11 @@
 """What a route works with: the services behind API and command line, for one caller."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Request
-from litestar.params import Dependency
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
 
 from windlass import Windlass
 from windlass.admin.audit import Audit
@@ -113,7 +114,9 @@ class Desk:
 
 def unknown_job(job_id: str) -> Refusal:
     """A job that is not known, or not in sight."""
-    return not_found(f"job {job_id} is not known; it may have finished long ago, or never existed", field="job")
+    return not_found(
+        f"job {job_id} is not known; it may have finished long ago, or never existed", field="job"
+    )
 
 
 async def at_desk(request: Request[Any, Any, Any]) -> Desk:
@@ -122,5 +125,5 @@ async def at_desk(request: Request[Any, Any, Any]) -> Desk:
     return Desk(running, await running.app.connection.broker(), present(request), await running.seals())
 
 
-AtDesk = Annotated[Desk, Dependency(skip_validation=True)]
+AtDesk = NamedDependency[SkipValidation[Desk]]
 """The type of a route's parameter `desk`."""

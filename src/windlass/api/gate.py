@@ -10,7 +10,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import unquote
 
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Send
 
 from windlass.api.access import CALLER, LOCAL, Caller, caller_of
 from windlass.api.hosts import LOCAL_NAMES, host_name, is_address, is_loopback
@@ -53,7 +53,7 @@ class Gate:
         self._failures = Rates(rate=10, burst=50)
         """Of callers without a valid key, by address."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
@@ -72,9 +72,7 @@ class Gate:
         except Refusal as refusal:
             await _answer(send, refusal)
         except StoreError as error:
-            await _answer(
-                send, Refusal(503, "store-unavailable", str(error), headers={"retry-after": "1"})
-            )
+            await _answer(send, Refusal(503, "store-unavailable", str(error), headers={"retry-after": "1"}))
         else:
             await self._inner(scope, receive, send)
 
@@ -91,12 +89,12 @@ class Gate:
         raise Refusal(
             421,
             "wrong-host",
-            f'this server does not answer for the host "{name[:100]}"; start it with --allow-host to change that',
+            f'this server does not answer for the host "{name[:100]}"; --allow-host would change that',
         )
 
     # --- caller ---------------------------------------------------------------------------------------------
 
-    async def _caller(self, headers: dict[bytes, bytes], scope: Scope) -> Caller | None:
+    async def _caller(self, headers: dict[bytes, bytes], scope: dict[str, Any]) -> Caller | None:
         """Who sends a request; None: nobody who is known."""
         keys = self._running.keys
         if self._is_local and await keys.is_empty():
@@ -104,7 +102,7 @@ class Gate:
                 raise Refusal(
                     403,
                     "forbidden",
-                    "a proxy stands in front of this server, which has no keys and serves local callers only; "
+                    "a proxy stands before this server, which has no keys and serves local callers only; "
                     "make a key: windlass keys APP create",
                 )
             return LOCAL
@@ -139,7 +137,7 @@ class Gate:
         if caller is not None and caller.key is not None:
             self._callers.take(caller.key, "requests")
 
-    def _limited(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Receive:
+    def _limited(self, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """Read a body no further than its limit, and not for ever."""
         most = self._largest(scope["path"])
         length = headers.get(b"content-length", b"0")
@@ -178,13 +176,15 @@ _BATCHES = ("/v1/jobs/batch", "/v1/leases/settle")
 
 
 def _too_large(most: int) -> Refusal:
-    return Refusal(413, "too-large", f"the body has more than {most:,} bytes", headers={"connection": "close"})
+    return Refusal(
+        413, "too-large", f"the body has more than {most:,} bytes", headers={"connection": "close"}
+    )
 
 
 # --- reading a request --------------------------------------------------------------------------------------
 
 
-def path_of(scope: Scope) -> str:
+def path_of(scope: dict[str, Any]) -> str:
     """The path, with slashes inside a segment (`%2F`, in a queue's name) told apart from those between."""
     raw = scope.get("raw_path") or b""
     path = scope["path"]
@@ -225,7 +225,7 @@ def _cookie(header: bytes) -> str | None:
     return None if found is None else found.value
 
 
-def _address(scope: Scope) -> str:
+def _address(scope: dict[str, Any]) -> str:
     client = scope.get("client")
     return "" if client is None else client[0]
 

@@ -6,7 +6,7 @@ Cursors are sealed (`Desk.sealed`, `Desk.opened`): stores trust the ones that th
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 T = TypeVar("T")
 
@@ -22,10 +22,14 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Where the next page begins, as the parameter `cursor`; none at the end."""
 
 
-Limit = Annotated[int, Parameter(query="limit", ge=1, le=MOST, description="Items on a page, at the most.")]
+Limit = Annotated[
+    int, QueryParameter(name="limit", ge=1, le=MOST, description="Items on a page, at the most.")
+]
 """The type of a route's parameter `limit`, with `USUAL` as its default."""
 After = Annotated[
     str | None,
-    Parameter(query="cursor", max_length=2_000, description="Where to go on: the cursor of the page before."),
+    QueryParameter(
+        name="cursor", max_length=2_000, description="Where to go on: the cursor of the page before."
+    ),
 ]
 """The type of a route's parameter `cursor`."""

@@ -1,7 +1,7 @@
 """What goes wrong, as RFC 9457 problems that name the field; the one place where errors become statuses."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, cast
@@ -84,8 +84,8 @@ def conflict(detail: str, *, field: str | None = None) -> Refusal:
 
 
 @contextmanager
-def field(name: str) -> Iterator[None]:
-    """Name the field in what the core refuses: `with field("rate"): rate = parse_rate(text)`."""
+def field(name: str) -> Generator[None]:
+    """Name the field in what the core refuses, in a `with` around what may refuse it."""
     try:
         yield
     except (InvalidOption, InvalidPayload) as error:
@@ -126,9 +126,7 @@ def _encoded(status: int, kind: str, detail: str, errors: Sequence[FieldProblem]
 
 def on_refusal(_: Request[Any, Any, Any], error: Refusal) -> Response[bytes]:
     """A request that a route refused."""
-    return Response(
-        encoded(error), status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON
-    )
+    return Response(encoded(error), status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON)
 
 
 def on_windlass_error(_: Request[Any, Any, Any], error: WindlassError) -> Response[bytes]:
@@ -187,11 +185,13 @@ _WORDS = {
 def _fields(error: ValidationException) -> list[FieldProblem]:
     extra = error.extra if isinstance(error.extra, list) else []
     found: list[FieldProblem] = []
-    for item in cast("list[Any]", extra):
+    for item in extra:
         if isinstance(item, dict):
             each = cast("dict[str, Any]", item)
             name = str(each.get("key") or each.get("source") or "body")
-            found.append(FieldProblem(field=_shortened(name), detail=_shortened(str(each.get("message", "")))))
+            found.append(
+                FieldProblem(field=_shortened(name), detail=_shortened(str(each.get("message", ""))))
+            )
     return found
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from windlass.api.problems import Refusal
 
 MOST = 10_000
-"""Callers that are remembered; the one that was silent for longest is forgotten first, its bucket full again."""
+"""Callers that are remembered; the one that was silent for longest is forgotten first."""
 
 
 class Rates:

@@ -1,7 +1,7 @@
 """A server as it runs: its application, its options, and what it keeps in memory."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -50,21 +50,18 @@ class Running:
 
     async def patiently(self, request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T | None:
         """Wait for something on behalf of a caller: None if it leaves, or the server is about to stop."""
-        waits = [
-            asyncio.ensure_future(work),
-            asyncio.ensure_future(self.stopping.wait()),
-            asyncio.ensure_future(_gone(request)),
-        ]
+        wanted = asyncio.ensure_future(work)
+        others = [asyncio.ensure_future(self.stopping.wait()), asyncio.ensure_future(_gone(request))]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            return waits[0].result() if waits[0].done() else None  # pyright: ignore[reportReturnType]
+            await asyncio.wait([wanted, *others], return_when=asyncio.FIRST_COMPLETED)
+            return wanted.result() if wanted.done() else None
         finally:
-            for wait in waits:
+            for wait in (wanted, *others):
                 wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await asyncio.wait([wanted, *others])
 
     @contextmanager
-    def long_poll(self) -> Iterator[None]:
+    def long_poll(self) -> Generator[None]:
         """A place for a request that waits; 429 when all are taken."""
         if self.waiting >= self.options.waiting:
             raise Refusal(
@@ -80,7 +77,8 @@ class Running:
             self.waiting -= 1
 
 
-async def _gone(request: Request[Any, Any, Any]) -> None:
+async def _gone(request: Request[Any, Any, Any]) -> bool:
     """Return when the caller has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    return True

@@ -1,36 +1,35 @@
 """The server: the routes of every module, behind the gate, with the store swept while it runs."""
 
-from litestar import Litestar, Router
+from litestar import Litestar
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, License, SecurityScheme
 
-from windlass import Windlass, __version__
-from windlass.admin.keys import Scope
-from windlass.api.access import declared, requires
+from windlass import Windlass
+from windlass.api.access import declared
 from windlass.api.body import JsonRequest
 from windlass.api.desk import RUNNING, at_desk
 from windlass.api.gate import Gate
+from windlass.api.openapi import configuration
 from windlass.api.options import ServeOptions
 from windlass.api.problems import HANDLERS
+from windlass.api.query import refuse_unknown
 from windlass.api.routes.gathered import all_routes
 from windlass.api.running import Running
 from windlass.api.services import serving
 from windlass.observe.traces import traced
 
 
-def build(app: Windlass, options: ServeOptions = ServeOptions()) -> Litestar:
+def build(app: Windlass, options: ServeOptions | None = None) -> Litestar:
     """Make the application that serves an app's namespace over HTTP."""
-    running = Running(app, options)
+    running = Running(app, options or ServeOptions())
     server = Litestar(
         route_handlers=list(all_routes()),
         dependencies={"desk": Provide(at_desk)},
         exception_handlers=dict(HANDLERS),
         request_class=JsonRequest,
+        before_request=refuse_unknown,
         lifespan=[lambda _: serving(running)],
-        openapi_config=_openapi(),
+        openapi_config=configuration(),
         request_max_body_size=None,  # the gate knows the limit of each route
         logging_config=None,
     )
@@ -51,25 +50,6 @@ def handlers(server: Litestar) -> list[tuple[str, HTTPRouteHandler]]:
     """Every route handler with its path, but for those that the framework adds for OPTIONS."""
     found: list[tuple[str, HTTPRouteHandler]] = []
     for route in server.routes:
-        for handler in getattr(route, "route_handlers", ()):
-            if handler.http_methods != {"OPTIONS"}:
-                found.append((route.path, handler))
+        own = getattr(route, "route_handlers", ())
+        found += [(route.path, handler) for handler in own if handler.http_methods != {"OPTIONS"}]
     return found
-
-
-def _openapi() -> OpenAPIConfig:
-    return OpenAPIConfig(
-        title="Windlass",
-        version=__version__,
-        license=License(name="Apache-2.0", identifier="Apache-2.0"),
-        description="The task API: enqueue, work, operate. Errors are RFC 9457 problems that name the field.",
-        components=Components(
-            security_schemes={"key": SecurityScheme(type="http", scheme="bearer", bearer_format="windlass_…")}
-        ),
-        security=[{"key": []}],
-        use_handler_docstrings=True,
-        openapi_router=Router("/v1/openapi", route_handlers=[], guards=[requires(*Scope)], include_in_schema=False),
-        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
-    )
-
-

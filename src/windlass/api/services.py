@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from windlass.api import background
@@ -43,7 +43,7 @@ def services(running: Running) -> Sequence[Service]:
 
 
 @asynccontextmanager
-async def serving(running: Running) -> AsyncIterator[None]:
+async def serving(running: Running) -> AsyncGenerator[None]:
     """Run the services for as long as the server runs."""
     running.on_start()
     tasks = [asyncio.create_task(_kept(service, running)) for service in services(running)]
@@ -64,6 +64,6 @@ async def _kept(service: Service, running: Running) -> None:
     while True:
         try:
             await service(running)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is
             _log.exception("%s has failed; it starts again", getattr(service, "__qualname__", service))
         await pace.sleep(backoff.failed())

@@ -1,4 +1,4 @@
-"""`windlass serve`: the processes that answer, and what is checked before there is a port that anybody reaches."""
+"""`windlass serve`: the processes that answer, and what is checked before anybody reaches them."""
 
 import asyncio
 import logging
@@ -68,8 +68,8 @@ async def _check(app: Windlass, options: ServeOptions) -> None:
         broker = await app.connection.broker()
         if not broker.capabilities.shared:
             raise InvalidOption(
-                f"a {broker.capabilities.store} store lives inside one process: workers would not find what is "
-                "enqueued here; use one that is shared, such as sqlite:///windlass.db"
+                f"a {broker.capabilities.store} store lives inside one process: workers would not find what "
+                "is enqueued here; use one that is shared, such as sqlite:///windlass.db"
             )
         if is_loopback(options.host):
             return
@@ -83,7 +83,7 @@ async def _check(app: Windlass, options: ServeOptions) -> None:
 
 
 def _check_port(options: ServeOptions) -> None:
-    """Say so in a line if the port is taken; the server itself would start, and fail in each of its processes."""
+    """Say so in a line if the port is taken: the server would start, and fail in each of its processes."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     if not is_address(options.host) and options.host != "localhost":
         raise InvalidOption(f'--host is an address, such as 127.0.0.1 or 0.0.0.0, not "{options.host}"')

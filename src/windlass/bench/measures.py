@@ -6,17 +6,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from windlass.bench import FOLDER, URL
+from windlass.bench import FOLDER, URL, flows
 from windlass.bench.tasks import LATE, MARK, noop, ping
 from windlass.bench.tasks import app as target
 from windlass.core.state import State
 from windlass.errors import WindlassError
 
+_T = TypeVar("_T")
 CALL = 1_000
 CALLERS = 100
 PINGS = 100
@@ -42,6 +44,7 @@ def measures(url: str, folder: Path, jobs: int, payload: int) -> Iterator[Figure
         yield asyncio.run(_concurrent(text, jobs))
         yield _bulk(text, jobs)
         asyncio.run(_purge())
+        yield from _flows()
         target.enqueue_many(noop.call(text) for _ in range(jobs))
         with _workers(url, folder):
             yield _drain(folder, jobs)
@@ -87,6 +90,27 @@ def _bulk(text: str, jobs: int) -> Figure:
         target.enqueue_many(noop.call(text) for _ in range(min(CALL, jobs - start)))
         times.append(time.monotonic() - before)
     return _figure(f"enqueue, {CALL:,} a call", jobs / (time.monotonic() - began), times)
+
+
+def _flows() -> Iterator[Figure]:
+    """Edges and fires. Each width on an empty store."""
+    for width in flows.WIDTHS:
+        yield asyncio.run(_alone(f"edges a second, {width:,} children", flows.fan_out(width)))
+    yield asyncio.run(_alone(f"edges a second, {flows.JOIN:,} parents", flows.fan_in(flows.JOIN)))
+    times = asyncio.run(_cleared(flows.fires(flows.FIRES)))
+    yield _figure("fires of a schedule", len(times) / sum(times), times)
+
+
+async def _alone(measure: str, edges: Awaitable[float]) -> Figure:
+    return Figure(measure, await _cleared(edges))
+
+
+async def _cleared(work: Awaitable[_T]) -> _T:
+    """Do it, and leave nothing behind."""
+    try:
+        return await work
+    finally:
+        await _purge()
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ def check_queues(
             counts = await desk.broker.counts()
             rows = [_row("(asked)", asked, judged(asked, counts, Standing(), 0))]
         else:
-            seen = await look(desk.broker)
+            seen = await look(desk.broker, namespace=desk.app.config.namespace)
             rows = [
                 _row(one.name, one.alert, one.standing) for one in seen if queue in (None, one.alert.queue)
             ]

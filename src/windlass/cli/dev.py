@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from windlass.cli.failure import UsageError
@@ -18,7 +18,7 @@ had started is its child still.
 
 
 @contextmanager
-def api_beside(app: str, port: int) -> Iterator[None]:
+def api_beside(app: str, port: int) -> Generator[None]:
     """Serve the API of an app until the worker ends; without it, if it cannot be served."""
     _stop_the_last()
     if port:

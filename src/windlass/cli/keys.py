@@ -41,7 +41,9 @@ def create_key(
     lane: Annotated[
         tuple[str, ...], Parameter(help="Bind it to this lane; give it again for more. By default all.")
     ] = (),
-    expires: Annotated[str | None, Parameter(help='How long it is valid: "12h", "90d". By default for ever.')] = None,
+    expires: Annotated[
+        str | None, Parameter(help='How long it is valid: "12h", "90d". By default for ever.')
+    ] = None,
     label: Annotated[str, Parameter(help="Whose it is, or what for.")] = "",
     json: given.Json = False,
 ) -> int:

@@ -23,7 +23,9 @@ from windlass.cli import (
     queues,
     schedules,
     serve,
+    top,
     transfer,
+    webhooks,
     work,
     workers,
 )
@@ -157,6 +159,22 @@ def build() -> App:
     )
     _noun(
         program,
+        "webhooks",
+        "List who is told of the ends of jobs, add and remove them; the secrets of receivers.",
+        "windlass webhooks tasks:app\nwindlass webhooks tasks:app add crm mail https://example.com/hook",
+        {
+            "list": (webhooks.list_webhooks, "windlass webhooks tasks:app list --json"),
+            "add": (
+                webhooks.add_webhook,
+                "windlass webhooks tasks:app add crm mail https://example.com/hook --on dead",
+            ),
+            "remove": (webhooks.remove_webhook, "windlass webhooks tasks:app remove crm"),
+            "secret": (webhooks.show_secret, "windlass webhooks tasks:app secret https://example.com/hook"),
+            "rotate": (webhooks.rotate_secrets, "windlass webhooks tasks:app rotate"),
+        },
+    )
+    _noun(
+        program,
         "keys",
         "List API keys, make and revoke them.",
         "windlass keys tasks:app\nwindlass keys tasks:app create --scope enqueue --scope read",
@@ -166,6 +184,7 @@ def build() -> App:
             "revoke": (keys.revoke_key, "windlass keys tasks:app revoke 5f0c9a7be213"),
         },
     )
+    _add(program, "top", top.run_top, "windlass top tasks:app\nwindlass top tasks:app --once --json")
     _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
     _add(program, "history", history.show_history, _HISTORY)
     _add(program, "explain", explain.explain_job, f"windlass explain tasks:app {_ID}")

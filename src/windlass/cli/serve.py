@@ -45,7 +45,7 @@ def run_serve(
     log_level: Level = None,
     log_format: Format = None,
 ) -> int:
-    """Serve the HTTP API until stopped. Without any API key it is open to this machine, and to nobody else."""
+    """Serve the HTTP API until stopped. Without any API key it is open to this machine, and nobody else."""
     check_installed()
     if not 1 <= port <= 65_535:
         raise UsageError(f"--port must be from 1 to 65535, not {port}")
@@ -75,5 +75,5 @@ def check_installed() -> None:
     """Say in a line what is missing."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise UsageError(
-            f"the server needs {' and '.join(missing)}, which are not installed: pip install 'windlass[serve]'"
+            f"the server needs {' and '.join(missing)}, not installed here: pip install 'windlass[serve]'"
         )

@@ -1,12 +1,12 @@
 """`windlass export` and `windlass import`: waiting jobs and dead letters as lines of JSON."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.transfer import exported, imported
+from windlass.admin.transfer import DIED_OF, Dead, exported, imported
 from windlass.cli import parameters as given
 from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
@@ -51,9 +51,12 @@ def import_jobs(
     /,
     *,
     dead: Annotated[
-        Literal["skip", "replay"],
-        Parameter(help="Leave dead letters out, or enqueue them to be run again.", show_default=True),
-    ] = "skip",
+        Dead,
+        Parameter(
+            help="Dead letters are dead letters here, too, or left out, or enqueued to be run again.",
+            show_default=True,
+        ),
+    ] = "keep",
     json: given.Json = False,
 ) -> int:
     """Enqueue the jobs of a file under their old ids. Those that the store knows already are left alone."""
@@ -65,12 +68,21 @@ def import_jobs(
             total = sum(1 for _ in opened)
             opened.seek(0)
             with progress("imported", total, shown=not json) as told:
-                done = await imported(desk.broker, opened, replay_dead=dead == "replay", told=told)
+                done = await imported(desk.broker, opened, dead=dead, told=told)
         if json:
             say_json(done)
             return
         say(f"{done.created:,} imported, {done.known:,} known already")
+        if done.dead:
+            say_aside(
+                f"{_letters(done.dead)} of them, without runs and attempts, which no store takes over; what "
+                f"each died of is in its header {DIED_OF}"
+            )
         if done.left:
-            say_aside(f"{done.left:,} dead letters were left out; --dead replay runs them again")
+            say_aside(f"{_letters(done.left)} left out; --dead keep takes them over")
 
     return at_desk(app, work)
+
+
+def _letters(count: int) -> str:
+    return "1 dead letter" if count == 1 else f"{count:,} dead letters"

@@ -45,6 +45,8 @@ from windlass.core.option import shown, whole
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
 from windlass.core.units import JobId
+from windlass.core.webhook import CALLBACKS, DELIVERIES, TASK, Hook
+from windlass.core.webhook import QUEUE as WEBHOOKS
 from windlass.errors import EnqueueRefused, InvalidOption, JobNotFound
 from windlass.observe.traces import sending
 
@@ -101,11 +103,15 @@ class Windlass:
         self._places: dict[str, Windlass] = {}
         """Where the queues are that were named."""
         self._use_queue("default")
+        if self.config.webhooks:
+            self._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)
+            self._add_webhooks()
 
     def _settle(self, config: Config) -> None:
         """Make what an app has of its own in each namespace."""
         self.config: Config = config
-        self._declared = Declared(self.name, self.revision, emit=Emit.FINAL if config.history else None)
+        read = config.history is not None or config.webhooks
+        self._declared = Declared(self.name, self.revision, emit=Emit.FINAL if read else None)
         self.connection = Connection(config, self._declared, self._clock)
         self.new_id = JobIds(
             lambda: time.time_ns() // 1_000_000,
@@ -157,6 +163,8 @@ class Windlass:
         )
         for observer in self.home.connection.observers:
             branch.connection.observe(observer)
+        if config.webhooks:
+            branch._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)  # noqa: SLF001 - likewise
         self.namespaces[namespace] = branch
         return branch
 
@@ -288,16 +296,42 @@ class Windlass:
         oldest: Duration | None = None,
         dead: int | None = None,
         clear: int = CLEAR,
+        webhook: str | None = None,
     ) -> None:
         """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
         a job that has waited for longer than `oldest`, or more than `dead` dead letters. It is cleared at
-        `clear` percent of that. Workers log it, and `windlass check` tells.
+        `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
         """
+        if webhook is not None:
+            self._check_webhooks("an alert with webhook=")
         place = self if queue is None else self._use_queue(check_queue(queue))
         age = None if oldest is None else micros(oldest, name="oldest")
-        alert = check_alert(Alert(queue=queue, depth=depth, oldest=age, dead=dead, clear=clear))
+        alert = check_alert(
+            Alert(queue=queue, depth=depth, oldest=age, dead=dead, clear=clear, webhook=webhook)
+        )
         document = Subject(Kind.ALERT, check_schedule(name))
         place._declared.put(document, encode_alert(alert))  # noqa: SLF001 - one of our own
+
+    def expect_callbacks(self, queue: str) -> None:
+        """Let it be known that jobs of a queue may carry a URL of their own, which is told of their ends."""
+        self._check_webhooks("callback=")
+        if not self._declared.emits(queue):
+            # Not of any queue that a caller of the API may name: each is kept, in this process and the store.
+            raise InvalidOption(
+                f'callback= needs the events of queue "{queue}", which writes none here: declare it with '
+                f'app.queue("{queue}"), and without emit="none"'
+            )
+        self._declared.put(Subject(Kind.WEBHOOK, CALLBACKS + queue), msgspec.json.encode(Hook(queue=queue)))
+
+    def _check_webhooks(self, what: str) -> None:
+        if not self.config.webhooks:
+            raise InvalidOption(f"{what} needs webhooks: Windlass(webhooks=True), or WINDLASS_WEBHOOKS=true")
+
+    def _add_webhooks(self) -> None:
+        """Register the task that delivers. Its queue is declared in each namespace."""
+        from windlass.worker.delivering import RETRY, TIMEOUT, deliver  # noqa: PLC0415 - most need none of it
+
+        self._register(deliver, {"name": TASK, "queue": WEBHOOKS, "retry": RETRY, "timeout": TIMEOUT})
 
     def _use_queue(self, name: str) -> "Windlass":
         """Make sure that a queue is declared, without saying anything of it; where it is."""

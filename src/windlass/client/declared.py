@@ -12,6 +12,7 @@ from windlass.core.schedule import next_tick
 from windlass.core.settings import Body, Change, Changed, Declaration, Kind, QueueSettings, Subject
 from windlass.core.specification import Specification, encode_specification
 from windlass.core.timetable import NewSchedule
+from windlass.core.webhook import QUEUE as WEBHOOKS
 from windlass.errors import InvalidOption
 
 _Name: TypeAlias = Subject | str
@@ -38,6 +39,14 @@ class Declared:
     def has_queue(self, name: str) -> bool:
         """Whether anything was said of a queue, be it that it exists."""
         return Subject(Kind.QUEUE, name) in self._documents
+
+    def emits(self, queue: str) -> bool:
+        """Whether this application declares a queue so that it writes to the event log."""
+        said = self._documents.get(Subject(Kind.QUEUE, queue))
+        if not isinstance(said, QueueSettings):
+            return False
+        emit = self._emit if said.emit is UNSET else said.emit
+        return emit not in (None, Emit.NONE)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -109,6 +118,8 @@ def _check(declaration: Declaration, changed: Changed, *, said: Body) -> None:
     what = f'{subject.kind} "{subject.name}"'
     if subject.kind is Kind.LANE:
         what = f'lane "{subject.lane}" of queue "{subject.name}"'
+    if subject.kind is Kind.WEBHOOK or subject == Subject(Kind.QUEUE, WEBHOOKS):
+        return  # the same whoever said so first
     if changed.change is Change.OTHER_APP and said != type(said)():
         raise InvalidOption(
             f"{what} belongs to another app; give this one a queue of its own, or declare it without settings"

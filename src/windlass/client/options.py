@@ -19,6 +19,7 @@ from windlass.core.job import (
 from windlass.core.names import check_flow, check_headers, check_key, check_lane, check_queue, check_tags
 from windlass.core.option import choice, shown, whole
 from windlass.core.units import JobId, Micros
+from windlass.core.webhook import CALLBACK, check_target
 from windlass.errors import InvalidOption
 
 _MODES = tuple(mode.value for mode in Mode)
@@ -47,6 +48,8 @@ class CallOptions(TypedDict, total=False):
     headers: Mapping[str, str]
     tags: Sequence[str]
     flow: str
+    callback: str
+    """A URL that is told when the job is done, and when it is dead."""
     connection: object
     """A connection of yours: the job exists when its transaction commits. Where the store can."""
 
@@ -68,6 +71,9 @@ def prepared(task: str, revision: int, options: CallOptions) -> dict[str, Any]:
         name: _READERS[name](value) for name, value in options.items() if name in _READERS
     }
     fields.update(task=task, revision=revision)
+    if (callback := options.get("callback")) is not None:
+        check_target(callback, name="callback")
+        fields["headers"] = check_headers({**fields.get("headers", {}), CALLBACK: callback})
     after = options.get("after")
     if after is not None:
         fields["after"] = _edges(after, policy_of(options))

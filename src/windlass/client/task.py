@@ -155,6 +155,8 @@ class Sender(Generic[P, R]):
             **calls,
         }
         self._fields = prepared(name, options.revision, cast("CallOptions", merged))
+        if "callback" in merged:
+            app.expect_callbacks(self._fields["queue"])
         check_parents(name, app.config.namespace, calls.get("after"))
 
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":

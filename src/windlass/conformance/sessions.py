@@ -11,7 +11,7 @@ from windlass.core.lease import Ask, Asker
 from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import END_LEASES, ENDED_KEPT, Beat, Ended, Pulse, SessionInfo, SessionState
-from windlass.core.settings import Kind, LaneSettings, QueueSettings, Subject
+from windlass.core.settings import Change, Kind, LaneSettings, QueueSettings, Subject
 from windlass.core.state import State
 from windlass.core.units import HOUR, SECOND, JobId
 
@@ -184,6 +184,22 @@ async def test_pulse_tells_the_settings_version(store: Harness) -> None:
 
 
 # end_session
+
+
+async def test_pulse_tells_the_settings_version__a_strike(store: Harness) -> None:
+    """Overrides of what no code has declared, which is how operators strike jobs, and their lifting."""
+    worker = await store.worker()
+    subject = Subject(Kind.STRIKE, "some-strike")
+    versions = [(await worker.beat()).settings]
+    document = 0
+    for body in (b"first", b"second", None, b"third"):
+        changed = await store.broker.override(subject, body, document)
+        assert changed.change is Change.APPLIED
+        document = 0 if body is None else changed.version
+        versions.append((await worker.beat()).settings)
+    assert versions == sorted(set(versions)), "it grew each time"
+    assert (await store.broker.override(subject, b"late", 99)).change is Change.CONFLICT
+    assert (await worker.beat()).settings == versions[-1]
 
 
 async def test_ending_an_unknown_session_is_a_no_op(store: Harness) -> None:

@@ -135,7 +135,8 @@ def _with_inner(address: Address) -> Iterator[Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    if any(address in network for network in (*_NAT64, _COMPATIBLE)):
+    plain = address.is_loopback or address.is_unspecified  # ::1 and :: carry nothing
+    if not plain and any(address in network for network in (*_NAT64, _COMPATIBLE)):
         yield ipaddress.IPv4Address(int(address) & _LAST_32)
 
 

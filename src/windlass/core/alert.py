@@ -12,6 +12,7 @@ import msgspec
 from windlass.core.query import Counts
 from windlass.core.state import State
 from windlass.core.units import SECOND, Micros
+from windlass.core.webhook import check_target
 from windlass.errors import InvalidOption, UnreadablePayload
 
 CLEAR = 80
@@ -29,6 +30,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Dead letters."""
     clear: int = CLEAR
     """Percent of a threshold at which it counts as passed no longer."""
+    webhook: str | None = None
+    """Whom to tell when it is raised, and when it is cleared."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,8 @@ def check_alert(alert: Alert) -> Alert:
             raise InvalidOption(f"{name} must not be negative, got {value}")
     if not 0 <= alert.clear <= 100:
         raise InvalidOption(f"clear must be from 0 to 100 percent, got {alert.clear}")
+    if alert.webhook is not None:
+        check_target(alert.webhook, name="webhook")
     return alert
 
 

@@ -1,7 +1,7 @@
 """Names that users give, each checked against a documented pattern: they end up in SQL, Lua, logs and URLs.
 
     task, queue, schedule,    a letter, a digit or "_", then letters, digits and any of _ . : / @ -
-    flow, app                 (ASCII; at most 100 characters)
+    flow, webhook, app        (ASCII; at most 100 characters)
     namespace                 a lower-case letter, then lower-case letters, digits and "_" (at most 48)
     lane                      text of at most 200 bytes in UTF-8; "" is no lane
     key (dedup)               text of 1 to 200 bytes
@@ -48,6 +48,11 @@ def check_queue(name: object) -> str:
 def check_schedule(name: object) -> str:
     """Return the name of a schedule, or refuse it."""
     return _name(name, "schedule name")
+
+
+def check_webhook(name: object) -> str:
+    """Return the name of a webhook, or refuse it."""
+    return _name(name, "webhook name")
 
 
 def check_flow(name: object) -> str:

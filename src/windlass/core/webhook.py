@@ -22,9 +22,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from windlass.core.address import is_host
-from windlass.core.event import Event
+from windlass.core.event import Emit, Event
 from windlass.core.ids import new_job_id
 from windlass.core.option import choice, shown
+from windlass.core.settings import QueueSettings
 from windlass.core.state import State
 from windlass.core.units import SECOND, JobId, Micros
 from windlass.errors import InvalidOption
@@ -35,6 +36,8 @@ QUEUE = "webhooks"
 """Its queue."""
 READER = "webhooks"
 """The name of the stored cursor."""
+DELIVERIES = QueueSettings(lane_concurrency=4, emit=Emit.NONE)
+"""The settings of that queue. Each receiver is a lane: one that hangs holds up itself, and a few slots."""
 CALLBACK = "windlass-callback"
 """The header of a job that carries the URL to tell of its end."""
 CALLBACKS = "callbacks:"

@@ -124,10 +124,17 @@ class Registry:
 
     def spread(self, measure: Measure, value: float, labels: Labels = ()) -> None:
         """Add a value to a histogram."""
+        self.spread_all(measure, ((labels, value),))
+
+    def spread_all(self, measure: Measure, values: Iterable[tuple[Labels, float]]) -> None:
+        """Add many."""
+        bounds = measure.bounds
         with self._lock:
-            spread = self._families[measure.name].spread(labels)
-            spread.counts[bisect_left(measure.bounds, value)] += 1
-            spread.total += value
+            family = self._families[measure.name]
+            for labels, value in values:
+                spread = family.spread(labels)
+                spread.counts[bisect_left(bounds, value)] += 1
+                spread.total += value
 
     # --- between processes ----------------------------------------------------------------------------------
 

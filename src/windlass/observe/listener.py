@@ -120,7 +120,7 @@ class Listener:
             return _response("404 Not Found", "there is /metrics\n")
         if method not in ("GET", "HEAD"):
             return _response("405 Method Not Allowed", "only GET\n")
-        answer = _response("200 OK", await self._page(), CONTENT_TYPE)
+        answer = _response("200 OK", await self._page(), f"{CONTENT_TYPE}; charset=utf-8")
         return answer if method == "GET" else answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
     def _refused(self, headers: dict[str, str]) -> bytes | None:

@@ -18,7 +18,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import Move, State
 from windlass.core.units import SECOND, Fence, JobId
 from windlass.observe import measures
-from windlass.observe.exposition import Registry
+from windlass.observe.exposition import Labels, Registry
 
 HELD = 20_000
 """Leases that are remembered until their end is seen: a worker process holds far fewer. A server that hands
@@ -36,7 +36,7 @@ class Meter:
     def __init__(self, registry: Registry, *, now: Callable[[], float] = time.monotonic) -> None:
         self.registry = registry
         self._now = now
-        self._held: dict[JobId, tuple[Fence, str, str]] = {}
+        self._held: dict[JobId, tuple[Fence, Labels]] = {}
         self._swept_at: float | None = None
         self._verbs: Mapping[str, Callable[[Observation], None]] = {
             "enqueue": self._enqueued,
@@ -80,38 +80,46 @@ class Meter:
         self._take(seen.answer.leases)
 
     def _take(self, leases: Iterable[Lease]) -> None:
-        held = self._held
+        held, waits = self._held, list[tuple[Labels, float]]()
         for lease in leases:
             known = held.get(lease.job)
             if known is not None and known[0] == lease.fence:
                 continue  # the reply was lost and the store says it again
-            held[lease.job] = (lease.fence, lease.queue, lease.task)
-            self.registry.spread(measures.WAIT, lease.waited / SECOND, (lease.queue, lease.task))
+            labels = (lease.queue, lease.task)
+            held[lease.job] = (lease.fence, labels)
+            waits.append((labels, lease.waited / SECOND))
+        self.registry.spread_all(measures.WAIT, waits)
         while len(held) > HELD:
             held.pop(next(iter(held)))
 
     def _settled(self, seen: Observation) -> None:
         items: Sequence[Settlement] = _given(seen, "items")
+        runs, outcomes = list[tuple[Labels, float]](), dict[Labels, int]()
         for settlement, answer in zip(items, seen.answer.answers, strict=True):
-            self._settle(settlement, answer)
+            of = self._settle(settlement, answer)
+            if of is None:
+                continue
+            ended = (*of, (answer.outcome or settlement.outcome).value)
+            outcomes[ended] = outcomes.get(ended, 0) + 1
+            if settlement.runtime is not None:
+                runs.append((of, settlement.runtime / SECOND))
+        self.registry.spread_all(measures.RUN, runs)
+        for labels, ended in outcomes.items():
+            self.registry.count(measures.ATTEMPTS, labels, ended)
         if seen.answer.claimed is not None:
             self._take(seen.answer.claimed.leases)
 
-    def _settle(self, settlement: Settlement, answer: Answer) -> None:
+    def _settle(self, settlement: Settlement, answer: Answer) -> Labels | None:
+        """The queue and the task of a lease that this word has ended; None: it has ended none."""
         if answer.verdict not in _STANDS:
             self.registry.count(measures.REFUSED, (answer.verdict.value,))
             if answer.verdict is Verdict.REFUSED:
-                return  # the lease is live, and will be settled otherwise
+                return None  # the lease is live, and will be settled otherwise
         held = self._held.get(settlement.job)
         if held is None or held[0] != settlement.fence:
-            return  # counted before, or by whoever claimed it
+            return None  # counted before, or by whoever claimed it
         del self._held[settlement.job]
-        if answer.verdict in _STANDS:
-            _fence, queue, task = held
-            outcome = answer.outcome or settlement.outcome
-            self.registry.count(measures.ATTEMPTS, (queue, task, outcome.value))
-            if settlement.runtime is not None:
-                self.registry.spread(measures.RUN, settlement.runtime / SECOND, (queue, task))
+        return held[1] if answer.verdict in _STANDS else None
 
     def _ended(self, seen: Observation) -> None:
         self._moved(seen.answer.moved)

@@ -43,14 +43,13 @@ def active() -> "Spans | None":
     """How to make spans; None unless this program has set up OpenTelemetry."""
     if _active is not None:
         return _active
-    return _found() if "opentelemetry.trace" in sys.modules else None
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    return None if trace is None else _found(trace)
 
 
-def _found() -> "Spans | None":
+def _found(trace: Any) -> "Spans | None":
     """Whether a provider was set; looked at again until one is."""
     global _active  # noqa: PLW0603 - a program has one provider, and sets it once
-    from opentelemetry import trace  # noqa: PLC0415 - somebody else has imported it
-
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         return None

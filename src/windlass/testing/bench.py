@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
+from windlass.admin.strikes import Strikes
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
 from windlass.client.handle import Job
@@ -140,6 +141,18 @@ class BenchBase:
     def resume(self, queue: str, lane: str | None = None) -> None:
         """Let it go on."""
         self._known(queue, at_once(self._store.resume(queue, lane)))
+
+    def strike(self, of: Sender[..., Any] | str, /, *, reason: str = "", **where: Any) -> str:
+        """Hold the jobs of a task whose arguments are these, or with none all of them, as an operator would;
+        what `lift` takes.
+        """
+        task = of.name if isinstance(of, Sender) else of
+        striking = Strikes(self._app, self._store).strike(task, where, reason=reason, by="test")
+        return at_once(striking).strike.id
+
+    def lift(self, strike: str) -> int:
+        """Lift a strike; how many jobs it held, which can run now."""
+        return at_once(Strikes(self._app, self._store).lift(strike, by="test")).freed
 
     def replay(self, job: Job[Any] | Enqueued | str) -> None:
         """Send a dead letter back, as an operator would."""

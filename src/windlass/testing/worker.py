@@ -31,6 +31,7 @@ from windlass.worker.failure import RunTimedOut
 from windlass.worker.hand import Ticket
 from windlass.worker.pace import MachinePace
 from windlass.worker.run import Run
+from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import runnable
 
@@ -124,6 +125,7 @@ class TestWorker:
         self._executor = Executor(
             self._table, _Reporter(store), self._pace, is_lost=lambda: False, program=app
         )
+        self._strikes = Strikes()
         self._draw = 0
         self._session = self._opened()
         self._alone: _Session | None = None
@@ -219,6 +221,9 @@ class TestWorker:
         task = runnable(self._app).get(lease.task)
         if task is None:
             return await self._settled(lease, unknown(lease), None)
+        await self._strikes.read(self._store)
+        if (held := self._strikes.hold(lease)) is not None:
+            return await self._settled(lease, held, None)
         ticket = Ticket(lease, task, 0, 0, self._pace.now())
         if (refused := self._executor.refuse(ticket)) is not None:
             return await self._settled(lease, refused, None)

@@ -6,10 +6,16 @@ from typing import Protocol
 
 import msgspec
 
+from windlass.broker.contract import Produce
 from windlass.broker.management import Configure, Plan, Read
 from windlass.core.alert import Alert, Standing, decode_alert, decode_standing, judged
+from windlass.core.ids import namespace_tag
+from windlass.core.job import Status
 from windlass.core.settings import Change, Document, Kind, Subject
+from windlass.core.units import Micros
+from windlass.core.webhook import alert_message, delivery_id
 from windlass.errors import UnreadablePayload
+from windlass.worker.delivering import delivery
 
 _log = logging.getLogger("windlass.worker")
 
@@ -18,7 +24,7 @@ EVERY = 10.0
 _PAGE = 1_000
 
 
-class Watched(Configure, Plan, Read, Protocol):
+class Watched(Configure, Plan, Produce, Read, Protocol):
     """What alerting needs of a broker."""
 
 
@@ -32,8 +38,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this look raised or cleared it: of any number of lookers, one."""
 
 
-async def look(broker: Watched) -> list[Seen]:
-    """Look at every alert, and keep how it stands. Any number of processes may do so at once."""
+async def look(broker: Watched, *, namespace: str = "") -> list[Seen]:
+    """Look at every alert, keep how it stands, and send word of what has changed to whom it names. Any number
+    of processes may do so at once.
+    """
     documents = await _documents(broker)
     if not documents:
         return []
@@ -49,20 +57,40 @@ async def look(broker: Watched) -> list[Seen]:
             continue  # a newer version's; its workers look at it
         before = decode_standing(document.override if isinstance(document.override, bytes) else None)
         standing = judged(alert, counts, before, now)
-        changed = standing.raised != before.raised and await _kept(broker, document, standing)
+        changed = standing.raised != before.raised
+        if changed:
+            # Before it is kept, and under an id that all lookers have in common: said once, and never not.
+            await _announce(broker, document, alert, standing, now, namespace)
+            changed = await _kept(broker, document, standing)
         found.append(Seen(name=document.subject.name, alert=alert, standing=standing, changed=changed))
     return found
 
 
-async def look_and_tell(broker: Watched) -> None:
+async def look_and_tell(broker: Watched, *, namespace: str = "") -> None:
     """Look, and log what was raised or cleared."""
-    for seen in await look(broker):
+    for seen in await look(broker, namespace=namespace):
         if not seen.changed:
             continue
         if seen.standing.raised:
             _log.warning('alert "%s" is raised: %s', seen.name, seen.standing.why)
         else:
             _log.info('alert "%s" is cleared', seen.name)
+
+
+async def _announce(
+    broker: Watched, document: Document, alert: Alert, standing: Standing, now: Micros, namespace: str
+) -> None:
+    if alert.webhook is None:
+        return
+    name = document.subject.name
+    told = alert_message(
+        name, raised=standing.raised, why=standing.why, queue=alert.queue, at=now, namespace=namespace
+    )
+    # Two lookers may see it at two moments, but of one version of the document: the id is made of that.
+    job = delivery_id(0, namespace_tag(namespace), "alert", namespace, name, document.version)
+    receipt = (await broker.enqueue([[delivery(job, alert.webhook, told)]]))[0][0]
+    if receipt.status is Status.REFUSED:
+        _log.error('alert "%s": its webhook could not be sent: %s', name, receipt.why or receipt.refusal)
 
 
 async def _kept(broker: Watched, document: Document, standing: Standing) -> bool:

@@ -29,6 +29,7 @@ from windlass.worker.registration import declare_all, declare_anew
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
 from windlass.worker.several import shared_out
 from windlass.worker.supervisor import Supervisor
+from windlass.worker.webhooks import Webhooks
 
 _log = logging.getLogger("windlass.worker")
 
@@ -138,6 +139,8 @@ def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, o
     beside: dict[str, Callable[[], Awaitable[None]]] = {}
     if (history := config.history) is not None:
         beside["history"] = lambda: keep_history(history, broker, config.namespace, sleep=pace.sleep)
+    if config.webhooks:
+        beside["webhooks"] = Webhooks(broker, pace, config.namespace).run
 
     async def once_started() -> None:
         where = f"namespace {config.namespace}: " if of > 1 else ""
@@ -153,7 +156,7 @@ def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, o
         config=config,
         once_started=once_started,
         fire=Firing(broker, program.new_id).due,
-        look=lambda: look_and_tell(broker),
+        look=lambda: look_and_tell(broker, namespace=config.namespace),
         declare=lambda: declare_anew(broker, program, pace),
         watch=watch,
         beside=beside,

@@ -36,6 +36,7 @@ from windlass.worker.patience import Backoff
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
+from windlass.worker.webhooks import Webhooks
 from windlass.worker.worker import Worker, rows_for
 
 _log = logging.getLogger("windlass.worker")
@@ -145,7 +146,7 @@ class EmbeddedWorker:
             self._program.config,
             lambda: 1,
             fire=firing.due,
-            look=lambda: look_and_tell(broker),
+            look=lambda: look_and_tell(broker, namespace=self._program.config.namespace),
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(heart.run())
@@ -154,6 +155,8 @@ class EmbeddedWorker:
             if (config := self._program.config).history is not None:
                 keeping = keep_history(config.history, broker, config.namespace, sleep=self._pace.sleep)
                 group.create_task(keeping)
+            if config.webhooks:
+                group.create_task(Webhooks(broker, self._pace, config.namespace).run())
 
     async def _opened_broker(self) -> Broker:
         if not self._started.is_set():

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from windlass.broker.contract import Broker
-from windlass.core.lease import CLAIM_JOBS, Ask, Asker, Claimed, Lease
+from windlass.core.lease import Ask, Asker, Claimed, Lease
 from windlass.core.order import next_draw
 from windlass.core.strike import is_strike_key
 from windlass.core.units import SECOND, Micros, SessionId
@@ -38,6 +38,10 @@ STUCK = 0.25
 """Seconds after which a job that has not started is given back, and a loop that has done nothing is asked."""
 LINGER = 0.005
 """Seconds that outcomes wait for others while there is enough to run."""
+LULL = 0.001
+"""Seconds that outcomes wait for those of the jobs that run, if jobs take less than that."""
+EXCHANGE = 500
+"""Jobs that one exchange asks for at the most: a job of high priority waits for those that are under way."""
 STOPPING = 2.0
 """Seconds that runs are given to end when they were stopped."""
 SHORT = 0.002
@@ -106,6 +110,7 @@ class Fetcher:
         self._released_at: float | None = None
         self._pinged = False
         self._lingering_since: float | None = None
+        self._taken_in_at = 0.0
         self._shy_until = 0.0
 
     def attach(
@@ -220,7 +225,7 @@ class Fetcher:
         waiting, prefetch = len(self._hand.lines[desk.number]), self._extra(desk)
         if slots <= 0 and (desk.needs_slot or waiting > prefetch // 2):
             return 0
-        return max(0, min(slots + prefetch, self._hand.room, CLAIM_JOBS))
+        return max(0, min(slots + prefetch, self._hand.room, EXCHANGE))
 
     def _extra(self, desk: _Desk) -> int:
         return 0 if self._alone else desk.prefetch.size
@@ -251,18 +256,32 @@ class Fetcher:
 
     def _is_worth_sending(self, now: float) -> bool:
         """Outcomes go when slots would stand empty, when half of what was in hand has ended, or after a
-        moment.
+        moment. Slots may stand empty for as long as the other jobs that run take anyway, if those are short:
+        else the first of sixteen ends would go alone, and the rest with the next exchange.
         """
-        waiting = sum(len(line) for line in self._hand.lines)
         pending = len(self._settler)
         if not pending:
             self._lingering_since = None
             return False
-        if waiting == 0 or pending >= waiting or self._drained_by is not None:
+        waiting = sum(len(line) for line in self._hand.lines)
+        others, linger = (waiting, LINGER) if waiting else (self._soon_done(), LULL)
+        if pending >= others or self._drained_by is not None:
             return True
         if self._lingering_since is None:
             self._lingering_since = now
-        return now - self._lingering_since >= LINGER
+        return now - self._lingering_since >= linger
+
+    def _soon_done(self) -> int:
+        """How many outcomes there will be in a moment, those that there are included, if nobody waits here
+        and what runs is short. Not quite all: one of them may take long, against the rule.
+        """
+        total = 0
+        for desk in self._desks:
+            running = self._hand.unfinished[desk.number]
+            if running and not desk.prefetch.shorter_than(LULL):
+                return 0
+            total += running
+        return total - total // 4
 
     async def _exchange(self, batch: Sequence[Ended], desk: _Desk | None) -> None:
         self._lingering_since = None
@@ -342,6 +361,7 @@ class Fetcher:
                     _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
                     self._settler.put(Ended(None, unknown(lease), None))
         if known:
+            self._taken_in_at = now
             self._hand.take_in(known, desk.number, now)
             self._runners.arrived(desk.number)
 
@@ -403,7 +423,7 @@ class Fetcher:
         """Wait for a wake of the store, an outcome, or the time of the next thing to do."""
         until = self._next_time(now)
         self._listen(until - now)
-        self._settler.nudge_at = self._enough_outcomes()
+        self._settler.nudge_at = self._enough_outcomes(now)
         if len(self._settler) >= self._settler.nudge_at:
             self._woken.set()  # they came just before
         timer = self._loop.call_later(max(0.0, until - now), self._woken.set)
@@ -412,17 +432,26 @@ class Fetcher:
         self._woken.clear()
         self._settler.nudge_at = None
 
-    def _enough_outcomes(self) -> int:
-        """How many outcomes are worth an exchange: one, or those that would make up half of the hand."""
+    def _enough_outcomes(self, now: float) -> int:
+        """How many outcomes are worth an exchange: one, or those that would make up half of the hand, or
+        those that will be there in a moment.
+        """
+        waiting = sum(len(line) for line in self._hand.lines)
         if self._lingering_since is None:
-            return 1
-        pending, waiting = len(self._settler), sum(len(line) for line in self._hand.lines)
+            fresh = not waiting and now - self._taken_in_at < LULL
+            return max(1, self._soon_done()) if fresh else 1
+        pending = len(self._settler)
+        if not waiting:
+            return max(pending + 1, self._soon_done())
         return pending + max(1, (waiting - pending + 1) // 2)
 
     def _next_time(self, now: float) -> float:
         times = [now + LONGEST_PAUSE]
         if self._lingering_since is not None:
-            times.append(self._lingering_since + LINGER)
+            waiting = any(len(line) for line in self._hand.lines)
+            times.append(self._lingering_since + (LINGER if waiting else LULL))
+        elif now - self._taken_in_at < LULL:
+            times.append(self._taken_in_at + LULL)
         if self._notes:
             times.append(self._notes.sent_at + EVERY)
         oldest = self._hand.oldest()

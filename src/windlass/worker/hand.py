@@ -7,7 +7,7 @@ can do at once.
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -40,10 +40,19 @@ class Line:
         self._busy = 0
         self._lock = threading.Lock()
 
-    def add(self, tickets: Iterable[Ticket]) -> None:
-        """Stand at the end."""
+    def add(self, tickets: Sequence[Ticket]) -> None:
+        """Stand at the end; those that come first in what has arrived, and are more urgent than the first
+        that waits, stand before it.
+        """
+        waiting = self._waiting
         with self._lock:
-            self._waiting.extend(tickets)
+            urgent = 0
+            if waiting:
+                usual = waiting[0].lease.priority
+                while urgent < len(tickets) and tickets[urgent].lease.priority > usual:
+                    urgent += 1
+            waiting.extend(tickets[urgent:] if urgent else tickets)
+            waiting.extendleft(reversed(tickets[:urgent]))
 
     def enter(self) -> Ticket | None:
         """The next ticket and a slot for it; None if there is no slot, or nobody waits."""

@@ -30,6 +30,10 @@ class Prefetch:
         """Jobs waited so long that they were given back."""
         self._allowed = 0.0
 
+    def shorter_than(self, seconds: float) -> bool:
+        """Whether jobs take less than that, as far as is known."""
+        return self._runtime is not None and self._runtime < seconds
+
     @property
     def size(self) -> int:
         """How many jobs to hold beyond the slots."""

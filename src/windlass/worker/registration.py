@@ -13,6 +13,7 @@ from windlass.broker.contract import Broker
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.settings import Change, Declaration, Kind, Subject
 from windlass.core.units import Micros
+from windlass.core.webhook import TASK as DELIVERY
 from windlass.errors import InvalidOption
 from windlass.worker.holds import free, own_tasks
 from windlass.worker.pace import Pace
@@ -92,7 +93,7 @@ async def _declare(broker: Broker, program: Program, tasks: Sequence[Registered]
     ]
     answers = await broker.declare(declarations)
     for task, answer in zip(tasks, answers, strict=True):
-        if answer.change is Change.OTHER_APP:
+        if answer.change is Change.OTHER_APP and task.name != DELIVERY:
             _log.warning(
                 'task "%s" belongs to another app of this namespace, which may run its jobs as well; '
                 "give one of the tasks another name, or one of the apps another namespace",

@@ -38,6 +38,13 @@ BEGIN
     UPDATE {schema}.event_end SET next = 0;
 END $$
 """
+_ASTRAY = """
+SELECT id FROM {schema}.job
+WHERE timer IS DISTINCT FROM CASE WHEN state = 3 THEN deadline WHEN state > 3 THEN pruned_until
+                                  WHEN NOT started THEN expires_at END
+   OR waits IS DISTINCT FROM CASE WHEN state IN (0, 1) THEN state END
+"""
+"""Jobs of which a column that follows from others does not: indexes look for them by it."""
 
 
 class Namespaces:
@@ -79,9 +86,11 @@ class _Returned(PostgresBroker):
         await super().close()
         if hasattr(self, "_name"):
             connection: Any = await asyncpg.connect(self._namespaces.server.dsn)
+            astray = await connection.fetch(_ASTRAY.format(schema=quoted(self._name)))
             await connection.execute(_EMPTY.format(schema=quoted(self._name)))
             await connection.close()
             self._namespaces.give_back(self._name)
+            assert not astray, f"timer or waits is wrong: {astray}"
 
 
 _running: list[Namespaces] = []

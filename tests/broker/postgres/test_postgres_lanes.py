@@ -1,7 +1,9 @@
 """Lanes: what is done for many jobs at once, and for a queue's first lane, is as in the reference model."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
@@ -10,6 +12,7 @@ from windlass.broker.contract import Broker, Options, Settled
 from windlass.broker.memory import MemoryBroker
 from windlass.clock import ManualClock
 from windlass.conformance.harness import Harness, new_id
+from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
@@ -49,12 +52,82 @@ async def _a_batch_of_many_lanes(store: Harness, ids: list[str]) -> list[object]
     return found
 
 
+def _a_busy_hour(seed: int, **settings: Any) -> Callable[[Harness, list[str]], Awaitable[list[object]]]:
+    """Jobs come in groups, are handed out to whoever asks, and end, many at a time: as drawn by lot."""
+
+    async def scenario(store: Harness, ids: list[str]) -> list[object]:
+        lot = random.Random(seed)
+        await store.queue("q", **settings)
+        await store.lane("q", "b", weight=3)
+        await store.lane("q", "c", concurrency=1)
+        await store.lane("q", "d", concurrency=None, weight=2)
+        workers = [await store.worker(), await store.worker()]
+        held: list[Lease] = []
+        found: list[object] = []
+        left = list(ids)
+        for step in range(40):
+            drawn = lot.random()
+            if drawn < 0.3 and left:
+                group = [left.pop() for _ in range(min(len(left), lot.randint(1, 8)))]
+                lanes = lot.choices(("", "a", "b", "c", "d", "e"), k=len(group))
+                urgent = lot.choices((0, 0, 5), k=len(group)) if lot.random() < 0.5 else [0] * len(group)
+                jobs = [
+                    store.job(id=job, lane=lane, priority=priority, max_attempts=lot.choice((1, 5)))
+                    for job, lane, priority in zip(group, lanes, urgent, strict=True)
+                ]
+                found.append([receipt.status for receipt in await store.enqueue(*jobs)])
+            elif drawn < 0.65:
+                slots = lot.randint(0, 6)
+                claimed = await lot.choice(workers).claim(
+                    slots=slots, limit=slots + lot.randint(0, 4), max_bytes=lot.choice((10, 100_000))
+                )
+                held.extend(claimed.leases)
+                found.append(([lease.job for lease in claimed.leases], claimed.more, claimed.next_in))
+            elif held:
+                lot.shuffle(held)
+                ended = [held.pop() for _ in range(lot.randint(1, len(held)))]
+                outcome = Outcome.DONE if lot.random() < 0.8 else Outcome.RETRY
+                items = [
+                    Settlement(job=lease.job, fence=lease.fence, outcome=outcome, runtime=1)
+                    for lease in ended
+                ]
+                settled = await store.broker.settle(items)
+                found.append([(answer.verdict, answer.outcome, answer.state) for answer in settled.answers])
+            if step % 5 == 0:
+                found.append(await store.broker.lanes("q"))
+        return found
+
+    return scenario
+
+
+_KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"lane_concurrency": 2},
+    {"lane_concurrency": 2, "concurrency": 5},
+    {"concurrency": 3, "order": "lane"},
+    {"lane_concurrency": 3, "order": "lane"},
+    {"emit": "all", "lane_concurrency": 2},
+    {"age_step": 1_000_000},
+    {"sequence": True},
+)
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_busy_hour_is_as_in_the_model(namespaces: Namespaces, seed: int, kind: dict[str, Any]) -> None:
+    _compare(namespaces, _a_busy_hour(seed, **kind), [new_id() for _ in range(60)])
+
+
 @pytest.mark.parametrize("scenario", [_the_first_lane_is_declared, _a_batch_of_many_lanes])
 def test_it_is_as_in_the_model(
     namespaces: Namespaces, scenario: Callable[[Harness, list[str]], Awaitable[list[object]]]
 ) -> None:
-    ids = [new_id() for _ in range(24)]
+    _compare(namespaces, scenario, [new_id() for _ in range(24)])
 
+
+def _compare(
+    namespaces: Namespaces, scenario: Callable[[Harness, list[str]], Awaitable[list[object]]], ids: list[str]
+) -> None:
     async def modelled(clock: ManualClock, options: Options) -> Broker:
         return MemoryBroker(clock=clock, options=options)
 

@@ -39,6 +39,21 @@ def short(pause: float = 0.0) -> int:
         return current.fence
 
 
+def one(pause: float = 0.0) -> int:
+    """Counts as one."""
+    with recorded():
+        time.sleep(pause)
+        return 1
+
+
+def tally() -> int:
+    """How much the jobs that it has waited for amount to."""
+    with recorded():
+        found = current.results()
+        write("tallied", job=current.job.id, fence=current.fence, results=found)
+        return sum(found)
+
+
 async def ashort(pause: float = 0.0) -> int:
     with recorded():
         await asyncio.sleep(pause)
@@ -411,6 +426,8 @@ def build(url: str | None = None) -> Windlass:
     )
     for function in (
         weighs,
+        one,
+        tally,
         dies_once,
         watches_its_lease,
         steps,

@@ -26,7 +26,7 @@ export function rate(value: number | null | undefined): string {
 export function percent(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–"
   const hundred = value * 100
-  return `${hundred > 0 && hundred < 10 ? hundred.toFixed(1) : Math.round(hundred)} %`
+  return `${hundred > 0 && hundred < 10 ? hundred.toFixed(1) : Math.round(hundred)}\u00a0%`
 }
 
 export function bytes(value: number | null | undefined): string {

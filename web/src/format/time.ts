@@ -22,6 +22,9 @@ export function exact(at: string): string {
   return Number.isNaN(date.getTime()) ? at : `${whole.format(date)} (${zone})\n${at}`
 }
 
+/** Between a number and its unit: they stay on one line. */
+const GAP = "\u00a0"
+
 const UNITS: [number, string][] = [
   [86_400, "d"],
   [3_600, "h"],
@@ -33,25 +36,27 @@ const UNITS: [number, string][] = [
 export function length(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return "–"
   const size = Math.abs(seconds)
-  if (size === 0) return "0 s"
-  if (size < 0.001) return `${Math.max(1, Math.round(size * 1e6))} µs`
-  if (size < 1) return `${Math.round(size * 1000)} ms`
-  if (size < 10) return `${size.toFixed(1)} s`
+  if (size === 0) return `0${GAP}s`
+  if (size < 0.001) return `${Math.max(1, Math.round(size * 1e6))}${GAP}µs`
+  if (size < 1) return `${Math.round(size * 1000)}${GAP}ms`
+  if (size < 10) return `${size.toFixed(1)}${GAP}s`
   for (const [index, [unit, name]] of UNITS.entries()) {
     if (size >= unit) {
       const count = Math.floor(size / unit)
       const next = UNITS[index + 1]
       const rest = next && count < 10 && unit > 60 ? Math.floor((size % unit) / next[0]) : 0
-      return rest && next ? `${count} ${name} ${rest} ${next[1]}` : `${count} ${name}`
+      return rest && next ? `${count}${GAP}${name} ${rest}${GAP}${next[1]}` : `${count}${GAP}${name}`
     }
   }
-  return `${size} s`
+  return `${size}${GAP}s`
 }
 
 /** How far away a time is: "3 min ago", "in 2 h". */
 export function ago(at: string, now = Date.now()): string {
   const seconds = (now - new Date(at).getTime()) / 1000
   if (Number.isNaN(seconds)) return at
-  if (Math.abs(seconds) < 1) return "now"
-  return seconds >= 0 ? `${length(Math.floor(seconds))} ago` : `in ${length(Math.ceil(-seconds))}`
+  const size = seconds >= 0 ? Math.floor(seconds) : Math.ceil(-seconds)
+  if (size === 0) return "now"
+  const told = size < 60 ? `${size}${GAP}s` : length(size)
+  return seconds >= 0 ? `${told} ago` : `in ${told}`
 }

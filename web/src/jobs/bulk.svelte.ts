@@ -77,7 +77,7 @@ class Bulk {
     try {
       for (let start = 0; start < ids.length && !this.#stop; start += BATCH) {
         const batch = ids.slice(start, start + BATCH)
-        const answers = await post<Operated[]>(PLACES[verb], reason === undefined ? { ids: batch } : { ids: batch, reason })
+        const answers = await post<Operated[]>(PLACES[verb], reason ? { ids: batch, reason } : { ids: batch })
         for (const { effect } of answers) sum[effect === "applied" || effect === "flagged" ? effect : "passed"]++
         this.done = start + batch.length
       }

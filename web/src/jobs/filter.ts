@@ -44,10 +44,17 @@ export function filterOf(query: URLSearchParams): Filter {
 
 const isTime = (text: string) => !Number.isNaN(Date.parse(text))
 
-/** The filter as parameters of the API. */
-export function asked(filter: Filter, now = Date.now()): Query {
+/** The times of the filter, as the store writes them; empty: none. */
+export function bounds(filter: Filter, now = Date.now()): { since: string; until: string } {
   const last = LASTS.find(([value]) => value === filter.last)
-  const since = last ? new Date(now - last[2] * 1000).toISOString() : filter.since && new Date(filter.since).toISOString()
+  return {
+    since: last ? new Date(now - last[2] * 1000).toISOString() : filter.since && new Date(filter.since).toISOString(),
+    until: filter.until && new Date(filter.until).toISOString(),
+  }
+}
+
+/** The filter as parameters of the API. */
+export function asked(filter: Filter): Query {
   return {
     state: filter.states,
     queue: filter.queue,
@@ -57,8 +64,7 @@ export function asked(filter: Filter, now = Date.now()): Query {
     text: filter.text,
     flow: filter.flow,
     parent: filter.parent,
-    since,
-    until: filter.until && new Date(filter.until).toISOString(),
+    ...bounds(filter),
   }
 }
 

@@ -1,7 +1,7 @@
 // Pages of jobs. A page of the API may be short, even empty, before the end: these are filled.
 import { get } from "../api/client"
 import type { Job, Page } from "../api/types"
-import { asked, type Filter } from "./filter"
+import { asked, bounds, type Filter } from "./filter"
 
 const LOOKS = 8
 const LARGEST = 1_000
@@ -11,7 +11,7 @@ export async function jobPage(filter: Filter, cursor: string, size: number, sign
   let next: string | null = cursor || null
   for (let look = 0; look < LOOKS; look++) {
     const page: Page<Job> = await get<Page<Job>>("/v1/jobs", { ...asked(filter), limit: size - found.length, cursor: next }, signal)
-    found.push(...page.items)
+    found.push(...page.items.filter(chosenBy(filter)))
     next = page.cursor ?? null
     if (next === null || found.length >= size) break
   }
@@ -27,10 +27,23 @@ export async function matching(filter: Filter, states: string[], most: number, t
   let cursor: string | null = null
   do {
     const page: Page<Job> = await get<Page<Job>>("/v1/jobs", { ...wanted, state: wished.length ? wished : states, limit: LARGEST, cursor })
-    for (const job of page.items) ids.add(job.id)
+    for (const job of page.items.filter(chosenBy(filter))) ids.add(job.id)
     told(ids.size)
     cursor = page.cursor ?? null
     if (ids.size >= most) return { ids: [...ids].slice(0, most), more: cursor !== null || ids.size > most }
   } while (cursor !== null)
   return { ids: [...ids], more: false }
+}
+
+/** Judges again what the server chose: whatever acts on everything that matches must never act on more. */
+function chosenBy(filter: Filter): (job: Job) => boolean {
+  const { since, until } = bounds(filter)
+  const text = filter.text.toLowerCase()
+  return (job) =>
+    (!filter.states.length || filter.states.includes(job.state)) &&
+    (!filter.tag || job.tags.includes(filter.tag)) &&
+    (!filter.parent || job.parent === filter.parent) &&
+    (!since || job.accepted_at >= since) &&
+    (!until || job.accepted_at <= until) &&
+    (!text || [job.id, job.task, job.queue, job.lane, job.key, job.reason, job.flow, job.held?.reason, ...job.tags].some((each) => each?.toLowerCase().includes(text)))
 }

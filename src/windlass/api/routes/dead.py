@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import delete, get, patch, post
-from litestar.params import Parameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from windlass.admin.groups import Grouped, grouped
 from windlass.admin.keys import Scope
@@ -32,7 +32,7 @@ MOST_GROUPED = 10_000
 """Dead letters that are looked at for their groups in one call."""
 _DETAILS = 100
 
-Text = Annotated[str | None, Parameter(max_length=200)]
+Text = Annotated[str | None, QueryParameter(max_length=200)]
 
 
 class Ids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ async def list_dead(
     lane: Text = None,
     error: Text = None,
     group: Text = None,
-    older_than: Annotated[str | None, Parameter(query="older_than", max_length=20)] = None,
+    older_than: Annotated[str | None, QueryParameter(name="older_than", max_length=20)] = None,
     limit: Limit = USUAL,
     cursor: After = None,
 ) -> Page[DeadShown]:
@@ -96,7 +96,7 @@ async def group_dead(
     task: Text = None,
     lane: Text = None,
     error: Text = None,
-    older_than: Annotated[str | None, Parameter(query="older_than", max_length=20)] = None,
+    older_than: Annotated[str | None, QueryParameter(name="older_than", max_length=20)] = None,
 ) -> Grouped:
     """Dead letters by task and cause: how many, the first and the last; of the first 10,000 at the most."""
     chosen = await _Chosen(queue, task, lane, error, None, older_than).selection(desk)
@@ -104,19 +104,19 @@ async def group_dead(
 
 
 @post("/v1/dead/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def replay_dead(desk: AtDesk, data: Ids) -> list[Operated]:
+async def replay_dead(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
     """Send dead letters back, by id: ready, with all their attempts. What became of each, in order."""
     return await _each(desk, data.ids, "replayed", desk.operator.replay)
 
 
 @post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def discard_dead(desk: AtDesk, data: Ids) -> list[Operated]:
+async def discard_dead(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
     """Remove dead letters for good, by id. What became of each, in order."""
     return await _each(desk, data.ids, "discarded", desk.operator.discard)
 
 
 @patch("/v1/dead/{job:str}", guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def edit_dead(desk: AtDesk, job: str, data: DeadChange) -> Operated:
+async def edit_dead(desk: AtDesk, job: FromPath[str], data: JSONBody[DeadChange]) -> Operated:
     """Change a dead letter, and send it back if asked. New arguments are checked as those of a call."""
     found = await desk.seen_job(job)
     if found.state is not State.DEAD:
@@ -142,7 +142,7 @@ async def edit_dead(desk: AtDesk, job: str, data: DeadChange) -> Operated:
 
 
 @post("/v1/dead/operations", status_code=202, guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def start_operation(desk: AtDesk, data: NewOperation) -> OperationShown:
+async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> OperationShown:
     """Replay or discard the dead letters that match, in the background, at a rate if one is given. Nothing
     that dies from now on is touched. Ask for its progress by its id.
     """
@@ -164,7 +164,7 @@ async def list_operations(desk: AtDesk) -> list[OperationShown]:
 
 
 @get("/v1/dead/operations/{operation:str}", guards=[requires(Scope.READ)], tags=["dead"])
-async def show_operation(desk: AtDesk, operation: str) -> OperationShown:
+async def show_operation(desk: AtDesk, operation: FromPath[str]) -> OperationShown:
     """How far an operation is."""
     return await _operation(desk, operation)
 
@@ -172,7 +172,7 @@ async def show_operation(desk: AtDesk, operation: str) -> OperationShown:
 @delete(
     "/v1/dead/operations/{operation:str}", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"]
 )
-async def stop_operation(desk: AtDesk, operation: str) -> OperationShown:
+async def stop_operation(desk: AtDesk, operation: FromPath[str]) -> OperationShown:
     """Stop an operation, on whichever server it runs; what is done is done."""
     await _operation(desk, operation)
     return await operations(desk).stop(operation)

@@ -1,13 +1,11 @@
 """Events as they happen: the log of the store as server-sent events, each reader at its own place in it.
 
 A stream holds one page of events at a time, and waits for its client before it reads on: a slow one falls
-behind, is told of a gap should the log be cut meanwhile, and costs nobody memory. The id of an event names
-the page and the place in it, so that who comes back with `Last-Event-ID` misses nothing and sees nothing
-twice.
+behind, is told of a gap should the log be cut meanwhile, and costs nobody memory. The id of an event is the
+place in the log behind it, so that who comes back with `Last-Event-ID` misses nothing and sees nothing twice.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -15,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from windlass.admin.keys import Scope
@@ -23,7 +21,6 @@ from windlass.admin.views import moment, seconds
 from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.problems import Refusal, invalid
-from windlass.broker.contract import Broker
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.state import Move
 from windlass.core.units import Cursor
@@ -37,8 +34,6 @@ LOOKS = 1.0
 """Seconds that a stream waits for events before it looks around."""
 TRUSTED = 3.0
 """Seconds between two looks at whether the key is still valid."""
-
-_PLACE = re.compile(r"([0-9]{1,4}):([0-9]{1,19})")
 
 
 class EventShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +74,8 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _names(what: str) -> Any:
-    return Parameter(
-        query=what, max_items=100, description=f"Only of this {what}; may be said several times."
+    return QueryParameter(
+        name=what, max_items=100, description=f"Only of this {what}; may be said several times."
     )
 
 
@@ -98,9 +93,9 @@ async def events(
     kind: Annotated[list[Move] | None, _names("kind")] = None,
     start: Annotated[
         str,
-        Parameter(query="from", pattern="^(now|start)$", description="Where to begin without Last-Event-ID."),
+        QueryParameter(name="from", pattern="^(now|start)$", description="Where to begin without Last-Event-ID."),
     ] = "now",
-    last_event_id: Annotated[str | None, Parameter(header="last-event-id", max_length=200)] = None,
+    last_event_id: Annotated[str | None, HeaderParameter(name="last-event-id", max_length=200)] = None,
 ) -> Stream:
     """Events as server-sent events: `hello` (which queues write what), `job` (one transition), `gap` (some
     were dropped before you read them), `bye`. Only queues whose `emit` is final or all write any.
@@ -113,11 +108,11 @@ async def events(
         jobs=None if job is None else frozenset(job),
         kinds=None if kind is None else frozenset(kind),
     )
-    cursor, skipped, gap = await _beginning(desk, last_event_id, start)
+    cursor, gap = await _beginning(desk, last_event_id, start)
     # Taken here: a stream that may not begin is told so by its status.
     place = desk.running.long_poll()
     place.__enter__()
-    stream = _Stream(desk, wanted, cursor, skipped, gap=gap)
+    stream = _Stream(desk, wanted, cursor, gap=gap)
 
     async def lines() -> AsyncIterator[bytes]:
         try:
@@ -133,27 +128,26 @@ async def events(
     )
 
 
-async def _beginning(desk: Desk, last: str | None, start: str) -> tuple[Cursor, int, bool]:
-    """Where to read from, how many events of that page are known, and whether some are lost."""
+async def _beginning(desk: Desk, last: str | None, start: str) -> tuple[Cursor, bool]:
+    """Where to read from, and whether some events are lost."""
     newest = (await desk.broker.events(FROM_NOW, 1, 0.0)).cursor
     if last is None:
-        return (newest if start == "now" else FROM_START), 0, False
-    found = _PLACE.fullmatch(desk.opened(last))
-    if found is None:
+        return (newest if start == "now" else FROM_START), False
+    place = desk.seals.open_cursor(last)
+    if place is None or (newest.isdecimal() and not place.isdecimal()):
         raise invalid("this is not the id of an event", field="last-event-id")
-    if newest.isdecimal() and int(found[2]) > int(newest):
-        return newest, 0, True  # of a log that is no more
-    return Cursor(found[2]), int(found[1]), False
+    if newest.isdecimal() and int(place) > int(newest):
+        return newest, True  # of a log that is no more
+    return place, False
 
 
 class _Stream:
     """One reader of the log."""
 
-    def __init__(self, desk: Desk, wanted: _Wanted, cursor: Cursor, skipped: int, *, gap: bool) -> None:
+    def __init__(self, desk: Desk, wanted: _Wanted, cursor: Cursor, *, gap: bool) -> None:
         self._desk = desk
         self._wanted = wanted
         self._cursor = cursor
-        self._skipped = skipped
         self._gap = gap
         self._sent = time.monotonic()
         self._trusted = time.monotonic()
@@ -175,15 +169,14 @@ class _Stream:
             if page is None:
                 if time.monotonic() - self._sent >= HEARTBEAT:
                     self._sent = time.monotonic()
-                    yield b": \n" + self._id(self._skipped) + b"\n"
+                    yield b": \n" + self._id(self._cursor) + b"\n"
                 continue
             if page.gap:
-                self._skipped = 0
                 yield _GAP
             async for line in self._told(page):
                 self._sent = time.monotonic()
                 yield line
-            self._cursor, self._skipped = page.cursor, 0
+            self._cursor = page.cursor
         yield _event("bye", {"text": "the server stops"})
 
     @property
@@ -191,14 +184,21 @@ class _Stream:
         return self._desk.running.stopping.is_set()
 
     async def _told(self, page: Events) -> AsyncIterator[bytes]:
+        """The events of a page that are asked for and in sight. Their numbers follow each other; of a store
+        that counts in another way only the last can be come back to.
+        """
         caller = self._desk.caller
-        for number, event in enumerate(page.items, 1):
-            if number > self._skipped and self._wanted.has(event) and caller.sees(event.queue, event.lane):
-                yield _event("job", event_shown(event), self._id(number))
+        left = len(page.items)
+        for event in page.items:
+            left -= 1
+            if self._wanted.has(event) and caller.sees(event.queue, event.lane):
+                counted = page.cursor.isdecimal()
+                place = str(int(page.cursor) - left) if counted else "" if left else page.cursor
+                yield _event("job", event_shown(event), self._id(place))
 
     async def _page(self) -> Events | None:
         """The next page with events; None after a while, to look around."""
-        waiting = asyncio.ensure_future(self._read(self._desk.broker))
+        waiting = asyncio.ensure_future(self._desk.broker.events(self._cursor, PAGE, LOOKS))
         stopping = asyncio.ensure_future(self._desk.running.stopping.wait())
         try:
             await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -208,13 +208,10 @@ class _Stream:
         finally:
             waiting.cancel()
             stopping.cancel()
-        return page if page.gap or len(page.items) > self._skipped else None
-
-    async def _read(self, broker: Broker) -> Events:
-        page = await broker.events(self._cursor, PAGE, LOOKS)
-        if len(page.items) <= self._skipped and page.items:
-            await asyncio.sleep(LOOKS)  # all of it is known, and none of it is waited for
-        return page
+        if page.gap or page.items:
+            return page
+        self._cursor = page.cursor  # "the oldest" of an empty log has a number now
+        return None
 
     async def _is_trusted(self) -> bool:
         """A key that was revoked reads no further than a few seconds."""
@@ -234,12 +231,10 @@ class _Stream:
             for queue in await self._desk.insight.queues()
             if sees(queue.name)
         }
-        return _event("hello", {"emits": emits}, self._id(self._skipped))
+        return _event("hello", {"emits": emits}, self._id(self._cursor))
 
-    def _id(self, number: int) -> bytes:
-        if not self._cursor.isdecimal():
-            return b""
-        return f"id: {self._desk.sealed(f'{number}:{self._cursor}')}\n".encode()
+    def _id(self, place: str) -> bytes:
+        return b"" if place in ("", FROM_START) else f"id: {self._desk.sealed(place)}\n".encode()
 
 
 def event_shown(event: Event) -> EventShown:

@@ -1,6 +1,7 @@
 """Why a job waits."""
 
 from litestar import get
+from litestar.params import FromPath
 
 from windlass.admin.advice import Advice
 from windlass.admin.keys import Scope
@@ -9,7 +10,7 @@ from windlass.api.desk import AtDesk
 
 
 @get("/v1/jobs/{job:str}/explain", guards=[requires(Scope.READ)], tags=["jobs"])
-async def explain(desk: AtDesk, job: str) -> Advice:
+async def explain(desk: AtDesk, job: FromPath[str]) -> Advice:
     """Why a job is not running, or what it does, and what to do about it."""
     return await desk.insight.explain((await desk.seen_job(job)).id)
 

@@ -2,6 +2,7 @@
 
 import msgspec
 from litestar import get, post
+from litestar.params import FromPath
 
 from windlass.admin.flows import FlowGraph, FlowSeen
 from windlass.admin.keys import Scope
@@ -29,7 +30,7 @@ async def list_flows(desk: AtDesk, limit: Limit = USUAL) -> Page[FlowSeen]:
 
 
 @get("/v1/flows/{flow:str}", guards=[requires(Scope.READ)], tags=["flows"])
-async def show_flow(desk: AtDesk, flow: str, limit: Limit = 1_000) -> FlowGraph:
+async def show_flow(desk: AtDesk, flow: FromPath[str], limit: Limit = 1_000) -> FlowGraph:
     """One flow: its state, its jobs with theirs, and which waits for which."""
     return await desk.flows.graph(_name(flow), most=limit, sees=desk.sees)
 
@@ -40,7 +41,7 @@ async def show_flow(desk: AtDesk, flow: str, limit: Limit = 1_000) -> FlowGraph:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["flows"],
 )
-async def cancel_flow(desk: AtDesk, flow: str) -> FlowDone:
+async def cancel_flow(desk: AtDesk, flow: FromPath[str]) -> FlowDone:
     """Cancel whatever of it is unfinished."""
     name = _name(flow)
     total = (await desk.flows.one(name)).total
@@ -55,7 +56,7 @@ async def cancel_flow(desk: AtDesk, flow: str) -> FlowDone:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["flows"],
 )
-async def replay_flow(desk: AtDesk, flow: str) -> FlowDone:
+async def replay_flow(desk: AtDesk, flow: FromPath[str]) -> FlowDone:
     """Send its dead letters back, and with them all that waits for them."""
     name = _name(flow)
     dead = (await desk.flows.one(name)).jobs.get("dead", 0)

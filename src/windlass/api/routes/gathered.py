@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from windlass.api import openapi
 from windlass.api.routes import (
+    dashboard,
     dead,
     events,
     explain,
@@ -20,10 +22,12 @@ from windlass.api.routes import (
     schedules,
     session,
     tasks,
+    webhooks,
     workers,
 )
 
 MODULES = (
+    dashboard,
     dead,
     events,
     explain,
@@ -34,12 +38,14 @@ MODULES = (
     lanes,
     leases,
     metrics,
+    openapi,
     overview,
     queues,
     scale,
     schedules,
     session,
     tasks,
+    webhooks,
     workers,
 )
 

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
@@ -11,22 +11,25 @@ from windlass.api.desk import AtDesk
 from windlass.api.problems import field
 from windlass.api.sight import whole_queues, within_sight
 from windlass.core.duration import micros
-from windlass.observe.history.report import History, look, opened, window_of
+from windlass.core.names import check_task
+from windlass.observe.history.report import History, checked, look, opened, window_of
 
 Since = Annotated[
     str,
-    Parameter(query="since", max_length=40, description='A time, or how long ago: "1h", "7d".'),
+    QueryParameter(name="since", max_length=40, description='A time, or how long ago: "1h", "7d".'),
 ]
 Until = Annotated[
     str | None,
-    Parameter(query="until", max_length=40, description="The same; now unless said."),
+    QueryParameter(name="until", max_length=40, description="The same; now unless said."),
 ]
 Step = Annotated[
     str | None,
-    Parameter(query="step", max_length=20, description='The length of a bucket, such as "1m".'),
+    QueryParameter(name="step", max_length=20, description='The length of a bucket, such as "1m".'),
 ]
-TaskName = Annotated[str | None, Parameter(query="task", max_length=100, description="Only this task.")]
-QueueName = Annotated[str | None, Parameter(query="queue", max_length=100, description="Only this queue.")]
+TaskName = Annotated[str | None, QueryParameter(name="task", max_length=100, description="Only this task.")]
+QueueName = Annotated[
+    str | None, QueryParameter(name="queue", max_length=100, description="Only this queue.")
+]
 
 
 @get("/v1/history", guards=[requires(Scope.READ)], tags=["history"])
@@ -47,10 +50,13 @@ async def history(
     if queue is not None:
         await desk.seen_queue(queue)
     now = await desk.insight.now()
+    with field("task"):
+        only = None if task is None else check_task(task)
     with field("since"):
-        window = window_of(since, until, now, task=task, queue=queue)
+        window = window_of(since, until, now, task=only, queue=queue)
     with field("step"):
         length = None if step is None else micros(step, name="step")
+        window, length = checked(window, length)
     async with opened(desk.app.config.history) as sink:
         return await look(sink, desk.app.config.namespace, window, step=length)
 

@@ -1,12 +1,12 @@
 """Jobs: enqueued by producers, waited for, listed, cancelled and sent back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Request, Response, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from windlass.admin.keys import Scope
@@ -17,6 +17,7 @@ from windlass.api.access import requires, unseen_queue
 from windlass.api.desk import AtDesk, Desk, unknown_job
 from windlass.api.page import USUAL, After, Limit, Page
 from windlass.api.problems import Refusal, conflict, invalid, not_found
+from windlass.api.shapes import LONGEST_WAIT, Seconds
 from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.job import Refusal as Why
 from windlass.core.operate import Effect, Operated, Target
@@ -24,16 +25,14 @@ from windlass.core.query import JobQuery
 from windlass.core.state import TERMINAL, State
 from windlass.errors import InvalidPayload, PayloadTooLarge
 
-LONGEST_WAIT = 60
 LONGEST_KEY = 255
 """Characters of an Idempotency-Key."""
 
-Seconds = Annotated[float, Meta(ge=0, le=100 * 365 * 86_400)] | Annotated[str, Meta(max_length=40)]
-"""A duration: seconds, or text such as "5m" and "24h"."""
+JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 IdempotencyKey = Annotated[
     str | None,
-    Parameter(
-        header="Idempotency-Key",
+    HeaderParameter(
+        name="Idempotency-Key",
         min_length=1,
         max_length=LONGEST_KEY,
         description="The same key and body within 24 h give the same answer, and no second job.",
@@ -45,7 +44,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A call of a task: its arguments, and the options of `using(...)`."""
 
     task: str
-    payload: msgspec.Raw | UnsetType = UNSET
+    payload: JsonObject | UnsetType = UNSET
     """The arguments by name: a JSON object."""
     queue: str | UnsetType = UNSET
     """Another queue than the task's own."""
@@ -68,6 +67,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     headers: dict[str, str] | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
     flow: str | UnsetType = UNSET
+    callback: str | UnsetType = UNSET
+    """A URL that is told when the job is done, and when it is dead."""
 
 
 class WantedMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,7 +82,7 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     type: str
     """The name of a task."""
-    payload: msgspec.Raw | UnsetType = UNSET
+    payload: JsonObject | UnsetType = UNSET
     """Its arguments by name: a JSON object."""
     run_at: str | None = None
     """When to run it: a time that says its zone, or "now"."""
@@ -123,7 +124,12 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @post("/enqueue", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
-async def enqueue(desk: AtDesk, request: Request[Any, Any, Any], data: Enqueue, idempotency_key: IdempotencyKey = None) -> Enqueued:
+async def enqueue(
+    desk: AtDesk,
+    request: Request[Any, Any, Any],
+    data: JSONBody[Enqueue],
+    idempotency_key: IdempotencyKey = None,
+) -> Enqueued:
     """Enqueue a task: its name, its arguments, and when to run it."""
     options = {} if data.run_at in (None, "now") else {"run_at": _instant(str(data.run_at))}
     made = _made(desk, data.type, data.payload, options, fields={"task": "type"})
@@ -131,18 +137,30 @@ async def enqueue(desk: AtDesk, request: Request[Any, Any, Any], data: Enqueue, 
     return Enqueued(task_id=accepted[0].id)
 
 
-@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
-async def create_job(desk: AtDesk, request: Request[Any, Any, Any], data: Wanted, idempotency_key: IdempotencyKey = None) -> Response[Accepted]:
+@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], opt={"also": [200]}, tags=["jobs"])
+async def create_job(
+    desk: AtDesk,
+    request: Request[Any, Any, Any],
+    data: JSONBody[Wanted],
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Accepted]:
     """Enqueue a call of a task. 200 instead of 201: a job that was there before stands for it."""
     made = _made(desk, data.task, data.payload, _options(data))
     accepted = (await _accept(desk, [made], idempotency_key, await request.body()))[0]
     return Response(
-        accepted, status_code=201 if accepted.created else 200, headers={"location": f"/v1/jobs/{accepted.id}"}
+        accepted,
+        status_code=201 if accepted.created else 200,
+        headers={"location": f"/v1/jobs/{accepted.id}"},
     )
 
 
 @post("/v1/jobs/batch", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
-async def create_jobs(desk: AtDesk, request: Request[Any, Any, Any], data: WantedMany, idempotency_key: IdempotencyKey = None) -> AcceptedMany:
+async def create_jobs(
+    desk: AtDesk,
+    request: Request[Any, Any, Any],
+    data: JSONBody[WantedMany],
+    idempotency_key: IdempotencyKey = None,
+) -> AcceptedMany:
     """Enqueue up to 1,000 calls in one step: all of them are accepted, or none."""
     made = [
         _made(desk, each.task, each.payload, _options(each), at=f"jobs[{number}].")
@@ -170,34 +188,40 @@ def _made(
     fields: dict[str, str] | None = None,
 ) -> Made:
     """A job that can be sent; what is wrong with it is told with its field."""
-    caller = desk.caller
-    if caller.lanes is not None and "lane" not in options and len(caller.lanes) == 1:
-        options["lane"] = next(iter(caller.lanes))
-
-    def check(job: NewJob) -> None:
-        if not caller.sees_queue(job.queue):
-            if "queue" in options:
-                raise unseen_queue(job.queue)
-            raise _no_task(task)
-        if not caller.sees_lane(job.lane):
-            raise not_found(f'there is no lane "{job.lane}"', field="lane")
-
+    lanes = desk.caller.lanes
+    if lanes is not None and "lane" not in options and len(lanes) == 1:
+        options["lane"] = next(iter(lanes))
     arguments = b"{}" if payload is UNSET else bytes(payload)
     try:
-        return make(desk.app, task, arguments, options, check=check)
-    except UnknownTask:
-        refusal = _no_task(task)
-    except OptionRefused as error:
-        refusal = invalid(str(error), field=error.option)
-    except PayloadTooLarge as error:
-        refusal = Refusal(413, "too-large", str(error), field="payload")
-    except InvalidPayload as error:
-        refusal = Refusal(422, "invalid-payload", str(error), field="payload")
-    except Refusal as error:
-        refusal = error
+        return make(desk.app, task, arguments, options, check=_in_sight(desk, task, options))
+    except (UnknownTask, OptionRefused, InvalidPayload, Refusal) as error:
+        refusal = _refusal(task, error)
     if refusal.field is not None:
         refusal.field = at + (fields or {}).get(refusal.field, refusal.field)
     raise refusal
+
+
+def _in_sight(desk: Desk, task: str, options: Mapping[str, Any]) -> Callable[[NewJob], None]:
+    def check(job: NewJob) -> None:
+        if not desk.caller.sees_queue(job.queue):
+            raise unseen_queue(job.queue) if "queue" in options else _no_task(task)
+        desk.seen_lane(job.lane)
+
+    return check
+
+
+def _refusal(task: str, error: Exception) -> Refusal:
+    match error:
+        case Refusal():
+            return error
+        case UnknownTask():
+            return _no_task(task)
+        case OptionRefused():
+            return invalid(str(error), field=error.option)
+        case PayloadTooLarge():
+            return Refusal(413, "too-large", str(error), field="payload")
+        case _:
+            return Refusal(422, "invalid-payload", str(error), field="payload")
 
 
 def _no_task(task: str) -> Refusal:
@@ -226,7 +250,9 @@ async def _accept(desk: Desk, made: Sequence[Made], key: str | None, body: bytes
         begun = await requests.begin(key, body, [each.job.id for each in made])
     except OtherBody:
         raise Refusal(
-            422, "idempotency-key-reused", "this Idempotency-Key was used for another request",
+            422,
+            "idempotency-key-reused",
+            "this Idempotency-Key was used for another request",
             field="Idempotency-Key",
         ) from None
     if begun.request.sent:
@@ -291,7 +317,12 @@ def _why(made: Made, receipt: Receipt, at: str) -> Refusal:
 
 def _accepted(made: Sequence[Made], receipts: Sequence[Receipt]) -> list[Accepted]:
     return [
-        _answer(each, receipt.of or receipt.job, created=receipt.status is Status.CREATED)
+        _answer(
+            each,
+            receipt.of or receipt.job,
+            # Sent again under its own id (two requests under one idempotency key): it is new still.
+            created=receipt.status is Status.CREATED or receipt.of == each.job.id,
+        )
         for each, receipt in zip(made, receipts, strict=True)
     ]
 
@@ -307,12 +338,15 @@ def _answer(made: Made, job: str, *, created: bool) -> Accepted:
 async def show_job(
     desk: AtDesk,
     request: Request[Any, Any, Any],
-    job: str,
+    job: FromPath[str],
     wait: Annotated[
-        float, Parameter(ge=0, le=LONGEST_WAIT, description="Seconds to wait for its end, at the most.")
+        float, QueryParameter(ge=0, le=LONGEST_WAIT, description="Seconds to wait for its end, at the most.")
     ] = 0,
-    secrets: Annotated[
-        bool, Parameter(description="Show secrets in its payload, too: needs scope operate, and goes on record.")
+    secrets: Annotated[  # noqa: FBT002 - of a query
+        bool,
+        QueryParameter(
+            description="Show secrets in its payload, too: needs scope operate, and goes on record."
+        ),
     ] = False,
 ) -> JobWhole:
     """A job with everything that is kept of it; values that are secret are masked."""
@@ -332,39 +366,40 @@ async def show_job(
 async def list_jobs(
     desk: AtDesk,
     states: Annotated[
-        list[State] | None, Parameter(query="state", description="Only these states; give it again for more.")
+        list[State] | None,
+        QueryParameter(name="state", description="Only these states; give it again for more."),
     ] = None,
-    queue: str | None = None,
-    task: str | None = None,
-    lane: str | None = None,
-    flow: str | None = None,
+    queue: FromQuery[str | None] = None,
+    task: FromQuery[str | None] = None,
+    lane: FromQuery[str | None] = None,
+    flow: FromQuery[str | None] = None,
     limit: Limit = USUAL,
     cursor: After = None,
 ) -> Page[JobShown]:
-    """Jobs, the newest first where the store keeps them so. A page may be short, even empty, before the end."""
+    """Jobs, the newest first where the store keeps them so. A page may be short, even empty."""
     if queue is not None:
         await desk.seen_queue(queue)
     if lane is not None:
         desk.seen_lane(lane)
-    query = JobQuery(
-        queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State)
-    )
+    query = JobQuery(queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State))
     page = await desk.broker.list(query, desk.opened(cursor), limit)
-    return Page(items=[job_shown(job) for job in page.jobs if desk.sees(job)], cursor=desk.sealed(page.cursor))
+    return Page(
+        items=[job_shown(job) for job in page.jobs if desk.sees(job)], cursor=desk.sealed(page.cursor)
+    )
 
 
 # --- operating ----------------------------------------------------------------------------------------------
 
 
 @post("/v1/jobs/{job:str}/cancel", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
-async def cancel_job(desk: AtDesk, job: str) -> Done:
+async def cancel_job(desk: AtDesk, job: FromPath[str]) -> Done:
     """Cancel a job: one that waits at once; of one that runs, the worker is asked to stop it."""
     found = await desk.seen_job(job)
     return _done((await desk.broker.cancel([Target(found.id)]))[0], "cancelled")
 
 
 @post("/v1/jobs/{job:str}/replay", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
-async def replay_job(desk: AtDesk, job: str) -> Done:
+async def replay_job(desk: AtDesk, job: FromPath[str]) -> Done:
     """Send a dead letter back: ready, with all its attempts."""
     found = await desk.seen_job(job)
     done = _done((await desk.broker.replay([Target(found.id, State.DEAD)]))[0], "replayed")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 import msgspec
 from litestar import get, patch, post
-from litestar.params import Parameter
+from litestar.params import JSONBody, QueryParameter
 from msgspec import UNSET, UnsetType
 
 from windlass.admin.keys import Scope
@@ -20,7 +20,7 @@ from windlass.client.settings import LaneOptions, lane_settings
 from windlass.core.names import check_lane
 from windlass.core.settings import LaneSettings, check_lane_settings
 
-QueueName = Annotated[str, Parameter(query="queue", max_length=100, description="The queue of the lanes.")]
+QueueName = Annotated[str, QueryParameter(name="queue", max_length=100, description="The queue of the lanes.")]
 
 
 class LanePlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ async def list_lanes(
 
 
 @post("/v1/lanes/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def pause_lane(desk: AtDesk, data: LanePlace) -> LaneState:
+async def pause_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
     """Stop handing out the jobs of one lane; what runs goes on."""
     queue, lane = await _mine(desk, data)
     await desk.operator.pause(queue, lane)
@@ -75,7 +75,7 @@ async def pause_lane(desk: AtDesk, data: LanePlace) -> LaneState:
 
 
 @post("/v1/lanes/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def resume_lane(desk: AtDesk, data: LanePlace) -> LaneState:
+async def resume_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
     """Let the jobs of a lane go on."""
     queue, lane = await _mine(desk, data)
     await desk.operator.resume(queue, lane)
@@ -84,7 +84,7 @@ async def resume_lane(desk: AtDesk, data: LanePlace) -> LaneState:
 
 
 @patch("/v1/lanes/override", guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def override_lane(desk: AtDesk, data: LaneChange) -> LaneState:
+async def override_lane(desk: AtDesk, data: JSONBody[LaneChange]) -> LaneState:
     """Override the weight or the limits of a lane until they are reset."""
     queue, lane = await _mine(desk, data)
     settings = _settings(data)
@@ -95,7 +95,7 @@ async def override_lane(desk: AtDesk, data: LaneChange) -> LaneState:
 
 
 @post("/v1/lanes/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def reset_lane(desk: AtDesk, data: LanePlace) -> LaneState:
+async def reset_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
     """Let the declared settings of a lane count again."""
     queue, lane = await _mine(desk, data)
     if await desk.operator.reset_lane(queue, lane):

@@ -8,11 +8,12 @@ worker beats.
 import random
 import secrets
 import time
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 from litestar import Request, delete, post
-from msgspec import UNSET, Meta, UnsetType
+from litestar.params import FromPath, JSONBody
+from msgspec import UNSET
 
 from windlass.admin.keys import Scope
 from windlass.admin.leasing import Ending, Failure, Handed, Work, check_visibility
@@ -20,18 +21,31 @@ from windlass.admin.views import seconds
 from windlass.api.access import requires, unseen_queue
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.problems import Refusal, field, invalid, not_found
-from windlass.api.routes.jobs import LONGEST_WAIT, Seconds
-from windlass.core.bounds import CALL_ITEMS
+from windlass.api.shapes import (
+    Arguments,
+    BeatAnswer,
+    BeatGiven,
+    Claim,
+    Claimed,
+    Extend,
+    Extended,
+    LeaseShown,
+    OpenSession,
+    Progress,
+    SessionOpened,
+    Settle,
+    Settled,
+    SettledMany,
+    SettleMany,
+)
 from windlass.core.duration import Duration, micros
 from windlass.core.job import MAX_PARENTS
 from windlass.core.lease import DRAW_RANGE, Ask, Asker
 from windlass.core.outcome import Answer, Outcome, Verdict
-from windlass.core.session import LOG_LINES, SessionInfo
+from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, Micros
 from windlass.core.webhook import without_callback
 
-MOST_LEASES = 100
-MOST_QUEUES = 100
 LONGEST_TTL: Micros = 600 * SECOND
 _OUTCOMES = {
     "ack": Outcome.DONE,
@@ -41,204 +55,13 @@ _OUTCOMES = {
     "release": Outcome.RELEASE,
     "hold": Outcome.HOLD,
 }
-Text = Annotated[str, Meta(max_length=20_000)]
-Line = Annotated[str, Meta(max_length=2_000)]
-Name = Annotated[str, Meta(max_length=200)]
-Token = Annotated[str, Meta(max_length=500)]
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request for work."""
-
-    queues: Annotated[list[str], Meta(min_length=1, max_length=MOST_QUEUES)]
-    """In the order in which they are emptied."""
-    limit: Annotated[int, Meta(ge=1, le=MOST_LEASES)] = 1
-    """Jobs to hand out, at the most."""
-    wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0
-    """Seconds to wait for the first job."""
-    visibility: Seconds | None = None
-    """How long the leases stand unless they are extended; from 1 s to 12 h, by default 30 s."""
-    session: Token | None = None
-    """The token of a session: its leases stand while it beats, and have no visibility."""
-    seq: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
-    """Counts the asks of a session from 1: the same again returns what a lost answer held."""
-    alone: bool = False
-    """Ask for one suspect: a job that was running when its workers crashed, and is to run by itself."""
-
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of a call."""
-
-    args: tuple[msgspec.Raw, ...]
-    kwargs: dict[str, msgspec.Raw]
-
-
-class LeaseShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was handed out, with all that its run needs."""
-
-    lease: str
-    """The token: what is said about this run carries it."""
-    job: JobId
-    task: str
-    payload: Arguments
-    queue: str
-    lane: str
-    priority: int
-    attempt: int
-    max_attempts: int
-    fence: Fence
-    headers: dict[str, str]
-    tags: tuple[str, ...]
-    flow: str
-    parents: tuple[JobId, ...]
-    idempotency_key: str
-    """The same in every run of this job, and of no other."""
-    waited: float
-    """Seconds since it was due."""
-    expires_in: float | None
-    """Seconds that are left for a first start."""
-    visibility: float | None
-    """Seconds until the lease runs out; none in a session."""
-
-
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a request for work."""
-
-    session: str
-    """alive; lost: open a new session; outdated: this `seq` was answered before."""
-    leases: list[LeaseShown]
-    more: bool
-    """There is more: ask again at once."""
-    next_in: float | None
-    """Seconds until something can become claimable without a new job."""
-    suspects: int
-    """Jobs that wait to run alone."""
-
-
-class ErrorGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What went wrong. Values that are secret in the payload are taken out before it is kept."""
-
-    type: Name = "Error"
-    message: Text = ""
-    traceback: Text = ""
-
-
-class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of a run."""
-
-    outcome: Literal["ack", "nack", "reject", "snooze", "release", "hold"]
-    """ack: done. nack: try again, an attempt is spent. reject: dead, for good. snooze: later, no attempt
-    spent. release: now, somebody else, no attempt spent. hold: this worker cannot run it.
-    """
-    result: msgspec.Raw | UnsetType = UNSET
-    """For ack: any JSON value."""
-    delay: Seconds | None = None
-    """For nack and snooze; a nack without one waits as the task's retry policy says."""
-    error: ErrorGiven | None = None
-    """For nack and reject."""
-    reason: Line = ""
-    """For hold: why."""
-    runtime: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    """Seconds that it ran."""
-
-
-class SettleOne(Settle, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of one of several runs."""
-
-    lease: Token
-
-
-class SettleMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of several runs."""
-
-    items: Annotated[list[SettleOne], Meta(min_length=1, max_length=CALL_ITEMS)]
-
-
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store makes of it."""
-
-    verdict: str
-    """applied; already: this delivery was settled before; stale: the lease was taken away; gone: no such job."""
-    outcome: str | None
-    """The outcome that stands."""
-    state: str | None
-
-
-class SettledMany(msgspec.Struct, frozen=True, kw_only=True):
-    """The same for several, in their order."""
-
-    items: list[Settled]
-
-
-class Extend(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """More time, counted from now."""
-
-    visibility: Seconds | None = None
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a run is doing."""
-
-    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
-    message: Line = ""
-    logs: Annotated[list[Line], Meta(max_length=LOG_LINES)] = []
-    visibility: Seconds | None = None
-    """More time, too, counted from now."""
-
-
-class Extended(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease that stands."""
-
-    visibility: float | None
-    """Seconds from now, if it was extended."""
-    cancel: bool
-    """The job is to be cancelled: stop it and settle it; whatever you say but ack makes it cancelled."""
-
-
-class OpenSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A worker process that will beat."""
-
-    queues: Annotated[list[str], Meta(max_length=MOST_QUEUES)] = []
-    slots: Annotated[int, Meta(ge=0, le=100_000)] = 1
-    host: Name = ""
-    pid: Annotated[int, Meta(ge=0, le=2**31)] = 0
-    version: Name = ""
-    ttl: Seconds | None = None
-    """How long it may be silent; by default the app's session TTL."""
-
-
-class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
-    """A session."""
-
-    session: str
-    """Its token."""
-    id: str
-    """As operators see it among workers."""
-    ttl: float
-    beat: float
-    """Seconds between two beats."""
-
-
-class BeatGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sign of life."""
-
-    memory: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
-
-
-class BeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a beat."""
-
-    alive: bool
-    """False: its jobs were given to others; stop them, and open a new session."""
-    cancel: list[str]
-    """Tokens of leases that are to be cancelled."""
 
 
 # --- claiming -----------------------------------------------------------------------------------------------
 
 
 @post("/v1/leases", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: Claim) -> Claimed:
+async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: JSONBody[Claim]) -> Claimed:
     """Claim jobs. With `wait`, the answer comes as soon as there is one."""
     ask = await _ask(desk, data)
     if not data.wait:
@@ -253,7 +76,7 @@ async def _ask(desk: Desk, data: Claim) -> Ask:
             raise unseen_queue(queue)
         await desk.seen_queue(queue)
     limit = 1 if data.alone else data.limit
-    rest = {
+    rest: dict[str, Any] = {
         "queues": tuple(dict.fromkeys(data.queues)),
         "slots": limit,
         "limit": limit,
@@ -331,7 +154,7 @@ def _lease(desk: Desk, handed: Handed) -> LeaseShown:
 
 
 @post("/v1/leases/{lease:str}/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def settle(desk: AtDesk, lease: str, data: Settle) -> Settled:
+async def settle(desk: AtDesk, lease: FromPath[str], data: JSONBody[Settle]) -> Settled:
     """End a lease. Said again it is answered the same; a lease that was taken away is 409."""
     job, fence = await _opened(desk, lease)
     answer = (await desk.running.leasing.settle(desk.broker, [_ending(job, fence, data, "")]))[0]
@@ -340,13 +163,15 @@ async def settle(desk: AtDesk, lease: str, data: Settle) -> Settled:
 
 
 @post("/v1/leases/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def settle_many(desk: AtDesk, data: SettleMany) -> SettledMany:
+async def settle_many(desk: AtDesk, data: JSONBody[SettleMany]) -> SettledMany:
     """End up to 1,000 leases, each judged by itself."""
     endings = [
         _ending(*(await _opened(desk, each.lease, f"items[{number}].")), each, f"items[{number}].")
         for number, each in enumerate(data.items)
     ]
-    return SettledMany(items=[_settled(each) for each in await desk.running.leasing.settle(desk.broker, endings)])
+    return SettledMany(
+        items=[_settled(each) for each in await desk.running.leasing.settle(desk.broker, endings)]
+    )
 
 
 def _ending(job: JobId, fence: Fence, data: Settle, at: str) -> Ending:
@@ -394,7 +219,7 @@ def _settled(answer: Answer) -> Settled:
 
 
 @post("/v1/leases/{lease:str}/extend", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def extend(desk: AtDesk, lease: str, data: Extend) -> Extended:
+async def extend(desk: AtDesk, lease: FromPath[str], data: JSONBody[Extend]) -> Extended:
     """Let a lease stand for longer, counted from now. The answer says if the job is to be cancelled."""
     job, fence = await _opened(desk, lease)
     more = _visibility(desk, data.visibility)
@@ -404,7 +229,7 @@ async def extend(desk: AtDesk, lease: str, data: Extend) -> Extended:
 
 
 @post("/v1/leases/{lease:str}/progress", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def progress(desk: AtDesk, lease: str, data: Progress) -> Extended:
+async def progress(desk: AtDesk, lease: FromPath[str], data: JSONBody[Progress]) -> Extended:
     """Say how far a run is, and keep log lines."""
     job, fence = await _opened(desk, lease)
     more = None if data.visibility is None else _visibility(desk, data.visibility)
@@ -419,7 +244,7 @@ async def progress(desk: AtDesk, lease: str, data: Progress) -> Extended:
 
 
 @post("/v1/leases/sessions", guards=[requires(Scope.WORK)], tags=["leases"])
-async def open_session(desk: AtDesk, data: OpenSession) -> SessionOpened:
+async def open_session(desk: AtDesk, data: JSONBody[OpenSession]) -> SessionOpened:
     """Open a session: its leases have no deadline, and stand for as long as it beats."""
     for queue in data.queues:
         await desk.seen_queue(queue)
@@ -446,15 +271,17 @@ async def open_session(desk: AtDesk, data: OpenSession) -> SessionOpened:
     )
 
 
-@post("/v1/leases/sessions/{session:str}/beat", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def beat(desk: AtDesk, session: str, data: BeatGiven) -> BeatAnswer:
+@post(
+    "/v1/leases/sessions/{session:str}/beat", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"]
+)
+async def beat(desk: AtDesk, session: FromPath[str], data: JSONBody[BeatGiven]) -> BeatAnswer:
     """Say that a session is alive."""
     pulse = await desk.running.leasing.beat(desk.broker, _session(desk, session), data.memory)
     return BeatAnswer(alive=pulse.alive, cancel=[desk.seals.lease(job, fence) for job, fence in pulse.cancel])
 
 
 @delete("/v1/leases/sessions/{session:str}", guards=[requires(Scope.WORK)], status_code=204, tags=["leases"])
-async def end_session(desk: AtDesk, session: str) -> None:
+async def end_session(desk: AtDesk, session: FromPath[str]) -> None:
     """End a session: what it holds goes back at once, and nobody is charged."""
     await desk.running.leasing.end(desk.broker, _session(desk, session))
 

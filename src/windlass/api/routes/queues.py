@@ -4,6 +4,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 from litestar import delete, get, patch, post
+from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, UnsetType
 
 from windlass.admin.keys import Scope
@@ -50,13 +51,13 @@ async def list_queues(desk: AtDesk) -> list[QueueShown]:
 
 
 @get("/v1/queues/{queue:str}", guards=[requires(Scope.READ)], tags=["queues"])
-async def show_queue(desk: AtDesk, queue: str) -> QueueShown:
+async def show_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
     """One queue."""
     return await _shown(desk, queue)
 
 
 @post("/v1/queues/{queue:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def pause_queue(desk: AtDesk, queue: str) -> QueueShown:
+async def pause_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
     """Stop handing out its jobs; what runs goes on."""
     name = await _mine(desk, queue)
     await desk.operator.pause(name)
@@ -65,7 +66,7 @@ async def pause_queue(desk: AtDesk, queue: str) -> QueueShown:
 
 
 @post("/v1/queues/{queue:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def resume_queue(desk: AtDesk, queue: str) -> QueueShown:
+async def resume_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
     """Let its jobs go on."""
     name = await _mine(desk, queue)
     await desk.operator.resume(name)
@@ -74,7 +75,7 @@ async def resume_queue(desk: AtDesk, queue: str) -> QueueShown:
 
 
 @patch("/v1/queues/{queue:str}/override", guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def override_queue(desk: AtDesk, queue: str, data: QueueChange) -> QueueShown:
+async def override_queue(desk: AtDesk, queue: FromPath[str], data: JSONBody[QueueChange]) -> QueueShown:
     """Override some of its settings until they are reset; other overrides stay."""
     name = await _mine(desk, queue)
     settings = _settings(data)
@@ -84,7 +85,7 @@ async def override_queue(desk: AtDesk, queue: str, data: QueueChange) -> QueueSh
 
 
 @delete("/v1/queues/{queue:str}/override", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def reset_queue(desk: AtDesk, queue: str) -> QueueShown:
+async def reset_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
     """Let its declared settings count again."""
     name = await _mine(desk, queue)
     if await desk.operator.reset_queue(name):

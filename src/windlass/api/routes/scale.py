@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from windlass.admin.keys import Scope
 from windlass.admin.scale import MOST_WORKERS, Scale, scale
@@ -17,14 +17,14 @@ from windlass.api.sight import whole_queues
 async def show_scale(
     desk: AtDesk,
     queue: Annotated[
-        list[str] | None, Parameter(query="queue", max_items=100, description="Only these; by default all.")
+        list[str] | None, QueryParameter(name="queue", max_items=100, description="Only these; by default all.")
     ] = None,
     slots: Annotated[
         int | None,
-        Parameter(query="slots", ge=1, le=MOST_WORKERS, description="Of one worker process."),
+        QueryParameter(name="slots", ge=1, le=MOST_WORKERS, description="Of one worker process."),
     ] = None,
-    least: Annotated[int, Parameter(query="least", ge=0, le=MOST_WORKERS)] = 0,
-    most: Annotated[int, Parameter(query="most", ge=0, le=MOST_WORKERS)] = MOST_WORKERS,
+    least: Annotated[int, QueryParameter(name="least", ge=0, le=MOST_WORKERS)] = 0,
+    most: Annotated[int, QueryParameter(name="most", ge=0, le=MOST_WORKERS)] = MOST_WORKERS,
 ) -> Scale:
     """How much waits and runs, for how long, and how many worker processes it could keep busy (`wanted`)."""
     whole_queues(desk.caller)

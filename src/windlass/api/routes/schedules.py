@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from litestar import delete, get, patch, post
-from litestar.params import Parameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from windlass.admin.keys import Scope
 from windlass.admin.schedules import MOST_PREVIEWED, ScheduleShown
@@ -70,27 +70,27 @@ async def list_schedules(desk: AtDesk) -> list[ScheduleShown]:
 
 
 @get("/v1/schedules/{name:str}", guards=[requires(Scope.READ)], tags=["schedules"])
-async def show_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+async def show_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
     """One schedule, with its latest fires: the tick, when it happened, and the jobs that came of it."""
     return await _mine(desk, name)
 
 
 @get("/v1/schedules/{name:str}/preview", guards=[requires(Scope.READ)], tags=["schedules"])
 async def preview_schedule(
-    desk: AtDesk, name: str, count: Annotated[int, Parameter(query="count", ge=1, le=MOST_PREVIEWED)] = 10
+    desk: AtDesk, name: FromPath[str], count: Annotated[int, QueryParameter(name="count", ge=1, le=MOST_PREVIEWED)] = 10
 ) -> list[datetime]:
     """The next times of a schedule, as if it were not paused."""
     return await desk.schedules.preview((await _mine(desk, name)).name, count)
 
 
 @post("/v1/schedules/preview", status_code=200, guards=[requires(Scope.READ)], tags=["schedules"])
-async def preview_rule(desk: AtDesk, data: PreviewWanted) -> list[datetime]:
+async def preview_rule(desk: AtDesk, data: JSONBody[PreviewWanted]) -> list[datetime]:
     """The next times of a rule that is not kept; for forms."""
     return await desk.schedules.preview_rule(_timing(data), data.count)
 
 
 @post("/v1/schedules", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def create_schedule(desk: AtDesk, data: NewSchedule) -> ScheduleShown:
+async def create_schedule(desk: AtDesk, data: JSONBody[NewSchedule]) -> ScheduleShown:
     """Make a schedule of a task."""
     with field("name"):
         name = check_schedule(data.name)
@@ -111,7 +111,7 @@ async def create_schedule(desk: AtDesk, data: NewSchedule) -> ScheduleShown:
 
 
 @patch("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def edit_schedule(desk: AtDesk, name: str, data: Timing) -> ScheduleShown:
+async def edit_schedule(desk: AtDesk, name: FromPath[str], data: JSONBody[Timing]) -> ScheduleShown:
     """Override when and how a schedule fires, until it is reset. Its call stays as it is."""
     known = (await _mine(desk, name)).name
     timing = _timing(data)
@@ -123,7 +123,7 @@ async def edit_schedule(desk: AtDesk, name: str, data: Timing) -> ScheduleShown:
 
 
 @post("/v1/schedules/{name:str}/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def reset_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+async def reset_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
     """Let what the code declares count again."""
     known = (await _mine(desk, name)).name
     if await desk.schedules.reset(known):
@@ -132,7 +132,7 @@ async def reset_schedule(desk: AtDesk, name: str) -> ScheduleShown:
 
 
 @post("/v1/schedules/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def pause_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+async def pause_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
     """Stop its firing; what becomes of the ticks meanwhile is what `catch_up` says."""
     return await _paused(desk, name, paused=True)
 
@@ -140,13 +140,13 @@ async def pause_schedule(desk: AtDesk, name: str) -> ScheduleShown:
 @post(
     "/v1/schedules/{name:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"]
 )
-async def resume_schedule(desk: AtDesk, name: str) -> ScheduleShown:
+async def resume_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
     """Let its firing go on."""
     return await _paused(desk, name, paused=False)
 
 
 @post("/v1/schedules/{name:str}/run", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def run_schedule(desk: AtDesk, name: str) -> Ran:
+async def run_schedule(desk: AtDesk, name: FromPath[str]) -> Ran:
     """Make its call now, besides its ticks."""
     known = (await _mine(desk, name)).name
     job = await desk.schedules.run_now(known)
@@ -155,7 +155,7 @@ async def run_schedule(desk: AtDesk, name: str) -> Ran:
 
 
 @delete("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def delete_schedule(desk: AtDesk, name: str) -> None:
+async def delete_schedule(desk: AtDesk, name: FromPath[str]) -> None:
     """Remove a schedule and its history. One that code declares comes back with the next worker."""
     known = (await _mine(desk, name)).name
     await desk.schedules.delete(known)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.datastructures import Cookie
+from litestar.params import JSONBody
 
 from windlass.admin.keys import Scope
 from windlass.api.access import OPEN, caller_of, present, requires
@@ -53,7 +54,7 @@ def _who(request: Request[Any, Any, Any]) -> Who:
 
 
 @post("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
-async def log_in(request: Request[Any, Any, Any], data: Login) -> Response[None]:
+async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Response[None]:
     """Log in: the answer carries a session cookie."""
     running = _running(request)
     key = await running.keys.find(data.key)
@@ -74,7 +75,7 @@ async def who(request: Request[Any, Any, Any]) -> Who:
     return _who(request)
 
 
-@delete("/v1/session", guards=[OPEN], tags=["session"])
+@delete("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
 async def log_out(request: Request[Any, Any, Any]) -> Response[None]:
     """Log out: forget the cookie."""
     return Response(None, status_code=204, cookies=[_cookie(_running(request), "", 0)])

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from litestar import delete, get, post
+from litestar.params import FromPath, JSONBody
 
 from windlass.admin.keys import Scope
 from windlass.admin.registry import Registry, TaskEntry
@@ -37,7 +38,7 @@ async def list_tasks(desk: AtDesk) -> list[TaskEntry]:
 
 
 @get("/v1/tasks/{task:str}", guards=[requires(Scope.READ, Scope.ENQUEUE)], tags=["tasks"])
-async def show_task(desk: AtDesk, task: str) -> TaskEntry:
+async def show_task(desk: AtDesk, task: FromPath[str]) -> TaskEntry:
     """One task."""
     name = named(task)
     for each in await _registry(desk).all(_counts(desk)):
@@ -52,7 +53,7 @@ async def show_task(desk: AtDesk, task: str) -> TaskEntry:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["tasks"],
 )
-async def pause_task(desk: AtDesk, task: str, data: Why | None = None) -> Striking:
+async def pause_task(desk: AtDesk, task: FromPath[str], data: JSONBody[Why | None] = None) -> Striking:
     """Hold every job of a task before it starts; what runs goes on."""
     name = _own(desk, task)
     reason = "" if data is None else data.reason
@@ -65,7 +66,7 @@ async def pause_task(desk: AtDesk, task: str, data: Why | None = None) -> Striki
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["tasks"],
 )
-async def resume_task(desk: AtDesk, task: str) -> Striking | None:
+async def resume_task(desk: AtDesk, task: FromPath[str]) -> Striking | None:
     """Let the jobs of a task run again; null: it was not paused."""
     return await _strikes(desk).resume(_own(desk, task), by=desk.caller.name)
 
@@ -77,7 +78,7 @@ async def list_strikes(desk: AtDesk) -> list[StrikeShown]:
 
 
 @post("/v1/strikes", guards=[requires(Scope.OPERATE, unbound=True)], tags=["tasks"])
-async def make_strike(desk: AtDesk, data: NewStrike) -> Striking:
+async def make_strike(desk: AtDesk, data: JSONBody[NewStrike]) -> Striking:
     """Hold the jobs of a task whose arguments match, without a deploy."""
     return await _strikes(desk).strike(data.task, data.where, reason=data.reason, by=desk.caller.name)
 
@@ -88,7 +89,7 @@ async def make_strike(desk: AtDesk, data: NewStrike) -> Striking:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["tasks"],
 )
-async def lift_strike(desk: AtDesk, strike: str) -> Striking:
+async def lift_strike(desk: AtDesk, strike: FromPath[str]) -> Striking:
     """Remove a strike, and let the jobs run that it held."""
     if not any([each.id == strike async for each in _strikes(desk).all()]):
         raise not_found(f'there is no strike "{strike}"', field="strike")

@@ -1,6 +1,7 @@
 """Workers: sessions, how long they have been silent, and what each runs."""
 
 from litestar import get
+from litestar.params import FromPath
 
 from windlass.admin.fleet import WorkerWhole, fleet
 from windlass.admin.keys import Scope
@@ -16,7 +17,7 @@ async def list_workers(desk: AtDesk) -> list[WorkerWhole]:
 
 
 @get("/v1/workers/{worker:str}", guards=[requires(Scope.READ)], tags=["workers"])
-async def show_worker(desk: AtDesk, worker: str) -> WorkerWhole:
+async def show_worker(desk: AtDesk, worker: FromPath[str]) -> WorkerWhole:
     """One of them."""
     async for each in fleet(desk.broker, sees=desk.caller.sees):
         if each.id == worker and _is_seen(desk, each):

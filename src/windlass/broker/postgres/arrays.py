@@ -50,19 +50,22 @@ def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
     )
 
 
-def plain_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...] | None:
-    """New jobs without key, lane and parents, column by column; None if there are others among them.
+def plain_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
+    """The smallest id of new jobs, then the jobs column by column; None if one has a key or parents.
 
     A column in which all are alike has one element, and none if that is "nothing".
     """
     for job in jobs:
-        if job.key is not None or job.lane or job.after:
+        if job.key is not None or job.after:
             return None
+    ids = [new_id(job.id) for job in jobs]
     return (
-        [new_id(job.id) for job in jobs],
+        min(ids, key=str),
+        ids,
         [job.payload for job in jobs],
         _alike([job.task for job in jobs]),
         _alike([job.queue for job in jobs]),
+        _lanes([job.lane for job in jobs]),
         _alike([job.priority for job in jobs]),
         _alike([job.delay for job in jobs]),
         _if_any([job.run_at for job in jobs]),
@@ -75,8 +78,33 @@ def plain_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...] | None:
     )
 
 
+def one_of(job: NewJob) -> tuple[Any, ...] | None:
+    """A new job without key, lane and parents, value by value; None if it is another."""
+    if job.key is not None or job.lane or job.after:
+        return None
+    return (
+        new_id(job.id),
+        job.payload,
+        job.task,
+        job.queue,
+        job.priority,
+        job.delay,
+        job.run_at,
+        job.expires,
+        pack(job.headers) if job.headers else None,
+        pack(job.tags) if job.tags else None,
+        job.max_attempts,
+        job.revision,
+        job.flow,
+    )
+
+
 def _alike(column: list[Any]) -> list[Any]:
     return column[:1] if column.count(column[0]) == len(column) else column
+
+
+def _lanes(column: list[str]) -> list[str]:
+    return [] if not any(column) else _alike(column)
 
 
 def _if_any(column: list[Any]) -> list[Any]:

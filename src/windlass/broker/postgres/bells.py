@@ -11,6 +11,11 @@ class Bell:
         """How often: who notes it before looking misses nothing that happens while it looks."""
         self._waiting: set[asyncio.Future[None]] = set()
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits; also for other threads to ask."""
+        return bool(self._waiting)
+
     def ring(self) -> None:
         """Something happened."""
         self.rung += 1

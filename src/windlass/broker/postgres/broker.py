@@ -1,8 +1,8 @@
 """The face of the PostgreSQL broker: the contract's verbs, each one call of one function, one transaction."""
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import accumulate, islice
 from typing import Any
 from uuid import UUID
 
@@ -14,17 +14,18 @@ from windlass.broker.postgres.arrays import (
     done_of,
     jobs_of,
     notes_of,
-    plain_of,
     settlements_of,
 )
 from windlass.broker.postgres.bells import Bell
+from windlass.broker.postgres.blocking import BlockingProducer
 from windlass.broker.postgres.driver import Connection, Refused, Row, code_of
 from windlass.broker.postgres.health import Health, health_of
 from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.listening import Listener
 from windlass.broker.postgres.looking import Looking
 from windlass.broker.postgres.migrating import up_to_date
-from windlass.broker.postgres.pool import Pool
+from windlass.broker.postgres.pool import Pool, spares_one
+from windlass.broker.postgres.producing import Producing
 from windlass.broker.postgres.records import CODES, pack, pack_body, state_of, uuid_of
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.transactional import Enqueuing, enqueue_on, enqueue_on_blocking, settle_on
@@ -35,7 +36,7 @@ from windlass.clock import Clock
 from windlass.core.bounds import check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import refused_whole, too_large
-from windlass.core.job import Finished, JobDetail, NewJob, Receipt, Status
+from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.outcome import Answer, Cause, Verdict
@@ -103,6 +104,13 @@ class PostgresBroker:
         self._looking = Looking(self._bell)
         self._watching = Watching(self._finished, self._bell)
         self._ways = Ways(self._step)
+        self._producing = Producing(self._step, self._ways)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._blocking: BlockingProducer | None = None
+        if spares_one(place):
+            self._blocking = BlockingProducer(
+                place, self._schema, self._now, self._tell, self._pool, self._bell
+            )
         self._database: str | None = None  # a caller's connection must lead to the same
 
     @classmethod
@@ -119,6 +127,7 @@ class PostgresBroker:
         return broker
 
     async def _prepare(self) -> None:
+        self._loop = asyncio.get_running_loop()
         await self._pool.use(lambda connection: up_to_date(connection, self._options.namespace))
         self._database = (await self._pool.call("SELECT current_database()"))[0][0]
         kept = self._options.retention or Retention()
@@ -140,8 +149,8 @@ class PostgresBroker:
 
     @property
     def blocking(self) -> BlockingProduce | None:
-        """The driver cannot block: a portal serves blocking code."""
-        return None
+        """A connection of its own for threads, unless there is none to spare: then a portal serves them."""
+        return self._blocking
 
     @property
     def transact(self) -> Transact | None:
@@ -161,7 +170,15 @@ class PostgresBroker:
         self._watching.close()
         self._looking.close()
         await self._listener.close()
+        if self._blocking is not None:
+            await asyncio.to_thread(self._blocking.close)  # somebody may be in the middle of a call
         await self._pool.close()
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Have something called on the loop that this belongs to, from another thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(call)
 
     def _now(self) -> Micros | None:
         return None if self._clock is None else self._clock.now()
@@ -188,23 +205,7 @@ class PostgresBroker:
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        check_items("groups", groups)
-        refused = [too_large(group) for group in groups]
-        accepted = [group for group, large in zip(groups, refused, strict=True) if not large]
-        jobs = [job for group in accepted for job in group]
-        ends = list(accumulate(map(len, accepted)))
-        receipts = iter(await self._accept(jobs, ends) if jobs else ())
-        return tuple(
-            refused_whole(group, large) if large else tuple(islice(receipts, len(group)))
-            for group, large in zip(groups, refused, strict=True)
-        )
-
-    async def _accept(self, jobs: Sequence[NewJob], ends: Sequence[int]) -> Sequence[Receipt]:
-        columns = plain_of(jobs)
-        if columns is not None and await self._ways.short("enqueue_plain", columns[3], *columns) is not None:
-            return [Receipt(Status.CREATED, job.id) for job in jobs]
-        rows = await self._step("enqueue", ends, *jobs_of(jobs))
-        return [answers.receipt(job.id, row) for job, row in zip(jobs, rows, strict=True)]
+        return await self._producing.enqueue(groups)
 
     async def enqueue_on(
         self, connection: Any, groups: Sequence[Sequence[NewJob]]

@@ -41,6 +41,7 @@ class Pool:
         self._room = asyncio.Semaphore(_for_calls(place))
         self._long = asyncio.Semaphore(_for_long(place))
         self._idle: list[Connection] = []
+        self._apart: asyncio.Future[Any] | None = None
         self._closed = False
 
     async def call(self, query: str, *arguments: Any) -> Sequence[Any]:
@@ -103,6 +104,10 @@ class Pool:
         async with self._long, self.lent() as connection:
             yield connection
 
+    def set_apart(self) -> None:
+        """Do with one connection less from now on: it is opened elsewhere."""
+        self._apart = asyncio.gather(self._room.acquire(), self._long.acquire())
+
     def _take_back(self, connection: Connection) -> None:
         if self._closed or connection.is_in_transaction():
             connection.terminate()
@@ -124,6 +129,8 @@ class Pool:
     async def close(self) -> None:
         """Let go of every connection."""
         self._closed = True
+        if self._apart is not None:
+            self._apart.cancel()
         idle, self._idle = self._idle, []
         for connection in idle:
             with contextlib.suppress(*UNAVAILABLE):
@@ -140,6 +147,11 @@ class Pool:
 def _for_calls(place: Place) -> int:
     """How many connections there are but for the one that listens."""
     return place.connections - place.listens
+
+
+def spares_one(place: Place) -> bool:
+    """Whether one of those can be set apart: two are left, so that one may be lent for long."""
+    return _for_calls(place) > 2
 
 
 def _for_long(place: Place) -> int:

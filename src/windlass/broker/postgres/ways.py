@@ -10,7 +10,7 @@ _ALONE: Final = True
 _MUST_BE_ALONE: Final = "WL001"
 """What `_must_be_alone` says."""
 _NOT_SHORT: Final = "WL005"
-"""What `settle_done` says of a queue that keeps its finished jobs in another way."""
+"""What short ways say of queues that they will not do."""
 _NOT_PLAIN: Final = frozenset({_MUST_BE_ALONE, _NOT_SHORT, "WL004", "23505"})
 """What short ways say when the long one has to be gone; the others concern one call, as an id sent twice."""
 _REMEMBERED: Final = 5.0
@@ -24,37 +24,69 @@ class Ways:
         self._step = step
         self._alone: dict[str, float] = {}
         """Queues whose jobs need the namespace to themselves, and for how long that is believed."""
-        self._long: dict[str, float] = {}
-        """Queues whose settlements cannot go the short way, likewise."""
+        self._long: dict[tuple[str, str], float] = {}
+        """Functions and queues of which such a call cannot go the short way, likewise."""
 
     async def beside(self, function: str, queues: Collection[str], *arguments: Any) -> Sequence[Row]:
         """Call a function that can run beside others; alone, if that turns out not to be enough."""
-        now = time.monotonic()
-        if not _among(self._alone, queues, now):
+        if not self._need_to_be_alone(queues):
             try:
                 return await self._step(function, not _ALONE, *arguments)
             except Refused as error:
                 if code_of(error) != _MUST_BE_ALONE:
                     raise
-            self._alone.update(dict.fromkeys(queues, now + _REMEMBERED))
+            self._remember_alone(queues)
         return await self._step(function, _ALONE, *arguments)
 
-    async def short(self, function: str, queues: Collection[str], *arguments: Any) -> Sequence[Row] | None:
+    async def short(
+        self, function: str, queues: Collection[str], *arguments: Any, laned: bool = False
+    ) -> Sequence[Row] | None:
         """Call a function that does what most calls are; None if this one is not."""
         now = time.monotonic()
-        if _among(self._alone, queues, now) or _among(self._long, queues, now):
+        if self._long and any(self._long.get((function, queue), now) > now for queue in queues):
             return None
         try:
-            return await self._step(function, *arguments)
+            return await self._shortly(function, queues, arguments, alone=laned)
         except Refused as error:
             code = code_of(error)
             if code not in _NOT_PLAIN:
                 raise
-        for known, said in ((self._alone, _MUST_BE_ALONE), (self._long, _NOT_SHORT)):
-            if code == said:
-                known.update(dict.fromkeys(queues, now + _REMEMBERED))
+        if code == _NOT_SHORT:
+            self._long.update({(function, queue): now + _REMEMBERED for queue in queues})
         return None
 
+    async def _shortly(
+        self, function: str, queues: Collection[str], arguments: Sequence[Any], *, alone: bool
+    ) -> Sequence[Row]:
+        if not alone and not self._need_to_be_alone(queues):
+            try:
+                return await self._step(function, not _ALONE, *arguments)
+            except Refused as error:
+                if code_of(error) != _MUST_BE_ALONE:
+                    raise
+            self._remember_alone(queues)
+        return await self._step(function, _ALONE, *arguments)
 
-def _among(known: dict[str, float], queues: Collection[str], now: float) -> bool:
-    return bool(known) and any(known.get(queue, now) > now for queue in queues)
+    async def one(self, function: str, queue: str, *arguments: Any) -> bool:
+        """Call a function that does what most calls of one job are, beside others; whether it has."""
+        if self._need_to_be_alone((queue,)):
+            return False
+        try:
+            await self._step(function, *arguments)
+        except Refused as error:
+            code = code_of(error)
+            if code not in _NOT_PLAIN:
+                raise
+            if code == _MUST_BE_ALONE:
+                self._remember_alone((queue,))
+            return False
+        return True
+
+    def _need_to_be_alone(self, queues: Collection[str]) -> bool:
+        if not self._alone:
+            return False
+        now = time.monotonic()
+        return any(self._alone.get(queue, now) > now for queue in queues)
+
+    def _remember_alone(self, queues: Collection[str]) -> None:
+        self._alone.update(dict.fromkeys(queues, time.monotonic() + _REMEMBERED))

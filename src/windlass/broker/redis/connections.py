@@ -67,12 +67,15 @@ async def hang_up(link: LoopLink, *, in_order: bool) -> None:
     """
     writer = cast("asyncio.StreamWriter | None", getattr(link, "_writer", None))
     said = False
-    with contextlib.suppress(*UNREACHABLE):
-        async with asyncio.timeout(_GOODBYE):
-            await link.disconnect(nowait=not in_order)
-            said = in_order
-    if writer is not None and not said:
-        writer.transport.abort()
+    try:
+        with contextlib.suppress(*UNREACHABLE):
+            async with asyncio.timeout(_GOODBYE):
+                await link.disconnect(nowait=not in_order)
+                said = in_order
+    finally:  # also for who is cancelled meanwhile
+        if writer is not None and not said:
+            writer.transport.abort()
+    if not said:
         await asyncio.sleep(0)  # the socket is closed in the loop's next turn
 
 

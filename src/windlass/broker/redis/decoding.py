@@ -1,20 +1,22 @@
 """What scripts answer, as the contract's values. Pure: both transports use it."""
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
 from windlass.broker.redis.records import (
+    CONSTANT,
     STATES,
     Head,
-    lease_reader,
     pack_id,
     raw_text,
     read_body,
+    read_due,
     read_head,
+    read_lease,
     read_stamp,
-    session_size,
     unpack,
     unpack_id,
     unpack_ids,
@@ -109,29 +111,41 @@ def claimed(answer: Any) -> Claimed:
     asker, more, next_in, suspects, now = answer[:5]
     if asker:
         return Claimed(session=_ASKERS[int(asker)])
-    leases = _leases(now, answer[5], answer[6:]) if len(answer) > 5 else ()
+    leases: tuple[Lease, ...] = ()
+    if len(answer) > 5:
+        short = isinstance(answer[6], list)
+        leases = _plain_leases(*answer[5:]) if short else _leases(now, answer[5], answer[6:])
     return Claimed(
         leases=leases, more=bool(more), next_in=None if next_in < 0 else next_in, suspects=suspects
     )
 
 
-_NO_HEADERS = b"\0\0\0\0"
+_NO_HEADERS = b"\0\0\0"
 
 
 def _leases(now: Micros, ids: bytes, rows: Sequence[Any]) -> tuple[Lease, ...]:
-    """All leases of a reply. They have one session; most need nothing that few jobs have."""
+    """All leases of a reply, as the long way gives them."""
     count = len(ids) // 16
-    texts, bodies = unpack_ids(ids), rows[1 : 2 * count : 2]
     extras = {rows[at]: rows[at + 1 : at + 3] for at in range(2 * count, len(rows), 3)}
-    reader = lease_reader(session_size(rows[0]))
-    read, size = reader.unpack_from, reader.size
+    return tuple(
+        _lease(now, job, read_head(raw), body, *extras.get(place, (b"", b"")))
+        for place, (job, raw, body) in enumerate(
+            zip(unpack_ids(ids), rows[: 2 * count : 2], rows[1 : 2 * count : 2], strict=True)
+        )
+    )
+
+
+def _plain_leases(ids: bytes, runs: Sequence[Any], bodies: Sequence[bytes], parts: Any) -> tuple[Lease, ...]:
+    """All leases of a reply of the short way: what is said of many jobs comes once."""
     leases: list[Lease] = []
-    for job, raw, body in zip(texts, rows[: 2 * count : 2], bodies, strict=True):
-        attempt, fence, claimed_at, due = read(raw)
-        stamp = read_stamp(raw[size:-1])
-        if stamp.is_plain and not (extras and len(leases) in extras):
+    rows = zip(unpack_ids(ids), chain.from_iterable(parts), bodies, strict=True)
+    for at in range(0, len(runs), 2):
+        attempt, fence, claimed_at = read_lease(runs[at + 1])
+        for job, raw, body in islice(rows, runs[at]):
+            (due,) = read_due(raw)
+            stamp = read_stamp(raw[CONSTANT:-8])
             cold = stamp.cold
-            headers, payload = ({}, body[4:-1]) if body.startswith(_NO_HEADERS) else read_body(body)
+            headers, payload = ({}, body[4 : -body[0]]) if body[1:4] == _NO_HEADERS else read_body(body)
             leases.append(
                 Lease(
                     job=job,
@@ -151,8 +165,6 @@ def _leases(now: Micros, ids: bytes, rows: Sequence[Any]) -> tuple[Lease, ...]:
                     waited=claimed_at - due if claimed_at > due else 0,
                 )
             )
-        else:
-            leases.append(_lease(now, job, read_head(raw), body, *extras.get(len(leases), (b"", b""))))
     return tuple(leases)
 
 

@@ -139,10 +139,13 @@ class Ear:
     async def _hang_up(self) -> None:
         reading, link = self._reading, self._link
         self._reading = self._link = None
-        if link is not None:  # first: a read that is cancelled leaves without a goodbye
-            await hang_up(link, in_order=self.closed)
+        try:
+            if link is not None:  # first: a read that is cancelled leaves without a goodbye
+                await hang_up(link, in_order=self.closed)
+        finally:
+            if reading is not None:
+                reading.cancel()
         if reading is not None:
-            reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 

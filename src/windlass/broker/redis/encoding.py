@@ -7,7 +7,17 @@ from typing import Any
 
 import msgspec
 
-from windlass.broker.redis.records import CODES, blob, new_id, new_ids, pack, pack_id, write_body, write_tags
+from windlass.broker.redis.records import (
+    CODES,
+    blob,
+    body_end,
+    new_id,
+    new_ids,
+    pack,
+    pack_id,
+    write_body,
+    write_tags,
+)
 from windlass.core.group import in_cycle, too_large
 from windlass.core.job import Mode, NewJob, OnFailure, Refusal
 from windlass.core.lease import Ask
@@ -54,8 +64,15 @@ def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | Non
         size = len(payload)
         text = _headers(job.headers) if job.headers else b""
         extra = len(text)
-        parts += record(ids[at : at + 16], number, size, size + extra + 5, extra), text, payload
-        parts.append(ids[at + 15 : at + 16])
+        end, between = body_end(4 + extra + size)
+        parts += (
+            record(ids[at : at + 16], number, size, 4 + extra + size + end, end << 24 | extra),
+            text,
+            payload,
+            ids[at + 12 : at + 13],
+            between,
+            ids[at + 13 : at + 14],
+        )
         at += 16
     rows = [(*stamp[:5], write_tags(stamp[5]), *stamp[6:]) for stamp in stamps]
     return b"".join(parts), pack(([len(group) for group in groups], rows))

@@ -3,7 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,9 @@ STATES: Final[tuple[State, ...]] = (
     State.CANCELLED,
 )
 CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATES)}
+
+FORMAT: Final = 2
+"""Of all records (`lua/clock.lua` has the same number): raised whenever one of them changes."""
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder().decode
@@ -195,22 +198,22 @@ def read_head(raw: bytes) -> Head:
             at += _ENDED.size
             state, session = _DONE, None
     arrival, due, accepted = _LAST.unpack_from(raw, at)
-    stamp = read_stamp(raw[at + _LAST.size : -1])
+    stamp = read_stamp(raw[at + _LAST.size : -8])
     holder = None if session is None or stamp.rare.deadline is not None else session.decode()
     if finished is None:
         finished = stamp.rare.finished
     return Head(state, attempt, fence, claimed, holder, arrival, due, accepted, finished, stamp)
 
 
-@cache
-def lease_reader(session: int) -> struct.Struct:
-    """Reads attempt, fence, claimed and due of a head that runs for a session with so long a name."""
-    return struct.Struct(f">5xIQQ8x2x{session}x20xQ8x")
+_SAID = struct.Struct(">6xIQQ")
+_DUE = struct.Struct(">17x20xQ8x")
+read_due, CONSTANT = _DUE.unpack_from, _DUE.size
+"""Reads when a ready job was due, from its head; and where its stamp begins."""
 
 
-def session_size(raw: bytes) -> int:
-    """How many bytes the name of the session has for which this head runs."""
-    return int.from_bytes(raw[33:35], "big")
+def read_lease(said: bytes) -> tuple[int, int, int]:
+    """Attempt, fence and when it was claimed, of what a short claim says of jobs (see `lua/jobs.lua`)."""
+    return _SAID.unpack_from(said)
 
 
 def write_tags(tags: tuple[str, ...]) -> str:
@@ -226,16 +229,33 @@ def read_tags(text: str) -> tuple[str, ...]:
 _HEADERS = msgspec.json.Decoder(dict[str, str])
 
 
+_LONGEST_END = 255
+
+
+@lru_cache(1_000)
+def body_end(size: int) -> tuple[int, bytes]:
+    """How long the end of a body is that has so many bytes besides, and what is between its two bytes.
+
+    Lua hashes a string by every `step`th byte from the last backwards. Equal payloads would all have one
+    hash, and be compared with each other at every call; so the last two bytes that it looks at are of the id.
+    """
+    step = (size >> 5) + 1
+    while (size + step + 1 >> 5) + 1 > step:
+        step += 1
+    return (step + 1, bytes(step - 1)) if step < _LONGEST_END else (2, b"")
+
+
 def write_body(headers: Any, payload: bytes, job: bytes) -> bytes:
-    """A body: the length of the headers, the headers, the payload, a byte of the id (see `lua/jobs.lua`)."""
+    """A body: the length of its end (a byte) and of the headers (3), the headers, the payload, the end."""
     text = msgspec.json.encode(dict(headers)) if headers else b""
-    return len(text).to_bytes(4, "big") + text + payload + job[-1:]
+    end, between = body_end(4 + len(text) + len(payload))
+    return (end << 24 | len(text)).to_bytes(4, "big") + text + payload + job[12:13] + between + job[13:14]
 
 
 def read_body(raw: bytes) -> tuple[dict[str, str], bytes]:
     """Headers and payload."""
-    size = int.from_bytes(raw[:4], "big")
-    return (_HEADERS.decode(raw[4 : 4 + size]) if size else {}), raw[4 + size : -1]
+    size = int.from_bytes(raw[1:4], "big")
+    return (_HEADERS.decode(raw[4 : 4 + size]) if size else {}), raw[4 + size : -raw[0]]
 
 
 def raw_text(raw: "msgspec.Raw") -> bytes:

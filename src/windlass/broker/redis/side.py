@@ -28,8 +28,11 @@ class Side:
 
     async def _close(self) -> None:
         self._gone()
-        await self.ear.close()
-        await self.wire.close()
+        # A loop that ends cancels whoever closes on it. Nobody else would close the rest.
+        try:
+            await self.ear.close()
+        finally:
+            await self.wire.close()
 
     async def close(self) -> None:
         """Let everybody go who waits, and the connections."""

@@ -11,11 +11,12 @@ from windlass.broker.redis.complaints import BrokenLink
 from windlass.broker.redis.conversation import Say, Talk, converse
 from windlass.broker.redis.durability import Durability, read_durability
 from windlass.broker.redis.keys import ends_channel, keys
-from windlass.broker.redis.records import blob, pack
+from windlass.broker.redis.records import FORMAT, blob, pack
 from windlass.broker.redis.side import Side
 from windlass.broker.redis.url import Place
 from windlass.broker.redis.verbs import Call
 from windlass.clock import Clock
+from windlass.errors import StoreError
 
 _T = TypeVar("_T")
 
@@ -72,7 +73,12 @@ class Store:
 
     async def durability(self) -> Durability:
         """What the server promises; the namespace exists from here on."""
-        await self.run(Call("open", (pack([]),), lambda _: None))
+        found = await self.run(Call("open", (pack([]),), int))
+        if found not in (0, FORMAT):
+            raise StoreError(
+                f'namespace "{self.options.namespace}" is kept in format {found}, and this Windlass knows '
+                f"format {FORMAT}: use the version that wrote it, or another namespace"
+            )
         return await self.side().wire.hold(_facts(self.place.wait))
 
     def side(self) -> Side:

@@ -10,7 +10,6 @@ from typing import Any
 
 import apsw
 
-from windlass.broker.sqlite.reading import SQL as STORE
 from windlass.broker.sqlite.records import READY, SCHEDULED, Queue, pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
@@ -35,7 +34,7 @@ def accept(tx: Writing, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
     if not _inserted(tx, heads):
         tx.last_number -= 2 * len(group)
         return None
-    tx.handle.cursor.executemany(STORE["save_body"], bodies)
+    tx.handle.cursor.executemany(SQL["add_bodies"], bodies)
     tx.bytes += size
     for job in group:
         queue = queues[job.queue]
@@ -121,16 +120,6 @@ def _rows(
                 len(job.payload),
             )
         )
-        bodies.append(
-            (
-                n,
-                None,
-                None,
-                None,
-                pack(job.headers) if job.headers else None,
-                pack(job.tags) if job.tags else None,
-                None,
-                job.payload,
-            )
-        )
+        headers, tags = job.headers, job.tags
+        bodies.append((n, pack(headers) if headers else None, pack(tags) if tags else None, job.payload))
     return heads, bodies, filed

@@ -8,11 +8,11 @@ import msgspec
 
 from windlass.broker.sqlite import flows
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import LOGGED, MEMOS, RESULT, SAID, Body, Job, state_of
+from windlass.broker.sqlite.records import LOGGED, MEMOS, RESULT, SAID, Body, Job, read_delivery, state_of
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
 from windlass.broker.sqlite.statements import statements
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
-from windlass.core.job import FORGOTTEN, Delivery, Finished, JobDetail, JobView, Progress
+from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView, Progress
 from windlass.core.outcome import Cause, Error
 from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Page
 from windlass.core.session import SessionInfo, SessionState, SessionView
@@ -24,7 +24,6 @@ JOBS = statements("jobs")
 _END = 2**62
 
 _error = msgspec.msgpack.Decoder(Error)
-_delivery = msgspec.msgpack.Decoder(Delivery)
 _event = msgspec.msgpack.Decoder(Event)
 _info = msgspec.msgpack.Decoder(SessionInfo)
 _cause = msgspec.msgpack.Decoder(Cause)
@@ -56,7 +55,7 @@ def _get_one(tx: Reading, job_id: JobId) -> JobDetail | None:
         after=body.after,
         result=tx.value(JOBS["result"], (job.n,)) if job.marks & RESULT else None,
         error=error,
-        deliveries=tuple(_delivery.decode(record) for (record,) in tx.all(JOBS["deliveries"], (job.n,))),
+        deliveries=tuple(read_delivery(*row) for row in tx.all(JOBS["deliveries"], (job.n,))),
         logs=tuple(line for (line,) in tx.all(JOBS["logs"], (job.n,))) if job.marks & LOGGED else (),
         memos=tuple(name for name, _ in tx.all(JOBS["memos"], (job.n,))) if job.marks & MEMOS else (),
     )

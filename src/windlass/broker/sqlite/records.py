@@ -6,12 +6,13 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.job import Edge, Held, Mode
+from windlass.core.job import Delivery, Edge, Held, Mode
 from windlass.core.limits import Bucket
+from windlass.core.outcome import Outcome
 from windlass.core.settings import LanePolicy, QueuePolicy
 from windlass.core.settlement import SUSPECT_AFTER
 from windlass.core.state import State
-from windlass.core.units import Fence, JobId, Micros
+from windlass.core.units import Fence, JobId, Micros, SessionId
 
 STATES: Final[tuple[State, ...]] = (
     State.BLOCKED,
@@ -225,9 +226,47 @@ def as_json(values: Iterable[int | str] | Mapping[int, int] | Iterable[tuple[int
 
 
 _held = msgspec.msgpack.Decoder(Held)
+_delivery = msgspec.msgpack.Decoder(Delivery)
+_done = msgspec.msgpack.Decoder(tuple[int, SessionId | None, Micros, Micros, Micros | None])
 _headers = msgspec.msgpack.Decoder(dict[str, str])
 _tags = msgspec.msgpack.Decoder(tuple[str, ...])
 _after = msgspec.msgpack.Decoder(tuple[Edge, ...])
+
+
+def done_record(
+    fence: Fence,
+    attempt: int,
+    session: SessionId | None,
+    claimed_at: Micros,
+    now: Micros,
+    runtime: Micros | None,
+) -> bytes:
+    """The record of a run that its holder has settled as done: a list, in 45 bytes instead of the 150 of a
+    whole one. Times are told from the one before them; nearly always a fence is the time of its claim.
+    """
+    return pack((attempt, session, claimed_at - fence, now - claimed_at, runtime))
+
+
+def read_delivery(fence: Fence, record: bytes) -> Delivery:
+    """A record of delivery, short or whole."""
+    if record[0] & 0xF0 != _LIST:
+        return _delivery.decode(record)
+    attempt, session, claimed_after, ended_after, runtime = _done.decode(record)
+    claimed_at = fence + claimed_after
+    return Delivery(
+        fence=fence,
+        attempt=attempt,
+        session=session,
+        claimed_at=claimed_at,
+        ended_at=claimed_at + ended_after,
+        outcome=Outcome.DONE,
+        settled=True,
+        runtime=runtime,
+    )
+
+
+_LIST: Final = 0x90
+"""How a list begins in msgpack, its length apart. A whole record is a map."""
 
 
 def read_headers(record: bytes | None) -> dict[str, str]:

@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from windlass.broker.contract import Settled
 from windlass.broker.sqlite import lifecycle, settle_many
 from windlass.broker.sqlite.claim import claim
 from windlass.broker.sqlite.enqueue import accept, refusals
-from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job
+from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job, read_delivery
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.bounds import check_items
-from windlass.core.job import Delivery, Held
+from windlass.core.job import Held
 from windlass.core.lease import Ask, check_ask
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, Note
@@ -26,7 +24,6 @@ from windlass.errors import ContractError
 SQL = statements("jobs")
 _DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
 _UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
-_delivery = msgspec.msgpack.Decoder(Delivery)
 
 
 def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled:
@@ -102,7 +99,7 @@ def late(tx: Writing, job_id: JobId, fence: Fence) -> Answer:
     if job is None:
         return Answer(Verdict.GONE)
     record = tx.value(SQL["delivery"], (job.n, fence))
-    delivery = None if record is None else _delivery.decode(record)
+    delivery = None if record is None else read_delivery(fence, record)
     if delivery is not None and delivery.settled:
         return Answer(Verdict.ALREADY, delivery.outcome, job.state)
     return Answer(Verdict.STALE)

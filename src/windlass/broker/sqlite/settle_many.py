@@ -11,12 +11,11 @@ from typing import TypeAlias
 
 from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.handle import Handed
-from windlass.broker.sqlite.records import DONE, RUNNING, as_json, pack
+from windlass.broker.sqlite.records import DONE, RUNNING, as_json, done_record
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.event import Emit
-from windlass.core.job import Delivery
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.units import JobId
@@ -92,17 +91,8 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
     deliveries: list[tuple[int, int, bytes]] = []
     results: list[tuple[int, int, int, bytes]] = []
     for item, (fence, n, q, _, attempt, claimed_at, s, _) in runs:
-        delivery = Delivery(
-            fence=fence,
-            attempt=attempt,
-            session=sessions[s],
-            claimed_at=claimed_at,
-            ended_at=now,
-            outcome=Outcome.DONE,
-            settled=True,
-            runtime=item.runtime,
-        )
-        deliveries.append((n, fence, pack(delivery)))
+        record = done_record(fence, attempt, sessions[s], claimed_at, now, item.runtime)
+        deliveries.append((n, fence, record))
         if item.result is not None:
             tx.bytes += len(item.result)
             results.append((n, q, now, item.result))

@@ -6,6 +6,7 @@ of time: failure rate, waits and run times, throughput, use of the workers.
     attempt.py    what is kept of an attempt, and of the workers
     place.py      where it is kept, as a URL names it
     sink.py       the protocol of what keeps it
+    rollup.py     attempts of a minute, added up: what is read
     sql.py        the statements, which SQLite and PostgreSQL share
     sqlite.py     a file
     postgres.py   a PostgreSQL database

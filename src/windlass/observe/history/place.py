@@ -5,7 +5,7 @@ postgresql://user@host/database    tables called windlass_history_…
 …?keep=90d                         for how long; 30 days unless said
 """
 
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -22,6 +22,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str
     url: str
     """Without what is ours."""
+    path: str = ""
+    """Of a file."""
     keep: Micros = KEPT
 
     def __repr__(self) -> str:
@@ -44,7 +46,12 @@ def read_url(url: str) -> Place:
     keep = micros(given.pop("keep", KEPT / 1_000_000), name="keep")
     if not keep:
         raise InvalidOption('keep says for how long history is kept, such as "30d"')
-    return Place(scheme=parts.scheme, url=urlunsplit(parts._replace(query=urlencode(given))), keep=keep)
+    return Place(
+        scheme=parts.scheme,
+        url=urlunsplit(parts._replace(query=urlencode(given))),
+        path=unquote(parts.path[1:]) if parts.scheme == "sqlite" else "",
+        keep=keep,
+    )
 
 
 def check_history_url(url: str) -> str:

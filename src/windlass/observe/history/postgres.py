@@ -1,9 +1,9 @@
 """History in a PostgreSQL database: that of the store, or another one."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
@@ -11,12 +11,13 @@ from windlass.core.units import Cursor, Micros
 from windlass.errors import StoreUnavailable
 from windlass.observe.history import sql
 from windlass.observe.history.attempt import Attempt, Slots
-from windlass.observe.history.sink import Figures, Used, Window
+from windlass.observe.history.rollup import by_minute, decode, encode
+from windlass.observe.history.sink import Minute, Used, Window
 
-_T = TypeVar("_T")
 _asyncpg: Any = asyncpg
 _MAKING = 0x57484953
 """The advisory lock under which tables are made: two that make one at a time would refuse one of them."""
+_WRITING = 0x5748
 PATIENCE = 30.0
 """Seconds for a statement."""
 
@@ -36,7 +37,7 @@ class PostgresSink:
         async with sink._using() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _MAKING)
             for statement in sql.SCHEMA:
-                await connection.execute(statement)
+                await connection.execute(statement.replace("BYTES", "bytea"))
         return sink
 
     async def close(self) -> None:
@@ -57,9 +58,14 @@ class PostgresSink:
     ) -> None:
         """See `Sink`."""
         async with self._using() as connection, connection.transaction():
-            if attempts:
-                rows = [sql.attempt_row(source, attempt) for attempt in attempts]
-                await connection.executemany(sql.ADD_ATTEMPT, rows)
+            # Minutes are read and written: nobody else may, meanwhile. (The lock ends with the transaction.)
+            await connection.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", _WRITING, source)
+            new = await _added(connection, source, attempts)
+            for key, figures in by_minute(new).items():
+                kept = await connection.fetchval(sql.GET_MINUTE, source, *key)
+                if kept is not None:
+                    figures.merge(decode(kept))
+                await connection.execute(sql.PUT_MINUTE, source, *key, encode(figures))
             if slots:
                 await connection.executemany(sql.ADD_SLOTS, [sql.slots_row(source, each) for each in slots])
             await connection.execute(sql.GO_ON, source, reader, cursor)
@@ -71,26 +77,13 @@ class PostgresSink:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    async def total(self, source: str, window: Window) -> Figures:
+    async def minutes(self, source: str, window: Window) -> Sequence[Minute]:
         """See `Sink`."""
-        rows = await self._rows(sql.TOTAL, *sql.window_row(source, window))
-        return sql.figures(rows[0]) if rows else Figures()
+        return [sql.minute(row) for row in await self._rows(sql.MINUTES, *sql.window_row(source, window))]
 
-    async def by_task(self, source: str, window: Window, limit: int) -> list[Figures]:
+    async def used(self, source: str, window: Window) -> Sequence[Used]:
         """See `Sink`."""
-        return _all(sql.figures, await self._rows(sql.BY_TASK, *sql.window_row(source, window), limit))
-
-    async def by_time(self, source: str, window: Window, step: Micros) -> list[Figures]:
-        """See `Sink`."""
-        return _all(sql.figures, await self._rows(sql.BY_TIME, *sql.window_row(source, window), step))
-
-    async def used_by_host(self, source: str, window: Window) -> list[Used]:
-        """See `Sink`."""
-        return _all(sql.used, await self._rows(sql.USED_BY_HOST, source, window.since, window.until))
-
-    async def used_by_time(self, source: str, window: Window, step: Micros) -> list[Used]:
-        """See `Sink`."""
-        return _all(sql.used, await self._rows(sql.USED_BY_TIME, source, window.since, window.until, step))
+        return [sql.used(row) for row in await self._rows(sql.USED, source, window.since, window.until)]
 
     async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
         async with self._using() as connection:
@@ -114,5 +107,18 @@ class PostgresSink:
                 ) from error
 
 
-def _all(read: Callable[[Any], _T], rows: list[Any]) -> list[_T]:
-    return [read(row) for row in rows]
+async def _added(connection: Any, source: str, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Add attempts; those that were not there."""
+    if not attempts:
+        return []
+    columns = list(zip(*(sql.attempt_row(source, attempt)[1:] for attempt in attempts), strict=True))
+    rows = await connection.fetch(_ADD_MANY, source, *columns)
+    new = {(row[0], row[1]) for row in rows}
+    return [attempt for attempt in attempts if (attempt.job, attempt.fence) in new]
+
+
+_ADD_MANY = """INSERT INTO windlass_history_attempt
+    (source, job, fence, at, task, queue, lane, outcome, move, attempt, wait, run)
+    SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+        $8::text[], $9::text[], $10::integer[], $11::bigint[], $12::bigint[])
+    ON CONFLICT DO NOTHING RETURNING job, fence"""

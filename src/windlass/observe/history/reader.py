@@ -15,9 +15,12 @@ import time
 from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
+from msgspec import UNSET
+
 from windlass.broker.contract import Broker
 from windlass.core.event import FROM_NOW, FROM_START
 from windlass.core.session import SessionState, SessionView
+from windlass.core.settings import Kind, QueueSettings
 from windlass.core.units import Cursor, Micros
 from windlass.errors import WindlassError
 from windlass.observe.history.attempt import Slots, attempt_of, slots_at
@@ -34,6 +37,8 @@ BATCH = 1_000
 """Events that are read and written together."""
 SWEPT_EVERY = 600.0
 """Seconds between two looks for what is too old."""
+CHECKED_EVERY = 60.0
+"""Seconds between two looks for queues that write no events."""
 LONGEST_PAUSE = 60.0
 _PAGE = 1_000
 
@@ -57,6 +62,8 @@ class HistoryReader:
         self._clock = clock
         self._name = uuid4().hex
         self._forget_at = 0.0
+        self._check_at = 0.0
+        self._told: set[str] = set()
         self._end: Cursor | None = None
         """A place that was found to be the end of the log."""
 
@@ -83,6 +90,7 @@ class HistoryReader:
             if len(page.items) < BATCH:
                 break
         await self._forget(now)
+        await self._check_queues(now)
         return copied
 
     async def _is_foreign(self, place: Cursor) -> bool:
@@ -112,6 +120,26 @@ class HistoryReader:
             self._forget_at = now + SWEPT_EVERY
             at = (await self._broker.schedules(limit=1)).now
             await self._sink.forget(self._source, at - self._keep)
+
+    async def _check_queues(self, now: float) -> None:
+        """Say which queues history misses. A process of the app that was not told of history, such as a
+        producer, declares them without events; who means that says `emit="none"`.
+        """
+        if now < self._check_at:
+            return
+        self._check_at = now + CHECKED_EVERY
+        for document in await self._broker.documents(Kind.QUEUE, None, _PAGE):
+            declared, override = document.declared, document.override
+            says_so = any(
+                isinstance(said, QueueSettings) and said.emit is not UNSET for said in (declared, override)
+            )
+            if not says_so and document.subject.name not in self._told:
+                self._told.add(document.subject.name)
+                _log.warning(
+                    'queue "%s" writes no events, so history misses its jobs: set WINDLASS_HISTORY for every '
+                    'process of its app, producers too (emit="none" on the queue: that is meant)',
+                    document.subject.name,
+                )
 
 
 async def keep_history(

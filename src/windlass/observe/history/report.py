@@ -1,6 +1,7 @@
 """The answers of history: what the command line prints and the API returns."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -12,21 +13,21 @@ from windlass.core.names import check_queue, check_task
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Micros
 from windlass.errors import InvalidOption, Unsupported
 from windlass.observe.history.attempt import SAMPLE
-from windlass.observe.history.sink import Figures, Sink, Used, Window, open_sink
+from windlass.observe.history.rollup import Figures, Spread
+from windlass.observe.history.sink import Sink, Used, Window, open_sink
 
 TASKS = 500
 """Tasks that are told apart."""
 BUCKETS = 1_000
 _STEPS: tuple[Micros, ...] = (
-    5 * SECOND, 10 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 6 * HOUR, DAY,
-    7 * DAY,
+    MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY,
 )  # fmt: skip
 _WANTED = 120
 """Buckets of a chart whose step nobody said, at the most."""
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds; null where nothing was measured."""
+    """Seconds, right to 2.5 %; null where nothing was measured."""
 
     p50: float | None = None
     p95: float | None = None
@@ -75,7 +76,7 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True):
     wait: Percentiles = Percentiles()
     run: Percentiles = Percentiles()
     slots: float | None = None
-    """Of all workers, on average; null when nobody looked."""
+    """Of all workers, on average over the bucket; null when nobody looked."""
     use: float | None = None
     """The part of the slots' time that tasks ran in."""
 
@@ -151,14 +152,18 @@ async def opened(url: str | None) -> AsyncGenerator[Sink]:
 async def look(sink: Sink, source: str, window: Window, *, step: Micros | None = None) -> History:
     """How it went; `InvalidOption` for a window or a step that has no meaning."""
     window, step = checked(window, step)
-    total = await sink.total(source, window)
-    tasks = await sink.by_task(source, window, TASKS)
-    buckets = await sink.by_time(source, window, step)
-    hosts = await sink.used_by_host(source, window)
-    used = await sink.used_by_time(source, window, step)
+    minutes, used = await sink.minutes(source, window), await sink.used(source, window)
     length = (window.until - window.since) / SECOND
+    total = Figures()
+    tasks: defaultdict[str, Figures] = defaultdict(Figures)
+    buckets: defaultdict[Micros, Figures] = defaultdict(Figures)
+    for minute in minutes:
+        total.merge(minute.figures)
+        tasks[minute.task].merge(minute.figures)
+        buckets[minute.at // step * step].merge(minute.figures)
     whole = window.task is None and window.queue is None
-    slot_time = sum(host.slots for host in hosts) * SAMPLE
+    slot_time = sum(each.slots for each in used) * SAMPLE
+    most = sorted(tasks.items(), key=lambda each: (-_attempts(each[1]), each[0]))
     return History(
         since=_moment(window.since),
         until=_moment(window.until),
@@ -166,10 +171,10 @@ async def look(sink: Sink, source: str, window: Window, *, step: Micros | None =
         task=window.task,
         queue=window.queue,
         total=Summary(**_summed(total, length)),
-        use=_ratio(total.ran, slot_time) if whole and slot_time else None,
-        tasks=[TaskHistory(task=str(task.key), **_summed(task, length)) for task in tasks],
+        use=_ratio(total.ran, slot_time) if whole else None,
+        tasks=[TaskHistory(task=task, **_summed(figures, length)) for task, figures in most[:TASKS]],
         buckets=_buckets(window, step, buckets, used, whole=whole),
-        workers=[_host(host) for host in hosts],
+        workers=_hosts(used),
     )
 
 
@@ -180,8 +185,8 @@ def checked(window: Window, step: Micros | None) -> tuple[Window, Micros]:
     length = window.until - window.since
     if step is None:
         step = next((each for each in _STEPS if length <= each * _WANTED), _STEPS[-1])
-    if step < SECOND:
-        raise InvalidOption("step must be a second at the least")
+    if step < MINUTE or step % MINUTE:
+        raise InvalidOption(f"step must be whole minutes, not {step / SECOND:g} s")
     if length > step * BUCKETS:
         least = -(-length // BUCKETS) / SECOND
         raise InvalidOption(
@@ -190,8 +195,12 @@ def checked(window: Window, step: Micros | None) -> tuple[Window, Micros]:
     return msgspec.structs.replace(window, since=window.since // step * step), step
 
 
+def _attempts(figures: Figures) -> int:
+    return figures.done + figures.failed + figures.cancelled
+
+
 def _summed(figures: Figures, length: float) -> dict[str, Any]:
-    attempts = figures.done + figures.failed + figures.cancelled
+    attempts = _attempts(figures)
     return {
         "attempts": attempts,
         "done": figures.done,
@@ -208,43 +217,54 @@ def _summed(figures: Figures, length: float) -> dict[str, Any]:
 
 
 def _buckets(
-    window: Window, step: Micros, figures: Sequence[Figures], used: Sequence[Used], *, whole: bool
+    window: Window, step: Micros, ended: Mapping[Micros, Figures], used: Sequence[Used], *, whole: bool
 ) -> list[Bucket]:
-    ended = {figure.key: figure for figure in figures}
-    slots = {each.key: each for each in used}
+    slots: defaultdict[Micros, list[Used]] = defaultdict(list)
+    for each in used:
+        slots[each.at // step * step].append(each)
     return [
-        _bucket(at, step, ended.get(at, Figures()), slots.get(at), whole=whole)
+        _bucket(at, min(step, window.until - at), ended.get(at, Figures()), slots.get(at, []), whole=whole)
         for at in range(window.since, window.until, step)
     ]
 
 
-def _bucket(at: Micros, step: Micros, figures: Figures, used: Used | None, *, whole: bool) -> Bucket:
-    attempts = figures.done + figures.failed + figures.cancelled
+def _bucket(at: Micros, length: Micros, figures: Figures, used: Sequence[Used], *, whole: bool) -> Bucket:
+    slot_time = sum(each.slots for each in used) * SAMPLE
     return Bucket(
         at=_moment(at),
         done=figures.done,
         failed=figures.failed,
         cancelled=figures.cancelled,
-        per_second=round(attempts / (step / SECOND), 3),
+        per_second=round(_attempts(figures) / (length / SECOND), 3),
         wait=_percentiles(figures.waits),
         run=_percentiles(figures.runs),
-        slots=None if used is None else used.slots / used.samples,
-        use=None if used is None or not whole else _ratio(figures.ran, used.slots * SAMPLE),
+        slots=round(slot_time / length, 3) if used else None,
+        use=_ratio(figures.ran, slot_time) if whole else None,
     )
 
 
-def _host(used: Used) -> HostHistory:
-    return HostHistory(
-        host=str(used.key),
-        seconds=used.samples * SAMPLE / SECOND,
-        slots=round(used.slots / used.samples, 3),
-        busy=round(used.leases / used.samples, 3),
-        use=_ratio(used.leases, used.slots),
+def _hosts(used: Sequence[Used]) -> list[HostHistory]:
+    found: dict[str, tuple[int, int, int]] = {}
+    for each in used:
+        samples, slots, leases = found.get(each.host, (0, 0, 0))
+        found[each.host] = (samples + each.samples, slots + each.slots, leases + each.leases)
+    return [
+        HostHistory(
+            host=host,
+            seconds=samples * SAMPLE / SECOND,
+            slots=round(slots / samples, 3),
+            busy=round(leases / samples, 3),
+            use=_ratio(leases, slots),
+        )
+        for host, (samples, slots, leases) in sorted(found.items())
+    ]
+
+
+def _percentiles(spread: Spread) -> Percentiles:
+    p50, p95, p99 = (
+        None if value is None else float(f"{value / SECOND:.3g}")
+        for value in (spread.at(50), spread.at(95), spread.at(99))
     )
-
-
-def _percentiles(values: Sequence[Micros | None]) -> Percentiles:
-    p50, p95, p99 = (None if value is None else value / SECOND for value in values)
     return Percentiles(p50=p50, p95=p95, p99=p99)
 
 

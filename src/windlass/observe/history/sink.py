@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -10,10 +9,11 @@ from windlass.core.units import Cursor, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.history.attempt import Attempt, Slots
 from windlass.observe.history.place import read_url
+from windlass.observe.history.rollup import Figures
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempts are asked for: those that ended in [since, until)."""
+    """Which attempts are asked for: those that ended in [since, until), by whole minutes."""
 
     since: Micros
     until: Micros
@@ -21,29 +21,22 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sink counts of some attempts. Percentiles are values that occurred, of those that had one."""
+class Minute(msgspec.Struct, frozen=True):
+    """The attempts of a task in a minute."""
 
-    key: str | int = ""
-    """What they have in common: a task, or the time that a bucket begins at."""
-    done: int = 0
-    failed: int = 0
-    dead: int = 0
-    """Of the failed ones: those that were the last."""
-    cancelled: int = 0
-    given_back: int = 0
-    ran: Micros = 0
-    """How long all of them ran together."""
-    waits: tuple[Micros | None, Micros | None, Micros | None] = (None, None, None)
-    """p50, p95 and p99."""
-    runs: tuple[Micros | None, Micros | None, Micros | None] = (None, None, None)
+    at: Micros
+    task: str
+    queue: str
+    figures: Figures
 
 
-class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """What there was to run in: sums over samples, each of which stands for `SAMPLE`."""
+class Used(msgspec.Struct, frozen=True):
+    """What there was to run in, on a host in a minute: sums over samples, each of which stands for
+    `SAMPLE`.
+    """
 
-    key: str | int
-    """A host, or the time that a bucket begins at."""
+    at: Micros
+    host: str
     samples: int
     slots: int
     leases: int
@@ -63,31 +56,21 @@ class Sink(Protocol):
     async def write(
         self, source: str, reader: str, attempts: Sequence[Attempt], slots: Sequence[Slots], cursor: Cursor
     ) -> None:
-        """Keep a batch and the place after it, all or nothing. What is there already stays as it is."""
+        """Keep a batch, add what is new of it to its minutes, and keep the place after it: all or nothing.
+        What is there already stays as it is and is not counted again.
+        """
         ...
 
     async def forget(self, source: str, before: Micros) -> None:
         """Drop what is older."""
         ...
 
-    async def total(self, source: str, window: Window) -> Figures:
-        """All attempts of a window together."""
+    async def minutes(self, source: str, window: Window) -> Sequence[Minute]:
+        """Every minute of every task in which something ended."""
         ...
 
-    async def by_task(self, source: str, window: Window, limit: int) -> list[Figures]:
-        """By task, those with the most attempts first."""
-        ...
-
-    async def by_time(self, source: str, window: Window, step: Micros) -> list[Figures]:
-        """In buckets of a length, those in which anything ended, in order."""
-        ...
-
-    async def used_by_host(self, source: str, window: Window) -> list[Used]:
-        """The slots that there were, by host."""
-        ...
-
-    async def used_by_time(self, source: str, window: Window, step: Micros) -> list[Used]:
-        """The slots that there were, of all hosts, in buckets; `samples` counts moments."""
+    async def used(self, source: str, window: Window) -> Sequence[Used]:
+        """The slots that there were, by minute and host."""
         ...
 
     async def close(self) -> None:
@@ -101,7 +84,7 @@ async def open_sink(url: str) -> Sink:
     if place.scheme == "sqlite":
         from windlass.observe.history.sqlite import SqliteSink  # noqa: PLC0415 - only who uses it needs it
 
-        return await SqliteSink.open(urlsplit(place.url).path[1:])
+        return await SqliteSink.open(place.path)
     try:
         from windlass.observe.history.postgres import PostgresSink  # noqa: PLC0415
     except ModuleNotFoundError as missing:

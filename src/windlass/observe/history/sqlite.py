@@ -13,7 +13,8 @@ from windlass.core.units import Cursor, Micros
 from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.observe.history import sql
 from windlass.observe.history.attempt import Attempt, Slots
-from windlass.observe.history.sink import Figures, Used, Window
+from windlass.observe.history.rollup import by_minute, decode, encode
+from windlass.observe.history.sink import Minute, Used, Window
 
 _T = TypeVar("_T")
 _OURS = 0x57484953
@@ -51,11 +52,24 @@ class SqliteSink:
         """See `Sink`."""
 
         def keep() -> None:
-            with self._connection:
-                run = self._connection.cursor()
-                run.executemany(_ADD_ATTEMPT, [sql.attempt_row(source, attempt) for attempt in attempts])
+            run = self._connection.cursor()
+            run.execute("BEGIN IMMEDIATE")  # minutes are read and written: nobody else may, meanwhile
+            try:
+                new = [
+                    attempt
+                    for attempt in attempts
+                    if run.execute(_ADD_ATTEMPT, sql.attempt_row(source, attempt)).fetchall()
+                ]
+                for key, figures in by_minute(new).items():
+                    for (kept,) in run.execute(_GET_MINUTE, (source, *key)).fetchall():
+                        figures.merge(decode(kept))
+                    run.execute(_PUT_MINUTE, (source, *key, encode(figures)))
                 run.executemany(_ADD_SLOTS, [sql.slots_row(source, each) for each in slots])
                 run.execute(_GO_ON, (source, reader, cursor))
+                run.execute("COMMIT")
+            except BaseException:
+                run.execute("ROLLBACK")
+                raise
 
         await self._on_thread(keep)
 
@@ -66,26 +80,13 @@ class SqliteSink:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    async def total(self, source: str, window: Window) -> Figures:
+    async def minutes(self, source: str, window: Window) -> Sequence[Minute]:
         """See `Sink`."""
-        rows = await self._rows(sql.TOTAL, sql.window_row(source, window))
-        return sql.figures(rows[0]) if rows else Figures()
+        return [sql.minute(row) for row in await self._rows(sql.MINUTES, sql.window_row(source, window))]
 
-    async def by_task(self, source: str, window: Window, limit: int) -> list[Figures]:
+    async def used(self, source: str, window: Window) -> Sequence[Used]:
         """See `Sink`."""
-        return _all(sql.figures, await self._rows(sql.BY_TASK, (*sql.window_row(source, window), limit)))
-
-    async def by_time(self, source: str, window: Window, step: Micros) -> list[Figures]:
-        """See `Sink`."""
-        return _all(sql.figures, await self._rows(sql.BY_TIME, (*sql.window_row(source, window), step)))
-
-    async def used_by_host(self, source: str, window: Window) -> list[Used]:
-        """See `Sink`."""
-        return _all(sql.used, await self._rows(sql.USED_BY_HOST, (source, window.since, window.until)))
-
-    async def used_by_time(self, source: str, window: Window, step: Micros) -> list[Used]:
-        """See `Sink`."""
-        return _all(sql.used, await self._rows(sql.USED_BY_TIME, (source, window.since, window.until, step)))
+        return [sql.used(row) for row in await self._rows(sql.USED, (source, window.since, window.until))]
 
     async def _rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         marked = sql.with_question_marks(statement)
@@ -100,10 +101,6 @@ class SqliteSink:
                     raise StoreUnavailable(f"the history file does not take it: {error}") from error
 
         return await asyncio.to_thread(alone)
-
-
-def _all(read: Callable[[Any], _T], rows: list[Any]) -> list[_T]:
-    return [read(row) for row in rows]
 
 
 def _opened(path: str) -> Any:
@@ -122,7 +119,7 @@ def _opened(path: str) -> Any:
         with connection:
             connection.execute(f"PRAGMA application_id = {_OURS}")
             for statement in sql.SCHEMA:
-                connection.execute(statement)
+                connection.execute(statement.replace("BYTES", "blob"))
     except apsw.NotADBError:
         connection.close()
         raise InvalidOption(f'"{path}" is not a SQLite file; history needs one of its own') from None
@@ -138,12 +135,15 @@ def _opened(path: str) -> Any:
 
 def _check(connection: Any, path: str) -> None:
     """A store's file has one writer at a time, and history must not be that one."""
-    mark = connection.execute("PRAGMA application_id").fetchone()
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if mark is not None and mark[0] != _OURS and tables is not None and tables[0]:
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    # In this order: who makes a history file writes mark and tables in one step.
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    if tables and mark != _OURS:
         raise InvalidOption(f'"{path}" holds something else; history needs a file of its own')
 
 
 _ADD_ATTEMPT = sql.with_question_marks(sql.ADD_ATTEMPT)
+_GET_MINUTE = sql.with_question_marks(sql.GET_MINUTE)
+_PUT_MINUTE = sql.with_question_marks(sql.PUT_MINUTE)
 _ADD_SLOTS = sql.with_question_marks(sql.ADD_SLOTS)
 _GO_ON = sql.with_question_marks(sql.GO_ON)

@@ -36,11 +36,11 @@ BEGIN
     RETURN m;
 END $$;
 
--- The same, beside others that touch only plain jobs.
-CREATE OR REPLACE FUNCTION _begin_beside(p_now bigint) RETURNS meta LANGUAGE plpgsql AS $$
+-- The same, beside others that touch only plain jobs: nobody is told of an end there, and nothing is collected.
+CREATE OR REPLACE FUNCTION _begin_beside(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer);
-    RETURN _begin(p_now);
+    PERFORM set_config('windlass.at', _seen_at(p_now)::text, true), set_config('windlass.recording', '', true);
 END $$;
 
 -- Give up a step that turned out to need the namespace to itself: the caller begins it anew, alone. Rare: a pre-check

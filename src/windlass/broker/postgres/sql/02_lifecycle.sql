@@ -58,7 +58,9 @@ BEGIN
         finished_at = j.finished_at, pruned_until = j.pruned_until, mode = j.mode, win = j.win, hold_key = j.hold_key,
         hold_reason = j.hold_reason, held_since = j.held_since, held_times = j.held_times, permille = j.permille,
         message = j.message, after_ids = j.after_ids, after_on = j.after_on, headers = j.headers, tags = j.tags,
-        deliveries = j.deliveries, error = j.error, result = j.result, payload = j.payload
+        deliveries = j.deliveries, error = j.error, result = j.result, payload = j.payload,
+        timer = CASE WHEN j.state = 3 THEN j.deadline WHEN j.state > 3 THEN j.pruned_until WHEN NOT j.started THEN j.expires_at END,
+        waits = CASE WHEN j.state IN (0, 1) THEN j.state END
     WHERE n = j.n;
 END $$;
 
@@ -141,7 +143,6 @@ DECLARE
     v_at bigint := _at();
     v_ran boolean := p_runtime IS NOT NULL OR r.charged;
     v_ends integer := coalesce(cardinality(j.deliveries), 0);
-    v_waited bigint;
 BEGIN
     j.deliveries := coalesce(j.deliveries[greatest(1, v_ends - 8):], '{}') || ROW(
         j.fence, j.attempt, j.session, j.claimed_at, v_at, r.outcome, p_kind IS NULL, p_cause, p_runtime, p_error)::ended;
@@ -167,13 +168,12 @@ BEGIN
         PERFORM _finish(j, 3::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
         RETURN;
     END IF;
-    v_waited := greatest(0, j.claimed_at - j.due_at);
     IF NOT r.keeps_place THEN
         j.due_at := v_at + r.delay;
     END IF;
     j.state := r.state;
     j.reason := NULL;
-    PERFORM _transition(j, 3::smallint, r.state, r.move, NULL, r.outcome, p_runtime, v_waited);
+    PERFORM _transition(j, 3::smallint, r.state, r.move, NULL, r.outcome, p_runtime);
     IF r.state = 1 THEN
         PERFORM _schedule(j);
         PERFORM _refresh(j.queue, j.lane);
@@ -190,8 +190,7 @@ CREATE OR REPLACE FUNCTION _finish(
 BEGIN
     j.state := p_state;
     j.reason := p_reason;
-    PERFORM _transition(j, p_before, p_state, p_move, p_reason, p_outcome, p_runtime,
-        CASE WHEN p_before = 3 THEN greatest(0, j.claimed_at - j.due_at) END);
+    PERFORM _transition(j, p_before, p_state, p_move, p_reason, p_outcome, p_runtime);
     j.finished_at := _at();
     j.cancel_requested := false;
     j.line := NULL;
@@ -285,7 +284,7 @@ BEGIN
         IF j.log_lines > 0 THEN
             DELETE FROM log WHERE n = j.n;
         END IF;
-        UPDATE job SET pruned_until = v_until, kept = NULL, size = 0, payload = '', headers = NULL, tags = NULL,
+        UPDATE job SET pruned_until = v_until, timer = v_until, kept = NULL, size = 0, payload = '', headers = NULL, tags = NULL,
             result = NULL, error = NULL, message = NULL, deliveries = deliveries[cardinality(deliveries):]
         WHERE n = j.n;
     ELSE

@@ -27,6 +27,15 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    IF a.seq IS DISTINCT FROM s.seq AND NOT a.has_lock AND NOT _have_any(v_queues) THEN
+        -- Most claims of an idle worker: plain queues with nothing in them, and nothing due.
+        IF a.session IS NOT NULL THEN
+            UPDATE session SET seq = a.seq WHERE id = a.session;
+        END IF;
+        head.next_in := _next_due(v_queues);
+        head.suspects := 0;
+        RETURN;
+    END IF;
     IF a.seq = s.seq THEN
         leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
@@ -41,6 +50,16 @@ BEGIN
         SELECT count(*) FROM (
             SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
                 SELECT FROM ready WHERE queue = u.name AND suspect ORDER BY seq LIMIT 100) s LIMIT 100) c);
+END $$;
+
+-- Whether there is anything in these queues that is ready or due.
+CREATE OR REPLACE FUNCTION _have_any(p_queues text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_at bigint := _at();
+BEGIN
+    RETURN EXISTS (SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (SELECT FROM ready WHERE queue = u.name LIMIT 1) r)
+        OR EXISTS (SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
+            SELECT FROM job WHERE queue = u.name AND waits = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d);
 END $$;
 
 -- Leases as they are handed out, in this order.
@@ -70,6 +89,7 @@ DECLARE
     v_name text;
     v_n bigint;
     v_room integer;
+    v_able boolean;
     v_stopped boolean;
 BEGIN
     leases := '{}';
@@ -85,6 +105,13 @@ BEGIN
             CONTINUE;
         END IF;
         PERFORM _refresh_due(v_name, v_at < (SELECT mark FROM meta));
+        IF NOT a.alone AND _has_simple_lanes(q) THEN
+            SELECT t.leases, t.able, t.stopped, t.bytes INTO leases, v_able, v_stopped, v_bytes FROM _take_laned(q, a, leases, v_bytes) t;
+            IF v_stopped THEN
+                RETURN;
+            END IF;
+            CONTINUE WHEN v_able;
+        END IF;
         LOOP
             SELECT * INTO q FROM queue WHERE name = v_name;
             v_n := CASE WHEN a.alone THEN _next_suspect(q, v_at)
@@ -192,7 +219,7 @@ BEGIN
             END LOOP;
         END IF;
         IF cardinality(v_take) > 0 THEN
-            PERFORM _start_plain(q, a, v_take, v_places);
+            PERFORM _start_many(q, a, v_take, v_places, '{}');
             leases := leases || v_take;
         END IF;
         -- Otherwise some had expired, and there may be others behind them.
@@ -210,8 +237,9 @@ BEGIN
         SELECT FROM (SELECT DISTINCT unnest(p_tasks) AS task) u WHERE NOT EXISTS (SELECT FROM timed t WHERE t.task = u.task));
 END $$;
 
--- Lease jobs of a plain queue, in this order. p_places: where they stand among the ready ones; their rows are locked.
-CREATE OR REPLACE FUNCTION _start_plain(q queue, a ask, p_jobs bigint[], p_places tid[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Lease jobs of a queue, in this order. p_places: where they stand among the ready ones; their rows are locked. p_lanes: their
+-- lanes, none if they have none.
+CREATE OR REPLACE FUNCTION _start_many(q queue, a ask, p_jobs bigint[], p_places tid[], p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
     v_base bigint := nextval('number') * 1024;
@@ -221,9 +249,10 @@ BEGIN
     SELECT q.name, t.task, s.state, s.by * t.n, 0
     FROM (SELECT g.task, count(*) AS n FROM gone g GROUP BY g.task) t, (VALUES (2, -1), (3, 1)) s (state, by);
     INSERT INTO lease (session, n, i, ask, queue, lane)
-    SELECT coalesce(a.session, ''), u.n, v_base + u.o, a.seq, q.name, '' FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o);
+    SELECT coalesce(a.session, ''), u.n, v_base + u.o, a.seq, q.name, coalesce(u.lane, '')
+    FROM unnest(p_jobs, p_lanes) WITH ORDINALITY AS u (n, lane, o);
     UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
-        claimed_at = v_at, session = a.session, deadline = v_at + a.visibility
+        claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
     WHERE o.n = ANY (p_jobs);
     IF q.emit = 2 THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
@@ -246,7 +275,7 @@ BEGIN
     DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
     INSERT INTO lease (session, n, i, ask, queue, lane) VALUES (coalesce(a.session, ''), j.n, nextval('number') * 1024, a.seq, j.queue, j.lane);
     UPDATE job SET state = 3, reason = NULL, fence = j.fence, attempt = j.attempt, claimed_at = v_at, session = a.session,
-        deadline = v_at + a.visibility
+        deadline = v_at + a.visibility, timer = v_at + a.visibility
     WHERE n = j.n;
     PERFORM _refresh(j.queue, j.lane);
 END $$;
@@ -315,7 +344,9 @@ BEGIN
     x := _claim(ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
         NOT v_beside)::ask);
     RETURN NEXT x.head;
-    RETURN QUERY SELECT * FROM _leased(x.leases);
+    IF cardinality(x.leases) > 0 THEN
+        RETURN QUERY SELECT * FROM _leased(x.leases);
+    END IF;
 END $$;
 
 -- Whether somebody who asks for work in these queues could be handed some. cost: a probe per queue.

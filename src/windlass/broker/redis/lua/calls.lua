@@ -25,7 +25,7 @@ local function look_up(calls) -- everything that a group asks for, at once
       for at = 1, #c[17], 17 do ids[#ids + 1] = sub(c[17], at, at + 15) end
     end
   end
-  hload(HEAD, ids)
+  load_jobs(ids)
   hload(GONE, ids)
   if #places > 0 then hload(KEY, places) end
   if #lanes > 0 then hload(LANE, lanes) end

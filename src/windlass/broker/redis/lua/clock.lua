@@ -2,8 +2,9 @@
 local CTX = unpack_(ARGV[1])
 local TTL, WINDOW, EVENTS_KEPT, MAX_SIZE, CHANNEL = CTX[2], CTX[3], CTX[4], CTX[5], CTX[6]
 
--- mark, live, swept (-1: never), left, seq, version, bytes, log end, log first, gone first, gone end
-local NUMBERS = '>i8i8i8i8i8i8i8i8i8i8i8'
+-- mark, live, swept (-1: never), left, seq, version, bytes, log end, log first, gone first, gone end, format: the number
+-- of the format of all records, which changes with any of them (records.py knows it, too)
+local NUMBERS, FORMAT = '>i8i8i8i8i8i8i8i8i8i8i8B', 2
 local N = {}
 do
   local kept = hget(META, 'n')
@@ -30,5 +31,5 @@ end
 
 local function numbers()
   return struct.pack(NUMBERS, N.mark, N.live, N.swept, N.left, N.seq, N.version, N.bytes, N.log_end, N.log_first,
-    N.gone_first, N.gone_end)
+    N.gone_first, N.gone_end, FORMAT)
 end

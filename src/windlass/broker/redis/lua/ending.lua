@@ -24,7 +24,7 @@ local function return_leases(s, limit) -- charged by what is known; how many
     local r = reply(s.id, seq)
     local ids = {}
     for at = 1, #r.jobs, 16 do ids[#ids + 1] = sub(r.jobs, at, at + 15) end
-    hload(HEAD, ids)
+    load_jobs(ids)
     for i = 1, #ids do
       local j = job(ids[i])
       if done < limit and j and j.state == RUNNING and j.session == s.id and j.lseq == seq then

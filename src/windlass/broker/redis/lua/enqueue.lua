@@ -35,14 +35,17 @@ end
 
 local ids, n, bytes, at, seq = {}, 0, 0, 2, N[5]
 local heads, bodies, lists, from = {}, {}, {}, #asked
-local record, place, entry = '>c16I2I4I4c0', '>I8I4I8', '>I7c16'
+local record, head, entry = '>c16I2I4I4c0', '>c0I8I4I8c0BI6B', '>I7c16'
 local unpack_bytes, pack_bytes = struct.unpack, struct.pack
 while at <= from do
   local id, stamp, size, body, behind = unpack_bytes(record, asked, at)
   local s = stamps[stamp]
   at, n, bytes, seq = behind, n + 1, bytes + size, seq + 2
+  local low = seq % 256
+  local high = (seq - low) / 256 % 256 -- the end of a head: see jobs.lua
   ids[n] = id
-  heads[2 * n - 1], heads[2 * n] = id, s.first .. pack_bytes(place, seq, size, seq - 1) .. s.last .. sub(id, -1)
+  heads[2 * n - 1], heads[2 * n] = id, pack_bytes(head, s.first, seq, size, seq - 1, s.last, high,
+    high * 1103823438081, low)
   bodies[2 * n - 1], bodies[2 * n] = id, body
   local list = s.list
   if not list then -- of its queue and band, or of its lane

@@ -88,7 +88,7 @@ local function fifo_first(q, band) -- the first live job of a band
         for at = from, min(#s, from + ENTRY * (q.ahead or 1)) - ENTRY, ENTRY do
           ahead[#ahead + 1] = sub(s, at + 8, at + 23)
         end
-        hload(HEAD, ahead)
+        load_jobs(ahead)
       end
       local j = job(id)
       if j and j.state == RDY and j.place == IN_FIFO and j.seq == r7(s, from + 1) then

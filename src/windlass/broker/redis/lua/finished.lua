@@ -5,7 +5,7 @@
 -- Cost     O(ids)
 -- include: base, clock, jobs
 local ids, out = unpack_(ARGV[2]), {}
-hload(HEAD, ids)
+load_jobs(ids)
 for i = 1, #ids do
   local id = ids[i]
   local j = job(id)

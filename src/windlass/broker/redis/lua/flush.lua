@@ -21,6 +21,12 @@ local function flush_hash(h)
   end
 end
 
+local function drop_fields(h, ids) -- many at once, which no table knows of
+  for from = 1, #ids, CHUNK do
+    call('HDEL', h.k, unpack(ids, from, min(from + CHUNK - 1, #ids)))
+  end
+end
+
 local function flush_lexset(z)
   local adds, dels = {}, {}
   for m in pairs(z.gone) do dels[#dels + 1] = m end
@@ -126,8 +132,10 @@ local function flush(grows) -- grows: it may be refused when the server is at it
     if not j.dropped then
       j.packed = write_head(j)
       hset(HEAD, j.id, j.packed)
+      if j.said then hset(GONE, j.id, false) end
     end
   end
+  BATCHES.flush()
   flush_events()
   flush_graves()
   flush_places()
@@ -147,6 +155,9 @@ local function flush(grows) -- grows: it may be refused when the server is at it
   flush_hash(SESS)
   flush_hash(GONE)
   flush_hash(LOG)
+  drop_fields(HEAD, BATCHES.dropped)
+  drop_fields(BODY, BATCHES.dropped)
+  drop_fields(GONE, BATCHES.forgotten)
   for at, by in pairs(DELTAS) do
     if by ~= 0 and call('HINCRBY', COUNT.k, at, by) == 0 then call('HDEL', COUNT.k, at) end
   end

@@ -6,7 +6,7 @@
 -- Cost     O(ids + parents of blocked ones)
 -- include: base, clock, jobs
 local ids, out = unpack_(ARGV[2]), {}
-hload(HEAD, ids)
+load_jobs(ids)
 for i = 1, #ids do
   local j = job(ids[i])
   local t = not j and tombstone(ids[i])
@@ -24,7 +24,7 @@ for i = 1, #ids do
         if parent and parent.state == DEAD and zhas(LINK, name) then dead = 1 end
       end
     end
-    out[i] = {hget(HEAD, j.id), hget(BODY, j.id), dead, unpack(got)}
+    out[i] = {(whole(j.id)), hget(BODY, j.id), dead, unpack(got)}
   end
 end
 return out

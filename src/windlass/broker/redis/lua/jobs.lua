@@ -10,25 +10,84 @@ local JOBS, CHANGED, NCHANGED = {}, {}, 0
 
 -- A head: 1 state, 2 place, 3 to claim it is not simple, 4 to settle it is not simple, 5 its next attempt is the last
 -- (a byte each), attempt (4 bytes), fence (8). While it runs, then: when it was claimed, the ask (8 each), the session
--- (2 bytes of length). As it ended in the short way (state 7: done), then: all of that, when it ended, runtime + 1
--- or 0 (8 each). Then place in its order (8), bytes (4), arrival, due, accepted (8 each), names (2 bytes of length:
--- queue NUL task NUL lane), and in msgpack what no claim changes: priority, max_attempts, band, ends, tags, revision, x.
+-- (2 bytes of length). Then place in its order (8), bytes (4), arrival, due, accepted (8 each), names (2 bytes of length:
+-- queue NUL task NUL lane), and in msgpack what no claim changes: priority, max_attempts, band, ends, tags, revision, x;
+-- then 8 bytes that say nothing.
 --
--- Heads and bodies end with the last byte of the id. Lua finds equal strings by a hash that looks at every second, third …
--- byte of a longer one, and always at the last: what differs elsewhere may all be in one chain.
+-- The short ways do not write heads. What they say of a job, they say in GONE under its id, in a record that many jobs
+-- share; it counts while the head says that the job is ready in a fifo. A lease: l, then what a head has up to the
+-- session, bytes of payload (4), names. An end (done): e, the same up to the session with the state 7, when it ended, the
+-- batch in which it is kept (8 each, 0: it is not), bytes of payload (4). Without a head it is a tombstone.
+-- PAST   B number: a batch of kept ends, as their settle said them: job (16), fence, runtime + 1 or 0 (8 each), 0
+-- TIME   b queue NUL finished number: batches
+--
+-- Heads end with bytes of their place, bodies with bytes of their id (see records.py). Lua finds equal strings by a hash
+-- that looks at every second, third … byte of a longer one, from the last backwards: what differs elsewhere may all be
+-- in one chain. Of an id the last bytes are the same for a whole namespace.
+local TAIL = '>BI6B'
 local ENDED_SHORT = 7
+local SAID = 33 -- bytes of an end in a batch
+
+local function whole(id) -- a head, with what the short ways said of it; and whether they did
+  local s = hget(HEAD, id)
+  if not s or string.byte(s) ~= RDY or string.byte(s, 2) ~= IN_FIFO then return s end
+  local said = hget(GONE, id)
+  local kind = said and string.byte(said)
+  if kind ~= 108 and kind ~= 101 then return s end -- l and e
+  local behind = 36 + struct.unpack('>I2', said, 35)
+  if kind == 101 then behind = behind + 16 end
+  return sub(said, 2, behind) .. sub(s, 18), true
+end
+
+local function load_jobs(ids)
+  hload(HEAD, ids)
+  local said = {}
+  for i = 1, #ids do
+    local s = HEAD.v[ids[i]]
+    if s and string.byte(s) == RDY and string.byte(s, 2) == IN_FIFO then said[#said + 1] = ids[i] end
+  end
+  if #said > 0 then hload(GONE, said) end
+end
+
+-- One name for what concerns batches: Lua knows at most 200. dropped: jobs that go without their tables; forgotten:
+-- tombstones that do.
+local BATCHES = {read = {}, dropped = {}, forgotten = {}}
+
+function BATCHES.of(number)
+  local b = BATCHES.read[number]
+  if b == nil then
+    local s = hget(PAST, 'B' .. n7(number))
+    b = {ids = {}, said = {}, left = 0}
+    for at = 1, #s, SAID do
+      local id = sub(s, at, at + 15)
+      b.left = b.left + 1
+      b.ids[b.left], b.said[id] = id, sub(s, at, at + SAID - 1)
+    end
+    BATCHES.read[number] = b
+  end
+  return b
+end
+
+function BATCHES.only_end(j) -- the record of its only delivery
+  local e = j.only_end
+  if j.batch and e[9] == nil then
+    local runtime = struct.unpack('>I8', BATCHES.of(j.batch).said[j.id], 25)
+    e[9] = runtime > 0 and runtime - 1
+  end
+  return e
+end
 
 local function read_head(id, s)
   local state, place, _, _, _, attempt, fence, at = struct.unpack('>BBBBBI4I8', s)
-  local claimed, lseq, session, finished, runtime = 0, 0, false, nil, nil
+  local claimed, lseq, session, finished, number = 0, 0, false, nil, nil
   if state == RUNNING or state == ENDED_SHORT then
     claimed, lseq, session, at = struct.unpack('>I8I8I2c0', s, at)
-    if state == ENDED_SHORT then finished, runtime, at = struct.unpack('>I8I8', s, at) end
+    if state == ENDED_SHORT then finished, number, at = struct.unpack('>I8I8', s, at) end
   end
   local seq, size, arrival, due, accepted, names
   seq, size, arrival, due, accepted, names, at = struct.unpack('>I8I4I8I8I8I2c0', s, at)
   local q, task, lane = string.match(names, '^(%Z*)%z(%Z*)%z(.*)$')
-  local a = unpack_(sub(s, at, -2))
+  local a = unpack_(sub(s, at, -9))
   local j = {id = id, state = state, queue = q, task = task, lane = lane, priority = a[1], max = a[2], attempt = attempt,
     fence = fence, due = due, band = a[3], seq = seq, arrival = arrival, accepted = accepted, size = size, ends = a[4],
     tags = a[5], revision = a[6], place = place, session = session, lseq = lseq, claimed = claimed, x = a[7] or {}}
@@ -36,7 +95,8 @@ local function read_head(id, s)
   if finished then
     j.state, j.session, j.lseq, j.ends = DONE, false, 0, 1
     x.finished, x.started, x.kept = finished, 1, 'k'
-    j.only_end = {fence, attempt, session, claimed, finished, 'done', true, false, runtime > 0 and runtime - 1, false}
+    j.batch = number
+    j.only_end = {fence, attempt, session, claimed, finished, 'done', true, false, nil, false}
   elseif x.deadline then
     j.session = false
   end
@@ -49,24 +109,26 @@ local function write_head(j)
     running = struct.pack('>I8I8I2', j.claimed, j.lseq, j.session and #j.session or 0) .. (j.session or '')
   end
   if j.only_end then -- it is not as the short way left it any more
-    hset(PAST, j.id .. 'd', pack({j.only_end}))
+    hset(PAST, j.id .. 'd', pack({BATCHES.only_end(j)}))
     j.only_end = nil
   end
   local unclaim = x.expires or x.after or x.memos or x.crashes
   local unsettle = j.ends > 0 or x.key or x.children or x.after or x.memos or x.cancel or x.deadline or x.logs or
     x.result or x.hold_key or x.error or x.line
-  local names = j.queue .. NUL .. j.task .. NUL .. j.lane
+  local names, high = j.queue .. NUL .. j.task .. NUL .. j.lane, floor(j.seq / 256) % 256
   return struct.pack('>BBBBBI4I8', j.state, j.place, unclaim and 1 or 0, unsettle and 1 or 0,
     j.attempt + 1 >= j.max and 1 or 0, j.attempt, j.fence) .. running ..
     struct.pack('>I8I4I8I8I8I2', j.seq, j.size, j.arrival, j.due, j.accepted, #names) .. names ..
-    pack({j.priority, j.max, j.band, j.ends, j.tags, j.revision, next(x) ~= nil and x or false}) .. sub(j.id, -1)
+    pack({j.priority, j.max, j.band, j.ends, j.tags, j.revision, next(x) ~= nil and x or false}) ..
+    struct.pack(TAIL, high, high * 1103823438081, j.seq % 256)
 end
 
 local function job(id)
   local j = JOBS[id]
   if j == nil then
-    local s = hget(HEAD, id)
+    local s, said = whole(id)
     j = s and read_head(id, s) or false
+    if said then j.said = true end
     JOBS[id] = j
   end
   return j
@@ -93,7 +155,13 @@ end
 -- a call that a key answered (a: status, until, then the job that stands for it).
 local function tombstone(id)
   local s = hget(GONE, id)
-  if not s or sub(s, 1, 1) ~= 't' then return nil end
+  local kind = s and sub(s, 1, 1)
+  if kind == 'e' then
+    local fence = struct.unpack('>I8', s, 11)
+    local finished = struct.unpack('>I8', s, 37 + struct.unpack('>I2', s, 35))
+    return NOW < finished + WINDOW and {DONE, false, fence, 'done', finished, finished + WINDOW} or nil
+  end
+  if kind ~= 't' then return nil end
   local t = unpack_(sub(s, 2))
   return NOW < t[6] and t or nil
 end
@@ -115,7 +183,7 @@ end
 -- small things kept with a job
 
 local function past(j, what)
-  if what == 'd' and j.only_end then return pack({j.only_end}) end
+  if what == 'd' and j.only_end then return pack({BATCHES.only_end(j)}) end
   return hget(PAST, j.id .. what)
 end
 local function set_past(j, what, v) hset(PAST, j.id .. what, v) end

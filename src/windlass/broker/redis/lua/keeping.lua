@@ -71,7 +71,7 @@ local function apply_queue(doc)
   local p = policy(doc.declared, doc.override)
   local q = queue(doc.name)
   if not q then
-    q = {name = doc.name, p = p, pre = doc.name .. NUL, paused = false, laned = false, running = 0, bucket = false}
+    q = {name = doc.name, p = p, pre = doc.name .. NUL, paused = false, laned = false, running = 0, kept = 0, bucket = false}
     QUEUES[doc.name] = q
     queue_changed(q)
   elseif layout(p) ~= layout(q.p) then

@@ -2,7 +2,7 @@
 --
 -- TIME  k/p queue NUL class finished arrival job: kept jobs (p: somebody may need them; class d dead, c cancelled,
 --       r done with a result, n done without)
--- include: unique, flows
+-- include: unique, flows, batches
 local ENDED = {} -- jobs that finished, for those who watch
 local function unblock(j) -- its last parent is out of its way
   zrem(READY, blocked_name(j))
@@ -70,18 +70,20 @@ local function kept_name(j)
   return j.x.kept .. j.queue .. NUL .. class .. n7(j.x.finished) .. n7(j.arrival) .. j.id
 end
 
+local function unkeep(j)
+  if j.batch then
+    BATCHES.leave(j)
+  elseif j.x.kept then
+    zrem(TIME, kept_name(j))
+  end
+  j.x.kept = nil
+end
+
 local function keep(j) -- a finished job that stays
-  if j.x.kept then zrem(TIME, kept_name(j)) end
+  unkeep(j)
   j.x.kept = j.x.children and 'p' or 'k'
   zadd(TIME, kept_name(j))
   touch(j)
-end
-
-local function unkeep(j)
-  if j.x.kept then
-    zrem(TIME, kept_name(j))
-    j.x.kept = nil
-  end
 end
 
 local function drop(j, move, outcome) -- remove a finished job; how it ended is remembered for the resend window
@@ -95,6 +97,8 @@ local function drop(j, move, outcome) -- remove a finished job; how it ended is 
       outcome = last[7] and last[6]
     end
     bury(j.id, 't' .. pack({was, j.x.reason or false, j.fence, outcome or false, j.x.finished, till}), till)
+  elseif j.said then
+    hset(GONE, j.id, false)
   end
   transition(j, move, nil)
   N.bytes = N.bytes - j.size

@@ -2,7 +2,7 @@
 --
 -- A script with a declared key that is absent gets TRYAGAIN throughout a slot migration. A hash whose values are
 -- all short is kept as a list, on which HSCAN ignores COUNT: hence a value of 65 bytes.
--- Returns  1
+-- Returns  the format in which the namespace is kept (see clock.lua), 0 if it holds nothing yet
 -- Cost     O(1)
 -- include: base
 local GUARD = string.rep('-', 65)
@@ -13,4 +13,6 @@ end
 for i = 13, 18 do
   if not call('ZSCORE', KEYS[i], GUARD) then call('ZADD', KEYS[i], 0, GUARD) end
 end
-return 1
+local numbers = call('HGET', KEYS[1], 'n')
+if not numbers then return 0 end
+return #numbers > 88 and string.byte(numbers, 89) or 1

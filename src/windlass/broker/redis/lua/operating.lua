@@ -5,7 +5,7 @@
 local function operate(items, operation)
   local ids, answers = {}, {}
   for i = 1, #items do ids[i] = items[i][1] end
-  hload(HEAD, ids)
+  load_jobs(ids)
   for i = 1, #items do
     local item = items[i]
     local j = job(item[1])

@@ -15,8 +15,8 @@ local PER_CHUNK = 64
 local RDY, RUNNING, DONE = 2, 3, 4
 
 local CTX = unpack_(ARGV[1])
-local NUMBERS, NUMBERS_READ = '>i8i8i8i8i8i8i8i8i8i8i8', call('HGET', META, 'n')
-local N = NUMBERS_READ and {struct.unpack(NUMBERS, NUMBERS_READ)} -- mark, live, swept, left, 5 seq, version, 7 bytes, log …, 10 and 11 gone
+local NUMBERS, NUMBERS_READ = '>i8i8i8i8i8i8i8i8i8i8i8B', call('HGET', META, 'n')
+local N = NUMBERS_READ and {struct.unpack(NUMBERS, NUMBERS_READ)} -- mark, live, swept, left, 5 seq, version, 7 bytes, log …, 10 and 11 gone, format
 local NOW = CTX[1]
 if N then
   if not NOW then
@@ -75,7 +75,7 @@ local function read_names(names) -- queue, task, lane; n: for the verb to count
   local t = NAMES_READ[names]
   if not t then
     local kind, q, task, lane = string.match(names, '^((%Z*)%z(%Z*)%z)(.*)$')
-    t = {queue = q, task = task, lane = lane, tally = tally(kind), n = 0, q = false}
+    t = {queue = q, task = task, lane = lane, tally = tally(kind), n = 0, q = false, timed = nil}
     NAMES_READ[names] = t
   end
   return t
@@ -87,21 +87,22 @@ local function plain_queue(name)
   local got = call('HMGET', SET, 'F' .. name, 'R' .. name, 'A' .. name)
   if not got[1] then return nil end
   local unlimited, by_lane, unkept, results, most = struct.unpack('>BBBBI8', got[1])
-  local paused, laned, running, bucket = 0, 0, 0, ''
+  local paused, laned, running, kept, bucket = 0, 0, 0, 0, ''
   if got[2] then
-    paused, laned, running = struct.unpack('>BBI4', got[2])
-    bucket = sub(got[2], 7)
+    paused, laned, running, kept = struct.unpack('>BBI4I6', got[2])
+    bucket = sub(got[2], 13)
   end
   if laned == 1 then
     if by_lane == 0 then return nil end
     lanes = lanes or plain_lanes(call, N, NOW, put, remove)
   end
   return {name = name, pre = name .. NUL, unlimited = unlimited == 1, unkept = unkept == 1, results = results == 1,
-    most = most > 0 and most, paused = paused == 1, laned = laned == 1, running = running, bucket = bucket, wake = got[3]}
+    most = most > 0 and most, paused = paused == 1, laned = laned == 1, running = running, kept = kept, bucket = bucket,
+    wake = got[3]}
 end
 
 local function save_running(q)
-  put(SET, 'R' .. q.name, struct.pack('>BBI4', q.paused and 1 or 0, q.laned and 1 or 0, q.running) .. q.bucket)
+  put(SET, 'R' .. q.name, struct.pack('>BBI4I6', q.paused and 1 or 0, q.laned and 1 or 0, q.running, q.kept) .. q.bucket)
 end
 
 local function fifos(q)
@@ -135,7 +136,7 @@ local function wake(q)
 end
 
 local function write()
-  local numbers = struct.pack(NUMBERS, unpack(N, 1, 11))
+  local numbers = struct.pack(NUMBERS, unpack(N, 1, 12))
   if numbers ~= NUMBERS_READ then call('HSET', META, 'n', numbers) end
   for key, list in pairs(HSETS) do
     for from = 1, list.n, 2000 do call('HSET', key, unpack(list, from, math.min(from + 1999, list.n))) end

@@ -41,7 +41,6 @@ local function first_band(q)
 end
 
 local READ = '>BBBBBI4I8I8I4I8I8I8I2c0'
-local CONSTANT = 18 -- bytes of a head that a claim changes, and one
 -- The next `want` jobs of the lowest band: their ids and places.
 local function peek(q, want)
   local band = first_band(q)
@@ -94,10 +93,13 @@ local function plain_claim(ask, s, queues)
       asked[#asked + 1], q.asked = q, true
     end
   end
-  local leased, ids, heads, slots, limit, most = 0, {}, {}, ask[2], ask[3], ask[8]
+  local leased, ids, slots, limit, most = 0, {}, ask[2], ask[3], ask[8]
   local behind = struct.pack('>I8I8I2', NOW, ask[5], #ask[4]) .. ask[4]
-  local first, first_of, first_attempt = nil, nil, nil -- what a claim changes is the same for most jobs
-  local unpack_bytes = struct.unpack
+  -- What a claim says of a job is the same for most of them: runs of equal records, their lengths before each.
+  local said, said_of, said_attempt, said_size, said_names, runs, run = nil, nil, nil, nil, nil, {}, 0
+  local parts = {} -- heads, as they were read
+  local unpack_bytes, gone = struct.unpack, HSETS[GONE] or {n = 0}
+  local at = gone.n
   for i = 1, #asked do
     local q = asked[i]
     while not more do
@@ -121,9 +123,10 @@ local function plain_claim(ask, s, queues)
         if named ~= names then
           names = named
           per = read_names(names)
+          if per.timed == nil then per.timed = is_timed(per.task) end
         end
         payload = payload + size
-        local room = (last == 1 or (q.laned and q.most) or not is_timed(per.task)) and slots or limit
+        local room = (last == 1 or (q.laned and q.most) or not per.timed) and slots or limit
         if leased >= room or (leased > 0 and payload > most) then
           more = true
           break
@@ -131,16 +134,23 @@ local function plain_claim(ask, s, queues)
         fence, attempt = fence + 1, attempt + 1
         if fence < NOW then fence = NOW end
         local kind = fence * 4 + unsettle * 2 + last
-        if first_of ~= kind or first_attempt ~= attempt then
+        if said_of ~= kind or said_attempt ~= attempt or said_size ~= size or said_names ~= names then
           -- Only a head that is written anew says rightly whether its next attempt is the last.
-          first_of, first_attempt = kind, attempt
-          first = struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind
+          said_of, said_attempt, said_size, said_names = kind, attempt, size, names
+          said = 'l' .. struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind ..
+            struct.pack('>I4', size) .. names
+          run = run + 2
+          runs[run - 1], runs[run] = 0, said
         end
+        runs[run - 1] = runs[run - 1] + 1
         n, leased, per.tally.n = n + 1, leased + 1, per.tally.n + 1
-        ids[leased] = ids_found[k]
-        heads[leased] = first .. sub(head, CONSTANT)
+        local id = ids_found[k]
+        ids[leased], gone[at + 1], gone[at + 2] = id, id, said
+        at = at + 2
       end
       if n > 0 then
+        parts[#parts + 1] = read
+        for k = found.n, n + 1, -1 do read[k] = nil end
         if q.laned then lanes.take(found, n) else take(q, found.f, found.band, n) end
         q.running, q.taken = q.running + n, true
       end
@@ -177,19 +187,10 @@ local function plain_claim(ask, s, queues)
   end
   local out = {0, more and 1 or 0, next_in, math.min(100, suspects), NOW}
   if leased > 0 then
-    local bodies, all = call('HMGET', BODY, unpack(ids)), concat(ids)
-    local name, list, at = struct.pack('>c0BI7', ask[4], 0, ask[5]), HSETS[HEAD] or {n = 0}, nil
-    at = list.n
-    put(SESS, 'L' .. name, struct.pack('>I2', leased) .. all)
-    out[6] = all
-    for i = 1, leased do
-      local h = heads[i]
-      list[at + 1], list[at + 2] = ids[i], h
-      out[5 + 2 * i], out[6 + 2 * i] = h, bodies[i]
-      at = at + 2
-    end
-    list.n, HSETS[HEAD] = at, list
-    out.reply = 'L' .. name
+    local all, name = concat(ids), struct.pack('>Bc0BI7', 76, ask[4], 0, ask[5])
+    put(SESS, name, struct.pack('>I2', leased) .. all)
+    out[6], out[7], out[8], out[9] = all, runs, call('HMGET', BODY, unpack(ids)), parts
+    gone.n, HSETS[GONE], out.reply = at, gone, name
   end
   return out, asked
 end

@@ -1,7 +1,7 @@
 -- Queues and lanes: the policy in force, and what changes with every claim.
 --
--- SET   Q queue: policy (map, see settings.lua) · R queue: paused, laned (a byte each), running (4), bucket if any · T task: it was timed
---       A queue: its wake (A armed, W somebody may wait)
+-- SET   Q queue: policy (map, see settings.lua) · R queue: paused, laned (a byte each), running (4), jobs kept in
+--       batches (6), bucket if any · T task: it was timed · A queue: its wake (A armed, W somebody may wait)
 -- LANE  l queue NUL lane: a lane's record · t queue NUL band: a ring's
 -- FIFO  c queue: by band, the chunks of its fifo · queue NUL band number, NUL queue NUL lane NUL band number: chunks
 local QUEUES, LANES, RINGS, RING_LIST = {}, {}, {}, {}
@@ -15,17 +15,17 @@ local function queue(name)
     q = false
   else
     q = {name = name, p = unpack_(p), pre = name .. NUL}
-    local paused, laned, running = 0, 0, 0
-    if s then paused, laned, running = struct.unpack('>BBI4', s) end
-    q.paused, q.laned, q.running = paused == 1, laned == 1, running
-    q.bucket = s and #s > 6 and unpack_(sub(s, 7)) or false
+    local paused, laned, running, kept = 0, 0, 0, 0
+    if s then paused, laned, running, kept = struct.unpack('>BBI4I6', s) end
+    q.paused, q.laned, q.running, q.kept = paused == 1, laned == 1, running, kept
+    q.bucket = s and #s > 12 and unpack_(sub(s, 13)) or false
   end
   QUEUES[name] = q
   return q
 end
 
 local function write_running(q)
-  return struct.pack('>BBI4', q.paused and 1 or 0, q.laned and 1 or 0, q.running) .. (q.bucket and pack(q.bucket) or '')
+  return struct.pack('>BBI4I6', q.paused and 1 or 0, q.laned and 1 or 0, q.running, q.kept) .. (q.bucket and pack(q.bucket) or '')
 end
 
 local function queue_changed(q) q.touched = true end

@@ -1,9 +1,9 @@
 -- settle: end leases, each judged by itself, then answer the ask that came with them.
 --
--- ARGV[2]  settlements (see settling.lua)   ARGV[3]  an ask (see handout.lua), or ""   ARGV[4 …]  results
+-- ARGV[2]  settlements (see settling.lua), as bytes only of different jobs   ARGV[3]  an ask (see handout.lua), or ""   ARGV[4 …]  results
 -- Returns  {answers, or 1 if every one is applied and done; what claim returns or false}
 -- Writes   as claim; past and time for what is kept of an end, gone for what is not kept; lane and ring
--- Cost     O(items), then as claim; a plain job that is not kept is 3 fields, one that is kept 2 fields and a member
+-- Cost     O(items), then as claim; a plain job that is not kept is 3 fields, one that is kept 1 and its share of a batch
 -- otherwise: settle_any
 -- include: plain_claim
 local said, ask = ARGV[2], ARGV[3] ~= '' and unpack_(ARGV[3])
@@ -20,33 +20,66 @@ for at = 2, #said, 33 do
     results[n] = ARGV[given]
   end
 end
-local heads = n > 0 and call('HMGET', HEAD, unpack(ids)) or {}
-local queues, replies, twice, session, s = {}, {}, {}, nil, nil
-if ask then session = ask[4] end
-local pers, sizes, ats = {}, {}, {}
+local said_of = n > 0 and call('HMGET', GONE, unpack(ids)) or {}
+-- Heads of those that were claimed by the long way, and of those with a result, which adds to them.
+local heads, wanted, places = {}, {}, {}
 for i = 1, n do
-  local h = heads[i]
-  if not h then return otherwise() end
-  local state, _, _, unsettle, _, _, fence = unpack_bytes('>BBBBBI4I8', h)
-  if state ~= RUNNING or unsettle ~= 0 or fence ~= fences[i] then return otherwise() end
-  local _, asked, holder, _, size, arrival, _, _, names = unpack_bytes('>I8I8I2c0I8I4I8I8I8I2c0', h, 18)
-  session = session or holder
-  -- two words about one job: the second is judged by what the first left
-  if holder ~= session or twice[ids[i]] then return otherwise() end
-  twice[ids[i]] = true
-  local per = read_names(names)
-  if not per.q then
-    local q = queues[per.queue] or plain_queue(per.queue)
-    if not q or (q.laned and '' or per.lane) ~= '' or not (q.laned or q.unlimited) then return otherwise() end
-    queues[per.queue], per.q, q.touched = q, q, true
-    if q.laned then
-      q.lanes = q.lanes or {}
-      q.lanes[#q.lanes + 1] = per.lane
-    end
+  local said = said_of[i]
+  if not said or string.byte(said) ~= 108 then
+    said_of[i] = false
+    wanted[#wanted + 1], places[#wanted + 1] = ids[i], i
+  elseif results[i] then
+    wanted[#wanted + 1], places[#wanted + 1] = ids[i], i
   end
-  per.n = per.n + 1
-  pers[i], sizes[i], ats[i] = per, size, arrival
-  replies[asked] = (replies[asked] or 0) + 1
+end
+if #wanted > 0 then
+  local got = call('HMGET', HEAD, unpack(wanted))
+  for k = 1, #wanted do
+    local h, i = got[k], places[k]
+    if not h then return otherwise() end
+    if not said_of[i] then
+      local state, session_end = string.byte(h), 36
+      if state ~= RUNNING or string.byte(h, 4) ~= 0 then return otherwise() end
+      session_end = 36 + unpack_bytes('>I2', h, 34)
+      local _, size, _, _, _, names = unpack_bytes('>I8I4I8I8I8I2c0', h, session_end)
+      said_of[i] = 'l' .. sub(h, 1, session_end - 1) .. struct.pack('>I4', size) .. names
+      -- From now on what is said of it stands beside its head.
+      h = string.char(RDY, 1) .. sub(h, 3, 17) .. sub(h, session_end)
+      if not results[i] then put(HEAD, ids[i], h) end
+    end
+    heads[i] = h
+  end
+end
+local queues, replies, session, s = {}, {}, nil, nil
+if ask then session = ask[4] end
+-- Most jobs have one of few records: what is read of it, and how many have it.
+local records = {}
+for i = 1, n do
+  local said = said_of[i]
+  local r = records[said]
+  if not r then
+    local _, _, _, _, unsettle, _, _, fence, _, asked, holder, size, behind = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4', said)
+    session = session or holder
+    if unsettle ~= 0 or holder ~= session then return otherwise() end
+    local per = read_names(sub(said, behind))
+    if not per.q then
+      local q = queues[per.queue] or plain_queue(per.queue)
+      if not q or (q.laned and '' or per.lane) ~= '' or not (q.laned or q.unlimited) then return otherwise() end
+      queues[per.queue], per.q, q.touched = q, q, true
+      if q.laned then
+        q.lanes = q.lanes or {}
+        q.lanes[#q.lanes + 1] = per.lane
+      end
+    end
+    r = {per = per, fence = fence, asked = asked, size = size, n = 0, ended = false}
+    records[said] = r
+  end
+  if r.fence ~= fences[i] then return otherwise() end
+  r.n = r.n + 1
+end
+for _, r in pairs(records) do
+  r.per.n = r.per.n + r.n
+  replies[r.asked] = (replies[r.asked] or 0) + r.n
 end
 s = session and session_of(session)
 if not s or s.ended then return otherwise() end
@@ -56,7 +89,7 @@ for _, q in pairs(queues) do
 end
 
 local kept, graves, ngraves, emptied = {n = 0}, {}, 0, {}
-local till, grave_of, grave = NOW + CTX[3], nil, nil
+local till = NOW + CTX[3]
 for _, per in pairs(NAMES_READ) do
   per.q.running, per.tally.n = per.q.running - per.n, per.tally.n + per.n
   if per.q.laned then
@@ -67,50 +100,98 @@ for _, per in pairs(NAMES_READ) do
   end
 end
 count_moves(RUNNING, DONE)
-for i = 1, n do
-  local per, id, result = pers[i], ids[i], results[i]
-  local q = per.q
-  if runtimes[i] > 0 and not is_timed(per.task) then
-    put(SET, 'T' .. per.task, '1')
-    TIMED[per.task] = true
+local gone, ngone, fresh = {}, 0, {} -- what is said of them from now on; of whom nothing is
+for said, r in pairs(records) do
+  local q = r.per.q
+  if q.unkept then
+    q.batch = 0
+  elseif not q.batch then
+    N[5] = N[5] + 1
+    q.batch = N[5]
   end
-  if q.unkept and not (result and q.results) then
-    N[7] = N[7] - sizes[i]
-    ngraves = ngraves + 1
-    graves[ngraves] = id
-    if till > NOW then
-      if grave_of ~= fences[i] then
-        grave_of, grave = fences[i], 't' .. pack({DONE, false, fences[i], 'done', NOW, till})
-      end
-      put(GONE, id, grave)
+  r.ended = 'e\7' .. sub(said, 3, 36 + #session) .. struct.pack('>I8I8I4', NOW, q.batch, r.size)
+end
+for i = 1, n do
+  local r, id, result = records[said_of[i]], ids[i], results[i]
+  local per = r.per
+  local q = per.q
+  if runtimes[i] > 0 and not per.timed then
+    if not is_timed(per.task) then
+      put(SET, 'T' .. per.task, '1')
+      TIMED[per.task] = true
     end
-  else
+    per.timed = true
+  end
+  if result and not (q.unkept and not q.results) then
+    -- What a result adds is not for bytes: this head is written as the long way does.
     local h = heads[i]
-    local after = 36 + #session
-    if result then
-      -- What a result adds is not for bytes: this head is written as the long way does.
-      local _, _, _, _, _, attempt, fence, claimed = unpack_bytes('>BBBBBI4I8I8', h)
-      local seq, size, arrival, due, accepted, names, cold = unpack_bytes('>I8I4I8I8I8I2c0', h, after)
-      local a = unpack_(sub(h, cold, -2))
-      local x = a[7] or {}
-      x.finished, x.started, x.kept, x.result = NOW, 1, 'k', #result
-      a[4], a[7], N[7] = 1, x, N[7] + #result
-      put(PAST, id .. 'd', pack({{fence, attempt, session, claimed, NOW, 'done', true, false,
-        runtimes[i] > 0 and runtimes[i] - 1, false}}))
-      put(PAST, id .. 'r', result)
-      put(HEAD, id, struct.pack('>BBBBBI4I8', DONE, 0, 0, 1, string.byte(h, 5), attempt, fence) ..
-        struct.pack('>I8I4I8I8I8I2', seq, size + #result, arrival, due, accepted, #names) .. names .. pack(a) .. sub(id, -1))
-    else
-      put(HEAD, id, '\7' .. sub(h, 2, after - 1) .. struct.pack('>I8I8', NOW, runtimes[i]) .. sub(h, after))
-    end
+    local _, _, _, _, _, _, attempt, fence, claimed = unpack_bytes('>BBBBBBI4I8I8', said_of[i])
+    local seq, size, arrival, due, accepted, names, cold = unpack_bytes('>I8I4I8I8I8I2c0', h, 18)
+    local a = unpack_(sub(h, cold, -9))
+    local x = a[7] or {}
+    x.finished, x.started, x.kept, x.result = NOW, 1, 'k', #result
+    a[4], a[7], N[7] = 1, x, N[7] + #result
+    put(PAST, id .. 'd', pack({{fence, attempt, session, claimed, NOW, 'done', true, false,
+      runtimes[i] > 0 and runtimes[i] - 1, false}}))
+    put(PAST, id .. 'r', result)
+    put(HEAD, id, struct.pack('>BBBBBI4I8', DONE, 0, 0, 1, string.byte(h, 5), attempt, fence) ..
+      struct.pack('>I8I4I8I8I8I2', seq, size + #result, arrival, due, accepted, #names) .. names .. pack(a) .. sub(h, -8))
+    fresh[#fresh + 1] = id
     local k = kept.n
-    kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. (result and 'r' or 'n') .. struct.pack('>I7I7', NOW, ats[i]) .. id, k + 2
+    kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. 'r' .. struct.pack('>I7I7', NOW, arrival) .. id, k + 2
+  else
+    gone[ngone + 1], gone[ngone + 2] = id, r.ended
+    ngone = ngone + 2
+    if q.unkept then
+      N[7] = N[7] - r.size
+      ngraves = ngraves + 1
+      graves[ngraves] = id
+    else
+      local list = q.ends or {}
+      list[#list + 1], q.ends = i, list
+    end
+  end
+end
+for _, q in pairs(queues) do
+  local list = q.ends
+  if list then
+    local ends = said
+    if #list == n then
+      ends = sub(said, 2)
+    else
+      for k = 1, #list do list[k] = sub(said, list[k] * 33 - 31, list[k] * 33 + 1) end
+      ends = concat(list)
+    end
+    put(PAST, struct.pack('>BI7', 66, q.batch), ends)
+    q.kept = q.kept + #list
+    local k = kept.n
+    kept[k + 1], kept[k + 2], kept.n = 0, struct.pack('>Bc0I7I7', 98, q.pre, NOW, q.batch), k + 2
   end
 end
 if ngraves > 0 then
   graves.n = ngraves
   HDELS[HEAD], HDELS[BODY] = graves, graves
-  if till == NOW then ngraves = 0 end
+end
+if ngraves > 0 and till == NOW then -- nothing is remembered of them
+  local k = 0
+  for i = 1, ngone, 2 do
+    if sub(gone[i + 1], -12, -5) == '\0\0\0\0\0\0\0\0' then
+      fresh[#fresh + 1] = gone[i]
+    else
+      gone[k + 1], gone[k + 2] = gone[i], gone[i + 1]
+      k = k + 2
+    end
+  end
+  for i = ngone, k + 1, -1 do gone[i] = nil end
+  ngone, ngraves = k, 0
+end
+if ngone > 0 then
+  gone.n = ngone
+  HSETS[GONE] = gone
+end
+if #fresh > 0 then
+  fresh.n = #fresh
+  HDELS[GONE] = fresh
 end
 for from = 1, ngraves, 128 do
   put(GONE, 'P' .. struct.pack('>I7', N[11]), struct.pack('>I7', till) .. concat(graves, '', from, math.min(from + 127, ngraves)))

@@ -60,7 +60,7 @@ local function settle(item)
 end
 
 local function load_leases(ids)
-  hload(HEAD, ids)
+  load_jobs(ids)
   local gone = {}
   for i = 1, #ids do
     if not HEAD.v[ids[i]] then gone[#gone + 1] = ids[i] end

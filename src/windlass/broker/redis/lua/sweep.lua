@@ -5,7 +5,7 @@
 -- Writes   meta first of all; everything else as the moves ask for
 -- Cost     O(limit · log n + queues)
 -- Near Lua's limit of 200 names in a function (those that its pieces share, and its own): a new one may need a piece.
--- include: ending, handout, pruning
+-- include: ending, handout, forgetting
 local function pass() -- a function of its own: Lua knows at most 200 names at a time
   local a = unpack_(ARGV[2])
   local limit, every = a[1], a[2]

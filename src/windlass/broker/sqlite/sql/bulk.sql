@@ -8,6 +8,11 @@ INSERT INTO job (n, id, q, t, lane, accepted_at, flow, revision, priority, max_a
     crashes, fence, started, due_at, expires_at, claimed_at, cancel_requested, waiting_for, replays, ends, size, marks)
 VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 0, 0, 0, ?13, ?14, 0, 0, 0, 0, 0, ?15, 0);
 
+-- name: add_bodies
+-- in:   ?1 n, ?2 headers, ?3 tags, ?4 payload
+-- cost: one row per job
+INSERT INTO body (n, headers, tags, payload) VALUES (?1, ?2, ?3, ?4);
+
 -- name: remembered
 -- in:   ?1 ids (JSON)
 -- out:  1 if a key absorbed one of them, or an edge leads to one

@@ -25,9 +25,9 @@ SELECT record FROM delivery WHERE n = ?1 AND fence = ?2;
 
 -- name: deliveries
 -- in:   ?1 n
--- out:  records, oldest first
+-- out:  fence, record, oldest first
 -- cost: ten rows
-SELECT record FROM delivery WHERE n = ?1 ORDER BY fence;
+SELECT fence, record FROM delivery WHERE n = ?1 ORDER BY fence;
 
 -- name: drop_deliveries
 -- in:   ?1 n, ?2 fence

@@ -1,0 +1,100 @@
+"""The dashboard: files that were built into `windlass/api/static`, if they are there.
+
+They tell nothing of the app: what they show they ask the API for, with the key of whoever looks.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.params import FromPath
+
+from windlass.api.access import OPEN
+from windlass.api.problems import not_found
+
+FOLDER = Path(__file__).parent.parent / "static"
+INDEX = "index.html"
+_TYPES: Mapping[str, str] = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+_HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+$")
+"""Names that change with what is in the file."""
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_NOT_PAGES = ("v1/", "enqueue", "metrics", "healthz", "readyz", "openapi.json")
+"""What is never a page of the dashboard: a slip in these is told as such."""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it is served."""
+
+    body: bytes
+    type: str
+    headers: Mapping[str, str]
+
+
+@cache
+def files(folder: Path = FOLDER) -> Mapping[str, File]:
+    """Every file that is served, by its path. What is not here cannot be asked for, however it is spelled."""
+    if not folder.is_dir():
+        return {}
+    return {
+        path.relative_to(folder).as_posix(): _file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in _TYPES
+    }
+
+
+def _file(path: Path) -> File:
+    body = path.read_bytes()
+    hashed = path.parent.name == "assets" and _HASHED.search(path.name) is not None
+    return File(
+        body=body,
+        type=_TYPES[path.suffix],
+        headers={
+            "cache-control": "public, max-age=31536000, immutable" if hashed else "no-cache",
+            "content-security-policy": _POLICY,
+            "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+        },
+    )
+
+
+@get(["/", "/{path:path}"], guards=[OPEN], include_in_schema=False)
+async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Response[bytes]:
+    """A file of the dashboard; its page for whatever else it shows under a path of its own."""
+    name = path.lstrip("/")
+    if name.startswith(_NOT_PAGES) or name == "v1":
+        raise not_found(f"there is nothing at {path[:200]}")
+    found = files().get(name or INDEX)
+    if found is None and "." not in name.rpartition("/")[2]:
+        found = files().get(INDEX)
+    if found is None:
+        raise not_found(
+            f"there is nothing at {path[:200]}"
+            if files()
+            else "this installation has no dashboard; the API is under /v1"
+        )
+    if request.headers.get("if-none-match") == found.headers["etag"]:
+        return Response(b"", status_code=304, headers=dict(found.headers), media_type=found.type)
+    return Response(found.body, headers=dict(found.headers), media_type=found.type)
+
+
+ROUTES = (page,)

@@ -1,0 +1,107 @@
+"""Webhooks: who is told of the ends of a queue's jobs; and the secrets of receivers."""
+
+from typing import Literal
+
+import msgspec
+from litestar import delete, get, post, put
+from litestar.params import FromPath, JSONBody
+
+from windlass.admin.keys import Scope
+from windlass.admin.webhooks import HookShown, ReceiverSecret, Rotated, Webhooks
+from windlass.api.access import requires
+from windlass.api.desk import AtDesk, Desk
+from windlass.api.gate import named
+from windlass.api.problems import conflict, field, not_found
+from windlass.api.sight import whole_queues
+from windlass.core.names import check_webhook
+from windlass.core.webhook import check_ends, check_target
+
+
+class HookWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom to tell of which jobs."""
+
+    queue: str
+    url: str
+    on: tuple[Literal["done", "dead"], ...] = ("done", "dead")
+
+
+class SecretWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose secret."""
+
+    url: str
+
+
+@get("/v1/webhooks", guards=[requires(Scope.READ)], tags=["webhooks"])
+async def list_webhooks(desk: AtDesk) -> list[HookShown]:
+    """Who is told of the ends of which queue's jobs; the path of a URL is shown to operators alone."""
+    whole_queues(desk.caller)
+    hooks = await _webhooks(desk).all(whole=desk.caller.may(Scope.OPERATE))
+    return [hook for hook in hooks if desk.caller.sees_queue(hook.queue)]
+
+
+@put("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
+async def put_webhook(desk: AtDesk, name: FromPath[str], data: JSONBody[HookWanted]) -> HookShown:
+    """Tell a URL of the jobs of a queue that are done, or dead, from now on."""
+    whole_queues(desk.caller)
+    with field("name"):
+        known = check_webhook(named(name))
+    with field("url"):
+        check_target(data.url)
+    with field("on"):
+        check_ends(data.on)
+    queue = await desk.seen_queue(data.queue)
+    if not desk.app.config.webhooks:
+        raise conflict("this app has no webhooks; start server and workers with WINDLASS_WEBHOOKS=true")
+    before = [hook for hook in await _webhooks(desk).all() if hook.name == known]
+    if before and not desk.caller.sees_queue(before[0].queue):
+        raise not_found(f'there is no webhook "{known}"', field="name")
+    made = await _webhooks(desk).put(known, queue=queue, url=data.url, on=data.on, by=desk.caller.name)
+    said = {"webhook": known, "queue": queue, "url": made.url}
+    await desk.record("webhook set", said, jobs=0, wanted=0)
+    return made
+
+
+@delete("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
+async def remove_webhook(desk: AtDesk, name: FromPath[str]) -> None:
+    """Tell it no more; what is on its way is delivered."""
+    whole_queues(desk.caller)
+    known = named(name)
+    hooks = {hook.name: hook for hook in await _webhooks(desk).all() if hook.url}
+    if known not in hooks or not desk.caller.sees_queue(hooks[known].queue):
+        raise not_found(f'there is no webhook "{known}"', field="name")
+    await _webhooks(desk).remove(known)
+    await desk.record("webhook removed", {"webhook": known}, jobs=0, wanted=0)
+
+
+@post(
+    "/v1/webhooks/secret",
+    status_code=200,
+    guards=[requires(Scope.OPERATE, unbound=True)],
+    tags=["webhooks"],
+)
+async def show_secret(desk: AtDesk, data: JSONBody[SecretWanted]) -> ReceiverSecret:
+    """The secret that the receiver of a URL checks signatures with; that it was asked for is on record."""
+    with field("url"):
+        target = check_target(data.url)
+    await desk.record("webhook secret read", {"receiver": target.origin}, jobs=0, wanted=0)
+    return await _webhooks(desk).secret(data.url)
+
+
+@post(
+    "/v1/webhooks/rotate",
+    status_code=200,
+    guards=[requires(Scope.OPERATE, unbound=True)],
+    tags=["webhooks"],
+)
+async def rotate_secrets(desk: AtDesk) -> Rotated:
+    """Give every receiver a new secret; for a day messages are signed with both."""
+    rotated = await _webhooks(desk).rotate()
+    await desk.record("webhook secrets rotated", {}, jobs=0, wanted=0)
+    return rotated
+
+
+def _webhooks(desk: Desk) -> Webhooks:
+    return Webhooks(desk.app, desk.broker)
+
+
+ROUTES = (list_webhooks, put_webhook, remove_webhook, show_secret, rotate_secrets)

@@ -1,0 +1,438 @@
+"""Who may do what: on every route that there is, by table."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+from litestar import Litestar, get
+from tests.api.house import House, until
+
+from windlass import Windlass
+from windlass.admin.keys import Keys, Scope
+from windlass.api.access import Open, declared
+from windlass.api.options import ServeOptions
+from windlass.api.server import build, check_routes, handlers
+from windlass.core.units import SECOND
+
+OPEN = {"/healthz", "/readyz", "/v1/session", "/", "/{path:path}"}
+"""What anybody may ask: probes, logging in and out, and the files of the dashboard."""
+
+
+def routes(server: Litestar) -> Iterator[tuple[str, str, str, frozenset[Scope] | None]]:
+    """Method, path as declared, path to ask, and the scopes of which one is needed; None: open."""
+    for path, handler in handlers(server):
+        guard = declared(handler)
+        assert guard is not None, path
+        for method in handler.http_methods:
+            asked = re.sub(r"\{[^}]*\}", "x", path)
+            yield str(method), path, asked, None if isinstance(guard, Open) else frozenset(guard.scopes)
+
+
+async def _is_shut(client: httpx.AsyncClient) -> bool:
+    return (await client.get("/v1/session")).status_code == 401
+
+
+def test_every_route_declares_what_it_requires() -> None:
+    found = list(routes(build(Windlass("memory://"))))
+    assert len(found) > 20
+    assert {path for _, path, _, scopes in found if scopes is None} <= OPEN
+
+
+def test_a_route_that_declares_nothing_is_not_served() -> None:
+    @get("/v1/secret-door")
+    async def door() -> str:
+        return "in"
+
+    with pytest.raises(ValueError, match="/v1/secret-door declares no scope"):
+        check_routes(Litestar([door], openapi_config=None))
+
+
+def test_without_a_key_every_route_answers_401(house: House) -> None:
+    async def story() -> None:
+        await house.key("read")
+        server = house.server()
+        async with house.open(server=server) as client:
+            for method, path, asked, scopes in routes(server):
+                if scopes is None:
+                    continue
+                answer = await client.request(method, asked)
+                assert answer.status_code == 401, (method, path, answer.text)
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert answer.headers["content-type"] == "application/problem+json"
+
+    house.run(story)
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_key_without_the_scope_is_told_403_on_every_route(house: House, scope: Scope) -> None:
+    async def story() -> None:
+        key = await house.key(scope)
+        server = house.server()
+        refused = 0
+        async with house.open(key, server=server) as client:
+            for method, path, asked, scopes in routes(server):
+                if scopes is None or scope in scopes or (scope is Scope.OPERATE and Scope.READ in scopes):
+                    continue
+                answer = await client.request(method, asked)
+                assert answer.status_code == 403, (method, path, answer.text)
+                refused += 1
+        assert refused > 3
+
+    house.run(story)
+
+
+def test_keys_that_are_none_open_nothing(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read")
+        other = key[:-1] + ("A" if key[-1] != "A" else "B")
+        for wrong in (
+            other,
+            key.upper(),
+            "",
+            "windlass_x_y",
+            "windlass__",
+            "x" * 5_000,
+            key.rpartition("_")[0],
+        ):
+            async with house.open(wrong) as client:
+                assert (await client.get("/v1/session")).status_code == 401, wrong
+        async with house.open() as client:
+            basic = await client.get("/v1/session", headers={"authorization": f"Basic {key}"})
+            assert basic.status_code == 401
+        async with house.open(key) as client:
+            assert (await client.get("/v1/session")).json()["scopes"] == ["read"]
+
+    house.run(story)
+
+
+def test_only_hashes_are_kept(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read")
+        secret = key.rpartition("_")[2]
+        broker = await house.app.connection.broker()
+        kept = [each async for each in Keys(broker).all()]
+        assert len(kept) == 1
+        assert secret not in repr(kept[0].digest)
+        assert secret not in str(kept)
+
+    house.run(story)
+
+
+def test_a_revoked_key_opens_nothing_after_five_seconds(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read")
+        server = house.server()
+        async with house.open(key, server=server) as client:
+            assert (await client.get("/v1/session")).status_code == 200
+            await Keys(await house.app.connection.broker()).revoke(key.split("_")[1])
+            await until(lambda: _is_shut(client), within=5)
+            assert (await client.get("/v1/session")).status_code == 401
+
+    house.run(story)
+
+
+def test_revoking_the_last_key_does_not_open_the_door(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("operate")
+        await Keys(await house.app.connection.broker()).revoke(key.split("_")[1])
+        async with house.open() as client:
+            assert (await client.get("/v1/jobs")).status_code == 401
+
+    house.run(story)
+
+
+def test_an_expired_key_opens_nothing(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read", expires=SECOND)
+        async with house.open(key) as client:
+            await until(lambda: _is_shut(client), within=5)
+            assert (await client.get("/v1/session")).status_code == 401
+
+    house.run(story)
+
+
+def test_a_server_on_another_address_is_closed_although_there_is_no_key(house: House) -> None:
+    async def story() -> None:
+        async with house.open(server=build(house.app, ServeOptions(host="0.0.0.0"))) as client:  # noqa: S104
+            assert (await client.get("/v1/jobs")).status_code == 401
+
+    house.run(story)
+
+
+# --- what is out of sight -----------------------------------------------------------------------------------
+
+
+def test_a_bound_key_sees_its_queue_alone(house: House) -> None:
+    async def story() -> None:
+        whole = await house.key("enqueue", "read", "operate")
+        async with house.open(whole) as client:
+            mail = (await client.post("/v1/jobs", json={"task": "send", "payload": {"to": "x"}})).json()["id"]
+            plain = (await client.post("/v1/jobs", json={"task": "add", "payload": {"a": 1}})).json()["id"]
+        bound = await house.key("enqueue", "read", "operate", queues=("mail",))
+        async with house.open(bound) as client:
+            assert (await client.get(f"/v1/jobs/{mail}")).status_code == 200
+            assert [job["id"] for job in (await client.get("/v1/jobs")).json()["items"]] == [mail]
+            unknown = "0192e4a0-5b3c-7abc-8def-0123456789ab"
+            for method, path in (
+                ("GET", "/v1/jobs/{}"),
+                ("GET", "/v1/jobs/{}?secrets=true"),
+                ("POST", "/v1/jobs/{}/cancel"),
+                ("POST", "/v1/jobs/{}/replay"),
+                ("GET", "/v1/jobs/{}/explain"),
+            ):
+                hidden = await client.request(method, path.format(plain))
+                absent = await client.request(method, path.format(unknown))
+                assert hidden.status_code == absent.status_code == 404, path
+                assert hidden.text.replace(plain, unknown) == absent.text
+            hidden = await client.get("/v1/jobs", params={"queue": "default"})
+            absent = await client.get("/v1/jobs", params={"queue": "nowhere"})
+            assert hidden.status_code == absent.status_code == 404
+            assert hidden.text.replace("default", "nowhere") == absent.text
+            hidden = await client.post("/v1/jobs", json={"task": "add", "payload": {"a": 1}})
+            absent = await client.post("/v1/jobs", json={"task": "nope", "payload": {"a": 1}})
+            assert hidden.status_code == absent.status_code == 404
+            assert hidden.text.replace('"add', '"nope').replace("add\\", "nope\\") == absent.text
+            elsewhere = {"task": "send", "payload": {"to": "x"}, "queue": "default"}
+            assert (await client.post("/v1/jobs", json=elsewhere)).status_code == 404
+            after = {"task": "send", "payload": {"to": "x"}, "after": [plain]}
+            refused = await client.post("/v1/jobs", json=after)
+            assert refused.status_code == 422
+            assert refused.json()["errors"][0]["field"] == "after"
+
+    house.run(story)
+
+
+def test_a_key_bound_to_a_lane_sees_that_lane_alone(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("enqueue", "read", lanes=("acme",))
+        whole = await house.key("enqueue")
+        async with house.open(whole) as client:
+            body = {"task": "send", "payload": {"to": "x"}, "lane": "other"}
+            other = (await client.post("/v1/jobs", json=body)).json()["id"]
+        async with house.open(key) as client:
+            assert (await client.post("/v1/jobs", json=body)).status_code == 404
+            del body["lane"]
+            mine = (await client.post("/v1/jobs", json=body)).json()
+            assert mine["lane"] == "acme", "the one lane that it has is where its jobs go"
+            assert [job["id"] for job in (await client.get("/v1/jobs")).json()["items"]] == [mine["id"]]
+            assert (await client.get(f"/v1/jobs/{other}")).status_code == 404
+            assert (await client.get("/v1/jobs", params={"lane": "other"})).status_code == 404
+
+    house.run(story)
+
+
+# --- hosts and origins --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8700", 200),
+        ("127.0.0.1:8700", 200),
+        ("[::1]:8700", 200),
+        ("10.1.2.3", 200),
+        ("LOCALHOST.", 200),
+        ("tasks.example.com", 200),
+        ("evil.example.com", 421),
+        ("localhost.evil.example.com", 421),
+        ("127.0.0.1.evil.example.com", 421),
+        ("", 421),
+    ],
+)
+def test_only_known_hosts_are_answered(memory_house: House, host: str, status: int) -> None:
+    house = memory_house
+
+    async def story() -> None:
+        async with house.open(hosts=("tasks.example.com",)) as client:
+            answer = await client.get("/v1/session", headers={"host": host})
+            assert answer.status_code == status
+            probe = await client.get("/healthz", headers={"host": host})
+            assert probe.status_code == 200, "a probe asks by whatever name it has"
+
+    house.run(story)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"origin": "http://localhost"}, 201),
+        ({"sec-fetch-site": "same-origin"}, 201),
+        ({"origin": "http://evil.example.com"}, 403),
+        ({"origin": "http://localhost:3000"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"x-forwarded-for": "1.2.3.4"}, 403),
+    ],
+)
+def test_pages_of_other_sites_do_nothing_on_a_server_without_keys(
+    memory_house: House, headers: dict[str, str], status: int
+) -> None:
+    house = memory_house
+
+    async def story() -> None:
+        async with house.open() as client:
+            body = {"type": "add", "payload": {"a": 1}}
+            assert (await client.post("/enqueue", json=body, headers=headers)).status_code == status
+
+    house.run(story)
+
+
+def test_logging_in_gives_a_cookie_that_other_sites_cannot_use(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read", "operate", "enqueue")
+        async with house.open() as client:
+            assert (await client.post("/v1/session", json={"key": key + "x"})).status_code == 401
+            answer = await client.post("/v1/session", json={"key": key})
+            assert answer.status_code == 204
+            cookie = answer.headers["set-cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=strict" in cookie
+            assert key not in cookie
+            assert (await client.get("/v1/session")).json()["name"].startswith("key ")
+            body = {"type": "add", "payload": {"a": 1}}
+            bare = await client.post("/enqueue", json=body)
+            assert bare.status_code == 403, "a cookie alone proves nothing about who sent it"
+            own = await client.post("/enqueue", json=body, headers={"origin": "http://localhost"})
+            assert own.status_code == 201
+            alien = await client.post("/enqueue", json=body, headers={"origin": "http://evil.example.com"})
+            assert alien.status_code == 403
+            out = await client.request("DELETE", "/v1/session", headers={"origin": "http://localhost"})
+            assert out.status_code == 204
+            assert (await client.get("/v1/session")).status_code == 401
+
+    house.run(story)
+
+
+def test_a_login_ends_with_its_key_and_cannot_be_forged(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read")
+        server = house.server()
+        async with house.open(server=server) as client:
+            await client.post("/v1/session", json={"key": key})
+            good = client.cookies["windlass_session"]
+            for forged in (good[:-2] + "AA", "Z" + good[1:], "x", ""):
+                client.cookies.set("windlass_session", forged)
+                assert (await client.get("/v1/session")).status_code == 401, forged
+            client.cookies.clear()
+            client.cookies.set("windlass_session", good)
+            assert (await client.get("/v1/session")).status_code == 200
+            await Keys(await house.app.connection.broker()).revoke(key.split("_")[1])
+            await until(lambda: _is_shut(client), within=5)
+
+    house.run(story)
+
+
+def test_behind_tls_the_cookie_is_for_tls_alone(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("read")
+        async with house.open(secure=True) as client:
+            answer = await client.post("/v1/session", json={"key": key})
+            assert "Secure" in answer.headers["set-cookie"]
+
+    house.run(story)
+
+
+# --- floods -------------------------------------------------------------------------------------------------
+
+
+def test_a_flood_by_one_key_is_429_and_others_are_not_slowed(house: House) -> None:
+    async def story() -> None:
+        loud, quiet = await house.key("read"), await house.key("read")
+        server = house.server(rate=5)
+        async with house.open(loud, server=server) as client:
+            codes = [(await client.get("/v1/session")).status_code for _ in range(10)]
+            assert codes[:5] == [200] * 5
+            assert 429 in codes
+            answer = await _refused(client)
+            assert int(answer.headers["retry-after"]) >= 1
+            own = {"authorization": f"Bearer {quiet}"}
+            assert (await client.get("/v1/session", headers=own)).status_code == 200
+
+    house.run(story)
+
+
+async def _refused(client: httpx.AsyncClient) -> httpx.Response:
+    while (answer := await client.get("/v1/session")).status_code != 429:
+        pass
+    return answer
+
+
+def test_guessing_keys_is_slowed_down(house: House) -> None:
+    async def story() -> None:
+        await house.key("read")
+        async with house.open("windlass_abc_def") as client:
+            codes = {(await client.get("/v1/session")).status_code for _ in range(80)}
+            assert codes == {401, 429}
+
+    house.run(story)
+
+
+def test_bodies_have_limits(house: House) -> None:
+    async def story() -> None:
+        async with house.open(body_timeout=0.2) as client:
+            json = {"content-type": "application/json"}
+            large = b'{"type": "add", "payload": {"a": "' + b"x" * 2_000_000 + b'"}}'
+            answer = await client.post("/enqueue", content=large, headers=json)
+            assert answer.status_code == 413
+
+            async def pieces() -> AsyncIterator[bytes]:
+                for _ in range(40):
+                    yield b"x" * 65_536
+
+            assert (await client.post("/enqueue", content=pieces(), headers=json)).status_code == 413
+            deep = b'{"type": "add", "payload": {"a": ' + b"[" * 200 + b"]" * 200 + b"}}"
+            answer = await client.post("/enqueue", content=deep, headers=json)
+            assert answer.status_code == 422
+            assert answer.json()["errors"][0]["field"] == "payload"
+            deeper = b'{"type": "add", "payload": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+            answer = await client.post("/enqueue", content=deeper, headers=json)
+            assert answer.status_code in (400, 422)
+
+            async def slow() -> AsyncIterator[bytes]:
+                yield b"{"
+                await asyncio.Event().wait()
+
+            assert (await client.post("/enqueue", content=slow(), headers=json)).status_code == 408
+            plain = await client.post("/enqueue", content=b"{}", headers={"content-type": "text/plain"})
+            assert plain.status_code == 415
+
+    house.run(story)
+
+
+def test_too_many_long_polls_are_refused(house: House) -> None:
+    async def story() -> None:
+        async with house.open(waiting=2) as client:
+            job = (
+                await client.post("/v1/jobs", json={"task": "add", "payload": {"a": 1}, "delay": 60})
+            ).json()
+
+            async def waited(seconds: float) -> int:
+                answer = await client.get(f"/v1/jobs/{job['id']}", params={"wait": seconds})
+                return answer.status_code
+
+            codes = await asyncio.gather(*(waited(0.3) for _ in range(3)))
+            assert sorted(codes) == [200, 200, 429]
+            assert await waited(0.01) == 200, "the places are free again"
+
+    house.run(story)
+
+
+def test_every_answer_carries_the_headers_that_protect_it(house: House) -> None:
+    async def story() -> None:
+        async with house.open() as client:
+            for path in ("/healthz", "/v1/session", "/v1/nope", "/v1/jobs/x", "/openapi.json", "/"):
+                answer = await client.get(path)
+                assert answer.headers["x-content-type-options"] == "nosniff", path
+                assert "frame-ancestors 'none'" in answer.headers["content-security-policy"], path
+                assert "unsafe" not in answer.headers["content-security-policy"], path
+                assert answer.headers["referrer-policy"] == "no-referrer", path
+            wrong = await client.get("/v1/session", headers={"host": "evil.example.com"})
+            assert wrong.headers["x-content-type-options"] == "nosniff"
+            assert wrong.json()["type"] == "urn:windlass:wrong-host"
+
+    house.run(story)

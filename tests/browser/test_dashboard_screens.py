@@ -1,0 +1,167 @@
+"""Every screen, with real jobs behind it: what it shows, deep links, and its empty states."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.browser.scenes import a_day
+from tests.browser.stage import Stage, staged
+from tests.browser.watching import Complaints, watched
+
+
+@pytest.fixture(scope="module", autouse=True)
+def day(stage: Stage) -> None:
+    a_day(stage)
+
+
+def first(stage: Stage, task: str) -> str:
+    """A job of a task."""
+    return str(stage.get("/v1/jobs", task=task, limit=1)["items"][0]["id"])
+
+
+def test_the_overview_tells_problems_first_then_depth_and_pace(page: Page) -> None:
+    page.goto("/")
+    problems = page.get_by_label("Problems")
+    expect(problems).to_contain_text("archive: 7 jobs ready, and no live worker serves it")
+    expect(problems).to_contain_text("default: 18 dead letters")
+    expect(page.get_by_role("link", name="Dead letters 18")).to_be_visible()
+    expect(page.get_by_role("link", name="Workers 2")).to_be_visible()
+    for chart in (
+        "Jobs by state",
+        "Throughput (ends per second)",
+        "Enqueue to start",
+        "Run time",
+        "Failure rate",
+    ):
+        expect(page.get_by_role("heading", name=chart)).to_be_visible()
+    page.get_by_role("button", name="1 hour").click()
+    expect(page).to_have_url(re.compile("range=1h"))
+    expect(page.get_by_role("heading", name="Throughput (attempts per second)")).to_be_visible()
+    problems.get_by_role("link", name="default: 18 dead letters").click()
+    expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
+    expect(page.get_by_text("18 dead letters in 3 groups")).to_be_visible()
+
+
+SCREENS = {
+    "/jobs?state=dead": "18 jobs on this page",
+    "/queues": "8 at once, 2 a lane",
+    "/queues/mail": "parked until a slot is free",
+    "/dead": "ConnectionError: the bank does not answer for order",
+    "/schedules": "At 03:00 every day, Europe/Paris",
+    "/flows": "order-43",
+    "/flows/order-42": "5 jobs: 5 done",
+    "/workers": "2 worker processes alive with 16 slots",
+    "/tasks": "(name: text, width: integer,",
+    "/tasks/send": "Send a mail for a tenant.",
+    "/history?window=15m": "attempts,",
+    "/nowhere": "There is no page at",
+    "/jobs/x/y": "There is no page at",
+    "/queues/nothing": 'there is no queue "nothing"',
+}
+
+
+@pytest.mark.parametrize(("path", "text"), SCREENS.items())
+def test_a_deep_link_shows_its_screen(page: Page, complaints: Complaints, path: str, text: str) -> None:
+    if "nothing" in path:
+        complaints.expect("404")
+    page.goto(path)
+    expect(page.get_by_text(text).first).to_be_visible()
+    expect(page).to_have_title(re.compile(" · Windlass$"))
+
+
+def test_a_job_shows_its_timeline_payload_result_log_and_progress(page: Page, stage: Stage) -> None:
+    page.goto(f"/jobs/{first(stage, 'resize')}")
+    expect(page.get_by_text("attempt 1", exact=True)).to_be_visible()
+    expect(page.get_by_role("region", name="Payload")).to_contain_text('"width": 640')
+    expect(page.get_by_role("region", name="Result")).to_contain_text('"bytes": 467840')
+    expect(page.get_by_role("region", name="Log")).to_contain_text("written")
+    page.goto(f"/jobs/{first(stage, 'film')}")
+    expect(page.get_by_text("of harbour.mov").first).to_be_visible()
+
+
+def test_a_job_tells_why_it_waits(page: Page, stage: Stage) -> None:
+    page.goto(f"/jobs/{first(stage, 'shelve')}")
+    why = page.get_by_label("Why it waits")
+    expect(why).to_contain_text('no live worker serves queue "archive"')
+    expect(why).to_contain_text('start a worker for queue "archive"')
+    page.goto(f"/jobs/{first(stage, 'flaky')}")
+    expect(page.get_by_label("Why it waits")).to_contain_text("Passes by itself in")
+    expect(page.get_by_text("TimeoutError").first).to_be_visible()
+
+
+def test_a_flow_is_drawn_and_its_boxes_lead_to_jobs(page: Page) -> None:
+    page.goto("/flows/order-43")
+    graph = page.get_by_label("Graph")
+    expect(graph.get_by_role("link")).to_have_count(5)
+    graph.get_by_role("link", name="notify, blocked").click()
+    expect(page.get_by_role("heading", name="notify")).to_be_visible()
+    expect(page.get_by_label("Why it waits")).to_contain_text("dead")
+    expect(page.get_by_role("cell", name="waits for; should it fail: cancel").first).to_be_visible()
+
+
+def test_a_parent_names_those_that_wait_for_it(page: Page, stage: Stage) -> None:
+    graph = stage.get("/v1/flows/order-42")
+    [root] = [job["id"] for job in graph["jobs"] if job["task"] == "collect"]
+    page.goto(f"/jobs/{root}")
+    expect(page.get_by_role("cell", name="waits for this")).to_have_count(3)
+
+
+def test_times_are_in_the_viewers_zone_and_exact_on_hover(page: Page, stage: Stage) -> None:
+    job = stage.get("/v1/jobs", task="resize", limit=1)["items"][0]
+    page.goto(f"/jobs/{job['id']}")
+    shown = page.locator("dd time").first
+    expect(shown).to_have_attribute(
+        "title", re.compile(rf"\(Europe/Berlin\)\n{re.escape(job['accepted_at'])}$")
+    )
+
+
+def test_an_integer_beyond_2_53_is_shown_digit_by_digit(page: Page, stage: Stage) -> None:
+    huge = 2**63 - 1
+    job = stage.run(f"from shop import app, ledger; print(ledger.enqueue({huge}).id); app.close()")
+    stage.wait_for(job, "done")
+    page.goto(f"/jobs/{job}")
+    expect(page.get_by_role("region", name="Payload")).to_contain_text(str(huge))
+    expect(page.get_by_role("region", name="Result")).to_have_text(str(huge))
+
+
+def test_a_schedule_shows_next_times_in_its_zone_and_the_viewers(page: Page) -> None:
+    page.goto("/schedules")
+    page.get_by_role("listitem").filter(has_text="nightly-report").get_by_role(
+        "button", name="More times"
+    ).click()
+    expect(page.get_by_role("columnheader", name="In Europe/Paris")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="In your zone, Europe/Berlin")).to_be_visible()
+    expect(page.get_by_role("cell", name="03:00")).to_have_count(16)
+
+
+# --- empty --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A server that nothing has happened on."""
+    with staged(tmp_path_factory.mktemp("bare"), app="calm:app", worker=False) as started:
+        yield started
+
+
+EMPTY = {
+    "/": "All is well",
+    "/jobs": "No jobs",
+    "/jobs?tag=x": "No job matches",
+    "/dead": "No dead letters",
+    "/flows": "No flows",
+    "/workers": "No worker is alive",
+    "/history": "Nothing ended in this window",
+    "/queues/mail": "No lane has work",
+}
+
+
+@pytest.mark.parametrize(("path", "text"), EMPTY.items())
+def test_nothing_is_said_in_words(
+    browser: Browser, bare: Stage, complaints: Complaints, path: str, text: str
+) -> None:
+    page = watched(browser.new_page(), complaints)
+    page.goto(bare.url + path)
+    expect(page.get_by_text(text).first).to_be_visible()
+    page.close()

@@ -1,0 +1,61 @@
+"""`windlass webhooks`: listed, added and removed; secrets shown and replaced."""
+
+import pytest
+from tests.cli.shell import Shell
+
+URL = "https://example.com/hooks/secret-path"
+
+
+@pytest.fixture
+def hooked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """With webhooks."""
+    monkeypatch.setenv("WINDLASS_WEBHOOKS", "true")
+    shell("queues", "tasks:app")  # which makes the file, and says so
+    return shell
+
+
+def test_webhooks_are_added_listed_and_removed(hooked: Shell) -> None:
+    assert "no webhooks" in hooked("webhooks", "tasks:app").err
+    added = hooked("webhooks", "tasks:app", "add", "crm", "mail", URL, "--on", "dead")
+    assert added.out == 'webhook "crm" tells https://example.com/… of queue "mail"\n'
+    (row,) = hooked("webhooks", "tasks:app", "--json").lines
+    assert (row["name"], row["url"], row["on"]) == ("crm", "https://example.com/…", ["dead"])
+    (row,) = hooked("webhooks", "tasks:app", "list", "--whole", "--json").lines
+    assert row["url"] == URL
+    assert hooked("webhooks", "tasks:app", "remove", "crm").code == 0
+    gone = hooked("webhooks", "tasks:app", "remove", "crm")
+    assert (gone.code, gone.err) == (2, 'windlass: there is no webhook "crm"; webhooks: none\n')
+    acts = hooked("dead", "tasks:app", "audit", "--json").lines
+    assert [act["what"] for act in acts] == ["webhook removed", "webhook set"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("crm", "nope", URL), 'queue "nope" is not declared'),
+        (("crm", "mail", "ftp://example.com"), "must be an http or https URL"),
+        (("crm", "mail", "https://169.254.169.254/"), "its address is link-local; allow it by webhook_allow"),
+        (("no good", "mail", URL), "does not match"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    hooked: Shell, arguments: tuple[str, ...], says: str
+) -> None:
+    refused = hooked("webhooks", "tasks:app", "add", *arguments)
+    assert refused.code == 2
+    assert says in refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_without_webhooks_none_can_be_added(shell: Shell) -> None:
+    refused = shell("webhooks", "tasks:app", "add", "crm", "mail", URL)
+    assert refused.code == 2
+    assert "WINDLASS_WEBHOOKS=true" in refused.err
+
+
+def test_a_secret_is_shown_and_replaced(hooked: Shell) -> None:
+    one = hooked("webhooks", "tasks:app", "secret", URL).out.strip()
+    assert one.startswith("whsec_")
+    assert hooked("webhooks", "tasks:app", "secret", "https://example.com").out.strip() == one
+    assert "the old secrets count until" in hooked("webhooks", "tasks:app", "rotate", "--yes").out
+    assert hooked("webhooks", "tasks:app", "secret", URL).out.strip() != one

@@ -1,0 +1,75 @@
+"""The dashboard and the alert rules name metrics and labels that exist."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.observe.measures import MEASURES
+
+CONTRIB = Path(__file__).parents[2] / "contrib"
+LABELS = {measure.name: {*measure.labels, "namespace"} for measure in MEASURES}
+OF_PROMETHEUS = {"instance", "le", "job"}
+
+
+def known_series() -> set[str]:
+    histograms = [measure.name for measure in MEASURES if measure.bounds]
+    parts = {f"{name}{part}" for name in histograms for part in ("_bucket", "_sum", "_count")}
+    return {measure.name for measure in MEASURES if not measure.bounds} | parts
+
+
+def family(series: str) -> str:
+    return series if series in LABELS else re.sub(r"_(bucket|sum|count)$", "", series)
+
+
+def expressions() -> list[str]:
+    rules = (CONTRIB / "prometheus" / "alerts.yml").read_text()
+    found = re.findall(r"^ +expr: (?!\|)(.+)$", rules, re.MULTILINE)
+    found += [
+        " ".join(block.split())
+        for block in re.findall(r"^ +expr: \|\n((?: {10,}.+\n)+)", rules, re.MULTILINE)
+    ]
+    assert len(found) == rules.count("expr:")
+    board: dict[str, Any] = json.loads((CONTRIB / "grafana" / "windlass.json").read_text())
+    for panel in board["panels"]:
+        found += [target["expr"] for target in panel["targets"]]
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            found.append(variable["query"]["query"])
+    return found
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_metric_and_label_exists(expression: str) -> None:
+    named = re.findall(r"\b(windlass_\w+)", expression)
+    assert named, "an expression without a metric"
+    assert set(named) <= known_series()
+    allowed = set.intersection(*(LABELS[family(series)] for series in named)) | OF_PROMETHEUS
+    every = set.union(*(LABELS[family(series)] for series in named)) | OF_PROMETHEUS
+    for series, chosen in re.findall(r"\b(windlass_\w+)\{([^}]*)\}", expression):
+        assert set(re.findall(r"(\w+)(?==~?\")", chosen)) <= LABELS[family(series)] | OF_PROMETHEUS
+    for by in re.findall(r"by \(([^)]*)\)", expression):
+        labels = {label.strip() for label in by.split(",")}
+        assert labels <= every
+        assert labels <= allowed or "windlass_" in expression.partition(by)[2]
+
+
+def test_the_dashboard_shows_every_metric_that_is_not_a_detail() -> None:
+    shown = {
+        family(series) for expression in expressions() for series in re.findall(r"windlass_\w+", expression)
+    }
+    details = {"windlass_info", "windlass_jobs_finished_total", "windlass_worker_processes"}
+    assert set(LABELS) - shown == details
+
+
+def test_panels_do_not_overlap() -> None:
+    board = json.loads((CONTRIB / "grafana" / "windlass.json").read_text())
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
