@@ -155,6 +155,7 @@ def test_commands_are_understood(tmp_path: Path) -> None:
     (tmp_path / "jobs.jsonl").touch()
     (tmp_path / "arguments.json").write_text('{"image": "cat.png", "width": 640}')
     environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    environment["WINDLASS_HISTORY"] = "sqlite:///history.db"
     typed = sorted(
         {
             re.split(r" \|| #| >", line)[0]

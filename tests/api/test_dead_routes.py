@@ -89,7 +89,7 @@ def test_a_filter_is_replayed_in_the_background_and_its_progress_asked_for(house
         async with house.open() as client:
             wish = {"verb": "replay", "error": "valueerror"}
             started = said(await client.post("/v1/dead/operations", json=wish), 202)
-            assert (started["wanted"], started["chosen"]) == (25, {"error": "valueerror"})
+            assert (started["wanted"], started["chosen"]) == (30, {"error": "valueerror"})
             shown = await ended(client, started["id"])
             assert (shown["state"], shown["applied"], shown["progress"]) == ("done", 25, 1.0)
             assert said(await client.get("/v1/queues/default"))["jobs"]["dead"] == 5

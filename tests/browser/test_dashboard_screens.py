@@ -94,7 +94,7 @@ def test_a_flow_is_drawn_and_its_boxes_lead_to_jobs(page: Page) -> None:
     page.goto("/flows/order-43")
     graph = page.get_by_label("Graph")
     expect(graph.get_by_role("link")).to_have_count(5)
-    graph.get_by_role("link", name="notify, blocked").click()
+    graph.get_by_role("link", name="notify blocked").click()
     expect(page.get_by_role("heading", name="notify")).to_be_visible()
     expect(page.get_by_label("Why it waits")).to_contain_text("dead")
     expect(page.get_by_role("cell", name="waits for; should it fail: cancel").first).to_be_visible()

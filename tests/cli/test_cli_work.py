@@ -68,7 +68,7 @@ def test_a_worker_that_reloads_waits_for_a_broken_module_to_be_mended(
 
 
 def test_dev_is_a_worker_that_reloads(shell: Shell, started: list[Any]) -> None:
-    assert shell("dev", "tasks:app", "--concurrency", "3").code == 7
+    assert shell("dev", "tasks:app", "--concurrency", "3", "--port", "0").code == 7
     (_, options) = started[0]
     assert (options.processes, options.concurrency, options.reload, options.grace) == (1, 3, True, SECOND)
 

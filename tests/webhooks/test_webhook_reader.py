@@ -18,10 +18,9 @@ from windlass.core.query import JobQuery
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Kind, Subject
 from windlass.core.settlement import Settlement
-from windlass.core.units import MINUTE
+from windlass.core.units import MINUTE, SECOND
 from windlass.core.webhook import QUEUE
 from windlass.errors import StoreUnavailable
-from windlass.worker.pace import MachinePace
 from windlass.worker.webhooks import HELD, LATER, SOON, Webhooks
 
 
@@ -73,7 +72,18 @@ class Bench:
         return sorted(msgspec.json.decode(job.payload)["k"]["event"]["job"]["id"] for job in found)
 
     def reader(self, broker: Any) -> Webhooks:
-        return Webhooks(broker, MachinePace(), "hooks")
+        return Webhooks(broker, self, "hooks")
+
+    # the pace of readers: that of the store
+
+    def now(self) -> float:
+        return self.clock.now() / SECOND
+
+    def jitter(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError(f"nobody waits here, not {seconds} s")
 
 
 def test_every_end_is_told_once_over_many_pages() -> None:
@@ -149,6 +159,39 @@ def test_a_reader_that_dies_before_it_has_kept_its_place_is_repeated_without_a_s
         bench.clock.advance(HELD + MINUTE)
         await bench.reader(broker).step()
         assert await bench.told(broker) == sorted(jobs)
+
+    bench.run(story)
+
+
+def test_who_asks_while_a_page_is_read_is_told_of_what_happens_after() -> None:
+    """Those who are to be told are read after the events, not before."""
+    bench = Bench()
+
+    class Late:
+        """Between its look at the log and its look at the webhooks one more is added, and something ends."""
+
+        def __init__(self, broker: Broker) -> None:
+            self._broker = broker
+            self.jobs: list[str] = []
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._broker, name)
+
+        async def events(self, after: Any, limit: int, timeout: float) -> Any:
+            if not self.jobs:
+                await Hooks(bench.app, self._broker).put(
+                    "new", queue="default", url="https://example.org/", on=["done"], by="me"
+                )
+                self.jobs = await bench.end(self._broker, 1)
+            return await self._broker.events(after, limit, timeout)
+
+    async def story(broker: Broker) -> None:
+        bench.app.queue("other")
+        await (await bench.app.broker()).counts()
+        await bench.hook(broker, queue="other")
+        late = Late(broker)
+        await bench.reader(late).step()
+        assert await bench.told(broker) == late.jobs
 
     bench.run(story)
 

@@ -66,6 +66,62 @@ def test_lost_replies_cost_nothing(app: Windlass, bench: Callable[[Windlass], Be
     }
 
 
+def test_short_jobs_that_run_side_by_side_are_settled_together(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    """Jobs under a limit come for free slots only: settled one by one they would also come one by one."""
+    app.queue("default", concurrency=1_000)
+
+    @app.task
+    async def work(n: int) -> None:
+        for _ in range(n % 16):  # turns of the loop, so that they do not end all at once
+            await asyncio.sleep(0)
+
+    async def scenario(bench: Bench) -> list[int]:
+        sizes: list[int] = []
+        real = bench.broker.settle
+
+        async def settle(items: Any, ask: Any = None) -> Any:
+            sizes.append(len(items))
+            return await real(items, ask)
+
+        bench.broker.settle = settle  # type: ignore[method-assign]
+        ids = await bench.enqueue(*(work.call(n) for n in range(160)))
+        async with bench.worker(slots=16):
+            await bench.ended(*ids)
+        return sizes
+
+    sizes = run(scenario(bench(app)))
+    assert sum(sizes) == 160
+    # The run time is known after the first few.
+    assert len(sizes) <= 20, sizes
+
+
+def test_a_short_job_does_not_wait_for_a_long_one(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    app.queue("default", concurrency=1_000)
+
+    @app.task
+    async def short() -> None: ...
+
+    @app.task
+    async def long() -> None:
+        await asyncio.sleep(60)
+
+    async def scenario(bench: Bench) -> float:
+        ids = await bench.enqueue(*(short.call() for _ in range(50)))
+        async with bench.worker(slots=4):
+            await bench.ended(*ids)
+            await bench.enqueue(*(long.call() for _ in range(3)))
+            await asyncio.sleep(1)
+            (last,) = await bench.enqueue(short.call())
+            await bench.ended(last, within=10)
+            detail = await bench.job(last)
+        assert detail.deliveries[0].claimed_at is not None
+        return (detail.deliveries[0].ended_at - detail.deliveries[0].claimed_at) / 1e6
+
+    assert run(scenario(bench(app))) < 0.005
+
+
 def test_an_outage_is_waited_out(
     app: Windlass, bench: Callable[[Windlass], Bench], caplog: pytest.LogCaptureFixture
 ) -> None:

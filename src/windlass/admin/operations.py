@@ -67,7 +67,9 @@ class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
     """The filter, in words."""
     rate: str | None
     wanted: int
-    """Dead letters that were counted before it began."""
+    """Dead letters of its queue and task, or of all, when it began: it is done to so many at the most. To count
+    those of a filter would be to look at each of them.
+    """
     applied: int
     """To how many it was done."""
     passed: int
@@ -101,7 +103,7 @@ class Operations:
         """
         now = await self._insight.now()
         before = now if selection.died_before is None else min(now, selection.died_before)
-        wanted = await self._insight.count_dead(selection)
+        wanted = await self._insight.count_dead(Selection(queue=selection.queue, task=selection.task))
         dated = msgspec.structs.replace(selection, died_before=before)
         kept = Kept(
             verb=verb,

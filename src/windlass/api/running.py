@@ -14,6 +14,7 @@ from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
 from windlass.api.problems import Refusal
 from windlass.api.seals import Seals
+from windlass.observe.together import folder_from_environment
 from windlass.observe.watch import Watch
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ class Running:
         self.options = options
         self.keys = KeyRing(app)
         self.leasing = Leasing(app)
-        self.watch = Watch(app.config.namespace)
+        self.watch = Watch(app.config.namespace, folder=folder_from_environment())
         app.observe(self.watch.meter)
         self.waiting = 0
         """Long polls under way."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from windlass.api import background
 from windlass.api.running import Running
 from windlass.observe.history.reader import keep_history
+from windlass.observe.together import folder_from_environment
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
 from windlass.worker.pace import MachinePace
@@ -33,11 +34,17 @@ async def history(running: Running) -> None:
         await keep_history(config.history, await running.app.connection.broker(), config.namespace)
 
 
+async def share_metrics(running: Running) -> None:
+    """Tell the other processes of this server what this one has counted."""
+    await running.watch.keep_telling()
+
+
 def services(running: Running) -> Sequence[Service]:
     """What this server is to do, one line for each."""
     return [
         *([sweep] if running.options.sweep else []),
         *([history] if running.app.config.history is not None else []),
+        *([share_metrics] if folder_from_environment() is not None else []),
         background.run,
     ]
 

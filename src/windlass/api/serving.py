@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import socket
+import tempfile
 
 import msgspec
 from granian import Granian
@@ -17,6 +18,7 @@ from windlass.admin.keys import Keys
 from windlass.api.hosts import is_address, is_loopback
 from windlass.api.options import VARIABLE, ServeOptions, Told
 from windlass.errors import InvalidOption
+from windlass.observe.together import FOLDER_VARIABLE
 
 _log = logging.getLogger("windlass.api")
 
@@ -52,7 +54,10 @@ def serve(name: str, app: Windlass, options: ServeOptions, *, workers: int) -> i
         log_level=LogLevels.warning,
     )
     _log.info("serving %s on %s", name, address_of(options))
-    server.serve()
+    with tempfile.TemporaryDirectory(prefix="windlass-metrics-") as folder:
+        if workers > 1:
+            os.environ[FOLDER_VARIABLE] = folder  # its processes add up what they count
+        server.serve()
     return 0
 
 

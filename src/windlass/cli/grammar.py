@@ -10,7 +10,7 @@ from windlass.loading import looks_like_an_app
 FLAGS = frozenset(
     (
         *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay", "--secrets"),
-        *("--sql", "--status", "--tls", "--yes", "-y"),
+        *("--once", "--sql", "--status", "--tls", "--whole", "--yes", "-y"),
     )
 )
 """Options without a value; a test holds this to the commands."""

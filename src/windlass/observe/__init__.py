@@ -7,6 +7,8 @@ seams, and pay nothing for what is switched off.
     measures.py     every metric there is
     meter.py        fills them from what a broker is asked and answers (`broker.observed`)
     stock.py        depth, age and workers, read from the store when somebody asks
+    together.py     the counts of several processes that answer on one port
+    watch.py        all of that for one namespace, and its page
     listener.py     `GET /metrics` of a worker
     traces.py       OpenTelemetry spans, if a program has set that up
     logs.py         one JSON object per line, with the job that was running

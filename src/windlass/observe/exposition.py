@@ -33,6 +33,8 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     labels: Labels = ()
     bounds: tuple[float, ...] = ()
     """Of a histogram: the upper bounds of its buckets, but for the last, which has none."""
+    kept_elsewhere: bool = False
+    """Of a counter: somebody else counts, and every process shows the same."""
 
 
 class Spread(msgspec.Struct, array_like=True):
@@ -148,6 +150,36 @@ class Registry:
                 elif family.spreads:
                     taken.spreads[name], family.spreads = list(family.spreads.items()), {}
         return taken
+
+    def copied(self) -> Taken:
+        """What this process has counted so far."""
+        with self._lock:
+            families = [family for family in self._families.values() if not family.measure.kept_elsewhere]
+            return Taken(
+                {
+                    family.measure.name: list(family.values.items())
+                    for family in families
+                    if family.values and family.measure.kind == "counter"
+                },
+                {
+                    family.measure.name: [
+                        (labels, Spread(list(spread.counts), spread.total))
+                        for labels, spread in family.spreads.items()
+                    ]
+                    for family in families
+                    if family.spreads
+                },
+            )
+
+    def twin(self) -> "Registry":
+        """Another one that shows the same, to which others' counts can be added."""
+        twin = Registry(self.measures)
+        twin.add(self.copied())
+        with self._lock:
+            for name, family in self._families.items():
+                if family.measure.kept_elsewhere or family.measure.kind == "gauge":
+                    twin._families[name].values = dict(family.values)
+        return twin
 
     def add(self, taken: Taken) -> None:
         """Add what another process has counted. What it has and this one does not know is left out."""

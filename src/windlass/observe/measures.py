@@ -108,6 +108,7 @@ FINISHED = Measure(
     kind="counter",
     help="Jobs that were ever done or cancelled, whatever is kept of them.",
     labels=("queue", "task", "state"),
+    kept_elsewhere=True,
 )
 OLDEST = Measure(
     name="windlass_queue_oldest_seconds",

@@ -1,6 +1,8 @@
 """A watch: all that one process counts of one namespace, and the page that shows it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from windlass.broker.contract import Broker
 from windlass.broker.observed import observe
@@ -8,15 +10,18 @@ from windlass.observe.exposition import Registry, exposed
 from windlass.observe.measures import registry
 from windlass.observe.meter import Meter
 from windlass.observe.stock import Stock
+from windlass.observe.together import EVERY, Together
 from windlass.version import __version__
 
 
 class Watch:
     """The metrics of a namespace."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, *, folder: Path | None = None) -> None:
+        """`folder` is where several processes meet that answer on one port."""
         self.namespace = namespace
         self.registry: Registry = registry()
+        self._together = None if folder is None else Together(self.registry, folder)
         self.meter = Meter(self.registry)
         self._stock = Stock(self.registry, version=__version__)
         self.looks: list[Callable[[], None]] = [self.meter.refresh]
@@ -32,9 +37,20 @@ class Watch:
             look()
         await self._stock.refresh(broker)
 
+    @property
+    def shown(self) -> Registry:
+        """What a page is to show."""
+        return self.registry if self._together is None else self._together.whole()
+
+    async def keep_telling(self) -> None:
+        """Let the other processes know, for ever; at once over if there are none."""
+        while self._together is not None:
+            self._together.tell()
+            await asyncio.sleep(EVERY)
+
 
 async def page(watched: Sequence[tuple[Watch, Broker]]) -> str:
     """The metrics of all namespaces, for Prometheus."""
     for watch, broker in watched:
         await watch.refresh(broker)
-    return exposed([({"namespace": watch.namespace}, watch.registry) for watch, _ in watched])
+    return exposed([({"namespace": watch.namespace}, watch.shown) for watch, _ in watched])

@@ -52,12 +52,14 @@ async def _kept(broker: Configure, before: Document | None, ring: Keyring) -> bo
 
 async def _document(broker: Configure) -> Document | None:
     after: Subject | None = None
-    while page := await broker.documents(Kind.SECRET, after, _PAGE):
+    while True:
+        page = await broker.documents(Kind.SECRET, after, _PAGE)
         for document in page:
             if document.subject == SUBJECT:
                 return document
+        if len(page) < _PAGE:
+            return None
         after = page[-1].subject
-    return None
 
 
 def _decoded(document: Document | None) -> Keyring | None:

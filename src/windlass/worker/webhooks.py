@@ -72,6 +72,9 @@ class Webhooks:
         self._tag = namespace_tag(namespace)
         self._me = uuid.uuid4().hex
         self._version = 0
+        self._reading: Reading | None = None
+        self._sure_until = 0.0
+        """Until then nobody else reads, by this process's clock."""
 
     async def run(self) -> None:
         """Read, and wait."""
@@ -91,10 +94,7 @@ class Webhooks:
 
     async def step(self) -> float:
         """Read a page, if it is this worker's turn; how long to wait for the next."""
-        hooks = await self._hooks()
-        if not hooks:
-            return LATER
-        reading = await self._turn()
+        reading = self._reading if self._pace.now() < self._sure_until else await self._turn()
         if reading is None:
             return LATER
         page = await self._broker.events(Cursor(reading.cursor), PAGE, 0.0)
@@ -102,48 +102,52 @@ class Webhooks:
             _log.warning(
                 "webhooks: events were dropped from the log before they were read; some will never be sent"
             )
-        await self._enqueue(await self._deliveries(page.items, hooks))
-        await self._move(reading, page.cursor)
+        if page.items:
+            # Who is to be told is read after the events: whoever asked before they happened is among them.
+            await self._enqueue(await self._deliveries(page.items, await self._hooks()))
+        if page.cursor != reading.cursor:
+            await self._keep(page.cursor)
         return 0.0 if len(page.items) == PAGE else SOON
 
     # --- whose turn it is -----------------------------------------------------------------------------------
 
     async def _turn(self) -> Reading | None:
-        """The place to read from, if nobody else reads."""
+        """The place to read from, if somebody is to be told, and nobody else reads."""
+        if not await self._hooks():
+            return None
         document = await self._document()
-        now = (await self._broker.schedules(limit=1)).now
         known = None if document is None else decode_reading(document.override)
         reading = known or Reading(cursor=FROM_START)
         self._version = 0 if document is None else document.version
-        if reading.holder == self._me and now < reading.until:
-            return reading
+        now = (await self._broker.schedules(limit=1)).now
         if reading.holder != self._me and now < reading.until:
             return None
-        taken = msgspec.structs.replace(reading, holder=self._me, until=now + HELD)
-        return taken if await self._keep(taken) else None
+        return await self._keep(Cursor(reading.cursor))
 
-    async def _move(self, reading: Reading, cursor: Cursor) -> None:
-        """Keep how far it was read. Without news it is kept only now and then: each write makes all workers
-        read their settings again.
+    async def _keep(self, cursor: Cursor) -> Reading | None:
+        """Keep how far it was read, and that it goes on here; None: somebody else has taken it. It is not
+        asked again for half of the time that the others leave it alone: each write makes all workers read
+        their settings again.
         """
         now = (await self._broker.schedules(limit=1)).now
-        if cursor == reading.cursor and reading.until - now > HELD // 2:
-            return
-        await self._keep(Reading(cursor=cursor, holder=self._me, until=now + HELD))
-
-    async def _keep(self, reading: Reading) -> bool:
+        reading = Reading(cursor=cursor, holder=self._me, until=now + HELD)
         changed = await self._broker.override(_SUBJECT, msgspec.json.encode(reading), self._version)
+        kept = changed.change in (Change.APPLIED, Change.UNCHANGED)
         self._version = changed.version
-        return changed.change in (Change.APPLIED, Change.UNCHANGED)
+        self._reading = reading if kept else None
+        self._sure_until = self._pace.now() + HELD / SECOND / 2 if kept else 0.0
+        return self._reading
 
     async def _document(self) -> Document | None:
         after: Subject | None = None
-        while page := await self._broker.documents(Kind.READER, after, _ROWS):
+        while True:
+            page = await self._broker.documents(Kind.READER, after, _ROWS)
             for document in page:
                 if document.subject == _SUBJECT:
                     return document
+            if len(page) < _ROWS:
+                return None
             after = page[-1].subject
-        return None
 
     # --- whom to tell ---------------------------------------------------------------------------------------
 
@@ -151,15 +155,15 @@ class Webhooks:
         """By queue: the hooks with their names."""
         found: dict[str, list[tuple[str, Hook]]] = {}
         after: Subject | None = None
-        while page := await self._broker.documents(Kind.WEBHOOK, after, _ROWS):
+        while True:
+            page = await self._broker.documents(Kind.WEBHOOK, after, _ROWS)
             for document in page:
                 hook = decode_hook(document.override) or decode_hook(document.declared)
                 if hook is not None:
                     found.setdefault(hook.queue, []).append((document.subject.name, hook))
             if len(page) < _ROWS:
-                break
+                return found
             after = page[-1].subject
-        return found
 
     async def _deliveries(
         self, events: Iterable[Event], hooks: Mapping[str, Sequence[tuple[str, Hook]]]

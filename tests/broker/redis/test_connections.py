@@ -132,8 +132,8 @@ def test_an_embedded_worker_that_is_left_leaves_nothing_open(server: Server, adm
         for number in range(3):
             async with app.worker(concurrency=2):
                 assert await (await double.aenqueue(number)).aresult(timeout=30) == 2 * number
-        # The app's own, and two of this loop, which enqueues and watches. It goes on meanwhile: a transport that
-        # was closed lets go of its socket at the loop's next turn.
+        # The app's own, and two of this loop, which enqueues and watches. It goes on meanwhile: a transport
+        # that was closed lets go of its socket at the next turn.
         await asyncio.to_thread(until, lambda: len(ours(admin)) == 3)
         await app.aclose()
 

@@ -1,7 +1,10 @@
 """Plain runs that are done are settled in a few statements; the file judges, not the memory behind them."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
+
+import apsw
 
 from windlass.broker.sqlite import SqliteBroker
 from windlass.core.ids import new_job_id
@@ -50,6 +53,39 @@ def test_one_that_another_connection_has_ended_is_told_so_and_harms_no_neighbour
         await other.close()
 
     asyncio.run(main())
+
+
+def test_its_record_of_delivery_is_short_and_says_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = await SqliteBroker.open(tmp_path / "w.db")
+        short, whole = await handed_out(broker, 2)
+        await broker.settle([done(short)])
+        await broker.settle([done(whole), Settlement(job=whole.job, fence=1, outcome=Outcome.DONE)])
+        first, second = await broker.get([short.job, whole.job])
+        await broker.close()
+        assert first is not None
+        assert second is not None
+        (mine,), (other,) = first.deliveries, second.deliveries
+        same = (
+            "fence",
+            "attempt",
+            "session",
+            "claimed_at",
+            "outcome",
+            "settled",
+            "cause",
+            "runtime",
+            "error",
+        )
+        assert [getattr(mine, name) for name in same] == [getattr(other, name) for name in same]
+        assert mine.session == "s"
+        assert mine.claimed_at <= mine.ended_at <= other.ended_at
+        assert first.finished_at == mine.ended_at
+
+    asyncio.run(main())
+    with closing(apsw.Connection(str(tmp_path / "w.db"))) as file:
+        sizes = [size for (size,) in file.execute("SELECT LENGTH(record) FROM delivery ORDER BY n")]
+    assert sizes[0] < 20 < 100 < sizes[1]
 
 
 def test_failures_and_jobs_that_said_something_go_beside_plain_ones(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // The same done to many jobs: those selected, or all that match the filter. Counted first, confirmed, then done in
 // batches with progress, and stopped when asked.
-import { post, said } from "../api/client"
+import { part, post, Problem, said } from "../api/client"
 import type { Operated } from "../api/types"
 import { count, many } from "../format/number"
 import { pulse } from "../live/pulse.svelte"
@@ -23,9 +23,9 @@ export const VERBS: Record<Verb, { name: string; past: string; states: string[];
 }
 
 const MOST = 100_000
-const BATCH = 1_000
+const BATCH = 500
 
-const PLACES: Record<Verb, string> = { cancel: "/v1/jobs/cancel", replay: "/v1/dead/replay", discard: "/v1/dead/discard" }
+const AT_ONCE = 8
 
 class Bulk {
   /** What is going on, in words; empty when nothing is. */
@@ -77,7 +77,7 @@ class Bulk {
     try {
       for (let start = 0; start < ids.length && !this.#stop; start += BATCH) {
         const batch = ids.slice(start, start + BATCH)
-        const answers = await post<Operated[]>(PLACES[verb], reason ? { ids: batch, reason } : { ids: batch })
+        const answers = verb === "cancel" ? await this.#cancelled(batch) : await post<Operated[]>(`/v1/dead/${verb}`, reason ? { ids: batch, reason } : { ids: batch })
         for (const { effect } of answers) sum[effect === "applied" || effect === "flagged" ? effect : "passed"]++
         this.done = start + batch.length
       }
@@ -91,6 +91,28 @@ class Bulk {
       this.text = ""
       pulse.nudge()
     }
+  }
+
+  /** Jobs are cancelled one by one, a few at a time. */
+  async #cancelled(ids: string[]): Promise<Pick<Operated, "effect">[]> {
+    const answers: Pick<Operated, "effect">[] = []
+    const left = ids.values()
+    const one = async () => {
+      for (const id of left) {
+        if (this.#stop) return
+        try {
+          answers.push(await post<Operated>(`/v1/jobs/${part(id)}/cancel`))
+        } catch (error) {
+          if (!(error instanceof Problem) || ![404, 409].includes(error.status)) throw error
+          answers.push({ effect: "wrong state" })
+        }
+        this.done++
+      }
+    }
+    const before = this.done
+    await Promise.all(Array.from({ length: AT_ONCE }, one))
+    this.done = before
+    return answers
   }
 
   #begin(text: string, total: number): void {

@@ -1,6 +1,6 @@
 // Which jobs: read from the address, so that a link shows another the same; asked of the API; told in words.
 import type { Query } from "../api/client"
-import { STATES, type State } from "../api/types"
+import { STATES, type Job, type State } from "../api/types"
 
 export interface Filter {
   states: State[]
@@ -11,7 +11,6 @@ export interface Filter {
   tag: string
   text: string
   flow: string
-  parent: string
   /** A length before now, such as "1h"; or empty. */
   last: string
   since: string
@@ -35,7 +34,6 @@ export function filterOf(query: URLSearchParams): Filter {
     tag: text("tag"),
     text: text("text"),
     flow: text("flow"),
-    parent: text("parent"),
     last: LASTS.some(([value]) => value === text("last")) ? text("last") : "",
     since: isTime(text("since")) ? text("since") : "",
     until: isTime(text("until")) ? text("until") : "",
@@ -53,26 +51,37 @@ export function bounds(filter: Filter, now = Date.now()): { since: string; until
   }
 }
 
-/** The filter as parameters of the API. */
+/** What of the filter the API has parameters for: that which every store keeps an index of. */
 export function asked(filter: Filter): Query {
   return {
     state: filter.states,
     queue: filter.queue,
     task: filter.task,
     ...(filter.lane === null ? {} : { lane: [filter.lane] }), // as a list, so that the empty one is sent
-    tag: filter.tag,
-    text: filter.text,
     flow: filter.flow,
-    parent: filter.parent,
-    ...bounds(filter),
   }
+}
+
+/** Whether pages have to be looked through for the rest of it. */
+export const isLoose = (filter: Filter) => Boolean(filter.tag || filter.text || filter.last || filter.since || filter.until)
+
+/** What the API does not choose by. */
+export function chosenBy(filter: Filter): (job: Job) => boolean {
+  const { since, until } = bounds(filter)
+  const text = filter.text.toLowerCase()
+  return (job) =>
+    (!filter.states.length || filter.states.includes(job.state)) &&
+    (!filter.tag || job.tags.includes(filter.tag)) &&
+    (!since || job.accepted_at >= since) &&
+    (!until || job.accepted_at <= until) &&
+    (!text || [job.id, job.task, job.queue, job.lane, job.key, job.reason, job.flow, job.held?.reason, ...job.tags].some((each) => each?.toLowerCase().includes(text)))
 }
 
 /** The filter in words, for questions. */
 export function words(filter: Filter): string {
   const parts: string[] = []
   if (filter.states.length) parts.push(`state ${filter.states.join(" or ")}`)
-  for (const name of ["queue", "task", "tag", "flow", "parent"] as const) if (filter[name]) parts.push(`${name} ${filter[name]}`)
+  for (const name of ["queue", "task", "tag", "flow"] as const) if (filter[name]) parts.push(`${name} ${filter[name]}`)
   if (filter.lane !== null) parts.push(filter.lane ? `lane ${filter.lane}` : "without a lane")
   if (filter.text) parts.push(`text “${filter.text}”`)
   const last = LASTS.find(([value]) => value === filter.last)

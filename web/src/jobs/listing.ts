@@ -1,16 +1,19 @@
 // Pages of jobs. A page of the API may be short, even empty, before the end: these are filled.
 import { get } from "../api/client"
 import type { Job, Page } from "../api/types"
-import { asked, bounds, type Filter } from "./filter"
+import { asked, chosenBy, isLoose, type Filter } from "./filter"
 
 const LOOKS = 8
 const LARGEST = 1_000
+/** Jobs of a look where few of them may match. */
+const LOOSE = 500
 
 export async function jobPage(filter: Filter, cursor: string, size: number, signal: AbortSignal): Promise<Page<Job>> {
   const found: Job[] = []
   let next: string | null = cursor || null
+  const limit = isLoose(filter) ? LOOSE : size
   for (let look = 0; look < LOOKS; look++) {
-    const page: Page<Job> = await get<Page<Job>>("/v1/jobs", { ...asked(filter), limit: size - found.length, cursor: next }, signal)
+    const page: Page<Job> = await get<Page<Job>>("/v1/jobs", { ...asked(filter), limit, cursor: next }, signal)
     found.push(...page.items.filter(chosenBy(filter)))
     next = page.cursor ?? null
     if (next === null || found.length >= size) break
@@ -33,17 +36,4 @@ export async function matching(filter: Filter, states: string[], most: number, t
     if (ids.size >= most) return { ids: [...ids].slice(0, most), more: cursor !== null || ids.size > most }
   } while (cursor !== null)
   return { ids: [...ids], more: false }
-}
-
-/** Judges again what the server chose: whatever acts on everything that matches must never act on more. */
-function chosenBy(filter: Filter): (job: Job) => boolean {
-  const { since, until } = bounds(filter)
-  const text = filter.text.toLowerCase()
-  return (job) =>
-    (!filter.states.length || filter.states.includes(job.state)) &&
-    (!filter.tag || job.tags.includes(filter.tag)) &&
-    (!filter.parent || job.parent === filter.parent) &&
-    (!since || job.accepted_at >= since) &&
-    (!until || job.accepted_at <= until) &&
-    (!text || [job.id, job.task, job.queue, job.lane, job.key, job.reason, job.flow, job.held?.reason, ...job.tags].some((each) => each?.toLowerCase().includes(text)))
 }

@@ -93,7 +93,9 @@ async def events(
     kind: Annotated[list[Move] | None, _names("kind")] = None,
     start: Annotated[
         str,
-        QueryParameter(name="from", pattern="^(now|start)$", description="Where to begin without Last-Event-ID."),
+        QueryParameter(
+            name="from", pattern="^(now|start)$", description="Where to begin without Last-Event-ID."
+        ),
     ] = "now",
     last_event_id: Annotated[str | None, HeaderParameter(name="last-event-id", max_length=200)] = None,
 ) -> Stream:
@@ -109,20 +111,10 @@ async def events(
         kinds=None if kind is None else frozenset(kind),
     )
     cursor, gap = await _beginning(desk, last_event_id, start)
-    # Taken here: a stream that may not begin is told so by its status.
-    place = desk.running.long_poll()
-    place.__enter__()
-    stream = _Stream(desk, wanted, cursor, gap=gap)
-
-    async def lines() -> AsyncIterator[bytes]:
-        try:
-            async for line in stream.lines():
-                yield line
-        finally:
-            place.__exit__(None, None, None)
-
+    with desk.running.long_poll():
+        pass  # a stream that may not begin is told so by its status
     return Stream(
-        lines(),
+        _Stream(desk, wanted, cursor, gap=gap).placed(),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
@@ -151,6 +143,17 @@ class _Stream:
         self._gap = gap
         self._sent = time.monotonic()
         self._trusted = time.monotonic()
+
+    async def placed(self) -> AsyncIterator[bytes]:
+        """What is sent, for as long as there is a place for it. It is taken when the first line is asked for:
+        who leaves before that holds none.
+        """
+        try:
+            with self._desk.running.long_poll():
+                async for line in self.lines():
+                    yield line
+        except Refusal as refusal:
+            yield _event("bye", {"text": refusal.detail})
 
     async def lines(self) -> AsyncIterator[bytes]:
         """What is sent."""
@@ -214,13 +217,15 @@ class _Stream:
         return None
 
     async def _is_trusted(self) -> bool:
-        """A key that was revoked reads no further than a few seconds."""
-        caller = self._desk.caller
-        if caller.key is None or time.monotonic() - self._trusted < TRUSTED:
+        """A key that was revoked reads no further than a few seconds; nor does who has none, once there are
+        keys.
+        """
+        if time.monotonic() - self._trusted < TRUSTED:
             return True
         self._trusted = time.monotonic()
+        keys, own = self._desk.running.keys, self._desk.caller.key
         try:
-            return await self._desk.running.keys.by_id(caller.key) is not None
+            return await keys.is_empty() if own is None else await keys.by_id(own) is not None
         except WindlassError:
             return False
 

@@ -143,6 +143,7 @@ DECLARE
     v_at bigint := _at();
     v_ran boolean := p_runtime IS NOT NULL OR r.charged;
     v_ends integer := coalesce(cardinality(j.deliveries), 0);
+    v_waited bigint;
 BEGIN
     j.deliveries := coalesce(j.deliveries[greatest(1, v_ends - 8):], '{}') || ROW(
         j.fence, j.attempt, j.session, j.claimed_at, v_at, r.outcome, p_kind IS NULL, p_cause, p_runtime, p_error)::ended;
@@ -168,12 +169,13 @@ BEGIN
         PERFORM _finish(j, 3::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
         RETURN;
     END IF;
+    v_waited := greatest(0, j.claimed_at - j.due_at);
     IF NOT r.keeps_place THEN
         j.due_at := v_at + r.delay;
     END IF;
     j.state := r.state;
     j.reason := NULL;
-    PERFORM _transition(j, 3::smallint, r.state, r.move, NULL, r.outcome, p_runtime);
+    PERFORM _transition(j, 3::smallint, r.state, r.move, NULL, r.outcome, p_runtime, v_waited);
     IF r.state = 1 THEN
         PERFORM _schedule(j);
         PERFORM _refresh(j.queue, j.lane);
@@ -190,7 +192,8 @@ CREATE OR REPLACE FUNCTION _finish(
 BEGIN
     j.state := p_state;
     j.reason := p_reason;
-    PERFORM _transition(j, p_before, p_state, p_move, p_reason, p_outcome, p_runtime);
+    PERFORM _transition(j, p_before, p_state, p_move, p_reason, p_outcome, p_runtime,
+        CASE WHEN p_before = 3 THEN greatest(0, j.claimed_at - j.due_at) END);
     j.finished_at := _at();
     j.cancel_requested := false;
     j.line := NULL;

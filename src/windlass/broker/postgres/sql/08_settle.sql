@@ -192,14 +192,14 @@ BEGIN
                 j.fence, j.attempt, g.session, j.claimed_at, v_at, 'done', true, NULL, g.runtime, g.error)::ended
         FROM given g WHERE j.ctid = g.place
         RETURNING j.n, g.session, j.id, j.queue, j.task, j.lane, j.attempt, j.fence, j.has_memos, g.o, g.emit, g.runtime,
-            j.size - g.old_size AS grown
+            j.size - g.old_size AS grown, j.claimed_at - j.due_at AS waited
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes)
         SELECT e.queue, e.task, s.state, s.by * count(*), CASE s.state WHEN 4 THEN sum(e.grown) ELSE 0 END
         FROM ended e, (VALUES (3, -1), (4, 1)) s (state, by) GROUP BY e.queue, e.task, s.state, s.by
     ), logged AS (
-        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, outcome, attempt, fence, runtime)
-        SELECT v_at, e.id, e.task, e.queue, e.lane, 'done', 3, 4, 'done', e.attempt, e.fence, e.runtime
+        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, outcome, attempt, fence, runtime, waited)
+        SELECT v_at, e.id, e.task, e.queue, e.lane, 'done', 3, 4, 'done', e.attempt, e.fence, e.runtime, greatest(0, e.waited)
         FROM ended e WHERE e.emit > 0 ORDER BY e.o
     ), timed_now AS (
         INSERT INTO timed (task)

@@ -187,7 +187,7 @@ SELECT 1 FROM edge WHERE parent = ?1 LIMIT 1;
 -- in:   ?1 parent
 -- out:  child, on_failure of an unresolved edge
 -- cost: one seek
-SELECT child, on_failure FROM edge WHERE open = 1 AND parent = ?1 ORDER BY child LIMIT 1;
+SELECT child, on_failure FROM edge INDEXED BY edge_open WHERE open = 1 AND parent = ?1 ORDER BY child LIMIT 1;
 
 -- name: next_run_edge
 -- in:   ?1 parent

@@ -1,0 +1,118 @@
+"""`windlass serve` in processes of its own: it starts, answers, waits, and stops."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.api.served import PATIENCE, TASKS, Served, environment, free_port
+
+
+def test_the_store_is_swept_although_there_is_no_worker(served: Served) -> None:
+    job = served.post("/v1/jobs", task="add", payload={"a": 1}, delay=0.3).json()["id"]
+    until = time.monotonic() + PATIENCE
+    while served.get(f"/v1/jobs/{job}").json()["state"] != "ready":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_two_processes_answer_as_one_and_stop_when_told(tmp_path: Path) -> None:
+    served = Served(tmp_path, "--workers", "2")
+    served.start()
+    jobs = {served.post("/enqueue", type="add", payload={"a": n}).json()["task_id"] for n in range(20)}
+    assert {job["id"] for job in served.get("/v1/jobs").json()["items"]} == jobs
+    lease = served.post("/v1/leases", queues=["default"]).json()["leases"][0]["lease"]
+    answers = {served.post(f"/v1/leases/{lease}/extend").status_code for _ in range(10)}
+    assert answers == {200}, "a token of one process is good for the other"
+    answered: list[float] = []
+
+    def wait() -> None:
+        with contextlib.suppress(httpx.TransportError):  # it may come too late for an answer
+            httpx.post(f"{served.url}/v1/leases", json={"queues": ["images"], "wait": 50}, timeout=60)
+        answered.append(time.monotonic())
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    began = time.monotonic()
+    assert served.stop() == 0
+    waiting.join(PATIENCE)
+    assert answered
+    assert answered[0] - began < 10, "what waits is answered, not waited for"
+
+
+def test_the_key_of_another_process_counts_at_once(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.start()
+    try:
+        assert served.get("/v1/jobs").status_code == 200
+        key = served.command("keys", "tasks:app", "create", "--scope", "read").strip()
+        until = time.monotonic() + 5
+        while served.get("/v1/jobs").status_code == 200:
+            assert time.monotonic() < until, "from the first key on, a key is needed"
+            time.sleep(0.05)
+        own = {"authorization": f"Bearer {key}"}
+        assert httpx.get(f"{served.url}/v1/jobs", headers=own).status_code == 200
+    finally:
+        served.stop()
+
+
+@pytest.mark.slow
+def test_dev_serves_the_api_beside_its_worker(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    log = (tmp_path / "dev.log").open("ab")
+    dev = subprocess.Popen(
+        [sys.executable, "-m", "windlass", "dev", "tasks:app", "--port", str(port)],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    try:
+        _until_up(url)
+        job = httpx.post(f"{url}/enqueue", json={"type": "add", "payload": {"a": 1}}).json()["task_id"]
+        shown = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 30}, timeout=40).json()
+        assert shown["result"] == 2
+        (tmp_path / "tasks.py").write_text(TASKS.replace("return a + b", "return a + b + 10"))
+        until = time.monotonic() + PATIENCE
+        while True:
+            _until_up(url)
+            try:
+                job = httpx.post(f"{url}/enqueue", json={"type": "add", "payload": {"a": 1}}).json()[
+                    "task_id"
+                ]
+                shown = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 30}, timeout=40).json()
+            except httpx.TransportError:
+                continue
+            if shown.get("result") == 12:
+                break
+            assert time.monotonic() < until, (tmp_path / "dev.log").read_text()
+        dev.send_signal(signal.SIGINT)
+        dev.wait(PATIENCE)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{url}/healthz")
+    finally:
+        log.close()
+        if dev.poll() is None:
+            os.killpg(dev.pid, signal.SIGKILL)
+            dev.wait(PATIENCE)
+
+
+def _until_up(url: str) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if httpx.get(f"{url}/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < until
+        time.sleep(0.1)
