@@ -51,6 +51,10 @@ test-slow: venv  ## run the slow tests, with many more Hypothesis examples
 web: venv  ## build the dashboard into the package, with the Node of the environment
 	$(BIN)/python web/build.py
 
+.PHONY: web-types
+web-types: venv  ## write the dashboard's types anew from the API's description
+	$(BIN)/python web/api_types.py
+
 .PHONY: test-browser
 test-browser: venv web  ## run the tests of the dashboard in Chromium
 	$(BIN)/python -m pytest -m browser -n 1 tests/browser $(ARGS)

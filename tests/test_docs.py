@@ -123,6 +123,7 @@ from windlass import Windlass
 
 app = Windlass()
 app.queue("api")
+app.queue("images")
 
 
 @app.task(queue="api")
@@ -160,7 +161,7 @@ def test_commands_are_understood(tmp_path: Path) -> None:
         {
             re.split(r" \|| #| >", line)[0]
             for page, line in COMMANDS
-            if not line.startswith(("worker", "dev", "demo")) and named(page) != "docs/testing.md"
+            if not line.startswith(("worker", "dev", "demo", "serve")) and named(page) != "docs/testing.md"
         }
     )
     done = subprocess.run(
@@ -202,6 +203,10 @@ def test_the_settings_are_those_of_the_code() -> None:
 
 def shown(name: str, value: object) -> str:
     """A default as the page writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value == ():
+        return "nothing"
     if value is None:
         return "none" if name in ("max_size", "history") else "the store's"
     if name in ("url", "namespace"):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,21 @@ def test_the_store_is_swept_although_there_is_no_worker(served: Served) -> None:
     while served.get(f"/v1/jobs/{job}").json()["state"] != "ready":
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
+    body = b'{"queues": ["images"], "wait": 30}'
+    head = f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", served.port)) as left:
+        left.sendall(head.encode() + b"\r\n\r\n" + body)
+        left.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            left.recv(1)  # it waits
+    time.sleep(0.2)
+    job = served.post("/v1/jobs", task="resize", payload={"path": "x"}).json()["id"]
+    (lease,) = served.post("/v1/leases", queues=["images"], wait=10).json()["leases"]
+    assert (lease["job"], lease["attempt"]) == (job, 1)
+    served.post(f"/v1/leases/{lease['lease']}/settle", outcome="ack")
 
 
 def test_two_processes_answer_as_one_and_stop_when_told(tmp_path: Path) -> None:

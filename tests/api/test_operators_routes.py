@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -126,6 +127,21 @@ def test_lanes_are_listed_by_page_paused_and_overridden(house: House) -> None:
             assert (shown["weight"], shown["concurrency"]) == (3, 2)
             assert said(await client.post("/v1/lanes/reset", json=place))["shown"]["override"] == {}
             said(await client.get("/v1/lanes", params={"queue": "nope"}), 404)
+
+    house.run(story)
+
+
+def test_a_lane_at_its_rate_says_until_when(house: House) -> None:
+    async def story() -> None:
+        house.app.queue("mail", lane_rate="1/h")
+        for _ in range(2):
+            await house.send.using(lane="acme").aenqueue("x")
+        await Fleet(house, "mail").take(2)
+        async with house.open() as client:
+            (lane,) = said(await client.get("/v1/lanes", params={"queue": "mail"}))["items"]
+            assert (lane["parked"], lane["tokens"], lane["ready"], lane["running"]) == ("rate", 0, 1, 1)
+            left = datetime.fromisoformat(lane["parked_until"]) - datetime.now(UTC)
+            assert timedelta(minutes=59) < left <= timedelta(hours=1)
 
     house.run(story)
 

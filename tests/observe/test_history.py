@@ -326,6 +326,24 @@ def test_long_logs_are_copied_in_batches(history_url: str, monkeypatch: pytest.M
     on_store(history_url, story)
 
 
+def test_a_reader_that_is_far_behind_asks_for_its_turn_again(
+    history_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BATCH", 3)
+    monkeypatch.setattr(reading, "BATCHES", 2)
+
+    async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
+        worker = await store.worker()
+        for _ in range(10):
+            await store.add()
+            await store.done(await worker.one())
+        steps = [(await reader.step(), reader.is_behind) for _ in range(3)]
+        assert steps == [(6, True), (4, False), (0, False)]
+        assert (await total(sink)).done == 10
+
+    on_store(history_url, story)
+
+
 def test_two_readers_share_the_work(history_url: str) -> None:
     async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
         now = [1_000.0]

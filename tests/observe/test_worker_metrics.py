@@ -1,6 +1,7 @@
 """`windlass worker --metrics`: right over several processes, one of which is killed."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from windlass import Windlass
 
 TASKS = """
-import os, time
+import logging, os, time
 from pathlib import Path
 from windlass import RetryPolicy, Windlass
 
@@ -28,6 +30,14 @@ app = Windlass("sqlite:///windlass.db", history="sqlite:///history.db", poll_flo
 @app.task
 def quick(number: int) -> int:
     return number
+
+@app.task(run="process")
+def apart(password: str) -> None:
+    logging.getLogger("shop").warning("trying %s", password)
+
+@app.task
+async def loud(password: str) -> None:
+    logging.getLogger("shop").warning("trying %s", password)
 
 @app.task(retry=RetryPolicy(max_attempts=3, base=0))
 def held(name: str) -> None:
@@ -153,6 +163,70 @@ def test_the_history_of_a_worker_can_be_asked_for(folder: Path) -> None:
         until(lambda: "20 attempts, 0.0% failed" in told(), folder)
         assert re.search(r"^quick +20 +0 +0\.0% +0", told(), re.MULTILINE)
     app.close()
+
+
+def test_every_process_of_a_worker_writes_json(folder: Path) -> None:
+    app = Windlass(f"sqlite:///{folder / 'windlass.db'}", history=f"sqlite:///{folder / 'history.db'}")
+    jobs = [
+        app.external(name).using(lane="acme").enqueue(password="hunter2-hunter2")
+        for name in ("apart", "loud")
+    ]
+
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (folder / "worker.log").read_text().splitlines()]
+
+    with worker(folder, "--processes", "1", "--log-format", "json"):
+        until(lambda: sum(line["logger"] == "shop" for line in lines()) == 2, folder)
+    app.close()
+    shop = {line["task"]: line for line in lines() if line["logger"] == "shop"}
+    assert [shop[name]["job"] for name in ("apart", "loud")] == [job.id for job in jobs]
+    assert {(line["queue"], line["lane"], line["attempt"]) for line in shop.values()} == {
+        ("default", "acme", 1)
+    }
+    assert shop["apart"]["pid"] != shop["loud"]["pid"]
+    assert "hunter2" not in (folder / "worker.log").read_text()
+    assert any(line["message"].startswith("worker started") for line in lines())
+
+
+TRACED = """
+import json, os
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from windlass import Windlass
+
+class ToFile(SpanExporter):
+    def export(self, spans):
+        with open("spans.jsonl", "a") as file:
+            for span in spans:
+                parent = span.parent and span.parent.span_id
+                file.write(json.dumps([span.name, os.getpid(), span.context.trace_id, parent]) + "\\n")
+        return SpanExportResult.SUCCESS
+
+trace.set_tracer_provider(TracerProvider())
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(ToFile()))
+app = Windlass("sqlite:///windlass.db")
+
+@app.task(run="process")
+def apart() -> int:
+    return os.getpid()
+
+@app.task
+def beside() -> int:
+    return os.getpid()
+"""
+
+
+@pytest.mark.parametrize("name", ["apart", "beside"])
+def test_a_run_is_traced_in_the_process_that_it_runs_in(folder: Path, name: str) -> None:
+    (folder / "tasks.py").write_text(TRACED)
+    app = Windlass(f"sqlite:///{folder / 'windlass.db'}")
+    job = app.external(name, headers={"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}).enqueue()
+    with worker(folder, "--processes", "1"):
+        pid = job.result(timeout=PATIENCE)
+    app.close()
+    (span,) = [json.loads(line) for line in (folder / "spans.jsonl").read_text().splitlines()]
+    assert span == ["process default", pid, int("ab" * 16, 16), int("cd" * 8, 16)]
 
 
 def test_metrics_are_off_unless_asked_for_and_a_public_address_needs_a_token(folder: Path) -> None:

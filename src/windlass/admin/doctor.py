@@ -27,7 +27,15 @@ from windlass.version import __version__
 
 CLOCK_TOLERANCE: Micros = 2 * SECOND
 MEBIBYTE = 1024 * 1024
-OTHER_VARIABLES = frozenset(("WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_LOG_LEVEL"))
+OTHER_VARIABLES = frozenset(
+    (
+        "WINDLASS_APP",
+        "WINDLASS_DEBUG",
+        "WINDLASS_LOG_FORMAT",
+        "WINDLASS_LOG_LEVEL",
+        "WINDLASS_METRICS_TOKEN",
+    )
+)
 """Variables of the command line, which are no settings of an app."""
 
 

@@ -67,8 +67,8 @@ class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
     """The filter, in words."""
     rate: str | None
     wanted: int
-    """Dead letters of its queue and task, or of all, when it began: it is done to so many at the most. To count
-    those of a filter would be to look at each of them.
+    """Dead letters of its queue and task, or of all, when it began: it is done to so many at the most. To
+    count those of a filter would be to look at each of them.
     """
     applied: int
     """To how many it was done."""
@@ -123,6 +123,7 @@ class Operations:
         task = asyncio.create_task(run.carry_out(dated, rate))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        await run.begun.wait()  # what has not begun could not say that it was stopped
         return _shown(subject.name, kept, now)
 
     async def one(self, operation: str) -> OperationShown:
@@ -180,6 +181,7 @@ class _Run:
         self._subject = subject
         self._kept = kept
         self._version = version
+        self.begun = asyncio.Event()
 
     async def carry_out(self, selection: Selection, rate: Rate | None) -> None:
         """Do it to the end, or until somebody stops it; what became of it is kept."""
@@ -188,6 +190,7 @@ class _Run:
         work = asyncio.create_task(self._go_through(chosen(selection, rate)))
         stage: Stage = "done"
         error = ""
+        self.begun.set()
         try:
             if not await self._watched(work):
                 stage = "stopped"

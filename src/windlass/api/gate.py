@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from litestar.types import ASGIApp, Message, Receive, Send
 
+from windlass.admin.keys import Key
 from windlass.api.access import CALLER, LOCAL, Caller, caller_of
 from windlass.api.hosts import LOCAL_NAMES, host_name, is_address, is_loopback
 from windlass.api.problems import PROBLEM_JSON, Refusal, encoded
@@ -97,32 +98,25 @@ class Gate:
     async def _caller(self, headers: dict[bytes, bytes], scope: dict[str, Any]) -> Caller | None:
         """Who sends a request; None: nobody who is known."""
         keys = self._running.keys
-        if self._is_local and await keys.is_empty():
-            if any(name in headers for name in _PROXIED):
-                raise Refusal(
-                    403,
-                    "forbidden",
-                    "a proxy stands before this server, which has no keys and serves local callers only; "
-                    "make a key: windlass keys APP create",
-                )
-            return LOCAL
         given = headers.get(b"authorization")
         cookie = _cookie(headers.get(b"cookie", b""))
-        if given is None and cookie is None:
-            return None
-        address = _address(scope)
-        self._failures.check(address, "keys that are not valid")
+        key: Key | None = None
+        if given is not None or cookie is not None:
+            self._failures.check(_address(scope), "keys that are not valid")
         if given is not None:
             kind, _, text = given.decode("latin-1").strip().partition(" ")
             key = await keys.find(text.strip()) if kind.lower() == "bearer" else None
-        else:
-            key = None if cookie is None else await self._by_login(cookie)
+        elif cookie is not None:
+            key = await self._by_login(cookie)
         if key is not None:
             return caller_of(key, by_cookie=given is None)
-        self._failures.spend(address)
+        if self._is_local and await keys.is_empty():
+            return _local(headers)
+        if given is not None or cookie is not None:
+            self._failures.spend(_address(scope))
         return None
 
-    async def _by_login(self, cookie: str) -> Any:
+    async def _by_login(self, cookie: str) -> Key | None:
         opened = (await self._running.seals()).open_login(cookie)
         if opened is None or opened[1] <= self._now():
             return None
@@ -213,6 +207,18 @@ def _check_origin(method: str, headers: dict[bytes, bytes], caller: Caller | Non
     unproven = caller is not None and caller.by_cookie and site is None and origin is None
     if foreign or unproven:
         raise Refusal(403, "cross-site", "this was sent by a page of another site; it is not done")
+
+
+def _local(headers: dict[bytes, bytes]) -> Caller:
+    """The caller of a server that has no keys: somebody on this machine, unless a proxy speaks for others."""
+    if any(name in headers for name in _PROXIED):
+        raise Refusal(
+            403,
+            "forbidden",
+            "a proxy stands before this server, which has no keys and serves local callers only; "
+            "make a key: windlass keys APP create",
+        )
+    return LOCAL
 
 
 def _cookie(header: bytes) -> str | None:

@@ -12,6 +12,8 @@ from windlass.errors import StoreError
 
 FRESH = 2.0
 """Seconds after which the keys are read again, while requests go on with those at hand."""
+NEW = 0.2
+"""Seconds after which a key that is not known is looked for: one that was just made is good at once."""
 STALE = 4.5
 """Seconds after which nothing is decided by them: the request waits for the store."""
 
@@ -30,6 +32,8 @@ class KeyRing:
         """The key of this text, if it is one and valid."""
         await self.renew()
         parts = split_key(text)
+        if parts is not None and parts[0] not in self._keys:
+            await self.renew(after=NEW)  # it may have been made since
         key = None if parts is None else self._keys.get(parts[0])
         secret = "" if parts is None else parts[1]
         return key if fits(key, secret) and key is not None and key.is_valid(self.now()) else None
@@ -50,15 +54,15 @@ class KeyRing:
         passed = 0.0 if self._read_at is None else time.monotonic() - self._read_at
         return self._store_time + int(passed * SECOND)
 
-    async def renew(self) -> None:
-        """Read the keys again if it is time."""
+    async def renew(self, after: float = FRESH) -> None:
+        """Read the keys again if it is time: so many seconds after they were read."""
         age = None if self._read_at is None else time.monotonic() - self._read_at
-        if age is not None and age < FRESH:
+        if age is not None and age < after:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
             self._reading.add_done_callback(_ignore)
-        if age is None or age >= STALE:
+        if age is None or age >= STALE or after < FRESH:
             # One caller that leaves must not take the answer away from the others.
             await asyncio.shield(self._reading)
 

@@ -33,6 +33,14 @@ are seconds or text such as "5m"."""
 _KEY = "key"
 
 
+class _Same(JsonRenderPlugin):
+    """The framework serves a description as well, at a path of its own: it is this one."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
+        """The description."""
+        return described(request.app)
+
+
 def configuration() -> OpenAPIConfig:
     """What the framework is told. Its own pages are not served: they load scripts from elsewhere."""
     return OpenAPIConfig(
@@ -45,7 +53,7 @@ def configuration() -> OpenAPIConfig:
         openapi_router=Router(
             "/v1/openapi", route_handlers=[], guards=[requires(*Scope)], include_in_schema=False
         ),
-        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        render_plugins=[_Same(path="/openapi.json")],
     )
 
 

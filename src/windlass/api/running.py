@@ -1,9 +1,9 @@
 """A server as it runs: its application, its options, and what it keeps in memory."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from litestar import Request
 
@@ -12,12 +12,11 @@ from windlass.admin.leasing import Leasing
 from windlass.admin.server_secret import server_secret
 from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
+from windlass.api.patience import Patience
 from windlass.api.problems import Refusal
 from windlass.api.seals import Seals
 from windlass.observe.together import folder_from_environment
 from windlass.observe.watch import Watch
-
-T = TypeVar("T")
 
 
 class Running:
@@ -49,17 +48,9 @@ class Running:
             self._seals = Seals(secret, self.app.config.namespace)
         return self._seals
 
-    async def patiently(self, request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T | None:
-        """Wait for something on behalf of a caller: None if it leaves, or the server is about to stop."""
-        wanted = asyncio.ensure_future(work)
-        others = [asyncio.ensure_future(self.stopping.wait()), asyncio.ensure_future(_gone(request))]
-        try:
-            await asyncio.wait([wanted, *others], return_when=asyncio.FIRST_COMPLETED)
-            return wanted.result() if wanted.done() else None
-        finally:
-            for wait in (wanted, *others):
-                wait.cancel()
-            await asyncio.wait([wanted, *others])
+    def patience(self, request: Request[Any, Any, Any]) -> Patience:
+        """For a request that waits: `async with running.patience(request) as patience`."""
+        return Patience(request, self.stopping)
 
     @contextmanager
     def long_poll(self) -> Generator[None]:
@@ -76,10 +67,3 @@ class Running:
             yield
         finally:
             self.waiting -= 1
-
-
-async def _gone(request: Request[Any, Any, Any]) -> bool:
-    """Return when the caller has left."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    return True

@@ -115,7 +115,7 @@ class _Worker:
             wanted = count - len(found)
             ask = Ask(session=self._session, seq=self._asked, queues=(QUEUE,), slots=wanted, limit=wanted)
             claimed = await self._broker.claim(ask)
-            if not claimed.leases:
+            if not claimed.leases and not claimed.more:  # more: it has passed over what was purged
                 raise WindlassError("the store handed nothing out; is it in use by others?")
             found += [
                 Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1)

@@ -34,3 +34,13 @@ def test_every_statement_says_what_it_costs(concern: str) -> None:
     for block in text.split("-- name:")[1:]:
         assert "-- cost:" in block, block
         assert "-- in:" in block, block
+
+
+@pytest.mark.parametrize(("name", "index"), [("next_edge", "edge_open"), ("next_run_edge", "edge_run")])
+def test_edges_that_are_resolved_are_not_passed_over(name: str, index: str, tmp_path: Path) -> None:
+    """By the primary key, the last of 10,000 children would cost a look at all others."""
+    connection = connect(new_file(tmp_path), writes=True).connection
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statements('jobs')[name]}", (None,))]
+    assert len(plan) == 1
+    assert index in plan[0]
+    connection.close()

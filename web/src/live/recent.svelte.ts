@@ -1,11 +1,14 @@
 // The last minutes, remembered by the page itself: depths and throughput without a history database. A ring of
 // fixed size, so that a tab left open for a week holds what one opened an hour ago holds.
+import { untrack } from "svelte"
 import { get } from "../api/client"
 import type { Overview, Queue } from "../api/types"
 import { Resource } from "./resource.svelte"
 import { pulse } from "./pulse.svelte"
 
 const KEPT = 300
+/** Milliseconds between two looks that nobody sees: so that a chart has no gap when it is come back to. */
+const UNSEEN = 10_000
 
 interface Look {
   at: number
@@ -24,15 +27,22 @@ class Recent {
   looks = $state.raw<Look[]>([])
   overview = new Resource((signal) => this.#look(signal))
   #watching = false
+  #viewers = 0
 
-  /** Keep looking from now on. To be called while a component is set up. */
+  /** Look with every beat while the component lives that calls this, and now and then afterwards. */
   watch(): void {
+    $effect(() => {
+      this.#viewers++
+      return () => void this.#viewers--
+    })
     if (this.#watching) return
     this.#watching = true
     $effect.root(() => {
       $effect(() => {
         void pulse.beat
-        void this.overview.refresh()
+        untrack(() => {
+          if (this.#viewers || Date.now() - this.overview.at > UNSEEN) void this.overview.refresh()
+        })
       })
     })
   }

@@ -68,6 +68,8 @@ interface Wishes {
   live?: boolean
   /** Keep showing what was there while something else is being loaded. */
   keep?: boolean
+  /** Milliseconds between two looks at the least: for what is dear to ask. */
+  pace?: () => number
 }
 
 /** Load something when `key` changes, and again with every beat. To be called while a component is set up. */
@@ -85,7 +87,11 @@ export function resource<T>(key: () => unknown, load: (signal: AbortSignal) => P
     let first = true
     $effect(() => {
       void pulse.beat
-      if (!first) untrack(() => void found.refresh())
+      if (!first) {
+        untrack(() => {
+          if (Date.now() - found.at >= (wishes.pace?.() ?? 0)) void found.refresh()
+        })
+      }
       first = false
     })
   }

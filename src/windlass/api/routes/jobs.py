@@ -355,7 +355,8 @@ async def show_job(
     found = await desk.seen_job(job)
     if wait and found.state not in TERMINAL:
         with desk.running.long_poll():
-            await desk.running.patiently(request, desk.broker.watch([job], wait))
+            async with desk.running.patience(request) as patience:
+                await patience.wait(desk.broker.watch([job], wait))
         found = await desk.seen_job(job)
     if secrets:
         await desk.record("secrets shown", {"job": job}, jobs=1, wanted=1)

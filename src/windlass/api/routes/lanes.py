@@ -20,7 +20,9 @@ from windlass.client.settings import LaneOptions, lane_settings
 from windlass.core.names import check_lane
 from windlass.core.settings import LaneSettings, check_lane_settings
 
-QueueName = Annotated[str, QueryParameter(name="queue", max_length=100, description="The queue of the lanes.")]
+QueueName = Annotated[
+    str, QueryParameter(name="queue", max_length=100, description="The queue of the lanes.")
+]
 
 
 class LanePlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

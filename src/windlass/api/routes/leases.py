@@ -20,6 +20,7 @@ from windlass.admin.leasing import Ending, Failure, Handed, Work, check_visibili
 from windlass.admin.views import seconds
 from windlass.api.access import requires, unseen_queue
 from windlass.api.desk import AtDesk, Desk
+from windlass.api.patience import Patience
 from windlass.api.problems import Refusal, field, invalid, not_found
 from windlass.api.shapes import (
     Arguments,
@@ -67,7 +68,8 @@ async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: JSONBody[Cl
     if not data.wait:
         return _claimed(desk, await desk.running.leasing.claim(desk.broker, ask))
     with desk.running.long_poll():
-        return _claimed(desk, await _patient_claim(desk, request, ask, data.wait))
+        async with desk.running.patience(request) as patience:
+            return _claimed(desk, await _patient_claim(desk, patience, ask, data.wait))
 
 
 async def _ask(desk: Desk, data: Claim) -> Ask:
@@ -92,12 +94,15 @@ async def _ask(desk: Desk, data: Claim) -> Ask:
     return Ask(visibility=_visibility(desk, data.visibility), **rest)
 
 
-async def _patient_claim(desk: Desk, request: Request[Any, Any, Any], ask: Ask, wait: float) -> Work:
+async def _patient_claim(desk: Desk, patience: Patience, ask: Ask, wait: float) -> Work:
     """Claim until there is a job, or no time left."""
-    leasing, running = desk.running.leasing, desk.running
+    leasing = desk.running.leasing
     until = time.monotonic() + wait
     while True:
         work = await leasing.claim(desk.broker, ask)
+        if work.handed and patience.is_gone and ask.session is None:
+            await leasing.give_back(desk.broker, work)  # else they would wait for their deadline
+            return Work()
         left = until - time.monotonic()
         if work.handed or work.session is not Asker.ALIVE or left <= 0:
             return work
@@ -105,7 +110,7 @@ async def _patient_claim(desk: Desk, request: Request[Any, Any, Any], ask: Ask, 
         if work.next_in is not None:
             pauses.append(work.next_in / SECOND)
         hint = 0.0 if work.more else max(0.0, min(pauses))
-        came = await running.patiently(request, _waited(desk, ask.queues, hint))
+        came = await patience.wait(_waited(desk, ask.queues, hint))
         if came is None or ask.session is not None:
             # In a session every answer has a number of its own: the next ask is the worker's to send.
             return work

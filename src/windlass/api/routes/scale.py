@@ -17,7 +17,8 @@ from windlass.api.sight import whole_queues
 async def show_scale(
     desk: AtDesk,
     queue: Annotated[
-        list[str] | None, QueryParameter(name="queue", max_items=100, description="Only these; by default all.")
+        list[str] | None,
+        QueryParameter(name="queue", max_items=100, description="Only these; by default all."),
     ] = None,
     slots: Annotated[
         int | None,

@@ -77,7 +77,9 @@ async def show_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
 
 @get("/v1/schedules/{name:str}/preview", guards=[requires(Scope.READ)], tags=["schedules"])
 async def preview_schedule(
-    desk: AtDesk, name: FromPath[str], count: Annotated[int, QueryParameter(name="count", ge=1, le=MOST_PREVIEWED)] = 10
+    desk: AtDesk,
+    name: FromPath[str],
+    count: Annotated[int, QueryParameter(name="count", ge=1, le=MOST_PREVIEWED)] = 10,
 ) -> list[datetime]:
     """The next times of a schedule, as if it were not paused."""
     return await desk.schedules.preview((await _mine(desk, name)).name, count)

@@ -15,9 +15,9 @@ Connection: TypeAlias = Any
 MOST_LEASES = 20_000
 
 
-Handed: TypeAlias = tuple[Fence, int, int, int, int, Micros, int | None, str]
+Handed: TypeAlias = tuple[Fence, int, int, int, int, Micros, int | None, str, Micros]
 """What does not change about a lease for as long as its fence is the job's: fence, n, q, t, attempt,
-claimed_at, session, lane. A bare tuple: a named one takes three times as long to make.
+claimed_at, session, lane, how long it waited. A bare tuple: a named one takes three times as long to make.
 """
 
 

@@ -149,7 +149,7 @@ def _choose(
         leases.append(lease)
         replied.append((n, fence))
         if not marks:
-            remembered[job] = (fence, n, q, t, attempt, now, s, "")
+            remembered[job] = (fence, n, q, t, attempt, now, s, "", lease.waited)
         count += 1
     return taken, False, None
 

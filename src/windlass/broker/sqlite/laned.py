@@ -193,6 +193,7 @@ class _Turns:
             lease = lease_of_row(tx, queue, stand.lane.name, tasks[t][0], (*head[:14], *bodies[n]), bound.ask)
             bound.add(n, lease)
             if not head[13]:
-                remembered[job] = (lease.fence, n, queue.q, t, attempt + 1, tx.now, s, stand.lane.name)
+                told = (lease.fence, n, queue.q, t, attempt + 1, tx.now, s, stand.lane.name, lease.waited)
+                remembered[job] = told
         rows = [head for _, head in self._taken]
         write_leases(tx, queue, rows, [stand.lane.name for stand, _ in self._taken], bound.ask, s)

@@ -11,13 +11,14 @@ from typing import TypeAlias
 
 from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.handle import Handed
-from windlass.broker.sqlite.records import DONE, RUNNING, as_json, done_record
+from windlass.broker.sqlite.records import DONE, RUNNING, Queue, as_json, done_record
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
-from windlass.core.event import Emit
+from windlass.core.event import Emit, Event
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
+from windlass.core.state import Move, State
 from windlass.core.units import JobId
 
 SQL = statements("bulk")
@@ -42,19 +43,27 @@ def _simple(tx: Writing, items: Sequence[Settlement]) -> list[_Run]:
     leases, done = tx.handle.leases, Outcome.DONE
     runs: list[_Run] = []
     places: dict[tuple[int, int | None], tuple[bool, bool]] = {}
+    emits = any(queue.policy.emit is not Emit.NONE for queue in _queues(tx, items))
     for item in items:
         job = item.job
         lease = leases.get(job)
         if lease is None or item.outcome is not done or item.spawn or item.error is not None:
             continue
-        fence, _, q, _, _, _, s, _ = lease
+        fence, _, q, _, _, _, s, _, _ = lease
         kept = places.get((q, s))
         if kept is None:
             kept = places[q, s] = _kept(tx, q, s)
         if fence == item.fence and kept[item.result is not None]:
             runs.append((item, lease))
-    # Two words on one job are heard in their order.
-    return runs if len({item.job for item in items}) == len(items) else []
+    # Two words on one job are heard in their order; and so are all words that the event log tells of.
+    if len({item.job for item in items}) < len(items) or (emits and len(runs) < len(items)):
+        return []
+    return runs
+
+
+def _queues(tx: Writing, items: Sequence[Settlement]) -> list[Queue]:
+    leases = tx.handle.leases
+    return [tx.queue_of(q) for q in {lease[2] for item in items if (lease := leases.get(item.job))}]
 
 
 def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool]:
@@ -62,7 +71,7 @@ def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool]:
     queue = tx.queue_of(q)
     policy = queue.policy
     alive = s is None or tx.one(JOBS["session_alive"], (s,)) is not None
-    plain = alive and not policy.sequence and policy.emit is Emit.NONE
+    plain = alive and not policy.sequence
     return plain and bool(policy.retention), plain and bool(policy.retention or policy.result_ttl)
 
 
@@ -90,7 +99,7 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
     sessions = {s: session_id(tx, s) for s in {lease[6] for _, lease in runs}}
     deliveries: list[tuple[int, int, bytes]] = []
     results: list[tuple[int, int, int, bytes]] = []
-    for item, (fence, n, q, _, attempt, claimed_at, s, _) in runs:
+    for item, (fence, n, q, _, attempt, claimed_at, s, _, _) in runs:
         record = done_record(fence, attempt, sessions[s], claimed_at, now, item.runtime)
         deliveries.append((n, fence, record))
         if item.result is not None:
@@ -109,4 +118,33 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
         ended.setdefault(q, {})[lane] = count
     for q, lanes in ended.items():
         filing.vacate_done(tx, tx.queue_of(q), lanes)
+    _log(tx, runs)
     tx.rung = True
+
+
+def _log(tx: Writing, runs: Sequence[_Run]) -> None:
+    """Write the ends to the event log, those of queues that ask for it."""
+    loud = {q: tx.queue_of(q) for q in {lease[2] for _, lease in runs}}
+    loud = {q: queue for q, queue in loud.items() if queue.policy.emit is not Emit.NONE}
+    if not loud:
+        return
+    for item, (fence, _, q, t, attempt, _, _, lane, waited) in runs:
+        queue = loud.get(q)
+        if queue is not None:
+            tx.log(
+                Event(
+                    at=tx.now,
+                    job=item.job,
+                    task=tx.task_name(t),
+                    queue=queue.name,
+                    lane=lane,
+                    move=Move.DONE,
+                    before=State.RUNNING,
+                    after=State.DONE,
+                    outcome=Outcome.DONE,
+                    attempt=attempt,
+                    fence=fence,
+                    runtime=item.runtime,
+                    waited=waited,
+                )
+            )

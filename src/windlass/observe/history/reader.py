@@ -35,6 +35,8 @@ TURN = 3 * EVERY
 """Seconds for which a reader that falls silent keeps the others waiting."""
 BATCH = 1_000
 """Events that are read and written together."""
+BATCHES = 100
+"""Of one turn: then it is asked for again, lest it runs out meanwhile."""
 SWEPT_EVERY = 600.0
 """Seconds between two looks for what is too old."""
 CHECKED_EVERY = 60.0
@@ -64,6 +66,8 @@ class HistoryReader:
         self._forget_at = 0.0
         self._check_at = 0.0
         self._told: set[str] = set()
+        self.is_behind = False
+        """Whether more was there than it copies at once."""
         self._end: Cursor | None = None
         """A place that was found to be the end of the log."""
 
@@ -71,10 +75,11 @@ class HistoryReader:
         """Copy what has come since the last time; how many attempts. None: it is another reader's turn."""
         now = self._clock()
         place = await self._sink.turn(self._source, self._name, now, now + TURN)
+        self.is_behind = False
         if place is None:
             return None
-        copied, slots = 0, await self._slots()
-        while True:
+        copied, slots, self.is_behind = 0, await self._slots(), True
+        for _ in range(BATCHES):
             page = await self._broker.events(place, BATCH, 0)
             if page.gap:
                 _log.warning("history has a gap: events were dropped from the log before they were read")
@@ -88,6 +93,7 @@ class HistoryReader:
             await self._sink.write(self._source, self._name, attempts, slots, page.cursor)
             copied, place, slots = copied + len(attempts), page.cursor, []
             if len(page.items) < BATCH:
+                self.is_behind = False
                 break
         await self._forget(now)
         await self._check_queues(now)
@@ -174,7 +180,7 @@ async def keep_history(
                 if failing:
                     _log.info("history is kept again")
                 failing, pause = False, EVERY
-            await sleep(pause)
+            await sleep(0.0 if reader is not None and reader.is_behind and not failing else pause)
     finally:
         if sink is not None:
             await sink.close()

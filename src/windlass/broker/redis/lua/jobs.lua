@@ -56,7 +56,7 @@ local BATCHES = {read = {}, dropped = {}, forgotten = {}}
 function BATCHES.of(number)
   local b = BATCHES.read[number]
   if b == nil then
-    local s = hget(PAST, 'B' .. n7(number))
+    local s = hget(PAST, 'B' .. n7(number)) or ''
     b = {ids = {}, said = {}, left = 0}
     for at = 1, #s, SAID do
       local id = sub(s, at, at + 15)

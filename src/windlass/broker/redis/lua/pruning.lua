@@ -78,21 +78,22 @@ end
 
 local function drop_batch(q, b, most) -- up to so many of it, the first that arrived; how many
   local name = 'B' .. n7(b[2])
-  local s = hget(PAST, name)
-  local ids, said = {}, {}
+  local s = hget(PAST, name) or ''
+  local ids, n = {}, 0
   for at = 1, #s, SAID do
-    ids[#ids + 1] = sub(s, at, at + 15)
-    said[#ids] = sub(s, at, at + SAID - 1)
+    n = n + 1
+    ids[n] = sub(s, at, at + 15)
   end
-  local n = #ids
   if n > most then
-    local heads, arrival, place, left = call('HMGET', HEAD.k, unpack(ids)), {}, {}, {}
+    local heads, arrival, said, left = call('HMGET', HEAD.k, unpack(ids)), {}, {}, {}
     for i = 1, n do
-      arrival[ids[i]], place[ids[i]] = heads[i] and struct.unpack('>I8', heads[i], 30) or 0, said[i]
+      local id = ids[i]
+      arrival[id] = heads[i] and struct.unpack('>I8', heads[i], 30) or 0
+      said[id] = sub(s, i * SAID - SAID + 1, i * SAID)
     end
     table.sort(ids, function(one, other) return arrival[one] < arrival[other] end)
     for i = most + 1, n do
-      left[#left + 1] = place[ids[i]]
+      left[#left + 1] = said[ids[i]]
       ids[i] = nil
     end
     n = most
@@ -100,15 +101,19 @@ local function drop_batch(q, b, most) -- up to so many of it, the first that arr
   else
     hset(PAST, name, false)
     zrem(TIME, b[3])
+    if n == 0 then return 0 end
   end
   local ends, till = call('HMGET', GONE.k, unpack(ids)), b[1] + WINDOW
-  local dropped, forgotten = BATCHES.dropped, till <= NOW and BATCHES.forgotten
+  local forgotten = till <= NOW
+  local dropped, list = BATCHES.dropped, forgotten and BATCHES.forgotten or BURIED
+  local at, to, last, size = #dropped, #list, nil, 0
   for i = 1, n do
-    local id = ids[i]
-    if ends[i] then N.bytes = N.bytes - struct.unpack('>I4', ends[i], #ends[i] - 3) end
-    dropped[#dropped + 1], JOBS[id] = id, false
-    local list = forgotten or BURIED
-    list[#list + 1] = id
+    local id, said = ids[i], ends[i]
+    if said ~= last then -- most are one record
+      last, size = said, said and struct.unpack('>I4', said, #said - 3) or 0
+    end
+    N.bytes = N.bytes - size
+    dropped[at + i], list[to + i], JOBS[id] = id, id, false
   end
   if not forgotten then BURIED.till = max(BURIED.till or 0, till) end
   q.kept = q.kept - n
