@@ -45,7 +45,7 @@ class Stage:
             **os.environ,
             "WINDLASS_URL": f"sqlite:///{folder / 'shop.db'}",
             "WINDLASS_HISTORY": f"sqlite:///{folder / 'history.db'}",
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         self._programs: list[subprocess.Popen[bytes]] = []

@@ -78,7 +78,7 @@ def test_dead_letters_stay_dead_are_left_out_or_run_again(
     assert shell("import", "elsewhere:app", "jobs.jsonl", "--dead", "replay").out == (
         "0 imported, 2 known already\n"
     )
-    shell("dead", "elsewhere:app", "replay", dead)
+    shell("dead", "elsewhere:app", "replay", dead, "--yes")
     assert _listed(shell)[dead]["state"] == State.READY
 
 

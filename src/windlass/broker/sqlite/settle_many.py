@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.handle import Handed
-from windlass.broker.sqlite.records import DONE, RUNNING, Queue, as_json, done_record
+from windlass.broker.sqlite.records import DONE, RUNNING, as_json, done_record
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
@@ -42,8 +42,7 @@ def _simple(tx: Writing, items: Sequence[Settlement]) -> list[_Run]:
     """The runs whose end concerns nobody else, as far as memory can say."""
     leases, done = tx.handle.leases, Outcome.DONE
     runs: list[_Run] = []
-    places: dict[tuple[int, int | None], tuple[bool, bool]] = {}
-    emits = any(queue.policy.emit is not Emit.NONE for queue in _queues(tx, items))
+    places: dict[tuple[int, int | None], tuple[bool, bool, bool]] = {}
     for item in items:
         job = item.job
         lease = leases.get(job)
@@ -56,23 +55,22 @@ def _simple(tx: Writing, items: Sequence[Settlement]) -> list[_Run]:
         if fence == item.fence and kept[item.result is not None]:
             runs.append((item, lease))
     # Two words on one job are heard in their order; and so are all words that the event log tells of.
-    if len({item.job for item in items}) < len(items) or (emits and len(runs) < len(items)):
+    if len({item.job for item in items}) < len(items):
         return []
-    return runs
+    emits = any(kept[2] for kept in places.values())
+    return [] if emits and len(runs) < len(items) else runs
 
 
-def _queues(tx: Writing, items: Sequence[Settlement]) -> list[Queue]:
-    leases = tx.handle.leases
-    return [tx.queue_of(q) for q in {lease[2] for item in items if (lease := leases.get(item.job))}]
-
-
-def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool]:
-    """Whether a done job of a queue and a session is kept as it is: without a result, with a result."""
+def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool, bool]:
+    """Whether a done job of a queue and a session is kept as it is: without a result, with a result; and
+    whether its end is written to the event log.
+    """
     queue = tx.queue_of(q)
     policy = queue.policy
     alive = s is None or tx.one(JOBS["session_alive"], (s,)) is not None
     plain = alive and not policy.sequence
-    return plain and bool(policy.retention), plain and bool(policy.retention or policy.result_ttl)
+    kept, with_result = bool(policy.retention), bool(policy.retention or policy.result_ttl)
+    return plain and kept, plain and with_result, policy.emit is not Emit.NONE
 
 
 def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
