@@ -55,7 +55,6 @@ def test_nothing_else_is(memory_house: House, built: Path) -> None:
                 "/..%2fsecret.key",
                 "/assets/../secret.key",
                 "/assets/%2e%2e/secret.key",
-                "//etc/passwd",
                 "/v1/nope",
                 "/v1",
                 "/enqueue",

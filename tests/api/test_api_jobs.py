@@ -375,3 +375,25 @@ def test_a_waiting_job_is_cancelled_and_a_dead_one_is_sent_back(house: House) ->
             assert flagged["effect"] == "flagged"
 
     house.run(story)
+
+
+def test_jobs_of_another_namespace_are_found(tmp_path: Any) -> None:
+    house = House(f"sqlite:///{tmp_path / 'windlass.db'}")
+    house.app.queue("hot", namespace="hot")
+
+    @house.app.task(queue="hot")
+    def burn(a: int) -> int:
+        return a
+
+    async def story() -> None:
+        async with house.open() as client:
+            job = (await client.post("/v1/jobs", json={"task": "burn", "payload": {"a": 1}})).json()["id"]
+            assert (await client.get(f"/v1/jobs/{job}")).json()["queue"] == "hot"
+            mixed = [{"task": "burn", "payload": {"a": 1}}, {"task": "add", "payload": {"a": 1}}]
+            refused = await client.post("/v1/jobs/batch", json={"jobs": mixed})
+            assert refused.status_code == 422
+            assert "several namespaces" in refused.json()["detail"]
+            assert (await client.post(f"/v1/jobs/{job}/cancel")).json()["state"] == "cancelled"
+
+    house.run(story)
+    house.close()

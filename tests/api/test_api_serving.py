@@ -23,9 +23,22 @@ def test_the_store_is_swept_although_there_is_no_worker(served: Served) -> None:
         time.sleep(0.05)
 
 
+def test_a_name_with_a_slash_reaches_its_route(served: Served) -> None:
+    answer = served.get("/v1/queues/a%2Fb")
+    assert answer.status_code == 404
+    assert '"a/b"' in answer.json()["detail"]
+
+
 def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
     body = b'{"queues": ["images"], "wait": 30}'
-    head = f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = "\r\n".join(
+        (
+            "POST /v1/leases HTTP/1.1",
+            "Host: localhost",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        )
+    )
     with socket.create_connection(("127.0.0.1", served.port)) as left:
         left.sendall(head.encode() + b"\r\n\r\n" + body)
         left.settimeout(1.0)

@@ -44,6 +44,15 @@ def test_the_page_has_no_inline_script_or_style_and_asks_nobody_else() -> None:
         assert all(url.startswith(("http://www.w3.org/", "https://svelte.dev/e/")) for url in found), found
 
 
+def test_the_types_are_those_of_the_api() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", "from api_types import schema; print(schema(), end='')"],
+        cwd=ROOT / "web", check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    kept = (ROOT / "web" / "src" / "api" / "schema.ts").read_text()
+    assert answer.stdout == kept, "make it anew: make web-types"
+
+
 def test_no_source_renders_text_as_html() -> None:
     for path in (ROOT / "web" / "src").rglob("*"):
         if path.suffix in (".svelte", ".ts"):

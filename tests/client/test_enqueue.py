@@ -1,7 +1,9 @@
 """Calls are sent and kept: one, many, from blocking and from async code."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -298,6 +300,37 @@ def test_an_error_among_many_calls_says_what_was_accepted(app: Windlass) -> None
             enqueue_many(send.call(number) for number in numbers)  # pyright: ignore[reportArgumentType]
         assert caught.value.__notes__ == ["the first 1,000 calls were accepted"]
     assert app.connection.run(_total(app)) == 2_000
+
+
+def test_calls_of_all_kinds_keep_their_order_among_many(app: Windlass) -> None:
+    @app.task
+    def send(number: int) -> None: ...
+    @app.task
+    def other(number: int) -> None: ...
+
+    known = send.call(-1)
+    assert known.job.task == "send"
+    calls = [other.call(n) if n % 97 == 0 else send.call(n) for n in range(2_345)]
+    calls[1_234] = known
+    jobs = app.enqueue_many(iter(calls))
+    assert [job.id for job in jobs] == [call.job.id for call in calls]
+    assert len({job.id for job in jobs}) == 2_345
+    assert [detail(app, jobs[n].id).task for n in (0, 1, 97, 1_234)] == ["other", "send", "other", "send"]
+
+
+def test_a_call_becomes_one_job_whoever_asks_for_it(app: Windlass) -> None:
+    @app.task
+    def send(number: int) -> None: ...
+
+    for _ in range(20):
+        call, ready = send.call(1), threading.Barrier(4)
+
+        def ask(_: int, call: Any = call, ready: threading.Barrier = ready) -> str:
+            ready.wait()
+            return call.job.id
+
+        with ThreadPoolExecutor(4) as threads:
+            assert len(set(threads.map(ask, range(4)))) == 1
 
 
 def test_groups_are_bounded_by_edges(app: Windlass) -> None:

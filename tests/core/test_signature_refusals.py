@@ -337,7 +337,7 @@ def test_a_value_that_raises_when_it_is_read_is_refused(monkeypatch: pytest.Monk
         raise RuntimeError("odd " * 1_000)
 
     monkeypatch.setattr("windlass.core.signature.encode", odd)
-    assert refusal(anything, 1).startswith("the payload cannot be stored as JSON: odd odd")
+    assert refusal(anything, [1]).startswith("the payload cannot be stored as JSON: odd odd")
 
 
 @given(st.integers(500, 1_100))

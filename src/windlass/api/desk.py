@@ -81,13 +81,8 @@ class Desk:
 
     async def seen_queue(self, queue: str) -> str:
         """The name of a queue that is declared and in sight; else 404."""
-        if self.caller.sees_queue(queue):
-            try:
-                await self.insight.queue_document(queue)
-            except InvalidOption:
-                pass
-            else:
-                return queue
+        if self.caller.sees_queue(queue) and await self.running.queues.has(queue, self.insight):
+            return queue
         raise unseen_queue(queue)
 
     def seen_lane(self, lane: str) -> str:
@@ -96,13 +91,24 @@ class Desk:
             raise not_found(f'there is no lane "{lane}"', field="lane")
         return lane
 
-    async def seen_job(self, job_id: str) -> JobDetail:
+    async def keeper(self, job_id: str) -> Broker:
+        """The broker of the namespace that keeps a job: what is enqueued here may be for another one.
+        Keys that are bound see this namespace alone.
+        """
+        if len(self.app.namespaces) == 1 or self.caller.is_bound or not _is_id(job_id):
+            return self.broker
+        if (await self.broker.get([job_id]))[0] is not None:
+            return self.broker
+        place = await self.app.find(job_id)
+        return self.broker if place is None else await place.broker()
+
+    async def seen_job(self, job_id: str, broker: Broker | None = None) -> JobDetail:
         """A job that is known and in sight; else 404, also for what is no id."""
         try:
             check_job_id(job_id)
         except InvalidOption as error:
             raise not_found(str(error), field="job") from None
-        found = (await self.broker.get([job_id]))[0]
+        found = (await (broker or self.broker).get([job_id]))[0]
         if found is None or not self.sees(found):
             raise unknown_job(job_id)
         return found
@@ -110,6 +116,14 @@ class Desk:
     async def record(self, what: str, chosen: Mapping[str, str], *, jobs: int, wanted: int) -> None:
         """Keep what was done, and by whom."""
         await self.audit.record(what, chosen, jobs=jobs, wanted=wanted, by=self.caller.name)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        check_job_id(text)
+    except InvalidOption:
+        return False
+    return True
 
 
 def unknown_job(job_id: str) -> Refusal:

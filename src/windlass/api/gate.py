@@ -51,8 +51,7 @@ class Gate:
         self._is_local = is_loopback(running.options.host)
         self._names = LOCAL_NAMES | {name.lower().rstrip(".") for name in running.options.hosts}
         self._callers = Rates(rate=running.options.rate, burst=running.options.rate)
-        self._failures = Rates(rate=10, burst=50)
-        """Of callers without a valid key, by address."""
+        self._failures = running.failures
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -102,7 +101,7 @@ class Gate:
         cookie = _cookie(headers.get(b"cookie", b""))
         key: Key | None = None
         if given is not None or cookie is not None:
-            self._failures.check(_address(scope), "keys that are not valid")
+            self._failures.check(address_of(scope), "keys that are not valid")
         if given is not None:
             kind, _, text = given.decode("latin-1").strip().partition(" ")
             key = await keys.find(text.strip()) if kind.lower() == "bearer" else None
@@ -113,7 +112,7 @@ class Gate:
         if self._is_local and await keys.is_empty():
             return _local(headers)
         if given is not None or cookie is not None:
-            self._failures.spend(_address(scope))
+            self._failures.spend(address_of(scope))
         return None
 
     async def _by_login(self, cookie: str) -> Key | None:
@@ -231,7 +230,7 @@ def _cookie(header: bytes) -> str | None:
     return None if found is None else found.value
 
 
-def _address(scope: dict[str, Any]) -> str:
+def address_of(scope: Any) -> str:
     client = scope.get("client")
     return "" if client is None else client[0]
 

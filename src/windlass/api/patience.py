@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from litestar import Request
 
@@ -18,7 +18,7 @@ class Patience:
         self._stopping = stopping
         self._ends: list[asyncio.Future[Any]] = []
 
-    async def __aenter__(self) -> "Patience":
+    async def __aenter__(self) -> Self:
         """Begin to listen."""
         self._ends = [asyncio.ensure_future(self._left()), asyncio.ensure_future(self._stopping.wait())]
         return self

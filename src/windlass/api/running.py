@@ -14,6 +14,8 @@ from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
 from windlass.api.patience import Patience
 from windlass.api.problems import Refusal
+from windlass.api.queues_known import KnownQueues
+from windlass.api.rates import Rates
 from windlass.api.seals import Seals
 from windlass.observe.together import folder_from_environment
 from windlass.observe.watch import Watch
@@ -26,7 +28,10 @@ class Running:
         self.app = app
         self.options = options
         self.keys = KeyRing(app)
+        self.failures = Rates(rate=10, burst=50)
+        """Of callers without a valid key, by address."""
         self.leasing = Leasing(app)
+        self.queues = KnownQueues()
         self.watch = Watch(app.config.namespace, folder=folder_from_environment())
         app.observe(self.watch.meter)
         self.waiting = 0

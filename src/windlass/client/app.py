@@ -6,6 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -22,7 +24,7 @@ from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
-from windlass.client.sending import Counted, Filling, jobs_of, why_refused
+from windlass.client.sending import PIECE, Counted, Filling, are_alike, jobs_of, why_refused
 from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_settings, queue_settings
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
@@ -411,7 +413,7 @@ class Windlass:
         jobs: dict[int, Job[T]] = {}
         with Counted(jobs):
             for place, group in self._groups(calls):
-                jobs.update(zip(group, place.send(list(group.values()), connection), strict=True))
+                jobs.update(zip(group.numbers, place.send(group.calls, connection), strict=True))
         return [jobs[number] for number in range(len(jobs))]
 
     async def aenqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
@@ -419,25 +421,42 @@ class Windlass:
         jobs: dict[int, Job[T]] = {}
         with Counted(jobs):
             for place, group in self._groups(calls):
-                jobs.update(zip(group, await place.asend(list(group.values()), connection), strict=True))
+                jobs.update(zip(group.numbers, await place.asend(group.calls, connection), strict=True))
         return [jobs[number] for number in range(len(jobs))]
 
-    def _groups(self, calls: Iterable[Call[T]]) -> "Iterator[tuple[Windlass, dict[int, Call[T]]]]":
-        """Calls by their numbers, in groups that a store takes at once."""
+    def _groups(self, calls: Iterable[Call[T]]) -> "Iterator[tuple[Windlass, Filling[T]]]":
+        """Calls with their numbers, in groups that a store takes at once."""
         filling: dict[Windlass, Filling[T]] = {}
-        for number, call in enumerate(calls):
-            if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidOption(f"enqueue_many takes calls, as in send.call(...), not {shown(call)}")
-            place = call.task.app if call.task.app.home is self.home else self
-            group = filling.get(place)
-            if group is None:
-                group = filling[place] = Filling()
-            if not group.takes(number, call):
-                yield place, group.calls
-                group = filling[place] = Filling()
-                group.takes(number, call)
-        for place, group in filling.items():
-            yield place, group.calls
+        source, start = iter(calls), 0
+        while piece := list(islice(source, PIECE)):
+            alike = are_alike(piece)
+            if alike:
+                place, group = self._filling_of(piece[0], filling)
+                if group.is_full:
+                    yield place, group
+                    group = filling[place] = Filling()
+                alike = group.takes_all(start, piece)
+            if not alike:
+                for number, call in enumerate(piece, start):
+                    place, group = self._filling_of(call, filling)
+                    if not group.takes(number, call):
+                        yield place, group
+                        group = filling[place] = Filling()
+                        group.takes(number, call)
+            start += len(piece)
+        yield from filling.items()
+
+    def _filling_of(
+        self, call: Call[T], filling: "dict[Windlass, Filling[T]]"
+    ) -> "tuple[Windlass, Filling[T]]":
+        """Where a call goes, and the group that is being filled for that place."""
+        if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidOption(f"enqueue_many takes calls, as in send.call(...), not {shown(call)}")
+        place = call.task.app if call.task.app.home is self.home else self
+        group = filling.get(place)
+        if group is None:
+            group = filling[place] = Filling()
+        return place, group
 
     def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code."""
@@ -467,14 +486,21 @@ class Windlass:
         self, calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float | None
     ) -> list[Job[T]]:
         """`sent` is None for what exists only when a transaction commits."""
-        if any(receipt.status is Status.REFUSED for receipt in receipts):
+        statuses = set(map(_status_of, receipts))
+        if Status.REFUSED in statuses:
             raise EnqueueRefused(why_refused(receipts))
+        exists = sent is not None
+        if statuses == _ALL_CREATED:
+            return [
+                Job(self, receipt.job, call.task.known_signature, exists=exists, created=True, sent=sent)
+                for call, receipt in zip(calls, receipts, strict=True)
+            ]
         return [
             Job(
                 self,
                 receipt.of or receipt.job,
-                None if call.task.options.external else call.task.signature,
-                exists=sent is not None,
+                call.task.known_signature,
+                exists=exists,
                 created=receipt.status is Status.CREATED,
                 # What an id or a key is a duplicate of may have finished long ago.
                 sent=None if receipt.status is Status.DUPLICATE else sent,
@@ -550,3 +576,6 @@ _LIMITS: tuple[Literal["concurrency", "rate", "lane_concurrency", "lane_rate"], 
     "lane_concurrency",
     "lane_rate",
 )
+
+_status_of = attrgetter("status")
+_ALL_CREATED = {Status.CREATED}

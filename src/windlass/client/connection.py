@@ -120,15 +120,14 @@ class Connection:
         """Send from blocking code: in this thread where the store's client can block, else through the
         portal.
         """
-        if self._any_loop:
+        blocking = self._ready().blocking
+        if blocking is not None:
+            receipts = self._persist(blocking, groups)
+            if not self._was_forgotten(groups, receipts):
+                return receipts
             blocking = self._ready().blocking
             if blocking is not None:
-                receipts = self._persist(blocking, groups)
-                if not self._was_forgotten(groups, receipts):
-                    return receipts
-                blocking = self._ready().blocking
-                if blocking is not None:
-                    return self._persist(blocking, groups)
+                return self._persist(blocking, groups)
         return self.run(self.send(groups))
 
     def enqueue_on(self, connection: object, groups: Groups) -> Receipts:
@@ -157,6 +156,7 @@ class Connection:
         refused = {
             job.queue
             for group, answers in zip(groups, receipts, strict=True)
+            if answers and answers[0].refusal is not None  # a group is refused whole
             for job, receipt in zip(group, answers, strict=True)
             if receipt.refusal is Refusal.UNKNOWN_QUEUE
         }
@@ -184,12 +184,12 @@ class Connection:
         raise away
 
     def _persist(self, blocking: BlockingProduce, groups: Groups) -> Receipts:
-        resend = Resend(self._window)
+        resend, closings = Resend(self._window), self.closings
         while True:
             try:
                 return blocking.enqueue(groups)
             except StoreUnavailable:
-                if (pause := resend.pause()) is None:
+                if self.closings != closings or (pause := resend.pause()) is None:
                     raise
                 time.sleep(pause)
 
@@ -207,7 +207,7 @@ class Connection:
 
     async def broker(self) -> Broker:
         """The broker for the running loop, with everything declared."""
-        if not self._any_loop:
+        if not self._any_loop and not self._process.portal.is_running_here():
             return await self._broker_of_this_loop()
         while (store := self._process.shared).told != self._declared.version:
             with contextlib.suppress(PortalClosed):

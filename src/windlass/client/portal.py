@@ -70,6 +70,10 @@ class Portal:
             finally:
                 thread.join()
 
+    def is_running_here(self) -> bool:
+        """Whether the caller is on the portal's loop."""
+        return self._thread is threading.current_thread()
+
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=(loop,), name="windlass-portal", daemon=True)

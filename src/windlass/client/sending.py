@@ -1,41 +1,83 @@
 """Calls on their way to a store: filled into groups, and what to say when one is refused."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from windlass.client.handle import Job
-from windlass.client.task import Call
+from windlass.client.task import Call, made_jobs
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
 from windlass.errors import InvalidOption
 
 T = TypeVar("T")
 
 
+PIECE = 50
+"""Calls that are taken at a time: so few that large ones do not fill the memory. A group holds whole pieces.
+"""
+
+_task_of = attrgetter("task")
+_made_of = attrgetter("made")
+
+
 class Filling(Generic[T]):
-    """A group that is being filled."""
+    """A group that is being filled, and the numbers of its calls."""
 
     def __init__(self) -> None:
-        self.calls: dict[int, Call[T]] = {}
+        self.calls: list[Call[T]] = []
+        self.numbers: list[int] = []
         self._size = self._edges = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more, whatever they are."""
+        return len(self.calls) == GROUP_JOBS
 
     def takes(self, number: int, call: Call[T]) -> bool:
         """Take one more, if a store would with those that are here. An empty group takes any."""
-        job, calls = call.job, self.calls
-        size, edges = self._size + len(job.payload), self._edges + len(job.after)
+        made, calls = call.made, self.calls
+        size = self._size + len(call.payload)
+        edges = self._edges + (len(made.after) if isinstance(made, NewJob) else call.task.edges)
         if calls and (len(calls) == GROUP_JOBS or size > GROUP_BYTES or edges > GROUP_EDGES):
             return False
-        calls[number] = call
+        calls.append(call)
+        self.numbers.append(number)
         self._size, self._edges = size, edges
         return True
+
+    def takes_all(self, number: int, piece: Sequence[Call[T]]) -> bool:
+        """Take a whole piece, whose first call has this number, if it is certain that a store would: calls of
+        one task without parents, of which none was asked for its job.
+        """
+        calls, last = self.calls, number + len(piece)
+        if piece[0].task.edges or len(calls) + len(piece) > GROUP_JOBS:
+            return False
+        try:
+            size = self._size + sum(map(len, map(_made_of, piece)))
+        except TypeError:  # it is a job already
+            return False
+        if size > GROUP_BYTES:
+            return False
+        calls += piece
+        self.numbers += range(number, last)
+        self._size = size
+        return True
+
+
+def are_alike(piece: Sequence[object]) -> bool:
+    """Whether these are calls of one task under the same options."""
+    return set(map(type, piece)) == {Call} and len(set(map(_task_of, piece))) == 1
 
 
 def jobs_of(calls: Sequence[Call[Any]]) -> list[NewJob]:
     """The jobs of calls; `InvalidOption`: one is not complete."""
-    jobs: list[NewJob] = []
-    for call in calls:
-        if call.task.needs_parents and not call.job.after:
-            raise InvalidOption("on_failure needs parents: give after as well, or send the call in a flow")
-        jobs.append(call.job)
+    jobs = [calls[0].job] if len(calls) == 1 else made_jobs(calls)
+    if any(task.needs_parents for task in set(map(_task_of, calls))):
+        for call, job in zip(calls, jobs, strict=True):
+            if call.task.needs_parents and not job.after:
+                raise InvalidOption(
+                    "on_failure needs parents: give after as well, or send the call in a flow"
+                )
     return jobs
 
 

@@ -1,10 +1,13 @@
 """Tasks: functions that can be enqueued, calls of them, and options for a call."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
+from windlass.client.forks import renew_after_fork
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known, check_parents, policy_of, prepared
 from windlass.core.duration import Duration, micros
@@ -14,7 +17,7 @@ from windlass.core.limits import Rate
 from windlass.core.option import choice, shown, whole
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
-from windlass.core.units import SECOND, Micros
+from windlass.core.units import SECOND, JobId, Micros
 from windlass.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -104,16 +107,34 @@ def _timeouts(soft: Duration | None, hard: Duration | None) -> tuple[Micros | No
     return length, most
 
 
-class Call(Generic[R]):
+class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
     """A call that has not been sent: arguments, checked and encoded, and options. Its id makes sending
     repeatable.
     """
 
-    __slots__ = ("job", "task")
+    task: "Sender[Any, R]"
+    made: NewJob | bytes
+    """The job, or the payload of one that nobody has asked for yet: many are made at once when they are sent.
+    """
 
-    def __init__(self, task: "Sender[Any, R]", job: NewJob) -> None:
-        self.task = task
-        self.job = job
+    @property
+    def job(self) -> NewJob:
+        """The job that is sent. It takes its id when it is first asked for."""
+        if not isinstance(self.made, NewJob):
+            with _making.lock:
+                if not isinstance(self.made, NewJob):
+                    self.made = self.task.job(self.task.app.new_id(), self.made)
+        return self.made
+
+    @job.setter
+    def job(self, job: NewJob) -> None:
+        self.made = job
+
+    @property
+    def payload(self) -> bytes:
+        """Its arguments, encoded."""
+        made = self.made
+        return made.payload if isinstance(made, NewJob) else made
 
     def using(self, **options: Unpack[CallOptions]) -> "Call[R]":
         """The same call under other options."""
@@ -125,7 +146,41 @@ class Call(Generic[R]):
         return self.task.app.config.namespace
 
     def __repr__(self) -> str:
-        return f"<Call of {self.job.task}>"
+        return f"<Call of {self.task.name}>"
+
+
+class _Making:
+    """Held while jobs are made of calls, so that a call becomes one job, whoever asks for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """The old lock may be held by a thread that the child of a fork does not have."""
+        self.lock = threading.Lock()
+
+
+_making = _Making()
+
+
+def made_jobs(calls: "Sequence[Call[Any]]") -> list[NewJob]:
+    """The jobs of calls; those that are not made yet are made now."""
+    with _making.lock:
+        new = Counter([call.task.app for call in calls if not isinstance(call.made, NewJob)])
+        ids = {app: iter(app.new_id.many(count)) for app, count in new.items()}
+        jobs: list[NewJob] = []
+        for call in calls:
+            made = call.made
+            if not isinstance(made, NewJob):
+                task = call.task
+                made = call.made = task.job(next(ids[task.app]), made)
+            jobs.append(made)
+        return jobs
+
+
+_new_job: Callable[..., NewJob] = NewJob
+_PAYLOAD = NewJob.__struct_fields__.index("payload")
 
 
 class Sender(Generic[P, R]):
@@ -144,6 +199,7 @@ class Sender(Generic[P, R]):
         self.signature = signature
         self.options = options
         self._calls = calls
+        self._encode = signature.encode
         self.on_failure = policy_of(calls)
         """What a call does, in a flow, when one that it waits for will never be done."""
         self.needs_parents = "on_failure" in calls
@@ -154,9 +210,17 @@ class Sender(Generic[P, R]):
             **options.calls,
             **calls,
         }
-        self._fields = prepared(name, options.revision, cast("CallOptions", merged))
+        fields = prepared(name, options.revision, cast("CallOptions", merged))
+        # What all jobs have in common, before and after their payload: to make one takes half as long by
+        # position as by name.
+        _, *common = msgspec.structs.astuple(NewJob("", **fields))
+        self._before, self._behind = tuple(common[: _PAYLOAD - 1]), tuple(common[_PAYLOAD:])
+        self.edges = len(fields.get("after", ()))
+        """How many parents each of its jobs has."""
+        self.known_signature = None if options.external else signature
+        """That of a task of this app."""
         if "callback" in merged:
-            app.expect_callbacks(self._fields["queue"])
+            app.expect_callbacks(fields["queue"])
         check_parents(name, app.config.namespace, calls.get("after"))
 
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":
@@ -167,7 +231,7 @@ class Sender(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to be sent later, by `app.enqueue_many`, a schedule or a job."""
-        return Call(self, self._job(self.signature.encode(args, kwargs)))
+        return Call(self, self._encode(args, kwargs))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
@@ -189,7 +253,7 @@ class Sender(Generic[P, R]):
 
     def rebuilt(self, call: Call[Any]) -> Call[R]:
         """A call of this task, with its arguments, under these options alone."""
-        return Call(self, self._job(call.job.payload))
+        return Call(self, call.payload)
 
     def handle(self, job_id: str) -> Job[R]:
         """The handle of a job of this task by its id: `app.job` with the type of the result."""
@@ -202,9 +266,9 @@ class Sender(Generic[P, R]):
                 raise InvalidOption(
                     f"enqueue_many takes calls, as in {self.name}.call(...), not {shown(call)}"
                 )
-            if call.job.task != self.name:
+            if call.task.name != self.name:
                 raise InvalidOption(
-                    f'{self.name}.enqueue_many takes calls of "{self.name}", not of "{call.job.task}"; '
+                    f'{self.name}.enqueue_many takes calls of "{self.name}", not of "{call.task.name}"; '
                     "app.enqueue_many takes both"
                 )
             sender = merged.get(call.task)
@@ -212,8 +276,9 @@ class Sender(Generic[P, R]):
                 sender = merged[call.task] = call.task.using(**self._calls)
             yield sender.rebuilt(call)
 
-    def _job(self, payload: bytes) -> NewJob:
-        return NewJob(id=self.app.new_id(), payload=payload, **self._fields)
+    def job(self, job_id: JobId, payload: bytes) -> NewJob:
+        """A job of this task under these options."""
+        return _new_job(job_id, *self._before, payload, *self._behind)
 
 
 class Task(Sender[P, R], Generic[P, C, R]):

@@ -91,6 +91,14 @@ async def test_sweep_prunes_by_retention__by_count(store: Harness) -> None:
     assert await _kept(store, dead + elsewhere) == [True] * 6
 
 
+async def test_sweep_prunes_by_retention__by_a_count_far_beyond_what_is_kept(store: Harness) -> None:
+    """The work of a pass does not grow with the number that may be kept."""
+    await store.queue("q", retention=DAY, retention_count=10**12)
+    jobs = await _finished(store, 5)
+    (swept,) = await store.passes(1, SECOND)
+    assert (swept.pruned, await _kept(store, jobs)) == (0, [True] * 5)
+
+
 async def test_sweep_prunes_by_retention__by_both(store: Harness) -> None:
     await store.queue("q", retention=MINUTE, retention_count=2)
     await _finished(store, 5)

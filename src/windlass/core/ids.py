@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import accumulate, islice
 
 from windlass.core.option import shown, whole
 from windlass.core.units import JobId
@@ -31,6 +32,7 @@ _MAX_RANDOM = (1 << RANDOM_BITS) - 1
 _MAX_MS = (1 << 48) - 1
 _LAST_BITS = 48  # the last group of digits
 _STEPS = 1024
+_LENGTH = 36
 
 
 def new_job_id(now_ms: int, random_bits: bytes | int, tag: int | None = None) -> JobId:
@@ -90,7 +92,8 @@ class JobIds:
         self._make_lock = lock
         self._tag = 0 if tag is None else whole(tag, name="tag", least=0, most=MAX_TAG)
         self._shift = 0 if tag is None else TAG_BITS
-        self._most = _ones(_LAST_BITS - self._shift)
+        digits = 12 - self._shift // 4
+        self._form = f"%0{digits}x" + ("" if tag is None else f"{self._tag:04x}")
         self.reseed()
 
     def __call__(self) -> JobId:
@@ -99,33 +102,51 @@ class JobIds:
             now = self._clock_ms()
             if now > self._ms:
                 self._start(now)
-            else:
-                self._count += 1 + self._step()
-                if self._count > self._most:
-                    self._start(self._ms + 1)
-            return f"{self._first}{self._count << self._shift | self._tag:012x}"
+            made = next(self._texts, None) or self._next()
+            if len(made) != _LENGTH:  # the counter is full
+                self._start(self._ms + 1)
+                made = next(self._texts)
+            self._last = made
+            return made
+
+    def many(self, count: int) -> list[JobId]:
+        """So many new ids, with one look at the clock."""
+        made: list[JobId] = []
+        while len(made) < count:
+            made.append(self())
+            with self._lock:
+                made += islice(self._texts, count - len(made))
+                while len(made[-1]) != _LENGTH:  # the counter is full: the next call finds it so as well
+                    made.pop()
+                self._last = made[-1]
+        return made
 
     def reseed(self) -> None:
         """Forget all that was drawn. To be called in the child after a fork, lest both make equal ids."""
         self._lock = self._make_lock()  # the old one may be held by a thread that the child does not have
         self._ms = -1
-        self._first = ""
-        self._count = 0
+        self._first = self._last = ""
         self._steps: Iterator[int] = iter(())
+        self._texts: Iterator[str] = iter(())
 
     def _start(self, ms: int) -> None:
         bits = _from_bytes(self._randbytes(_RANDOM_BYTES))
         self._ms = ms
         self._first = _beginning(ms, bits)
-        self._count = (bits & _ones(_LAST_BITS)) >> self._shift  # should it be full soon, the next ms follows
+        self._count_from((bits & _ones(_LAST_BITS)) >> self._shift)  # is it full soon, the next ms follows
 
-    def _step(self) -> int:
-        step = next(self._steps, None)
-        if step is None:
-            # With a call of os.urandom for each step an id takes 2.1 µs instead of 1.2 µs.
-            self._steps = iter(memoryview(self._randbytes(2 * _STEPS)).cast("H"))
-            step = next(self._steps)
-        return step
+    def _count_from(self, count: int) -> None:
+        """Make ids of this millisecond, from a count on. Nothing of it is Python code: an id takes 0.6 µs
+        instead of 1.2 µs.
+        """
+        self._texts = map((self._first + self._form).__mod__, accumulate(self._steps, initial=count))
+
+    def _next(self) -> str:
+        """The next id when the steps are used up: a call of os.urandom for each takes longer than the id."""
+        self._steps = map((1).__add__, memoryview(self._randbytes(2 * _STEPS)).cast("H"))
+        self._count_from(int(self._last[-12:], 16) >> self._shift)
+        next(self._texts)  # that was the last one
+        return next(self._texts)
 
 
 def _beginning(ms: int, random_bits: int) -> str:

@@ -46,7 +46,7 @@ class Edge(msgspec.Struct, frozen=True):
     on_failure: OnFailure = OnFailure.CANCEL
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job as a producer hands it in. `id` makes the call repeatable; the rest is what was asked for."""
 
     id: JobId

@@ -6,7 +6,8 @@
 
 A value is accepted when it arrives as what it was: it is written as JSON, read back by the decoder that the
 worker will use, and compared. So no row is ever unreadable, and bytes never quietly become text. Measured for
-three plain arguments: `encode` 3.6 µs, `decode` 1.5 µs (where a `str(uuid4())` took 3.4 µs).
+three plain arguments: 3.6 µs, `decode` 1.5 µs (where a `str(uuid4())` took 3.4 µs). Arguments whose types
+cannot change on that way, such as texts, take a shorter one: see `plain`.
 
 Only what the caller gave is stored; defaults are those of the code that runs. Arguments are stored by name
 wherever Python allows it, so that parameters can be reordered while jobs wait.
@@ -36,6 +37,7 @@ from windlass.core.complaint import in_words_of, locate
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.option import shown
 from windlass.core.parameters import Parameters, Place
+from windlass.core.plain import plain_encoder
 from windlass.core.secret import is_marked, is_secret_name, masked, secrets_of_json
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
@@ -74,6 +76,7 @@ class Signature:
         signature = resolved(function, label=label)
         self._parameters = Parameters(signature, label=label)
         self._quick = _quick_decoder(self._parameters)
+        self._plain = plain_encoder(self._parameters, max_payload=max_payload)
         returned: Any = signature.return_annotation
         self.keeps_result = keep_result and returned not in (None, type(None), NoReturn, Never)
         """Whether results are stored: not for a task annotated `-> None`."""
@@ -91,6 +94,8 @@ class Signature:
 
     def encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
         """The payload of a call; `InvalidPayload` names the argument that cannot be stored and read again."""
+        if (plain := self._plain(args, kwargs)) is not None:
+            return plain
         a, k = self._parameters.bind(args, kwargs)
         payload = self._written("payload", Call(VERSION, a, k), lambda: _by_place(a, k))
         try:

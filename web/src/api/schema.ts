@@ -412,6 +412,7 @@ export interface LaneWhole {
   settings: Record<string, unknown>
   declared: Record<string, unknown>
   override: Record<string, unknown>
+  parked_until?: string | null
 }
 
 export interface LeaseShown {

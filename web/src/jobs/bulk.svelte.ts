@@ -3,6 +3,7 @@
 import { part, post, Problem, said } from "../api/client"
 import type { Operated } from "../api/types"
 import { count, many } from "../format/number"
+import { reasonFields } from "../dead/reason"
 import { pulse } from "../live/pulse.svelte"
 import { asking } from "../ui/asking.svelte"
 import { words, type Filter } from "./filter"
@@ -64,7 +65,7 @@ class Bulk {
   async #confirmed(verb: Verb, ids: string[], text: string[]): Promise<boolean> {
     const { name, note, danger } = VERBS[verb]
     const jobs = many(ids.length, "job")
-    const fields = verb === "discard" ? [{ name: "reason", label: "Reason, for the record", required: true }] : []
+    const fields = verb === "discard" ? reasonFields : []
     const answers = await asking.ask({ title: `${name} ${jobs}?`, text: [...text, note], confirm: `${name} ${jobs}`, danger, fields })
     if (!answers) return false
     await this.#carryOut(verb, ids, answers.reason)

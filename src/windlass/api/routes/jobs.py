@@ -352,12 +352,13 @@ async def show_job(
     """A job with everything that is kept of it; values that are secret are masked."""
     if secrets and not desk.caller.may(Scope.OPERATE):
         raise Refusal(403, "forbidden", "secrets are shown to keys with scope operate only", field="secrets")
-    found = await desk.seen_job(job)
+    broker = await desk.keeper(job)
+    found = await desk.seen_job(job, broker)
     if wait and found.state not in TERMINAL:
         with desk.running.long_poll():
             async with desk.running.patience(request) as patience:
-                await patience.wait(desk.broker.watch([job], wait))
-        found = await desk.seen_job(job)
+                await patience.wait(broker.watch([job], wait))
+        found = await desk.seen_job(job, broker)
     if secrets:
         await desk.record("secrets shown", {"job": job}, jobs=1, wanted=1)
     return job_whole(found, payload=True, secrets=secrets, signature=desk.app.signature_of(found.task))
@@ -395,15 +396,17 @@ async def list_jobs(
 @post("/v1/jobs/{job:str}/cancel", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
 async def cancel_job(desk: AtDesk, job: FromPath[str]) -> Done:
     """Cancel a job: one that waits at once; of one that runs, the worker is asked to stop it."""
-    found = await desk.seen_job(job)
-    return _done((await desk.broker.cancel([Target(found.id)]))[0], "cancelled")
+    broker = await desk.keeper(job)
+    found = await desk.seen_job(job, broker)
+    return _done((await broker.cancel([Target(found.id)]))[0], "cancelled")
 
 
 @post("/v1/jobs/{job:str}/replay", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
 async def replay_job(desk: AtDesk, job: FromPath[str]) -> Done:
     """Send a dead letter back: ready, with all its attempts."""
-    found = await desk.seen_job(job)
-    done = _done((await desk.broker.replay([Target(found.id, State.DEAD)]))[0], "replayed")
+    broker = await desk.keeper(job)
+    found = await desk.seen_job(job, broker)
+    done = _done((await broker.replay([Target(found.id, State.DEAD)]))[0], "replayed")
     await desk.record("replayed", {"job": job}, jobs=1, wanted=1)
     return done
 

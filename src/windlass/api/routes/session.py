@@ -8,9 +8,9 @@ from litestar.datastructures import Cookie
 from litestar.params import JSONBody
 
 from windlass.admin.keys import Scope
-from windlass.api.access import OPEN, caller_of, present, requires
+from windlass.api.access import OPEN, present, requires
 from windlass.api.desk import RUNNING
-from windlass.api.gate import COOKIE
+from windlass.api.gate import COOKIE, address_of
 from windlass.api.problems import Refusal
 from windlass.api.running import Running
 from windlass.core.units import HOUR, SECOND
@@ -57,14 +57,16 @@ def _who(request: Request[Any, Any, Any]) -> Who:
 async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Response[None]:
     """Log in: the answer carries a session cookie."""
     running = _running(request)
+    address = address_of(request.scope)
+    running.failures.check(address, "keys that are not valid")
     key = await running.keys.find(data.key)
     if key is None:
+        running.failures.spend(address)
         raise Refusal(401, "unauthorized", "this key is not valid", field="key")
     seals = await running.seals()
     until = running.keys.now() + LOGIN_TTL
     if key.expires_at is not None:
         until = min(until, key.expires_at)
-    assert caller_of(key, by_cookie=True).key == key.id
     left = max(1, (until - running.keys.now()) // SECOND)
     return Response(None, status_code=204, cookies=[_cookie(running, seals.login(key.id, until), left)])
 

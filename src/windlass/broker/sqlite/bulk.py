@@ -5,7 +5,8 @@ that.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -29,18 +30,17 @@ def accept(tx: Writing, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
     limit = tx.options.max_size
     if size > GROUP_BYTES or (limit is not None and tx.bytes + size > limit):
         return None
-    heads, bodies, filed = _rows(tx, group, queues)
+    heads, bodies, filed, counts = _rows(tx, group, queues)
     tx.flush()
     if not _inserted(tx, heads):
         tx.last_number -= 2 * len(group)
         return None
     tx.handle.cursor.executemany(SQL["add_bodies"], bodies)
     tx.bytes += size
-    for job in group:
-        queue = queues[job.queue]
-        tx.count(queue.q, tx.task(job.task), READY if job.delay == 0 and job.run_at is None else SCHEDULED, 1)
+    for place, by in counts.items():
+        tx.count(*place, by)
     tx.armed |= filed
-    return tuple(Receipt(Status.CREATED, job.id) for job in group)
+    return tuple([Receipt(Status.CREATED, job.id) for job in group])
 
 
 def _inserted(tx: Writing, heads: list[tuple[Any, ...]]) -> bool:
@@ -86,27 +86,40 @@ def _queues(tx: Writing, group: Sequence[NewJob]) -> dict[str, Queue] | None:
 
 def _rows(
     tx: Writing, group: Sequence[NewJob], queues: dict[str, Queue]
-) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], set[str]]:
-    """Rows of heads and bodies, and the queues in which something became ready."""
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], set[str], Mapping[tuple[int, int, int], int]]:
+    """Rows of heads and bodies, the queues in which something became ready, and how many are where."""
     now = tx.now
     heads: list[tuple[Any, ...]] = []
     bodies: list[tuple[Any, ...]] = []
     filed: set[str] = set()
+    counts: Counter[tuple[int, int, int]] = Counter()
     numbers = iter(tx.numbers(2 * len(group)))
+    kind: tuple[Any, ...] = ()
+    q = t = due = state = band = 0
+    expires_at: int | None = None
+    alike = 0
+    """Jobs in a row that differ in id and body alone: what they have in common is worked out once."""
     for job, n, sequence in zip(group, numbers, numbers, strict=False):
-        queue = queues[job.queue]
-        due = now + job.delay
-        state = SCHEDULED if due > now else READY
-        band = 0
-        if state == READY:
-            band = band_of(job.priority, due, queue.policy.bands, queue.policy.age_step)
-            filed.add(job.queue)
+        asked = (job.queue, job.task, job.priority, job.delay, job.expires)
+        if asked != kind:
+            counts[q, t, state] += alike
+            kind, alike = asked, 0
+            queue = queues[job.queue]
+            q, t, due = queue.q, tx.task(job.task), now + job.delay
+            state = SCHEDULED if due > now else READY
+            band = 0
+            if state == READY:
+                band = band_of(job.priority, due, queue.policy.bands, queue.policy.age_step)
+                filed.add(job.queue)
+            expires_at = None if job.expires is None else now + job.expires
+        alike += 1
+        payload, headers, tags = job.payload, job.headers, job.tags
         heads.append(
             (
                 n,
                 job.id,
-                queue.q,
-                tx.task(job.task),
+                q,
+                t,
                 now,
                 job.flow,
                 job.revision,
@@ -116,10 +129,10 @@ def _rows(
                 band,
                 sequence,
                 due,
-                None if job.expires is None else now + job.expires,
-                len(job.payload),
+                expires_at,
+                len(payload),
             )
         )
-        headers, tags = job.headers, job.tags
-        bodies.append((n, pack(headers) if headers else None, pack(tags) if tags else None, job.payload))
-    return heads, bodies, filed
+        bodies.append((n, pack(headers) if headers else None, pack(tags) if tags else None, payload))
+    counts[q, t, state] += alike
+    return heads, bodies, filed, +counts

@@ -169,11 +169,9 @@ local function zfirst(z, p, after)
 end
 
 local function zpage(z, p, limit, after)
-  local got = {}
-  if limit > 0 then
-    local from = after and '(' .. after or '[' .. p
-    got = call('ZRANGEBYLEX', z.k, from, '(' .. p .. LAST, 'LIMIT', 0, limit + z.ngone)
-  end
+  if limit <= 0 then return {} end
+  local from = after and '(' .. after or '[' .. p
+  local got = call('ZRANGEBYLEX', z.k, from, '(' .. p .. LAST, 'LIMIT', 0, limit + z.ngone)
   if z.ngone == 0 and #z.list == 0 then return got end
   local out, have = {}, {}
   for i = 1, #got do

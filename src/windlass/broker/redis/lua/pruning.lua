@@ -127,6 +127,7 @@ local function prune_queue(q, left)
   local p, pruned, apart = q.p, 0, 0
   local function prune_while(before, most)
     local till = before.n
+    if pruned >= most then return end -- far fewer than are to be kept: nothing to look at
     look_ahead(q, min(left, most - pruned))
     while left > 0 and pruned < most do
       local at, m = oldest(q, before)
