@@ -51,6 +51,7 @@ def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
     served.post(f"/v1/leases/{lease['lease']}/settle", outcome="ack")
 
 
+@pytest.mark.slow
 def test_two_processes_answer_as_one_and_stop_when_told(tmp_path: Path) -> None:
     served = Served(tmp_path, "--workers", "2")
     served.start()

@@ -103,6 +103,7 @@ def test_a_worker_in_node_does_jobs_and_stops_when_told(served: Served) -> None:
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 @needs_node
 def test_the_job_of_a_killed_node_worker_runs_again_once(served: Served) -> None:
     (job,) = enqueued(served, sleep=2)
@@ -117,6 +118,7 @@ def test_the_job_of_a_killed_node_worker_runs_again_once(served: Served) -> None
     assert shown["deliveries"][0]["cause"]["kind"] == "lost"
 
 
+@pytest.mark.slow
 @needs_node
 def test_a_restart_of_the_server_takes_no_lease_away(tmp_path: Path) -> None:
     served = Served(tmp_path)
