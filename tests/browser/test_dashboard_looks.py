@@ -119,6 +119,14 @@ def overflow(page: Page) -> list[str]:
 def picture(page: Page, name: str) -> None:
     IMAGES.mkdir(exist_ok=True)
     page.wait_for_timeout(300)
+    # Where the tests lie is nobody's business.
+    here = [str(Path(__file__).parent), "/srv/shop"]
+    page.evaluate(
+        "([from, to]) => document.querySelectorAll('pre').forEach("
+        "each => { const text = each.textContent;"
+        " if (text.includes(from)) each.textContent = text.replaceAll(from, to) })",
+        here,
+    )
     page.screenshot(path=str(IMAGES / f"{name}.png"))
 
 

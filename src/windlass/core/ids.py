@@ -136,8 +136,8 @@ class JobIds:
         self._count_from((bits & _ones(_LAST_BITS)) >> self._shift)  # is it full soon, the next ms follows
 
     def _count_from(self, count: int) -> None:
-        """Make ids of this millisecond, from a count on. Nothing of it is Python code: an id takes 0.6 µs
-        instead of 1.2 µs.
+        """Make ids of this millisecond, from a count on. Nothing of it is Python code, so that one of many
+        takes 0.5 µs; with a lock and a look at the clock it takes 1.2 µs.
         """
         self._texts = map((self._first + self._form).__mod__, accumulate(self._steps, initial=count))
 

@@ -1,7 +1,7 @@
 """The short way to the payload of a plain call: arguments of just the types that the parameters name.
 
 Text, numbers, booleans and None arrive as what they were, so they need not be read back to know it; what is
-left to ask is whether a store can hold them. Measured for two texts: 1.1 µs, where writing, reading and
+left to ask is whether a store can hold them. Measured for two texts: 1.6 µs, where writing, reading and
 comparing took 3.3 µs. Whatever is not plain, or not quite right, is left to the long way, which says what is
 wrong.
 """
