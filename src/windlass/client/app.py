@@ -5,9 +5,7 @@ import copy
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from itertools import islice
-from operator import attrgetter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -24,7 +22,7 @@ from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
-from windlass.client.sending import PIECE, Counted, Filling, are_alike, jobs_of, why_refused
+from windlass.client.sending import Counted, handles_of, in_groups, jobs_of
 from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_settings, queue_settings
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
@@ -33,7 +31,6 @@ from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
 from windlass.core.event import Emit
 from windlass.core.ids import JobIds, check_job_id, namespace_tag, tag_of
-from windlass.core.job import Receipt, Status
 from windlass.core.names import (
     check_app,
     check_flow,
@@ -49,7 +46,7 @@ from windlass.core.signature import Signature
 from windlass.core.units import JobId
 from windlass.core.webhook import CALLBACKS, DELIVERIES, TASK, Hook
 from windlass.core.webhook import QUEUE as WEBHOOKS
-from windlass.errors import EnqueueRefused, InvalidOption, JobNotFound
+from windlass.errors import InvalidOption, JobNotFound
 from windlass.observe.traces import sending
 
 if TYPE_CHECKING:
@@ -371,27 +368,9 @@ class Windlass:
         `windlass.worker.embedded`. An app with queues in several namespaces gets one for each, with so many
         slots each.
         """
-        from windlass.worker.embedded import EmbeddedWorker  # noqa: PLC0415 - producers need none of it
-        from windlass.worker.options import WorkerOptions  # noqa: PLC0415
-        from windlass.worker.several import SeveralWorkers, shared_out  # noqa: PLC0415
+        from windlass.client.working import embedded  # noqa: PLC0415 - producers need none of it
 
-        options = WorkerOptions(
-            concurrency=concurrency,
-            queues=tuple(queues),
-            groups=tuple(groups),
-            grace=None if grace is None else micros(grace, name="grace"),
-        )
-
-        def made(place: Windlass, options: WorkerOptions) -> EmbeddedWorker:
-            connection = place.connection
-            return EmbeddedWorker(
-                place, options, open_broker=connection.broker, close_broker=connection.leave
-            )
-
-        if self is not self.home or len(self.namespaces) == 1:
-            return made(self, options)
-        shares = shared_out(options, self.namespaces, lambda queue: self.place_of(queue).config.namespace)
-        return SeveralWorkers([made(self.namespaces[name], share) for name, share in shares.items()])
+        return embedded(self, concurrency=concurrency, queues=queues, groups=groups, grace=grace)
 
     def observe(self, observer: Observer) -> Observer:
         """Call a function with every verb that the store was asked, from now on; see `broker.observed`."""
@@ -412,7 +391,7 @@ class Windlass:
         """
         jobs: dict[int, Job[T]] = {}
         with Counted(jobs):
-            for place, group in self._groups(calls):
+            for place, group in in_groups(self, calls):
                 jobs.update(zip(group.numbers, place.send(group.calls, connection), strict=True))
         return [jobs[number] for number in range(len(jobs))]
 
@@ -420,59 +399,27 @@ class Windlass:
         """Async twin of `enqueue_many`."""
         jobs: dict[int, Job[T]] = {}
         with Counted(jobs):
-            for place, group in self._groups(calls):
+            for place, group in in_groups(self, calls):
                 jobs.update(zip(group.numbers, await place.asend(group.calls, connection), strict=True))
         return [jobs[number] for number in range(len(jobs))]
-
-    def _groups(self, calls: Iterable[Call[T]]) -> "Iterator[tuple[Windlass, Filling[T]]]":
-        """Calls with their numbers, in groups that a store takes at once."""
-        filling: dict[Windlass, Filling[T]] = {}
-        source, start = iter(calls), 0
-        while piece := list(islice(source, PIECE)):
-            alike = are_alike(piece)
-            if alike:
-                place, group = self._filling_of(piece[0], filling)
-                if group.is_full:
-                    yield place, group
-                    group = filling[place] = Filling()
-                alike = group.takes_all(start, piece)
-            if not alike:
-                for number, call in enumerate(piece, start):
-                    place, group = self._filling_of(call, filling)
-                    if not group.takes(number, call):
-                        yield place, group
-                        group = filling[place] = Filling()
-                        group.takes(number, call)
-            start += len(piece)
-        yield from filling.items()
-
-    def _filling_of(
-        self, call: Call[T], filling: "dict[Windlass, Filling[T]]"
-    ) -> "tuple[Windlass, Filling[T]]":
-        """Where a call goes, and the group that is being filled for that place."""
-        if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidOption(f"enqueue_many takes calls, as in send.call(...), not {shown(call)}")
-        place = call.task.app if call.task.app.home is self.home else self
-        group = filling.get(place)
-        if group is None:
-            group = filling[place] = Filling()
-        return place, group
 
     def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code."""
         with sending(jobs_of(calls)) as jobs:
             if connection is not None:
-                return self._handles(calls, self.connection.enqueue_on(connection, [jobs])[0], None)
+                return handles_of(self, calls, self.connection.enqueue_on(connection, [jobs])[0], None)
             sent = time.monotonic()
-            return self._handles(calls, self.connection.enqueue([jobs])[0], sent)
+            return handles_of(self, calls, self.connection.enqueue([jobs])[0], sent)
 
     async def asend(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from async code."""
         with sending(jobs_of(calls)) as jobs:
             if connection is not None:
-                return self._handles(calls, (await self.connection.aenqueue_on(connection, [jobs]))[0], None)
+                return handles_of(
+                    self, calls, (await self.connection.aenqueue_on(connection, [jobs]))[0], None
+                )
             sent = time.monotonic()
-            return self._handles(calls, (await self.connection.send([jobs]))[0], sent)
+            return handles_of(self, calls, (await self.connection.send([jobs]))[0], sent)
 
     async def asend_one(self, call: Call[T], connection: object = None) -> Job[T]:
         """Send one call from async code, together with those of other callers."""
@@ -480,33 +427,7 @@ class Windlass:
             return (await self.asend([call], connection))[0]
         with sending(jobs_of([call])) as jobs:
             sent = time.monotonic()
-            return self._handles([call], await self.connection.aenqueue(jobs), sent)[0]
-
-    def _handles(
-        self, calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float | None
-    ) -> list[Job[T]]:
-        """`sent` is None for what exists only when a transaction commits."""
-        statuses = set(map(_status_of, receipts))
-        if Status.REFUSED in statuses:
-            raise EnqueueRefused(why_refused(receipts))
-        exists = sent is not None
-        if statuses == _ALL_CREATED:
-            return [
-                Job(self, receipt.job, call.task.known_signature, exists=exists, created=True, sent=sent)
-                for call, receipt in zip(calls, receipts, strict=True)
-            ]
-        return [
-            Job(
-                self,
-                receipt.of or receipt.job,
-                call.task.known_signature,
-                exists=exists,
-                created=receipt.status is Status.CREATED,
-                # What an id or a key is a duplicate of may have finished long ago.
-                sent=None if receipt.status is Status.DUPLICATE else sent,
-            )
-            for call, receipt in zip(calls, receipts, strict=True)
-        ]
+            return handles_of(self, [call], await self.connection.aenqueue(jobs), sent)[0]
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -576,6 +497,3 @@ _LIMITS: tuple[Literal["concurrency", "rate", "lane_concurrency", "lane_rate"], 
     "lane_concurrency",
     "lane_rate",
 )
-
-_status_of = attrgetter("status")
-_ALL_CREATED = {Status.CREATED}

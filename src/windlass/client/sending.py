@@ -1,13 +1,18 @@
-"""Calls on their way to a store: filled into groups, and what to say when one is refused."""
+"""Calls on their way to a store: filled into groups, and what comes back: handles, or why one was refused."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from windlass.client.handle import Job
 from windlass.client.task import Call, made_jobs
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
-from windlass.errors import InvalidOption
+from windlass.core.option import shown
+from windlass.errors import EnqueueRefused, InvalidOption
+
+if TYPE_CHECKING:
+    from windlass.client.app import Windlass
 
 T = TypeVar("T")
 
@@ -18,6 +23,8 @@ PIECE = 50
 
 _task_of = attrgetter("task")
 _made_of = attrgetter("made")
+_status_of = attrgetter("status")
+_ALL_CREATED = {Status.CREATED}
 
 
 class Filling(Generic[T]):
@@ -69,6 +76,42 @@ def are_alike(piece: Sequence[object]) -> bool:
     return set(map(type, piece)) == {Call} and len(set(map(_task_of, piece))) == 1
 
 
+def in_groups(app: "Windlass", calls: Iterable[Call[T]]) -> "Iterator[tuple[Windlass, Filling[T]]]":
+    """Calls with their numbers, in groups that a store takes at once, each with the place it goes to."""
+    filling: dict[Windlass, Filling[T]] = {}
+    source, start = iter(calls), 0
+    while piece := list(islice(source, PIECE)):
+        alike = are_alike(piece)
+        if alike:
+            place, group = _filling_of(app, piece[0], filling)
+            if group.is_full:
+                yield place, group
+                group = filling[place] = Filling()
+            alike = group.takes_all(start, piece)
+        if not alike:
+            for number, call in enumerate(piece, start):
+                place, group = _filling_of(app, call, filling)
+                if not group.takes(number, call):
+                    yield place, group
+                    group = filling[place] = Filling()
+                    group.takes(number, call)
+        start += len(piece)
+    yield from filling.items()
+
+
+def _filling_of(
+    app: "Windlass", call: Call[T], filling: "dict[Windlass, Filling[T]]"
+) -> "tuple[Windlass, Filling[T]]":
+    """Where a call goes, and the group that is being filled for that place."""
+    if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOption(f"enqueue_many takes calls, as in send.call(...), not {shown(call)}")
+    place = call.task.app if call.task.app.home is app.home else app
+    group = filling.get(place)
+    if group is None:
+        group = filling[place] = Filling()
+    return place, group
+
+
 def jobs_of(calls: Sequence[Call[Any]]) -> list[NewJob]:
     """The jobs of calls; `InvalidOption`: one is not complete."""
     jobs = [calls[0].job] if len(calls) == 1 else made_jobs(calls)
@@ -86,6 +129,36 @@ def why_refused(receipts: Sequence[Receipt]) -> str:
     refused = [receipt for receipt in receipts if receipt.status is Status.REFUSED]
     guilty = next((receipt for receipt in refused if receipt.refusal is not Refusal.NEIGHBOUR), refused[0])
     return guilty.why or f"the store refused job {guilty.job}: {guilty.refusal}"
+
+
+def handles_of(
+    app: "Windlass", calls: Sequence[Call[T]], receipts: Sequence[Receipt], sent: float | None
+) -> list[Job[T]]:
+    """The handles of calls that were accepted; `EnqueueRefused`: one was not.
+
+    `sent` is None for what exists only when a transaction commits.
+    """
+    statuses = set(map(_status_of, receipts))
+    if Status.REFUSED in statuses:
+        raise EnqueueRefused(why_refused(receipts))
+    exists = sent is not None
+    if statuses == _ALL_CREATED:
+        return [
+            Job(app, receipt.job, call.task.known_signature, exists=exists, created=True, sent=sent)
+            for call, receipt in zip(calls, receipts, strict=True)
+        ]
+    return [
+        Job(
+            app,
+            receipt.of or receipt.job,
+            call.task.known_signature,
+            exists=exists,
+            created=receipt.status is Status.CREATED,
+            # What an id or a key is a duplicate of may have finished long ago.
+            sent=None if receipt.status is Status.DUPLICATE else sent,
+        )
+        for call, receipt in zip(calls, receipts, strict=True)
+    ]
 
 
 class Counted:

@@ -1,0 +1,38 @@
+"""Workers inside this process: one for each namespace of an app. Apart, so that producers load none of it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from windlass.core.duration import Duration, micros
+from windlass.worker.embedded import EmbeddedWorker
+from windlass.worker.options import WorkerOptions
+from windlass.worker.several import SeveralWorkers, shared_out
+
+if TYPE_CHECKING:
+    from windlass.client.app import Windlass
+
+
+def embedded(
+    app: "Windlass",
+    *,
+    concurrency: int,
+    queues: Sequence[str],
+    groups: Sequence[str],
+    grace: Duration | None,
+) -> EmbeddedWorker | SeveralWorkers:
+    """See `Windlass.worker`."""
+    options = WorkerOptions(
+        concurrency=concurrency,
+        queues=tuple(queues),
+        groups=tuple(groups),
+        grace=None if grace is None else micros(grace, name="grace"),
+    )
+    if app is not app.home or len(app.namespaces) == 1:
+        return _made(app, options)
+    shares = shared_out(options, app.namespaces, lambda queue: app.place_of(queue).config.namespace)
+    return SeveralWorkers([_made(app.namespaces[name], share) for name, share in shares.items()])
+
+
+def _made(place: "Windlass", options: WorkerOptions) -> EmbeddedWorker:
+    connection = place.connection
+    return EmbeddedWorker(place, options, open_broker=connection.broker, close_broker=connection.leave)
