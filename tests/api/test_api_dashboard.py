@@ -15,7 +15,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "index.html").write_text("<!doctype html><title>it</title>")
     (tmp_path / "icon.svg").write_text("<svg/>")
     (tmp_path / "assets" / "index-CkT3xY9a.js").write_text("1")
-    (tmp_path / "assets" / "index-CkT3xY9a.css").write_text("a{}")
+    (tmp_path / "assets" / "index-CkT3xY9a.css").write_text("a{}" * 100)
     (tmp_path / "secret.key").write_text("not for you")
     found = dashboard.files(tmp_path)
     monkeypatch.setattr(dashboard, "files", lambda: found)
@@ -25,7 +25,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_pages_and_assets_are_served(memory_house: House, built: Path) -> None:
     async def story() -> None:
         async with memory_house.open() as client:
-            for path in ("/", "/queues", "/jobs/01a1e06f", "/index.html"):
+            for path in ("/", "/queues", "/jobs/01a1e06f", "/tasks/mail.send", "/index.html"):
                 page = await client.get(path)
                 assert (page.status_code, page.headers["content-type"]) == (
                     200,
@@ -38,6 +38,12 @@ def test_pages_and_assets_are_served(memory_house: House, built: Path) -> None:
             assert "immutable" in script.headers["cache-control"]
             style = await client.get("/assets/index-CkT3xY9a.css")
             assert style.headers["content-type"] == "text/css; charset=utf-8"
+            assert style.headers["content-encoding"] == "gzip"
+            plain = await client.get(
+                "/assets/index-CkT3xY9a.css", headers={"accept-encoding": "br, gzip;q=0"}
+            )
+            assert "content-encoding" not in plain.headers
+            assert plain.text == style.text == "a{}" * 100
             icon = await client.get("/icon.svg")
             assert icon.headers["content-type"] == "image/svg+xml"
             known = await client.get("/icon.svg", headers={"if-none-match": icon.headers["etag"]})

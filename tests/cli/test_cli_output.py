@@ -133,7 +133,7 @@ def test_the_reference_is_current() -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("w", "worker workers"),
+        ("w", "worker webhooks workers"),
         ("jobs s", "show"),
         ("dead tasks : app replay --o", "--older-than"),  # bash breaks words at a colon
         ("jobs tasks : app --state d", "done dead"),

@@ -19,7 +19,7 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND
 from windlass.errors import StoreError
-from windlass.worker.executor import Executor
+from windlass.worker.executor import Executor, given_back
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
@@ -59,6 +59,10 @@ class Unfit(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
+class Begun(msgspec.Struct, frozen=True, tag=True):
+    """The job has arrived, and is charged for what becomes of the process from here on."""
+
+
 class Said(msgspec.Struct, frozen=True, tag=True):
     """A note of the job."""
 
@@ -73,7 +77,7 @@ class Concluded(msgspec.Struct, frozen=True, tag=True):
 
 
 ToProcess: TypeAlias = Prepare | Work | Ruled
-FromProcess: TypeAlias = Prepared | Unfit | Said | Concluded
+FromProcess: TypeAlias = Prepared | Unfit | Begun | Said | Concluded
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder[FromProcess](FromProcess).decode
@@ -99,6 +103,8 @@ class _Process:
         self._writer = writer
         self._prepared = False
         self.serves: Run | None = None
+        self.has_begun = False
+        """Whether the job that it serves has arrived there."""
         self.unfit = ""
 
     @classmethod
@@ -203,7 +209,7 @@ class Processes:
     async def run(self, process: _Process, run: Run, task: Registered) -> Settlement:
         """Run one job; it is stopped by killing its process."""
         loop = asyncio.get_running_loop()
-        process.serves = run
+        process.serves, process.has_begun = run, False
         run.stop_with(lambda: loop.call_soon_threadsafe(process.kill_if_serving, run))
         try:
             settlement = await self._served(process, run, task)
@@ -216,6 +222,8 @@ class Processes:
             cause = await process.ended()
             if run.timed_out:
                 return self.executor.raised(run, task, TimeoutError())
+            if not (process.has_begun or run.cancelled or run.released):
+                return given_back(run.lease)  # it had died while it was idle: the job is not at fault
             return self.executor.died(run, cause)
         self.keep(process)
         return settlement
@@ -240,6 +248,8 @@ class Processes:
                     return message.settlement
                 case Said(asks=False):
                     run.reporter.note(message.note)
+                case Begun():
+                    process.has_begun = True
                 case Prepared() | Unfit():
                     pass
                 case Said():

@@ -26,6 +26,7 @@ from windlass.worker.executor import Concluder, given_back, unknown, unreadable
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
+    Begun,
     Concluded,
     FromProcess,
     Prepare,
@@ -101,6 +102,7 @@ class JobProcess:
     def serve(self) -> None:
         """Until the worker is gone."""
         while isinstance(work := self._door.hear(), Work):
+            self._door.say(Begun())
             settlement = copy_context().run(self._conclude, work)
             self._door.say(Concluded(settlement))
 
