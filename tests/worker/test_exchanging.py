@@ -309,3 +309,34 @@ def test_suspects_are_reported_and_run_alone(app: Windlass, bench: Callable[[Win
 
     assert run(scenario(bench(app))) is State.DONE
     assert set(told) == {1}
+
+
+def test_outcomes_that_no_ask_goes_with_are_counted_by_one_for_nothing(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    """A store that forgets them in a failover is found out by the number of the next ask."""
+
+    @app.task
+    async def work(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def scenario(bench: Bench) -> list[Any]:
+        asks: list[Any] = []
+        real = bench.broker.settle
+
+        async def settle(items: Any, ask: Any = None) -> Any:
+            asks.append(ask)
+            return await real(items, ask)
+
+        bench.broker.settle = settle  # type: ignore[method-assign]
+        calls = (work.call(30.0 if n % 3 else 0.001) for n in range(60))
+        ids = await bench.enqueue(*calls)
+        async with bench.worker(slots=4):
+            await bench.ended(*ids)
+            return asks
+
+    asks = run(scenario(bench(app)))
+    assert None not in asks
+    assert any(ask.limit == 0 for ask in asks), "there was room for more each time"
+    numbers = [ask.seq for ask in asks]
+    assert numbers == sorted(set(numbers))

@@ -75,16 +75,6 @@ def number_a_repeated_ask_anew() -> Planted:
         yield
 
 
-@bug(
-    "outcomes that no ask goes with are sent uncounted, so a store that forgets them is not found out",
-    by=("leases_have_holders",),
-    seed=222,
-)
-def settle_without_counting() -> Planted:
-    with swapped(Fetcher, "_sign", lambda _self: None):
-        yield
-
-
 @bug("a worker that is told that its session is lost goes on with it", by=("leases_have_holders",), seed=1)
 def ignore_being_lost() -> Planted:
     with swapped(Fetcher, "_received", None) as real:
