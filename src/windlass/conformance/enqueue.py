@@ -338,6 +338,18 @@ async def test_delayed_job_waits_until_due(store: Harness, option: str) -> None:
     assert (await worker.one()).job == job
 
 
+@pytest.mark.parametrize("option", ["delay", "run_at"])
+@pytest.mark.parametrize("first", [True, False])
+async def test_delayed_job_waits_until_due__its_neighbours_do_not(
+    store: Harness, option: str, *, first: bool
+) -> None:
+    start = store.clock.now() if option == "run_at" else 0
+    late, *others = store.job(**{option: start + MINUTE}), store.job(), store.job()
+    await store.enqueue(*((late, *others) if first else (*others, late)))
+    assert await store.state(late.id) is State.SCHEDULED
+    assert [await store.state(job.id) for job in others] == [State.READY] * 2
+
+
 async def test_delayed_job_waits_until_due__past_times_are_now(store: Harness) -> None:
     job = await store.add(run_at=store.clock.now() - HOUR)
     assert (await (await store.worker()).one()).job == job

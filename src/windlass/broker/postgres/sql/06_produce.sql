@@ -22,8 +22,8 @@ BEGIN
     RETURN EXISTS (SELECT FROM past WHERE slot = ANY (p_slots) AND id = ANY (p_ids));
 END $$;
 
--- in: jobs without keys and parents, as arrays of their columns. All but ids and payloads may be cut short: then the first element
--- stands for all (nothing, if there is none). p_alone: whether it has to have the namespace to itself, as lanes do; p_first: the
+-- in: jobs without keys and parents, as arrays of their columns. Those of values that no job is without may be cut short: then the
+-- first element stands for all. Those of values that a job may be without (run_at, expires, headers, tags) are whole or empty. p_alone: whether it has to have the namespace to itself, as lanes do; p_first: the
 -- smallest of the ids. out: nothing; all of them are created. Gives up: WL001 if it must be alone; WL004, or a unique violation, if
 -- an id was sent before or a queue is not known; WL005 if a queue is more than it can do. Cost: two rows a job and one per task; a
 -- look at each lane.
@@ -39,7 +39,6 @@ DECLARE
     v_lane text := coalesce(p_lanes[1], '');
     v_priority smallint := p_priorities[1];
     v_delay bigint := p_delays[1];
-    v_run_at bigint := p_run_at[1];
     v_max_attempts integer := p_max_attempts[1];
     v_revision bigint := p_revisions[1];
     v_flow text := p_flows[1];
@@ -73,8 +72,7 @@ BEGIN
         FROM (
             SELECT u.id, nextval('number') AS n, coalesce(u.task, v_task) AS task, coalesce(u.queue, v_queue) AS queue,
                 coalesce(u.lane, v_lane) AS lane, coalesce(u.priority, v_priority) AS priority, u.payload,
-                CASE WHEN coalesce(u.run_at, v_run_at) IS NULL THEN v_at + coalesce(u.delay, v_delay)
-                    ELSE greatest(v_at, coalesce(u.run_at, v_run_at)) END AS due,
+                CASE WHEN u.run_at IS NULL THEN v_at + coalesce(u.delay, v_delay) ELSE greatest(v_at, u.run_at) END AS due,
                 v_at + u.expires AS expires_at, u.headers, u.tags, coalesce(u.max_attempts, v_max_attempts) AS max_attempts,
                 coalesce(u.revision, v_revision) AS revision, coalesce(u.flow, v_flow) AS flow
             FROM unnest(p_ids, p_payloads, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_headers, p_tags,
