@@ -96,7 +96,7 @@ async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Re
         raise not_found(
             f"there is nothing at {path[:200]}"
             if files()
-            else "this installation has no dashboard; the API is under /v1"
+            else "this installation has no dashboard (in a checkout: make web); the API is under /v1"
         )
     if request.headers.get("if-none-match") == found.headers["etag"]:
         return Response(b"", status_code=304, headers=dict(found.headers), media_type=found.type)
