@@ -29,6 +29,15 @@ def test_a_name_with_a_slash_reaches_its_route(served: Served) -> None:
     assert '"a/b"' in answer.json()["detail"]
 
 
+def _has_connection(server: int, client: int) -> bool:
+    """Whether the server's end of a connection is still open."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = (f":{server:04X}", f":{client:04X}")
+    return any(
+        row[1].endswith(ends[0]) and row[2].endswith(ends[1]) and row[3] in ("01", "08") for row in rows
+    )
+
+
 def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
     body = b'{"queues": ["images"], "wait": 30}'
     head = "\r\n".join(
@@ -44,7 +53,11 @@ def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
         left.settimeout(1.0)
         with pytest.raises(TimeoutError):
             left.recv(1)  # it waits
-    time.sleep(0.2)
+        mine: int = left.getsockname()[1]
+    until = time.monotonic() + PATIENCE
+    while _has_connection(served.port, mine):  # the server has not noticed yet
+        assert time.monotonic() < until
+        time.sleep(0.01)
     job = served.post("/v1/jobs", task="resize", payload={"path": "x"}).json()["id"]
     (lease,) = served.post("/v1/leases", queues=["images"], wait=10).json()["leases"]
     assert (lease["job"], lease["attempt"]) == (job, 1)
