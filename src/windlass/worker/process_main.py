@@ -107,9 +107,12 @@ class JobProcess:
             self._door.say(Concluded(settlement))
 
     def time_out(self, _number: int, _frame: Any) -> None:
-        """The task's timeout is over: its code is told so, where it is."""
+        """The task's timeout is over: its code is told so, where it is.
+
+        Once: a coroutine is cancelled by its loop, which can stop it, and is not torn out of its tidying up.
+        """
         run = self._run
-        if run is not None and not run.timed_out:
+        if run is not None and run.stop is None and not run.timed_out:
             run.timed_out = True
             raise RunTimedOut
 

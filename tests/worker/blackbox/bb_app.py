@@ -211,6 +211,17 @@ async def slow_async(seconds: float) -> int:
         return current.fence
 
 
+async def tidy_async(seconds: float) -> int:
+    """Gets the signal with which its worker says that time is up at the worst moment."""
+    with recorded():
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            write("tidied", job=current.job.id)
+        return current.fence
+
+
 async def stubborn_async(seconds: float) -> int:
     """Swallows what would stop it."""
     with recorded():
@@ -417,6 +428,7 @@ def build(url: str | None = None) -> Windlass:
     made.task(timeout=0.4, hard_timeout=1.0, retry=RetryPolicy(max_attempts=1), run="process")(
         stubborn_process
     )
+    made.task(timeout=0.4, hard_timeout=3, retry=RetryPolicy(max_attempts=1), run="process")(tidy_async)
     made.task(timeout=1.5, hard_timeout=2, retry=RetryPolicy(max_attempts=1), run="process")(
         _named(slow_process, "patient_process")
     )

@@ -31,6 +31,16 @@ def test_soft_timeout_ends_a_run(shop: Fleet, task: str) -> None:
     assert detail.crashes == 0
 
 
+def test_coroutine_that_is_timed_out_tidies_up_undisturbed(shop: Fleet) -> None:
+    """Its process is also told by a signal, at the same moment: that must not tear it out of its `finally`."""
+    job = shop.app.tasks["tidy_async"].enqueue(LONG)
+    with pytest.raises(JobFailed, match=r"(?i)timeout"):
+        job.result(timeout=60)
+    assert [line for line in shop.ledger.said("tidied") if line["job"] == job.id]
+    (run,) = shop.ledger.of(job.id)
+    assert run.end is not None
+
+
 @pytest.mark.parametrize("task", ["slow_async", "slow_thread"])
 def test_quick_run_is_not_timed_out(shop: Fleet, task: str) -> None:
     assert shop.app.tasks[task].enqueue(0.01).result(timeout=60)
