@@ -195,7 +195,7 @@ def test_many_dead_letters(tmp_path: Path, url: str, capsys: pytest.CaptureFixtu
     replayed = many.operate("replay", "--task", "flaky", "--rate", f"{RATE}/s")
     assert sum(did.applied for did in replayed) == flaky, [did.text for did in replayed]
     # One that keeps half a page behind the other finds each letter replayed: it was at work all the same.
-    assert min(did.applied + did.passed_over for did in replayed) > 0, "they were not at work at the same time"
+    assert all(did.applied or did.passed_over for did in replayed), "they were not at work at the same time"
     assert max(did.applied / did.seconds for did in replayed) <= RATE
     assert many.counts() == {("flaky", State.READY): flaky, ("broken", State.DEAD): broken}
 

@@ -211,14 +211,10 @@ async def slow_async(seconds: float) -> int:
         return current.fence
 
 
-async def tidy_async(seconds: float) -> int:
-    """Gets the signal with which its worker says that time is up at the worst moment."""
+async def signalled_async() -> int:
+    """Gets the signal by which its worker says that time is up in the middle of its own code."""
     with recorded():
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            write("tidied", job=current.job.id)
+        os.kill(os.getpid(), signal.SIGUSR1)
         return current.fence
 
 
@@ -428,7 +424,7 @@ def build(url: str | None = None) -> Windlass:
     made.task(timeout=0.4, hard_timeout=1.0, retry=RetryPolicy(max_attempts=1), run="process")(
         stubborn_process
     )
-    made.task(timeout=0.4, hard_timeout=3, retry=RetryPolicy(max_attempts=1), run="process")(tidy_async)
+    made.task(timeout=0.4, hard_timeout=3, retry=RetryPolicy(max_attempts=1), run="process")(signalled_async)
     made.task(timeout=1.5, hard_timeout=2, retry=RetryPolicy(max_attempts=1), run="process")(
         _named(slow_process, "patient_process")
     )
