@@ -41,7 +41,7 @@ demo: venv  ## watch two workers run several hundred jobs, crashes included, wit
 
 .PHONY: test
 test: venv  ## run the tests, but for the slow ones (ARGS="-k fence -x" narrows)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python tools/run_tests.py $(ARGS)
 
 .PHONY: test-slow
 test-slow: venv  ## run the slow tests, with many more Hypothesis examples

@@ -1,0 +1,53 @@
+"""`make test`: what fails beside others gets one more try, alone; what is broken fails the run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).parent.parent / "tools" / "run_tests.py"
+ONCE = """
+from pathlib import Path
+
+def test_once():
+    first = Path("tried")
+    if not first.exists():
+        first.touch()
+        raise AssertionError
+"""
+BROKEN = """
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_broken(number):
+    raise AssertionError
+"""
+
+
+def run(folder: Path, text: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "test_some.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, TOOL, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_failure_that_passes_alone_is_printed(tmp_path: Path) -> None:
+    done = run(tmp_path, ONCE)
+    assert done.returncode == 0
+    assert done.stdout.endswith("(to be looked into):\n  test_some.py::test_once\n")
+
+
+def test_narrowed_run_has_no_second_try(tmp_path: Path) -> None:
+    assert run(tmp_path, ONCE, "-k", "once").returncode == 1
+
+
+@pytest.mark.parametrize(("count", "tries"), [(2, 2), (20, 1)])
+def test_broken_tests_fail_the_run(tmp_path: Path, count: int, tries: int) -> None:
+    done = run(tmp_path, BROKEN.format(count=count))
+    assert done.returncode == 1
+    assert done.stdout.count(f"{count} failed") == tries
+
+
+def test_run_that_was_cut_short_fails(tmp_path: Path) -> None:
+    assert run(tmp_path, "import nothing_of_that_name").returncode == 2
