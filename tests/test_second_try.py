@@ -1,5 +1,6 @@
 """`make test`: what fails beside others gets one more try, alone; what is broken fails the run."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,14 @@ def test_broken(number):
 
 def run(folder: Path, text: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     (folder / "test_some.py").write_text(text)
+    quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
     return subprocess.run(
-        [sys.executable, TOOL, *arguments], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, TOOL, *arguments],
+        cwd=folder,
+        env=os.environ | quick,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
