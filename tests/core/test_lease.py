@@ -20,7 +20,8 @@ askers = st.one_of(
 
 @given(askers, st.integers(0, CLAIM_JOBS), st.integers(0, CLAIM_JOBS), st.integers(0, DRAW_RANGE - 1))
 def test_a_sensible_ask_passes_unchanged(asker: dict[str, Any], one: int, other: int, draw: int):
-    ask = Ask(queues=("q",), slots=min(one, other), limit=max(one, other), draw=draw, **asker)
+    slots, limit = min(one, other), max(one, other)
+    ask = Ask(queues=("q",), slots=slots, limit=limit, soon=draw % (limit + 1), draw=draw, **asker)
     assert check_ask(ask) is ask
 
 
@@ -40,6 +41,8 @@ def test_a_sensible_ask_passes_unchanged(asker: dict[str, Any], one: int, other:
         ({**WORKER, "slots": -1}, "0 <= slots <= limit <= 1000, got -1 and 1"),
         ({**WORKER, "slots": 2}, "got 2 and 1"),
         ({**WORKER, "limit": 1_001}, "got 1 and 1001"),
+        ({**WORKER, "soon": -1}, "0 <= soon <= limit, got -1 and 1"),
+        ({**WORKER, "soon": 2}, "0 <= soon <= limit, got 2 and 1"),
         ({**CONSUMER, "draw": -1}, "draw must be from 0 to 2.32 - 1, got -1"),
         ({**CONSUMER, "draw": 2**32}, "got 4294967296"),
     ],

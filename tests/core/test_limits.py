@@ -82,7 +82,7 @@ def test_no_window_hands_out_more_than_rate_and_burst(
         if what == "change":
             rate = data.draw(small_rates)
         elif what == "return" and held:
-            bucket, held = returned(bucket, rate, now), held - 1
+            bucket, held = returned(bucket, rate, now, now), held - 1
             happenings.append(Happening(now, -1, rate))
         elif what == "take":
             while token_in(bucket, rate, now) == 0:
@@ -90,6 +90,37 @@ def test_no_window_hands_out_more_than_rate_and_burst(
                 happenings.append(Happening(now, 1, rate))
         assert 0 <= bucket.level <= MAX_INTEGER
     assert_windows_hold(happenings)
+
+
+@given(small_rates, st.lists(st.tuples(waits, st.sampled_from(["start", "claim", "return"])), max_size=60))
+def test_no_window_starts_more_than_rate_and_burst(rate: Rate, doing: list[tuple[int, str]]):
+    """Of those alone that were not given back, however late that was."""
+    now, bucket = NOW, full(rate, NOW)
+    claimed: list[int] = []
+    starts: list[Happening] = []
+    for wait, what in doing:
+        now += wait
+        if what == "return" and claimed:
+            bucket = returned(bucket, rate, now, claimed.pop(0))
+        elif what == "claim" and token_in(bucket, rate, now) == 0:
+            bucket = taken(bucket, rate, now)
+            claimed.append(now)
+        elif what == "start":
+            while token_in(bucket, rate, now) == 0:
+                bucket = taken(bucket, rate, now)
+                starts.append(Happening(now, 1, rate))
+    assert_windows_hold(starts)
+
+
+@given(rates(), st.integers(0, DAY))
+def test_a_token_that_comes_back_is_worth_what_has_not_come_since(rate: Rate, wait: int):
+    """Never more than if nobody had claimed, and all of it if that is given back at once."""
+    rate = Rate(rate.count, rate.per, max(2, rate.size))
+    left = taken(full(rate, NOW), rate, NOW)
+    assert returned(left, rate, NOW, NOW) == full(rate, NOW)
+    empty = Bucket(0, NOW, rate.per)
+    back = returned(empty, rate, NOW + wait, NOW)
+    assert back.level == max(rate.per, refilled(empty, rate, NOW + wait).level)
 
 
 @given(rates(), st.integers(2, 20), st.integers(1, 50))
@@ -127,7 +158,7 @@ def test_looking_costs_and_gains_nothing(data: st.DataObject, rate: Rate, looks:
 @given(st.data(), rates(), st.integers(0, 400 * DAY))
 def test_a_bucket_never_overflows(data: st.DataObject, rate: Rate, wait: int):
     bucket = data.draw(buckets(rate))
-    for later in (refilled(bucket, rate, NOW + wait), returned(bucket, rate, NOW + wait)):
+    for later in (refilled(bucket, rate, NOW + wait), returned(bucket, rate, NOW + wait, NOW)):
         assert bucket.level <= later.level <= rate.size * rate.per
 
 
@@ -135,12 +166,12 @@ def test_a_bucket_never_overflows(data: st.DataObject, rate: Rate, wait: int):
 def test_a_token_that_comes_back_undoes_its_taking(data: st.DataObject, rate: Rate):
     bucket = data.draw(buckets(rate))
     assume(token_in(bucket, rate, NOW) == 0)
-    assert returned(taken(bucket, rate, NOW), rate, NOW) == refilled(bucket, rate, NOW)
+    assert returned(taken(bucket, rate, NOW), rate, NOW, NOW) == refilled(bucket, rate, NOW)
 
 
 @given(rates(), st.integers(0, 10 * DAY))
 def test_a_token_returned_to_a_full_bucket_is_lost(rate: Rate, wait: int):
-    assert tokens(returned(full(rate, NOW), rate, NOW + wait), rate, NOW + wait) == rate.size
+    assert tokens(returned(full(rate, NOW), rate, NOW + wait, NOW + wait), rate, NOW + wait) == rate.size
 
 
 @given(st.data(), rates(), rates())
@@ -178,7 +209,7 @@ def test_no_step_of_the_arithmetic_passes_what_stores_hold(old: Rate, rate: Rate
     rate = Rate(bounded(rate.count), bounded(rate.per), None if rate.burst is None else bounded(rate.burst))
     for at_hand in (bucket, Bucket(bounded(0), bounded(NOW), bounded(old.per))):
         token_in(at_hand, rate, bounded(NOW + wait))
-        returned(at_hand, rate, bounded(NOW + wait))
+        returned(at_hand, rate, bounded(NOW + wait), bounded(NOW))
 
 
 @given(st.data(), rates(), st.integers(1, HOUR))
