@@ -235,6 +235,7 @@ MEASURES: dict[str, Callable[[Peer, Server, Size], Figures]] = {
     "backlog": _grown("backlog", 1_000_000),
     "lanes": _grown("lanes", 10_000),
     "sessions": _grown("sessions", 1000),
+    "flight": _grown("flight", 100_000),
     "history": _grown("history", 100_000),
     "fleet": fleet,
 }

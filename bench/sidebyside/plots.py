@@ -13,7 +13,7 @@ _OWN, _OTHER, _INK, _FAINT = "#1f6feb", "#9aa4b2", "#24292f", "#d0d7de"
 _LINES = ("#1f6feb", "#d1572b", "#2da44e", "#8250df")
 _PLOTTED = {"drain": "rate", "bulk": "rate", "single": "rate", "both": "rate", "pickup": "p50_ms"}
 _UNITS = {"rate": "jobs per second", "p50_ms": "ms, the middle", "cpu_us": "CPU µs per job, workers + server"}
-_GROWTH = ("backlog", "lanes", "sessions", "history", "fleet")
+_GROWTH = ("backlog", "lanes", "sessions", "flight", "history", "fleet")
 
 
 def write(out: Path, medians: Medians) -> None:

@@ -27,7 +27,7 @@ _COLUMNS = {
     "core_percent_each": "% of a core, each",
     "server_percent": "server, % of a core",
 }
-GROWTH = ("backlog", "lanes", "sessions", "history", "fleet")
+GROWTH = ("backlog", "lanes", "sessions", "flight", "history", "fleet")
 
 
 def write(out: Path, medians: Medians, peers: Mapping[str, Peer], *, rounds: int, quick: bool) -> None:

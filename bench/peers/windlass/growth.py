@@ -1,4 +1,4 @@
-"""What a verb of the store costs as things grow: `python growth.py backlog|lanes|sessions|history MOST`.
+"""What a verb costs as things grow: `python growth.py backlog|lanes|sessions|flight|history MOST`.
 
 By the broker alone, without workers: a claim of 10, or a drain of batches of 100 where a settle asks for the
 next.
@@ -67,6 +67,34 @@ async def sessions(broker: Broker, most: int) -> AsyncIterator[Point]:
                 "beat_us_each": quantiles(beats)["p50_ms"] * 1e3 / len(some),
                 "sweep_p50_ms": quantiles(sweeps)["p50_ms"],
                 "claim_p50_ms": found["p50_ms"],
+            },
+        )
+
+
+async def flight(broker: Broker, most: int) -> AsyncIterator[Point]:
+    """A beat for 20 sessions that run everything, a sweep, and a claim of 10, by how many jobs run."""
+    names = [f"s{number}" for number in range(20)]
+    await broker.beat([Beat(session=name, open=SessionInfo(host="h", slots=most)) for name in names])
+    await fill(broker, 1000)
+    running, seqs = 0, {name: itertools.count(1) for name in names}
+    for size in _steps(1000, most):
+        await fill(broker, size - running)
+        for name in itertools.cycle(names):
+            if running >= size:
+                break
+            part = min(500, size - running)
+            asks = Ask(session=name, seq=next(seqs[name]), queues=("default",), slots=part, limit=part)
+            running += len((await broker.claim(asks)).leases)
+        beats = await timed(100, lambda: broker.beat([Beat(session=name) for name in names]))
+        sweeps = await timed(50, lambda: broker.sweep(limit=1000))
+        found = quantiles(await claims(broker, CLAIMS))
+        yield (
+            size,
+            {
+                "beat_us_each": quantiles(beats)["p50_ms"] * 1e3 / len(names),
+                "sweep_p50_ms": quantiles(sweeps)["p50_ms"],
+                "claim_p50_ms": found["p50_ms"],
+                "claim_p99_ms": found["p99_ms"],
             },
         )
 
@@ -161,8 +189,8 @@ async def main() -> None:
     app.queue("default")
     broker = await app.broker()
     await broker.beat([Beat(session="bench", open=SessionInfo(host="bench", slots=100))])
-    what = {"backlog": backlog, "lanes": lanes, "sessions": sessions, "history": history}[sys.argv[1]]
-    points = [point async for point in what(broker, int(sys.argv[2]))]
+    what = {"backlog": backlog, "lanes": lanes, "sessions": sessions, "flight": flight, "history": history}
+    points = [point async for point in what[sys.argv[1]](broker, int(sys.argv[2]))]
     print(json.dumps([{"at": at, **figures} for at, figures in points]), flush=True)
     await app.aclose()
 

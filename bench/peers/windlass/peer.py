@@ -40,6 +40,11 @@ else:
 class WindlassPeer(Peer):
     """Blocking calls one by one, as most programs make them; coroutines for many callers."""
 
+    def prepare(self) -> None:
+        """Make the tables and declare the queue, by the first look at the store."""
+        app.run(app.broker())
+        app.close()
+
     def close(self) -> None:
         """Close the connections."""
         app.close()
