@@ -154,10 +154,10 @@ class Consume(Protocol):
 
         First a bounded number of due jobs and parked lanes is brought back. Queues are emptied in the order
         of the ask; inside a
-        queue the order is band, then lane, then first in first out (`windlass.core.order`). A job that is
-        under a limit (queue
-        or lane), on its last attempt, or of a task that was never timed (no settlement with a runtime yet) is
-        handed out only among the first `slots` jobs: where the next one in order may not be, the claim stops.
+        queue the order is band, then lane, then first in first out (`windlass.core.order`). A job that is on
+        its last attempt, or of a task that was never timed (no settlement with a runtime yet), is handed out
+        only among the first `slots` jobs; one under a limit (queue or lane) only among the first `soon`, or
+        `slots` if that is more. Where the next one in order may not be, the claim stops.
 
         - lease_carries_the_job: payload, headers, tags, attempt, parents and everything else that its run
           needs.
@@ -178,7 +178,8 @@ class Consume(Protocol):
         - claim_empties_queues_in_order: the ask's order.
         - slots_bound_untimed_jobs: a task that was never timed is not prefetched.
         - slots_bound_last_attempts: nor a last attempt.
-        - slots_bound_limited_jobs: nor a job under a limit or in sequence.
+        - slots_bound_limited_jobs: nor a job under a limit or in sequence, unless the ask says `soon`.
+        - soon_bounds_limited_jobs: what starts within a moment counts as free for them, and for them only.
         - limit_bounds_the_rest: all others are handed out up to `limit`.
         - max_bytes_bounds_a_claim: but never its first job.
         - suspects_run_alone: they are handed out one at a time, to asks with `alone`, which get nothing else.
@@ -222,7 +223,7 @@ class Consume(Protocol):
         - queue_rate_holds: in any window w at most `rate * w + burst` claims.
         - lane_rate_holds: likewise.
         - given_back_work_returns_its_token: release and hold without runtime, and unstarted jobs of an ended
-          session.
+          session; less what the bucket has gained since the claim, so that windows hold for what started.
         - parked_lane_does_not_block_others: blocked work never stands in front of runnable work.
         - changed_limit_takes_effect: at the next claim.
         - paused_lane_is_parked: and comes back when resumed.

@@ -207,6 +207,42 @@ async def test_given_back_work_returns_its_token__into_a_bucket_that_holds_no_mo
     assert await _tokens_after(store, end) == {2}
 
 
+async def test_given_back_work_returns_its_token__less_what_came_since(store: Harness) -> None:
+    """To the microsecond: a token that was out while a quarter of one came is worth the rest."""
+    for kind in ("rate", "lane_rate"):
+        queue = f"{kind}-late"
+        await store.queue(queue, **{kind: Rate(1, HOUR, 2)})
+        await store.add_many(9, queue=queue, lane="a")
+        worker = await store.worker()
+        first, _second = await worker.take(2, queue)
+        store.advance(HOUR // 4)
+        await store.release(first)  # a quarter has come by itself, and three quarters come back
+        assert len((await worker.claim(queue)).leases) == 1
+        store.advance(HOUR - 1)
+        assert (await worker.claim(queue)).leases == ()
+        store.advance(1)
+        assert len((await worker.claim(queue)).leases) == 1
+
+
+async def test_queue_rate_holds__when_work_comes_back_late(store: Harness) -> None:
+    """In every window, for what was not given back: a bucket that has filled up behind two claims does not
+    get their tokens on top.
+    """
+    rate = Rate(5, SECOND, 2)
+    await store.queue("rated", rate=rate)
+    await store.add_many(20, queue="rated")
+    stuck, quick = await store.worker(), await store.worker()
+    held = await stuck.take(2, "rated")
+    times: list[Micros] = []
+    for step in (400_000, 1, 1, 100_000, 100_000):
+        store.advance(step)
+        times += [store.clock.now()] * len((await quick.claim("rated")).leases)
+        if held:
+            await store.release(held.pop())
+    assert len(times) == 3
+    _assert_every_window_holds(times, rate)
+
+
 async def test_given_back_work_returns_its_token__although_it_was_cancelled(store: Harness) -> None:
     """Asked to be cancelled before it started, it never ran."""
 

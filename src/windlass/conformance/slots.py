@@ -1,9 +1,19 @@
 """How much one claim hands out (slots, limit, bytes), and what it says of the rest (`more`, `next_in`)."""
 
 from windlass.conformance.harness import Harness, Worker, ids
-from windlass.core.lease import Ask
+from windlass.core.lease import Ask, Lease
 from windlass.core.limits import Rate
+from windlass.core.outcome import Outcome
+from windlass.core.settlement import Settlement
 from windlass.core.units import HOUR, SECOND, Micros
+
+LIMITS = {
+    "concurrency": {"concurrency": 10},
+    "rate": {"rate": Rate(1_000)},
+    "lane-concurrency": {"lane_concurrency": 10},
+    "lane-rate": {"lane_rate": Rate(1_000)},
+    "sequence": {"sequence": True},
+}
 
 # slots
 
@@ -77,15 +87,8 @@ async def test_slots_bound_last_attempts__not_those_before(store: Harness) -> No
 
 
 async def test_slots_bound_limited_jobs(store: Harness) -> None:
-    limits = {
-        "concurrency": {"concurrency": 10},
-        "rate": {"rate": Rate(1_000)},
-        "lane-concurrency": {"lane_concurrency": 10},
-        "lane-rate": {"lane_rate": Rate(1_000)},
-        "sequence": {"sequence": True},
-    }
     worker = await store.worker()
-    for queue, settings in limits.items():
+    for queue, settings in LIMITS.items():
         await store.queue(queue, **settings)
         await store.time_task(queue=queue)
         jobs = [await store.add(queue=queue, lane=lane) for lane in ("a", "b", "c")]
@@ -106,6 +109,82 @@ async def test_slots_bound_limited_jobs__by_the_limits_of_their_own_lane(store: 
         assert ids((await worker.claim(queue, slots=0, limit=5)).leases) == jobs
         await store.add_many(3, queue=queue, lane=limited)
         assert len((await worker.claim(queue, slots=1, limit=5)).leases) == 1
+
+
+# soon
+
+
+async def test_soon_bounds_limited_jobs(store: Harness) -> None:
+    worker = await store.worker()
+    for queue, settings in LIMITS.items():
+        await store.queue(queue, **settings)
+        await store.time_task(queue=queue)
+        jobs = [await store.add(queue=queue, lane=lane) for lane in "abcdef"]
+        three = await worker.claim(queue, slots=1, soon=3, limit=9)
+        assert (ids(three.leases), three.more) == (jobs[:3], True), queue
+        none = await worker.claim(queue, slots=0, soon=0, limit=9)
+        assert (none.leases, none.more) == ((), True), queue
+        rest = await worker.claim(queue, slots=0, soon=9, limit=9)
+        assert (ids(rest.leases), rest.more) == (jobs[3:], False), queue
+
+
+async def test_soon_bounds_limited_jobs__less_than_slots_says_nothing(store: Harness) -> None:
+    worker = await store.worker()
+    for queue, settings in LIMITS.items():
+        await store.queue(queue, **settings)
+        await store.time_task(queue=queue)
+        jobs = [await store.add(queue=queue, lane=lane) for lane in "abcd"]
+        claimed = await worker.claim(queue, slots=3, soon=2, limit=9)
+        assert (ids(claimed.leases), claimed.more) == (jobs[:3], True), queue
+
+
+async def test_soon_bounds_limited_jobs__not_last_attempts_nor_untimed_ones(store: Harness) -> None:
+    """Whatever limits there are: those are handed out to free slots."""
+    worker = await store.worker()
+    for queue, settings in {**LIMITS, "unlimited": {}}.items():
+        await store.queue(queue, **settings)
+        await store.time_task(queue=queue)
+        for odd in ({"max_attempts": 1}, {"task": f"untimed-{queue}"}):
+            first = [await store.add(queue=queue, lane=lane) for lane in "ab"]
+            other = await store.add(queue=queue, lane="c", **odd)
+            behind = await store.add(queue=queue, lane="d")
+            claimed = await worker.claim(queue, slots=1, soon=9, limit=9)
+            assert (ids(claimed.leases), claimed.more) == (first, True), queue
+            rest = await worker.claim(queue, slots=1, soon=9, limit=9)
+            assert (ids(rest.leases), rest.more) == ([other, behind], False), queue
+            for lease in (*claimed.leases, *rest.leases):
+                await store.done(lease, runtime=None)
+
+
+async def test_soon_bounds_limited_jobs__within_their_limits(store: Harness) -> None:
+    await store.queue("laned", lane_concurrency=2, concurrency=5)
+    await store.time_task(queue="laned")
+    worker = await store.worker()
+    for lane in "abc":
+        await store.add_many(3, queue="laned", lane=lane)
+    claimed = await worker.claim("laned", slots=1, soon=20, limit=20)
+    assert [lease.lane for lease in claimed.leases] == ["a", "b", "c", "a", "b"]
+    assert not claimed.more
+    settled = await store.broker.settle(
+        [_done(lease) for lease in claimed.leases[:2]], worker.ask("laned", slots=0, soon=20, limit=20)
+    )
+    assert settled.claimed is not None
+    assert [lease.lane for lease in settled.claimed.leases] == ["c", "a"]
+
+
+def _done(lease: Lease) -> Settlement:
+    return Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1)
+
+
+async def test_soon_bounds_limited_jobs__by_their_place_in_the_claim(store: Harness) -> None:
+    """What goes before them starts before them, so it counts as well."""
+    await store.queue("limited", concurrency=10)
+    await store.time_task()
+    worker = await store.worker()
+    free = await store.add_many(3)
+    limited = await store.add_many(3, queue="limited")
+    claimed = await worker.claim("q", "limited", slots=1, soon=4, limit=20)
+    assert (ids(claimed.leases), claimed.more) == ([*free, limited[0]], True)
 
 
 # limit and bytes

@@ -69,6 +69,16 @@ def instant(value: datetime, *, name: str) -> Micros:
     return since
 
 
+def when(text: str, now: Micros, *, name: str) -> Micros:
+    """A point in time that is said as one ("2026-07-01T12:00:00Z") or as how long ago it was ("1h")."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        ago = micros(text, name=f'{name}, unless it is a time such as "2026-07-01T12:00:00Z",')
+        return max(0, now - ago)
+    return instant(at, name=name)
+
+
 def _since_epoch(value: object) -> Micros | None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         return None

@@ -20,9 +20,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...]
     """In the order in which they are emptied."""
     slots: int
-    """Free places to run in: all that jobs under a limit, on their last attempt or never timed may take."""
+    """Free places to run in: all that jobs on their last attempt or never timed may take."""
     limit: int
     """Slots plus prefetch."""
+    soon: int = 0
+    """Slots plus what will have started within a few milliseconds: all that jobs under a limit may take. Less
+    than `slots` means `slots`.
+    """
     session: SessionId | None = None
     seq: int | None = None
     """Counts the session's asks from 1; repeated after a lost reply, advanced after an answer."""
@@ -49,6 +53,8 @@ def check_ask(ask: Ask) -> Ask:
         raise ContractError(
             f"an ask needs 0 <= slots <= limit <= {CLAIM_JOBS}, got {ask.slots} and {ask.limit}"
         )
+    if not 0 <= ask.soon <= ask.limit:
+        raise ContractError(f"an ask needs 0 <= soon <= limit, got {ask.soon} and {ask.limit}")
     if not 0 <= ask.draw < DRAW_RANGE:
         raise ContractError(f"draw must be from 0 to 2^32 - 1, got {ask.draw}")
     return ask

@@ -90,10 +90,17 @@ def taken(bucket: Bucket, rate: Rate, now: Micros) -> Bucket:
     return Bucket(current.level - rate.per, current.at, rate.per)
 
 
-def returned(bucket: Bucket, rate: Rate, now: Micros) -> Bucket:
-    """The bucket after a token came back from work that never started."""
+def returned(bucket: Bucket, rate: Rate, now: Micros, claimed_at: Micros) -> Bucket:
+    """The bucket after a token came back from work that was claimed and never started.
+
+    It is worth what the bucket has not gained since the claim. Had nobody claimed, a full bucket would have
+    gained nothing meanwhile: with a whole token on top of that gain, a job given back late would let a window
+    have one start more than `rate * w + burst`.
+    """
     current = refilled(bucket, rate, now)
-    return Bucket(min(rate.size * rate.per, current.level + rate.per), current.at, rate.per)
+    elapsed = max(0, now - claimed_at)
+    worth = 0 if elapsed >= -(-rate.per // rate.count) else rate.per - elapsed * rate.count
+    return Bucket(min(rate.size * rate.per, current.level + worth), current.at, rate.per)
 
 
 def tokens(bucket: Bucket, rate: Rate, now: Micros) -> int:

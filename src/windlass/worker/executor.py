@@ -40,6 +40,9 @@ _log = logging.getLogger("windlass.worker")
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
 
+_DONE = Outcome.DONE
+"""Before Python 3.12 to ask an enumeration for a member takes as long as to make the settlement."""
+
 
 class Concluder:
     """The last step."""
@@ -57,12 +60,14 @@ class Concluder:
             clean = Cleaner(secret_texts(value))  # of what was returned, besides those of the call
             kept = as_error(error, retryable=False, clean=lambda text: clean(run.clean(text)))
             return self._settlement(run, Outcome.DEAD, error=kept)
-        lease = run.lease
+        lease, runtime = run.lease, self._runtime(run)
+        if result is None and not run.spawned:
+            return Settlement(job=lease.job, fence=lease.fence, outcome=_DONE, runtime=runtime)
         return Settlement(
             job=lease.job,
             fence=lease.fence,
-            outcome=Outcome.DONE,
-            runtime=self._runtime(run),
+            outcome=_DONE,
+            runtime=runtime,
             result=result,
             spawn=tuple(run.spawned),
         )
@@ -144,7 +149,7 @@ class Concluder:
         )
 
     def _runtime(self, run: Run) -> Micros:
-        return max(0, round((self._now() - run.started) * SECOND))
+        return int((self._now() - run.started) * SECOND + 0.5)  # never below zero: the clock does not go back
 
 
 class Executor(Concluder):

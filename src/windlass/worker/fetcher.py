@@ -18,17 +18,16 @@ from windlass.core.order import next_draw
 from windlass.core.strike import is_strike_key
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import ContractError, StoreError
+from windlass.worker.desk import Bound, Desk
 from windlass.worker.executor import Executor, given_back, unknown
 from windlass.worker.hand import Hand
 from windlass.worker.notes import EVERY, Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
-from windlass.worker.prefetch import Prefetch
 from windlass.worker.program import Registered
 from windlass.worker.runners import Ended, Runners
 from windlass.worker.settler import Settler
-from windlass.worker.shares import Shares
 from windlass.worker.strikes import Strikes
 
 _log = logging.getLogger("windlass.worker")
@@ -50,21 +49,6 @@ SHY = 3.0
 """Seconds for which a worker that was handed a job it cannot run lets others go first."""
 LONGEST_PAUSE = 1.0
 """Seconds between two tries while the store is away."""
-
-
-class _Desk:
-    """One group: its queues, and what is known of its jobs."""
-
-    def __init__(self, number: int, group: Group) -> None:
-        self.number = number
-        self.slots = group.slots
-        self.queues = group.queues
-        self.shares = Shares(group)
-        self.prefetch = Prefetch(group.slots)
-        self.ask_at = 0.0
-        """When it is worth asking although nothing has been heard."""
-        self.needs_slot = False
-        """What is next in its queues is not for a worker without a free slot."""
 
 
 class Fetcher:
@@ -97,7 +81,7 @@ class Fetcher:
         self._told_lost = told_lost
         self._told_suspects = told_suspects
         self._told_jobs = told_jobs
-        self._desks = [_Desk(number, group) for number, group in enumerate(groups)]
+        self._desks = [Desk(number, group) for number, group in enumerate(groups)]
         self._turn = 0
         self._seq = 1
         self._draw = int(pace.jitter() * 2**32)
@@ -187,7 +171,7 @@ class Fetcher:
             if not everything and now - ticket.received <= STUCK:
                 return  # nor are those that came after it
             if self._hand.claim_start(ticket):
-                self._desks[ticket.group].prefetch.gave_back()
+                self._desks[ticket.group].gave_back()
                 self._settler.put(Ended(ticket, given_back(ticket.lease), None))
 
     def _is_blocked(self, now: float) -> bool:
@@ -205,7 +189,7 @@ class Fetcher:
 
     # --- asking ---------------------------------------------------------------------------------------------
 
-    def _desk_to_ask(self, now: float, *, riding: bool) -> _Desk | None:
+    def _desk_to_ask(self, now: float, *, riding: bool) -> Desk | None:
         """The next group, in turns, that has room, and a reason to think that there is work. With outcomes
         going out anyway, an ask costs little.
         """
@@ -219,25 +203,25 @@ class Fetcher:
                 return desk
         return None
 
-    def _room(self, desk: _Desk) -> int:
-        """How many jobs a group could take. Not one by one: it waits until half of the line is used up."""
+    def _room(self, desk: Desk) -> int:
+        """How many jobs a group could take. Not one by one: it waits until half of the hand is used up."""
         slots = desk.slots - self._hand.unfinished[desk.number]
-        waiting, prefetch = len(self._hand.lines[desk.number]), self._extra(desk)
-        if slots <= 0 and (desk.needs_slot or waiting > prefetch // 2):
-            return 0
+        if slots <= 0:
+            extra = 0 if self._alone else desk.extra
+            if not extra or len(self._hand.lines[desk.number]) > (extra + desk.slots) // 2:
+                return 0
+        prefetch = 0 if self._alone else desk.prefetch.size
         return max(0, min(slots + prefetch, self._hand.room, EXCHANGE))
 
-    def _extra(self, desk: _Desk) -> int:
-        return 0 if self._alone else desk.prefetch.size
-
-    def _ask(self, desk: _Desk) -> Ask:
+    def _ask(self, desk: Desk) -> Ask:
         queues = desk.shares.order()
         limit = desk.shares.bound(queues, self._room(desk))
-        slots = max(0, min(desk.slots - self._hand.unfinished[desk.number], limit))
+        free = desk.slots - self._hand.unfinished[desk.number]
         return Ask(
             queues=queues,
-            slots=slots,
+            slots=max(0, min(free, limit)),
             limit=limit,
+            soon=max(0, min(free + desk.soon.size, limit)),
             session=self._session,
             seq=self._seq,
             alone=self._alone,
@@ -283,7 +267,7 @@ class Fetcher:
             total += running
         return total - total // 4
 
-    async def _exchange(self, batch: Sequence[Ended], desk: _Desk | None) -> None:
+    async def _exchange(self, batch: Sequence[Ended], desk: Desk | None) -> None:
         self._lingering_since = None
         self._measure(batch)
         ask = self._ask(desk) if desk is not None else self._sign() if batch else None
@@ -322,7 +306,7 @@ class Fetcher:
             else:
                 self._settler.answered_one(ended, settled.answers[0], self._executor)
 
-    def _received(self, desk: _Desk | None, ask: Ask, claimed: Claimed) -> None:
+    def _received(self, desk: Desk | None, ask: Ask, claimed: Claimed) -> None:
         if claimed.session is Asker.LOST:
             self._lost = True
             self._told_lost()
@@ -341,17 +325,16 @@ class Fetcher:
         pause = self._floor if claimed.next_in is None else min(self._floor, claimed.next_in / SECOND)
         if now < self._shy_until:
             pause = self._floor * (0.5 + self._pace.jitter())
-        # All slots are filled and there was room for more: the next job in order goes to a free slot only, so
-        # asking again at once would change nothing.
-        desk.needs_slot = claimed.more and ask.slots <= len(claimed.leases) < ask.limit
-        again = claimed.more and not desk.needs_slot
+        desk.told(ask, claimed)
+        # Unless it was its limit, asking again at once would change nothing.
+        again = claimed.more and desk.bound is Bound.LIMIT
         desk.ask_at = now if again else now + max(SHORT, pause)
         if claimed.suspects and not self._alone:
             self._told_suspects(claimed.suspects)
         if self._alone and not claimed.leases and not claimed.suspects and not any(self._hand.unfinished):
             self._drained_by = now
 
-    def _take_in(self, desk: _Desk, leases: Sequence[Lease], now: float) -> None:
+    def _take_in(self, desk: Desk, leases: Sequence[Lease], now: float) -> None:
         if self._strikes.by_task:
             leases = self._not_struck(leases)
         known = [(lease, task) for lease in leases if (task := self._tasks.get(lease.task)) is not None]
@@ -396,7 +379,7 @@ class Fetcher:
                 if (wait := run.started - ticket.received) > waited:
                     waited = wait
             if count:
-                desk.prefetch.measured(total / count / SECOND, waited)
+                desk.measured(total / count / SECOND, waited)
 
     async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Call until the store answers. Between tries it waits longer and longer, by chance as long as others

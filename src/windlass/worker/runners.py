@@ -6,13 +6,13 @@ the next job of its own, the loop likewise, so that between two short jobs nothi
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import logging
 import queue
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -72,7 +72,7 @@ def kind_of(task: Registered) -> Kind:
 
 def is_async(function: Any) -> bool:
     """Whether a call gives something to be awaited."""
-    while isinstance(function, functools.partial):
+    while isinstance(function, partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object that is called
@@ -93,7 +93,7 @@ class Runners:
     ) -> None:
         self._hand = hand
         self._executor = executor
-        self._pace = pace
+        self._now = pace.now
         self._ended = ended
         self._processes = processes
         self._spans = active()  # by now the app is imported, and has set up what it wants
@@ -134,7 +134,7 @@ class Runners:
         """Ask for a sign of life of the loop."""
 
         def pong() -> None:
-            self.active_at = self._pace.now()
+            self.active_at = self._now()
             answer()
 
         self._loop.call_soon_threadsafe(pong)
@@ -179,7 +179,7 @@ class Runners:
 
     def _run_inbox(self) -> None:
         self._scheduled = False
-        self.active_at = self._pace.now()
+        self.active_at = self._now()
         for _ in range(len(self._inbox)):
             self._run_on_loop(self._inbox.popleft())
 
@@ -240,8 +240,8 @@ class Runners:
         if opened is not None:
             task, run, (args, kwargs) = opened
             try:
-                me = _this_task()
-                run.stop_with(lambda: self._soon(me.cancel))
+                me = _this_task(self._loop)
+                run.stop_with(partial(self._soon, me.cancel))
                 if run.deadline is not None:
                     self._deadlines.watch(run, run.deadline, me)
                 value = await task.function(*args, **kwargs)
@@ -249,7 +249,7 @@ class Runners:
             except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
                 settlement = self._executor.raised(run, task, error)
             self._close(ticket, run, settlement)
-        self.active_at = self._pace.now()
+        self.active_at = self._now()
         self._next_on_loop(ticket)
 
     async def _run_process(self, ticket: Ticket) -> None:
@@ -366,8 +366,8 @@ def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any
 
 async def awaited(run: Run, work: Awaitable[Any]) -> Any:
     """Wait for a task's code, for no longer than it may take; meanwhile the run can be stopped."""
-    soon, task = asyncio.get_running_loop().call_soon_threadsafe, _this_task()
-    run.stop_with(lambda: soon(task.cancel))
+    loop = asyncio.get_running_loop()
+    run.stop_with(partial(loop.call_soon_threadsafe, _this_task(loop).cancel))
     try:
         if run.deadline is None:
             return await work
@@ -380,8 +380,8 @@ async def awaited(run: Run, work: Awaitable[Any]) -> Any:
         run.stop = None
 
 
-def _this_task() -> "asyncio.Task[Any]":
-    task = asyncio.current_task()
+def _this_task(loop: asyncio.AbstractEventLoop) -> "asyncio.Task[Any]":
+    task = asyncio.current_task(loop)  # to find the loop takes longer than to find the task
     assert task is not None
     return task
 

@@ -65,11 +65,11 @@ class Settler:
     def answered(self, answers: Sequence[Answer], executor: Executor) -> None:
         """The store has ruled on the whole batch."""
         batch, self._batch = self._batch, []
-        let_go = self._hand.let_go
+        let_go, applied = self._hand.let_go, Verdict.APPLIED
         for ended, answer in zip(batch, answers, strict=True):
             ticket = ended.ticket
             if (
-                answer.verdict is Verdict.APPLIED
+                answer.verdict is applied
                 and ended.settlement.error is None
                 and ended.run is not None
                 and ticket is not None

@@ -165,8 +165,9 @@ class Table:
         return self._enter(slot, STARTED)
 
     def _enter(self, slot: int, state: int) -> bool:
-        self._map[_HEADER_SIZE + slot] = state
-        if not self._map[self._taken_at + slot]:
+        table = self._map
+        table[_HEADER_SIZE + slot] = state
+        if not table[self._taken_at + slot]:
             return True
         with _locked(self._file):
             if not self._map[self._taken_at + slot]:

@@ -5,6 +5,7 @@ import itertools
 import os
 import threading
 import time
+import uuid
 from collections import Counter
 
 import pytest
@@ -15,7 +16,7 @@ from tests.broker.redis.servers import Server
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.keys import prefix
-from windlass.broker.redis.records import body_end, read_body, write_body
+from windlass.broker.redis.records import body_end, read_body, unpack_id, unpack_ids, write_body
 from windlass.core.ids import JobIds, namespace_tag
 from windlass.core.job import NewJob
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
@@ -55,6 +56,13 @@ def test_equal_payloads_do_not_share_a_chain(redis_server: Server, size: int) ->
         for key in ("head", "body"):
             stored = client.hvals(f"{prefix(options.namespace)}{key}")
             assert longest_chain(stored) <= 20, key
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 16, 1_000])
+def test_ids_of_many_are_those_of_each(count: int) -> None:
+    raw = os.urandom(16 * count)
+    each = [raw[at : at + 16] for at in range(0, len(raw), 16)]
+    assert unpack_ids(raw) == [str(uuid.UUID(bytes=one)) for one in each] == [unpack_id(one) for one in each]
 
 
 @pytest.mark.parametrize("size", [*range(300), *range(8_100, 8_300), 1_000_000])

@@ -109,7 +109,9 @@ def _room(ns: Namespace, queue: Queue, job: Job, ask: Ask) -> int:
     limited = any(limit is not None for limit in limits)
     last = job.attempt + 1 >= job.asked.max_attempts
     untimed = job.asked.task not in ns.timed
-    return ask.slots if limited or last or untimed else ask.limit
+    if last or untimed:
+        return ask.slots
+    return max(ask.slots, ask.soon) if limited else ask.limit
 
 
 def _start(ns: Namespace, job: Job, ask: Ask) -> Lease:

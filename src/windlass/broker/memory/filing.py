@@ -230,7 +230,7 @@ def occupy(ns: Namespace, job: Job) -> None:
 
 
 def vacate(ns: Namespace, job: Job, *, unstarted: bool) -> None:
-    """Give back the slot, and for work that never started the token."""
+    """Give back the slot, and for work that never started what is left of the token."""
     now = ns.now()
     queue = ns.queues[job.asked.queue]
     lane = queue.lanes[job.asked.lane]
@@ -238,7 +238,7 @@ def vacate(ns: Namespace, job: Job, *, unstarted: bool) -> None:
         place.running -= 1
         rate = place.policy.rate
         if rate is not None and unstarted and place.bucket is not None:
-            place.bucket = returned(place.bucket, rate, now)
+            place.bucket = returned(place.bucket, rate, now, job.claimed_at)
     refresh(ns, queue, lane)
     wake_if_claimable(ns, queue)
 

@@ -1,12 +1,13 @@
 """What a verb is called with, as arrays: one round trip whatever the number of items."""
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from windlass.broker.postgres.records import (
     FAILURES,
     MODES,
-    known_id,
+    is_canonical,
     new_id,
     new_uuid,
     pack,
@@ -20,7 +21,8 @@ from windlass.core.outcome import Outcome
 from windlass.core.session import Beat, Note
 from windlass.core.settlement import Settlement
 
-NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0)
+_job_of = attrgetter("job")
+NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 
 
 def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
@@ -112,12 +114,17 @@ def _if_any(column: list[Any]) -> list[Any]:
 
 
 def done_of(items: Sequence[Settlement]) -> tuple[list[Any], ...] | None:
-    """Settlements that only say that jobs are done, column by column; None if others say more."""
+    """Settlements that only say that jobs are done, in the order of their ids and column by column; None if
+    others say more.
+    """
     for item in items:
         if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
             return None
+        if not is_canonical(item.job):
+            return None  # text and UUID would differ in their order
+    items = sorted(items, key=_job_of)
     return (
-        [known_id(item.job) for item in items],
+        [item.job for item in items],
         [item.fence for item in items],
         [item.runtime for item in items],
         _if_any([item.result for item in items]),
@@ -138,6 +145,7 @@ def ask_of(ask: Ask | None) -> tuple[Any, ...]:
         ask.alone,
         ask.max_bytes,
         ask.draw,
+        max(ask.slots, ask.soon),
     )
 
 

@@ -67,17 +67,13 @@ def new_uuid(job: JobId) -> UUID:
     return found
 
 
-_canonical = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII).fullmatch
-
-
-def known_id(job: JobId) -> JobId | UUID:
-    """As `uuid_of`; the driver reads canonical text faster than anybody could make it a UUID."""
-    return job if _canonical(job) else uuid_of(job)
+is_canonical = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII).fullmatch
+"""Whether an id is canonical text: the driver reads that faster than anybody could make it a UUID."""
 
 
 def new_id(job: JobId) -> JobId | UUID:
-    """As `new_uuid`, likewise."""
-    return job if _canonical(job) else new_uuid(job)
+    """As `new_uuid`; canonical text stays as it is."""
+    return job if is_canonical(job) else new_uuid(job)
 
 
 def pack_text(text: str) -> bytes:

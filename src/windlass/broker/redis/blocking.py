@@ -8,7 +8,7 @@ from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.connections import ThreadLink, connect_blocking, find
-from windlass.broker.redis.conversation import Command, Go, Pause, Say, Talk
+from windlass.broker.redis.conversation import Go, Pause, Say, Talk
 from windlass.broker.redis.url import Address, Place
 
 _T = TypeVar("_T")
@@ -67,18 +67,21 @@ class BlockingWire:
 
     def _answer(self, step: Say) -> Any:
         if step.to is None:
-            return self._say(self._connected(), step.commands)
+            return self._say(self._connected(), step)
         link = connect_blocking(self._place, step.to)  # another server, for once
         try:
             link.connect()
-            return self._say(link, step.commands)
+            return self._say(link, step)
         finally:
             link.disconnect()
 
-    def _say(self, link: ThreadLink, commands: tuple[Command, ...]) -> Any:
-        link.send_packed_command([part for command in commands for part in link.pack_command(*command)])
+    def _say(self, link: ThreadLink, step: Say) -> Any:
+        said = [step.packed] if step.packed is not None else None
+        if said is None:
+            said = [part for command in step.commands for part in link.pack_command(*command)]
+        link.send_packed_command(said)
         reply: Any = None
-        for _ in commands:
+        for _ in step.commands:
             try:
                 reply = link.read_response()
             except exceptions.BusyLoadingError as error:  # a redis-py ConnectionError, although it is a reply

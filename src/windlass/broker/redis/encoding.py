@@ -120,6 +120,7 @@ def ask(wish: Ask) -> Row:
         wish.alone,
         wish.max_bytes,
         wish.draw,
+        max(wish.slots, wish.soon),
     ]
 
 

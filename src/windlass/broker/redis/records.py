@@ -83,13 +83,15 @@ def unpack_id(raw: bytes) -> str:
 
 
 def unpack_ids(raw: bytes) -> list[str]:
-    """Ids as text, of many in one."""
-    text = raw.hex()
-    return [
-        f"{text[at : at + 8]}-{text[at + 8 : at + 12]}-{text[at + 12 : at + 16]}-{text[at + 16 : at + 20]}-"
-        f"{text[at + 20 : at + 32]}"
-        for at in range(0, len(text), 32)
-    ]
+    """Ids as text, of many in one. A dash after every second byte, less those that no id has: a quarter of what
+    it takes to put together one by one.
+    """
+    dashed = bytearray(raw.hex("-", 2), "ascii")
+    del dashed[4::40]
+    del dashed[28::39]
+    del dashed[32::38]
+    text = dashed.decode()
+    return [text[at : at + _ID_CHARS] for at in range(0, len(text), _ID_CHARS + 1)]
 
 
 class Rare(msgspec.Struct):

@@ -7,7 +7,7 @@ from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.connections import LoopLink, connect_on_loop, find, hang_up
-from windlass.broker.redis.conversation import Command, Go, Pause, Say, Talk
+from windlass.broker.redis.conversation import Go, Pause, Say, Talk
 from windlass.broker.redis.url import Address, Place
 
 _T = TypeVar("_T")
@@ -73,19 +73,22 @@ class Wire:
 
     async def _answer(self, step: Say) -> Any:
         if step.to is None:
-            return await self._say(await self.link(), step.commands)
+            return await self._say(await self.link(), step)
         link = connect_on_loop(self._place, step.to)  # another server, for once
         try:
             await link.connect()
-            return await self._say(link, step.commands)
+            return await self._say(link, step)
         finally:
             await link.disconnect()
 
-    async def _say(self, link: LoopLink, commands: tuple[Command, ...]) -> Any:
+    async def _say(self, link: LoopLink, step: Say) -> Any:
         self._asked = True
-        await link.send_packed_command([part for command in commands for part in link.pack_command(*command)])
+        said = [step.packed] if step.packed is not None else None
+        if said is None:
+            said = [part for command in step.commands for part in link.pack_command(*command)]
+        await link.send_packed_command(said)
         reply: Any = None
-        for _ in commands:
+        for _ in step.commands:
             try:
                 reply = await link.read_response()
             except exceptions.BusyLoadingError as error:  # a redis-py ConnectionError, although it is a reply

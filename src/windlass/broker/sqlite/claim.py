@@ -126,8 +126,9 @@ def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
     lane = tx.lane(queue, job.lane).policy
     limits = (queue.policy.concurrency, queue.policy.rate, lane.concurrency, lane.rate)
     limited = any(limit is not None for limit in limits)
-    last = job.attempt + 1 >= job.max_attempts
-    return ask.slots if limited or last or not tx.is_timed(job.t) else ask.limit
+    if job.attempt + 1 >= job.max_attempts or not tx.is_timed(job.t):
+        return ask.slots
+    return max(ask.slots, ask.soon) if limited else ask.limit
 
 
 def _start(tx: Writing, job: Job, ask: Ask, s: int | None) -> Lease:

@@ -341,7 +341,7 @@ def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
 
 
 def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
-    """Give back the slot, and for work that never started the token."""
+    """Give back the slot, and for work that never started what is left of the token."""
     queue = tx.queue_of(job.q)
     queue.running -= 1
     tx.touch_queue(queue)
@@ -350,7 +350,7 @@ def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
         lane.running -= 1
         tx.touch_lane(lane)
     if unstarted:
-        _return_tokens(tx, queue, lane)
+        _return_tokens(tx, queue, lane, job.claimed_at)
     refresh(tx, queue, lane)
     if not queue.unlimited or lane.paused:
         wake_if_claimable(tx, queue)
@@ -377,12 +377,12 @@ def vacate_done(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
         wake_if_claimable(tx, queue)
 
 
-def _return_tokens(tx: Writing, queue: Queue, lane: Lane) -> None:
+def _return_tokens(tx: Writing, queue: Queue, lane: Lane, claimed_at: Micros) -> None:
     if queue.policy.rate is not None and queue.bucket is not None:
-        queue.bucket = returned(queue.bucket, queue.policy.rate, tx.now)
+        queue.bucket = returned(queue.bucket, queue.policy.rate, tx.now, claimed_at)
         tx.touch_queue(queue)
     if lane.policy.rate is not None and lane.bucket is not None:
-        lane.bucket = returned(lane.bucket, lane.policy.rate, tx.now)
+        lane.bucket = returned(lane.bucket, lane.policy.rate, tx.now, claimed_at)
         tx.touch_lane(lane)
 
 

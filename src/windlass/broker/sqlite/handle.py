@@ -15,10 +15,17 @@ Connection: TypeAlias = Any
 MOST_LEASES = 20_000
 
 
-Handed: TypeAlias = tuple[Fence, int, int, int, int, Micros, int | None, str, Micros]
+Handed: TypeAlias = tuple[Fence, int, int, int, int, Micros, int | None, str, Micros, int]
 """What does not change about a lease for as long as its fence is the job's: fence, n, q, t, attempt,
-claimed_at, session, lane, how long it waited. A bare tuple: a named one takes three times as long to make.
+claimed_at, session, lane, how long it waited, the first lease number of its claim. A bare tuple: a named one
+takes three times as long to make.
 """
+
+Stretch: TypeAlias = tuple[Fence, list[int]]
+"""The jobs of a claim that are all that this lease number was ever given to: their fence, their numbers in
+order.
+"""
+MOST_STRETCHES = 64
 
 
 class Handle:
@@ -31,6 +38,7 @@ class Handle:
         "lane_policies",
         "leases",
         "policies",
+        "stretches",
         "task_names",
         "tasks",
         "timed",
@@ -49,6 +57,10 @@ class Handle:
         """Plain leases that this connection has handed out, as far as it remembers: so that their end needs
         no look at the file but the one that judges it. A job that is not here is ended the long way.
         """
+        self.stretches: dict[int, Stretch] = {}
+        """Of the last claims, by their lease numbers: a part of one without a gap ends as it began, between
+        two numbers.
+        """
 
     def at(self, epoch: int) -> None:
         """Forget policies that were read in another epoch of the file."""
@@ -66,3 +78,4 @@ class Handle:
         self.task_names.clear()
         self.timed.clear()
         self.leases.clear()
+        self.stretches.clear()

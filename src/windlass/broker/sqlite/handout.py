@@ -7,7 +7,7 @@ from itertools import repeat
 import msgspec
 
 from windlass.broker.sqlite import lifecycle
-from windlass.broker.sqlite.handle import MOST_LEASES, Row
+from windlass.broker.sqlite.handle import MOST_LEASES, MOST_STRETCHES, Row
 from windlass.broker.sqlite.records import (
     MEMOS,
     READY,
@@ -70,7 +70,8 @@ def hand_out_plain(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
         taken, stopped, expired = _choose(tx, queue, rows, bound, s)
         if taken:
             queue.running += len(taken)
-            write_leases(tx, queue, taken, repeat(""), bound.ask, s)
+            if s is None or not _write_stretch(tx, queue, taken, bound, s):
+                write_leases(tx, queue, taken, repeat(""), bound.ask, s)
         if expired is not None:
             lifecycle.expire(tx, tx.numbered(expired))
             bound.left -= 1
@@ -94,7 +95,7 @@ def _choose(
     if len(remembered) > MOST_LEASES:
         remembered.clear()  # leases that others have ended; a settle of the rest goes the long way
     taken: list[Row] = []
-    count = len(leases)
+    count, number = len(leases), tx.last_number + 1
     for row in rows:
         (
             n,
@@ -149,7 +150,7 @@ def _choose(
         leases.append(lease)
         replied.append((n, fence))
         if not marks:
-            remembered[job] = (fence, n, q, t, attempt, now, s, "", lease.waited)
+            remembered[job] = (fence, n, q, t, attempt, now, s, "", lease.waited, number)
         count += 1
     return taken, False, None
 
@@ -207,6 +208,41 @@ def lease_of_row(tx: Writing, queue: Queue, lane: str, task: str, row: Row, ask:
     return _with_extras(tx, lease, row)
 
 
+FEW = 8
+SPARSE = 3
+"""Numbers to a job, up to which a stretch of them is looked through: a job has two, with its sequence."""
+
+
+def _write_stretch(tx: Writing, queue: Queue, rows: list[Row], bound: Bound, s: int) -> bool:
+    """Write the heads of what was handed out from a plain queue, if that is all that is ready between the
+    first and the last of them; False, and nothing is written, if it is not.
+
+    Each of them is ready, of this queue and of this priority. So if as many are changed, it is these.
+    """
+    numbers = [row[0] for row in rows]
+    first, last = numbers[0], numbers[-1]
+    dense = FEW <= len(numbers) and last - first < SPARSE * len(numbers)
+    if not dense or numbers != sorted(numbers) or len({row[7] for row in rows}) > 1:
+        return False
+    tx.forget()
+    lease = tx.last_number + 1
+    tx.run("SAVEPOINT stretch")
+    written = tx.changed(SQL["lease_stretch"], (first, last, queue.q, rows[0][7], tx.now, s, lease))
+    if written != len(rows):
+        tx.run("ROLLBACK TO stretch")
+    tx.run("RELEASE stretch")
+    if written != len(rows):
+        return False
+    tx.number()
+    if {fence for _, fence in bound.replied[-len(rows) :]} == {tx.now}:
+        stretches = tx.handle.stretches
+        if len(stretches) >= MOST_STRETCHES:
+            del stretches[next(iter(stretches))]
+        stretches[lease] = (tx.now, numbers)
+    _count_leases(tx, queue, rows, repeat(""))
+    return True
+
+
 def write_leases(
     tx: Writing, queue: Queue, rows: list[Row], lanes: Iterable[str], ask: Ask, s: int | None
 ) -> None:
@@ -215,6 +251,10 @@ def write_leases(
     deadline = None if ask.visibility is None else tx.now + ask.visibility
     first = tx.numbers(len(rows)).start
     tx.run(SQL["lease_jobs"], (as_json([row[0] for row in rows]), tx.now, s, deadline, first))
+    _count_leases(tx, queue, rows, lanes)
+
+
+def _count_leases(tx: Writing, queue: Queue, rows: list[Row], lanes: Iterable[str]) -> None:
     tx.touch_queue(queue)
     for t, count in Counter([row[2] for row in rows]).items():
         tx.count(queue.q, t, READY, -count)

@@ -72,9 +72,11 @@ class _Turns:
         self._tx, self._queue, self._bound, self._band = tx, queue, bound, band
         self._ring_of_queue = policy.one_ring
         self._limited = policy.concurrency is not None or policy.rate is not None
-        # Lanes under a limit are handed out to free slots only; what is read beyond them is read in vain.
+        # Of lanes under a limit little is handed out ahead; what is read beyond it is read in vain.
         narrow = self._limited or policy.lane_concurrency is not None or policy.lane_rate is not None
-        room = (bound.ask.slots if narrow else bound.ask.limit) - len(bound.leases) + 1
+        ask = bound.ask
+        self._limited_room = max(ask.slots, ask.soon)
+        room = (self._limited_room if narrow else ask.limit) - len(bound.leases) + 1
         self._most = max(1, min(room, MOST_LANES))
         self._time = 0
         self._stands = list(self._read())
@@ -93,7 +95,12 @@ class _Turns:
         Returns the job that ended it by having expired, and whether a bound did.
         """
         tx, queue, bound, now = self._tx, self._queue, self._bound, self._tx.now
-        slots, limit, most_bytes = bound.ask.slots, bound.ask.limit, bound.ask.max_bytes
+        slots, soon, limit, most_bytes = (
+            bound.ask.slots,
+            self._limited_room,
+            bound.ask.limit,
+            bound.ask.max_bytes,
+        )
         tasks = Tasks(tx)
         ring = [(stand.due, stand.lane.name, stand) for stand in self._stands]
         count = len(bound.leases)
@@ -108,9 +115,8 @@ class _Turns:
             expires_at, started, size = head[10], head[11], head[14]
             if expires_at is not None and expires_at <= now and not started:
                 return n, False
-            if count >= (
-                limit if not stand.limited and tasks[t][1] and attempt + 1 < max_attempts else slots
-            ):
+            timely = tasks[t][1] and attempt + 1 < max_attempts
+            if count >= ((soon if stand.limited else limit) if timely else slots):
                 return None, True
             bound.bytes += size
             if count and bound.bytes > most_bytes:
@@ -193,7 +199,7 @@ class _Turns:
             lease = lease_of_row(tx, queue, stand.lane.name, tasks[t][0], (*head[:14], *bodies[n]), bound.ask)
             bound.add(n, lease)
             if not head[13]:
-                told = (lease.fence, n, queue.q, t, attempt + 1, tx.now, s, stand.lane.name, lease.waited)
-                remembered[job] = told
+                lane, waited = stand.lane.name, lease.waited
+                remembered[job] = (lease.fence, n, queue.q, t, attempt + 1, tx.now, s, lane, waited, 0)
         rows = [head for _, head in self._taken]
         write_leases(tx, queue, rows, [stand.lane.name for stand, _ in self._taken], bound.ask, s)

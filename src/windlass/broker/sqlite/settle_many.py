@@ -5,12 +5,14 @@ that ends a lease does so only if its fence is live and no other table knows of 
 for each of them, nothing has happened, and all of them go the long way.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.handle import Handed
+from windlass.broker.sqlite.handout import FEW
 from windlass.broker.sqlite.records import DONE, RUNNING, as_json, done_record
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
@@ -19,7 +21,7 @@ from windlass.core.event import Emit, Event
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.state import Move, State
-from windlass.core.units import JobId
+from windlass.core.units import Fence, JobId
 
 SQL = statements("bulk")
 JOBS = statements("jobs")
@@ -48,11 +50,11 @@ def _simple(tx: Writing, items: Sequence[Settlement]) -> list[_Run]:
         lease = leases.get(job)
         if lease is None or item.outcome is not done or item.spawn or item.error is not None:
             continue
-        fence, _, q, _, _, _, s, _, _ = lease
-        kept = places.get((q, s))
+        place = lease[2], lease[6]
+        kept = places.get(place)
         if kept is None:
-            kept = places[q, s] = _kept(tx, q, s)
-        if fence == item.fence and kept[item.result is not None]:
+            kept = places[place] = _kept(tx, *place)
+        if lease[0] == item.fence and kept[item.result is not None]:
             runs.append((item, lease))
     # Two words on one job are heard in their order; and so are all words that the event log tells of.
     if len({item.job for item in items}) < len(items):
@@ -75,10 +77,22 @@ def _kept(tx: Writing, q: int, s: int | None) -> tuple[bool, bool, bool]:
 
 def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
     """End the leases: all of them, or none."""
-    fences = {n: fence for item, (fence, n, *_) in runs if item.result is None}
-    sizes = [(n, fence, len(item.result)) for item, (fence, n, *_) in runs if item.result is not None]
+    claims: dict[int, dict[int, Fence]] = {}
+    sizes: list[tuple[int, Fence, int]] = []
+    for item, lease in runs:
+        if item.result is None:
+            claims.setdefault(lease[9], {})[lease[1]] = lease[0]
+        else:
+            sizes.append((lease[1], lease[0], len(item.result)))
     tx.run("SAVEPOINT done")
     ended = 0
+    fences: dict[int, Fence] = {}
+    for number, part in claims.items():
+        between = _without_gap(tx, number, part)
+        if between is None:
+            fences |= part
+        else:
+            ended += tx.changed(SQL["end_stretch"], (*between, tx.now))
     if fences:
         ended += tx.changed(SQL["end_done"], (as_json(fences), tx.now))
     if sizes:
@@ -90,6 +104,21 @@ def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
     return whole
 
 
+def _without_gap(tx: Writing, number: int, part: Mapping[int, Fence]) -> tuple[int, int, int, Fence] | None:
+    """The first and the last of some jobs of a claim, and their lease, if all that lies between them are
+    these: the claim's lease number was given to nothing else, so a statement over that stretch ends no other.
+    """
+    stretch = tx.handle.stretches.get(number)
+    if stretch is None or len(part) < FEW:
+        return None
+    fence, claimed = stretch
+    numbers = sorted(part)
+    begin = bisect_left(claimed, numbers[0])
+    if claimed[begin : begin + len(numbers)] != numbers:
+        return None
+    return numbers[0], numbers[-1], number, fence
+
+
 def _record(tx: Writing, runs: Sequence[_Run]) -> None:
     """Write down what was done, beside the heads."""
     tx.forget()
@@ -97,7 +126,7 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
     sessions = {s: session_id(tx, s) for s in {lease[6] for _, lease in runs}}
     deliveries: list[tuple[int, int, bytes]] = []
     results: list[tuple[int, int, int, bytes]] = []
-    for item, (fence, n, q, _, attempt, claimed_at, s, _, _) in runs:
+    for item, (fence, n, q, _, attempt, claimed_at, s, _, _, _) in runs:
         record = done_record(fence, attempt, sessions[s], claimed_at, now, item.runtime)
         deliveries.append((n, fence, record))
         if item.result is not None:
@@ -126,7 +155,7 @@ def _log(tx: Writing, runs: Sequence[_Run]) -> None:
     loud = {q: queue for q, queue in loud.items() if queue.policy.emit is not Emit.NONE}
     if not loud:
         return
-    for item, (fence, _, q, t, attempt, _, _, lane, waited) in runs:
+    for item, (fence, _, q, t, attempt, _, _, lane, waited, _) in runs:
         queue = loud.get(q)
         if queue is not None:
             tx.log(

@@ -329,6 +329,7 @@ def ask_for(want: Want, **who: Any) -> Ask:
         queues=want.queues,
         slots=want.slots,
         limit=want.slots + want.prefetch,
+        soon=want.slots + min(want.soon, want.prefetch) if want.soon else 0,
         alone=want.alone,
         max_bytes=want.max_bytes,
         draw=want.draw,

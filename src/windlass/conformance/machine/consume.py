@@ -43,6 +43,7 @@ _NONSENSE = (
     Ask(queues=QUEUES, slots=1, limit=1, session="session-1"),
     Ask(queues=QUEUES, slots=1, limit=1, session="session-1", seq=0),
     Ask(queues=QUEUES, slots=1, limit=1, visibility=SECOND, draw=2**32),
+    Ask(queues=QUEUES, slots=1, limit=1, soon=2, visibility=SECOND),
 )
 _EAGER = Want(slots=100, max_bytes=1_000_000)
 

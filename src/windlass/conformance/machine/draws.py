@@ -258,6 +258,7 @@ wants = st.builds(
     ),
     slots=st.sampled_from((2, 1, 3, 0)),
     prefetch=mostly(0, 1, 3),
+    soon=mostly(0, 1, 2),
     alone=st.sampled_from((False,) * 7 + (True,)),
     max_bytes=mostly(1_000, 40, 100),
     draw=mostly(0, 2**31, 2**32 - 1),

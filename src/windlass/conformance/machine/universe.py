@@ -113,6 +113,8 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     queues: tuple[str, ...] = QUEUES
     slots: int = 3
     prefetch: int = 0
+    soon: int = 0
+    """So many beyond the slots, if there are so many to prefetch."""
     alone: bool = False
     max_bytes: int = 1_000
     draw: int = 0

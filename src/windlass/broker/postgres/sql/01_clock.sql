@@ -64,10 +64,15 @@ CREATE OR REPLACE FUNCTION _at() RETURNS bigint LANGUAGE sql STABLE AS $$
 $$;
 
 -- The time that a read sees: no lock, nothing is kept.
-CREATE OR REPLACE FUNCTION _seen_at(p_now bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN c.clock + m.session_ttl < m.mark THEN c.clock ELSE greatest(c.clock, m.mark) END
-    FROM meta m, (SELECT coalesce(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS clock) c
-$$;
+CREATE OR REPLACE FUNCTION _seen_at(p_now bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_clock bigint := coalesce(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+    v_mark bigint;
+    v_ttl bigint;
+BEGIN
+    SELECT mark, session_ttl INTO v_mark, v_ttl FROM meta;
+    RETURN CASE WHEN v_clock + v_ttl < v_mark THEN v_clock ELSE greatest(v_clock, v_mark) END;
+END $$;
 
 -- A token bucket, in units of 1/per token (`windlass.core.limits`): its level now.
 CREATE OR REPLACE FUNCTION _refilled(

@@ -163,7 +163,7 @@ BEGIN
         j.held_times := NULL;
     END IF;
     IF p_unstarted THEN
-        PERFORM _return_tokens(j.queue, j.lane);
+        PERFORM _return_tokens(j.queue, j.lane, j.claimed_at);
     END IF;
     IF r.state >= 4 THEN
         PERFORM _finish(j, 3::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);

@@ -384,18 +384,23 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Work that never started gives its tokens back.
-CREATE OR REPLACE FUNCTION _return_tokens(p_queue text, p_lane text) RETURNS void LANGUAGE plpgsql AS $$
+-- Work that never started gives its tokens back: of each what its bucket has not gained since the claim
+-- (`returned` in windlass.core.limits).
+DROP FUNCTION IF EXISTS _return_tokens(text, text);
+CREATE OR REPLACE FUNCTION _return_tokens(p_queue text, p_lane text, p_claimed_at bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
     l lane;
     v_at bigint := _at();
+    v_elapsed bigint := greatest(0, v_at - p_claimed_at);
 BEGIN
     SELECT * INTO q FROM queue WHERE name = p_queue;
     IF q.rate_count IS NOT NULL AND q.level IS NOT NULL THEN
         UPDATE queue SET level_at = greatest(v_at, q.level_at), level_per = q.rate_per, level = least(
             q.rate_size * q.rate_per,
-            _refilled(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at) + q.rate_per)
+            _refilled(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at)
+            + CASE WHEN v_elapsed < (q.rate_per + q.rate_count - 1) / q.rate_count
+                   THEN q.rate_per - v_elapsed * q.rate_count ELSE 0 END)
         WHERE name = p_queue;
     END IF;
     IF q.unlimited AND NOT q.laned THEN
@@ -405,7 +410,9 @@ BEGIN
     IF l.rate_count IS NOT NULL AND l.level IS NOT NULL THEN
         UPDATE lane SET level_at = greatest(v_at, l.level_at), level_per = l.rate_per, level = least(
             l.rate_size * l.rate_per,
-            _refilled(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at) + l.rate_per)
+            _refilled(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at)
+            + CASE WHEN v_elapsed < (l.rate_per + l.rate_count - 1) / l.rate_count
+                   THEN l.rate_per - v_elapsed * l.rate_count ELSE 0 END)
         WHERE queue = p_queue AND name = p_lane;
     END IF;
 END $$;

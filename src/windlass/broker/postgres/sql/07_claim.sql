@@ -3,8 +3,11 @@
 -- Keys touched: session (its ask), job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost:
 -- O(queues asked + jobs handed out · log n), at most 100 due and expired jobs looked after.
 
--- Answer an ask. out: the head, and the numbers of the jobs that are leased (`_leased` shows them).
-CREATE OR REPLACE FUNCTION _claim(a ask, OUT head claimed, OUT leases bigint[]) LANGUAGE plpgsql AS $$
+-- Answer an ask. p_soon: how many jobs may be handed out before one under a limit. out: the head; the numbers of the jobs that are
+-- leased, in order; and whether their rows have yet to say so (`_lease_out` makes them; `_leased` shows those that do).
+DROP FUNCTION IF EXISTS _claim(ask);
+DROP FUNCTION IF EXISTS _claim(ask, integer);
+CREATE OR REPLACE FUNCTION _claim(a ask, p_soon integer, OUT head claimed, OUT leases bigint[], OUT fresh boolean) LANGUAGE plpgsql AS $$
 DECLARE
     s session;
     v_queues text[] := a.queues;
@@ -18,6 +21,7 @@ BEGIN
     head.asker := 'alive';
     head.more := false;
     leases := '{}';
+    fresh := false;
     IF a.session IS NOT NULL THEN
         SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
         -- One beyond the next: this database has forgotten an answer, and with it whom its leases belong to.
@@ -39,7 +43,10 @@ BEGIN
     IF a.seq = s.seq THEN
         leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
-        SELECT o.leases, o.more INTO leases, head.more FROM _hand_out(a, v_queues) o;
+        SELECT o.leases, o.more, o.fresh INTO leases, head.more, fresh FROM _hand_out(a, greatest(a.slots, p_soon), v_queues) o;
+        IF NOT fresh THEN
+            PERFORM _lease(a, leases);
+        END IF;
         IF a.session IS NOT NULL THEN
             UPDATE session SET seq = a.seq WHERE id = a.session;
         END IF;
@@ -77,8 +84,38 @@ BEGIN
         FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) j ORDER BY u.o;
 END $$;
 
--- out: the numbers of jobs that are leased now, and whether a bound of the ask stopped the claim.
-CREATE OR REPLACE FUNCTION _hand_out(a ask, p_queues text[], OUT leases bigint[], OUT more boolean) LANGUAGE plpgsql AS $$
+-- Lease jobs by this ask, and show them likewise. Their places are taken already (`_start_many`). One look at a job instead of two.
+CREATE OR REPLACE FUNCTION _lease_out(a ask, p_jobs bigint[]) RETURNS SETOF claimed LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+    v_sorted bigint[];
+    v_places bigint[];
+BEGIN
+    SELECT array_agg(u.n), array_agg(u.o) INTO v_sorted, v_places
+    FROM (SELECT n, o FROM unnest(p_jobs) WITH ORDINALITY AS w (n, o) ORDER BY n) u;
+    RETURN QUERY
+        WITH j AS (
+            UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
+                claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
+            WHERE o.n = ANY (v_sorted)
+            -- An array that is in order tells the place of a value by halves.
+            RETURNING v_places[width_bucket(o.n, v_sorted)] AS place, o.n, o.id, o.fence, o.task, o.queue, o.lane, o.priority, o.attempt,
+                o.max_attempts, o.crashes, o.revision, o.payload, o.headers, o.tags, o.flow, o.after_ids, o.has_memos, o.due_at,
+                CASE WHEN NOT o.started THEN o.expires_at - v_at END AS expires_in)
+        SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],
+            NULL::text[], j.id, j.fence, j.task, j.queue, j.lane, j.priority, j.attempt, j.max_attempts, j.crashes,
+            j.revision, j.payload, j.headers, j.tags, j.flow, j.after_ids,
+            CASE WHEN j.has_memos THEN array(SELECT m.name FROM memo m WHERE m.n = j.n ORDER BY m.name)::text[] END,
+            CASE WHEN j.has_memos THEN array(SELECT m.value FROM memo m WHERE m.n = j.n ORDER BY m.name) END,
+            greatest(0, v_at - j.due_at), j.expires_in, a.visibility
+        FROM j ORDER BY j.place;
+END $$;
+
+-- out: the numbers of jobs that are leased now; whether a bound of the ask stopped the claim; and whether no row of theirs says so yet, instead
+-- of some.
+DROP FUNCTION IF EXISTS _hand_out(ask, text[]);
+DROP FUNCTION IF EXISTS _hand_out(ask, integer, text[]);
+CREATE OR REPLACE FUNCTION _hand_out(a ask, p_soon integer, p_queues text[], OUT leases bigint[], OUT more boolean, OUT fresh boolean) LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
     l lane;
@@ -94,8 +131,10 @@ DECLARE
 BEGIN
     leases := '{}';
     more := true;
+    fresh := true;
     FOREACH v_name IN ARRAY p_queues LOOP
         SELECT * INTO q FROM queue WHERE name = v_name;
+        fresh := fresh AND q.emit < 2;
         IF NOT a.alone AND NOT q.paused AND (NOT a.has_lock OR _are_plain(ARRAY[v_name])) THEN
             SELECT t.leases, t.stopped, t.remaining, t.bytes INTO leases, v_stopped, v_left, v_bytes
             FROM _take_plain(q, a, leases, v_left, v_bytes) t;
@@ -106,7 +145,8 @@ BEGIN
         END IF;
         PERFORM _refresh_due(v_name, v_at < (SELECT mark FROM meta));
         IF NOT a.alone AND _has_simple_lanes(q) THEN
-            SELECT t.leases, t.able, t.stopped, t.bytes INTO leases, v_able, v_stopped, v_bytes FROM _take_laned(q, a, leases, v_bytes) t;
+            SELECT t.leases, t.able, t.stopped, t.bytes INTO leases, v_able, v_stopped, v_bytes
+            FROM _take_laned(q, a, p_soon, leases, v_bytes) t;
             IF v_stopped THEN
                 RETURN;
             END IF;
@@ -129,9 +169,9 @@ BEGIN
             l := _lane(q, j.lane);
             v_room := CASE
                 WHEN a.alone THEN least(1, a.slots)
+                WHEN j.attempt + 1 >= j.max_attempts OR NOT EXISTS (SELECT FROM timed WHERE task = j.task) THEN a.slots
                 WHEN q.concurrency IS NOT NULL OR q.rate_count IS NOT NULL OR l.concurrency IS NOT NULL
-                    OR l.rate_count IS NOT NULL OR j.attempt + 1 >= j.max_attempts
-                    OR NOT EXISTS (SELECT FROM timed WHERE task = j.task) THEN a.slots
+                    OR l.rate_count IS NOT NULL THEN p_soon
                 ELSE a.size
             END;
             v_bytes := v_bytes + octet_length(j.payload);
@@ -140,6 +180,7 @@ BEGIN
             END IF;
             PERFORM _start(q, l, j, a);
             leases := leases || v_n;
+            fresh := false;
         END LOOP;
     END LOOP;
     more := v_left = 0 AND EXISTS (
@@ -238,7 +279,7 @@ BEGIN
 END $$;
 
 -- Lease jobs of a queue, in this order. p_places: where they stand among the ready ones; their rows are locked. p_lanes: their
--- lanes, none if they have none.
+-- lanes, none if they have none. That their own rows say so is left to who shows them, unless it is an event.
 CREATE OR REPLACE FUNCTION _start_many(q queue, a ask, p_jobs bigint[], p_places tid[], p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
@@ -251,14 +292,22 @@ BEGIN
     INSERT INTO lease (session, n, i, ask, queue, lane)
     SELECT coalesce(a.session, ''), u.n, v_base + u.o, a.seq, q.name, coalesce(u.lane, '')
     FROM unnest(p_jobs, p_lanes) WITH ORDINALITY AS u (n, lane, o);
-    UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
-        claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
-    WHERE o.n = ANY (p_jobs);
     IF q.emit = 2 THEN
+        PERFORM _lease(a, p_jobs);
         INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
         SELECT v_at, t.id, t.task, q.name, t.lane, 'claim', 2, 3, t.attempt, t.fence, greatest(0, v_at - t.due_at)
         FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) t ORDER BY u.o;
     END IF;
+END $$;
+
+-- Have the rows of leased jobs say so, as far as they do not yet.
+CREATE OR REPLACE FUNCTION _lease(a ask, p_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+BEGIN
+    UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
+        claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
+    WHERE o.n = ANY (p_jobs) AND o.state = 2;
 END $$;
 
 -- Lease one job.
@@ -325,12 +374,14 @@ BEGIN
 END $$;
 
 -- in: an ask; p_alone: whether it needs the namespace to itself (the caller remembers which queues do). out: the head, then the leases.
+DROP FUNCTION IF EXISTS claim(bigint, boolean, text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
 CREATE OR REPLACE FUNCTION claim(
     p_now bigint, p_alone boolean, p_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint,
-    p_visibility bigint, p_suspects boolean, p_max_bytes bigint, p_draw bigint
+    p_visibility bigint, p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0
 ) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_beside boolean := NOT p_alone AND NOT p_suspects;
+    a ask;
     x record;
 BEGIN
     IF v_beside THEN
@@ -341,10 +392,13 @@ BEGIN
     ELSE
         PERFORM _begin_alone(p_now);
     END IF;
-    x := _claim(ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
-        NOT v_beside)::ask);
+    a := ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
+        NOT v_beside)::ask;
+    x := _claim(a, p_soon);
     RETURN NEXT x.head;
-    IF cardinality(x.leases) > 0 THEN
+    IF x.fresh AND cardinality(x.leases) > 0 THEN
+        RETURN QUERY SELECT * FROM _lease_out(a, x.leases);
+    ELSIF cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _leased(x.leases);
     END IF;
 END $$;

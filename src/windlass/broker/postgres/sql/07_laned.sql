@@ -13,10 +13,11 @@ CREATE OR REPLACE FUNCTION _has_simple_lanes(q queue) RETURNS boolean LANGUAGE s
     SELECT q.laned AND NOT q.paused AND NOT q.sequence AND q.bands IS NULL AND q.rate_count IS NULL AND q.lane_rate_count IS NULL
 $$;
 
--- in: an ask, what was leased before and its bytes. out: the same with what this queue hands out; able: false if the loop has to go
+-- in: an ask, how many jobs may be handed out before one under a limit, what was leased before and its bytes. out: the same with what this queue hands out; able: false if the loop has to go
 -- on from here; stopped: whether a bound of the ask stopped it.
+DROP FUNCTION IF EXISTS _take_laned(queue, ask, bigint[], bigint);
 CREATE OR REPLACE FUNCTION _take_laned(
-    q queue, a ask, p_leases bigint[], p_bytes bigint, OUT leases bigint[], OUT able boolean, OUT stopped boolean, OUT bytes bigint
+    q queue, a ask, p_soon integer, p_leases bigint[], p_bytes bigint, OUT leases bigint[], OUT able boolean, OUT stopped boolean, OUT bytes bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -41,14 +42,16 @@ BEGIN
         END IF;
         EXIT WHEN v_open <= 0 OR v_ring IS NULL;
         -- One more than may be taken, to see what stops the claim.
-        v_want := greatest(1, CASE WHEN v_limited THEN a.slots ELSE a.size END - v_count + 1);
+        v_want := greatest(1, CASE WHEN v_limited THEN p_soon ELSE a.size END - v_count + 1);
         SELECT array_agg(c.n) AS jobs, array_agg(c.place) AS places, array_agg(c.lane) AS lanes, array_agg(c.size) AS sizes,
-            array_agg(c.slots_only) AS slots_only, array_agg(c.seat) AS seats, array_agg(c.clock) AS clocks, array_agg(c.due) AS dues,
+            array_agg(c.before) AS before, array_agg(c.seat) AS seats, array_agg(c.clock) AS clocks, array_agg(c.due) AS dues,
             array_agg(c.stride) AS strides, array_agg(c.room) AS rooms, array_agg(c.found) AS found,
+            min(c.before) AS fewest, max(c.before) AS most, sum(c.size) AS size,
             bool_or(c.rated OR c.expires_at <= v_at) AS odd
         INTO r FROM (
-            SELECT l.*, j.place, j.n, j.size, j.found, j.expires_at, j.last OR q.concurrency IS NOT NULL OR l.most IS NOT NULL
-                OR NOT EXISTS (SELECT FROM timed t WHERE t.task = j.task) AS slots_only
+            SELECT l.*, j.place, j.n, j.size, j.found, j.expires_at,
+                CASE WHEN j.last OR NOT EXISTS (SELECT FROM timed t WHERE t.task = j.task) THEN a.slots
+                    WHEN q.concurrency IS NOT NULL OR l.most IS NOT NULL THEN p_soon ELSE a.size END AS before
             FROM (
                 SELECT s.*, 1048576 / coalesce(o.weight, 1) AS stride, m.most, coalesce(o.level IS NOT NULL OR (o.has_rate AND o.rate_count IS NOT NULL), false) AS rated,
                     CASE WHEN m.most IS NULL THEN v_want + 1 ELSE m.most - (
@@ -71,14 +74,22 @@ BEGIN
             RETURN;
         END IF;
         v_take := 0;
-        WHILE v_take < cardinality(r.jobs) AND v_take < v_open LOOP
-            stopped := v_count >= (CASE WHEN r.slots_only[v_take + 1] THEN a.slots ELSE a.size END)
-                OR (v_count > 0 AND bytes + r.sizes[v_take + 1] > a.max_bytes);
-            EXIT WHEN stopped;
-            v_take := v_take + 1;
-            v_count := v_count + 1;
-            bytes := bytes + r.sizes[v_take];
-        END LOOP;
+        IF r.fewest = r.most AND bytes + r.size <= a.max_bytes THEN
+            -- Nothing but their number stops it.
+            v_take := greatest(0, least(cardinality(r.jobs), v_open, r.most - v_count));
+            stopped := v_take < cardinality(r.jobs) AND v_take < v_open;
+            v_count := v_count + v_take;
+            bytes := bytes + CASE WHEN stopped THEN 0 ELSE (SELECT sum(u.size) FROM unnest(r.sizes[: v_take]) u (size)) END;
+        ELSE
+            WHILE v_take < cardinality(r.jobs) AND v_take < v_open LOOP
+                stopped := v_count >= r.before[v_take + 1]
+                    OR (v_count > 0 AND bytes + r.sizes[v_take + 1] > a.max_bytes);
+                EXIT WHEN stopped;
+                v_take := v_take + 1;
+                v_count := v_count + 1;
+                bytes := bytes + r.sizes[v_take];
+            END LOOP;
+        END IF;
         IF v_take > 0 THEN
             leases := leases || r.jobs[: v_take];
             PERFORM _start_many(q, a, r.jobs[: v_take], r.places[: v_take], r.lanes[: v_take]);
@@ -125,11 +136,13 @@ BEGIN
       AND NOT EXISTS (SELECT FROM seat s WHERE s.queue = p_queue AND s.band = r.band AND s.due IS NOT NULL);
 END $$;
 
--- Let lanes come back in which slots were freed. Nothing else about them has changed, so those that are in a ring need no look.
-CREATE OR REPLACE FUNCTION _bring_back(p_queues text[], p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Let lanes of a queue come back in which slots were freed. Nothing else about them has changed, so those that are in a ring need no
+-- look.
+DROP FUNCTION IF EXISTS _bring_back(text[], text[]);
+CREATE OR REPLACE FUNCTION _bring_back(p_queue text, p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM _refresh(l.queue, l.lane) FROM (
-        SELECT DISTINCT u.queue, u.lane FROM unnest(p_queues, p_lanes) AS u (queue, lane)
-        WHERE NOT EXISTS (SELECT FROM seat s WHERE s.queue = u.queue AND s.lane = u.lane AND s.due IS NOT NULL OFFSET 0)
-          AND EXISTS (SELECT FROM ready r WHERE r.queue = u.queue AND r.lane = u.lane AND NOT r.suspect OFFSET 0)) l;
+    PERFORM _refresh(p_queue, l.lane) FROM (
+        SELECT DISTINCT u.lane FROM unnest(p_lanes) AS u (lane)
+        WHERE NOT EXISTS (SELECT FROM seat s WHERE s.queue = p_queue AND s.lane = u.lane AND s.due IS NOT NULL OFFSET 0)
+          AND EXISTS (SELECT FROM ready r WHERE r.queue = p_queue AND r.lane = u.lane AND NOT r.suspect OFFSET 0)) l;
 END $$;

@@ -247,6 +247,10 @@ END $$;
 -- of its settlement; an ask, or NULL queues for none; p_alone: whether it needs the namespace to itself (the
 -- caller remembers which queues do).
 -- out: the head with the answers in order, then the leases.
+DROP FUNCTION IF EXISTS settle(
+    bigint, boolean, uuid[], bigint[], text[], bigint[], bigint[], bytea[], bytea[], text[], bytea[], text[], integer[], uuid[], text[],
+    text[], text[], smallint[], text[], smallint[], bigint[], bigint[], bigint[], bigint[], bytea[], bytea[], bytea[], integer[], bigint[],
+    text[], integer[], uuid[], smallint[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
 CREATE OR REPLACE FUNCTION settle(
     p_now bigint, p_alone boolean, p_jobs uuid[], p_fences bigint[], p_outcomes text[], p_delays bigint[], p_runtimes bigint[],
     p_errors bytea[], p_results bytea[], p_hold_keys text[], p_hold_reasons bytea[], p_too_large text[], p_spawn_of integer[],
@@ -255,9 +259,10 @@ CREATE OR REPLACE FUNCTION settle(
     p_tags bytea[], p_max_attempts integer[], p_revisions bigint[], p_flows text[], p_edge_of integer[],
     p_edge_parents uuid[], p_edge_on smallint[],
     p_ask_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint, p_visibility bigint,
-    p_suspects boolean, p_max_bytes bigint, p_draw bigint
+    p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0
 ) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
+    a ask;
     c claimed;
     x record;
     v_children asked[];
@@ -322,15 +327,18 @@ BEGIN
         RETURN NEXT c;
         RETURN;
     END IF;
-    x := _claim(ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
-        NOT v_beside)::ask);
+    a := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
+        NOT v_beside)::ask;
+    x := _claim(a, p_soon);
     c := x.head;
     c.verdicts := v_verdicts;
     c.outcomes := v_outcomes;
     c.states := v_states;
     c.whys := v_whys;
     RETURN NEXT c;
-    IF cardinality(x.leases) > 0 THEN
+    IF x.fresh AND cardinality(x.leases) > 0 THEN
+        RETURN QUERY SELECT * FROM _lease_out(a, x.leases);
+    ELSIF cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _leased(x.leases);
     END IF;
 END $$;

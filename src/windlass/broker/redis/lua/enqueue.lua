@@ -73,7 +73,7 @@ for _, q in pairs(queues) do
   if q.laned then
     if not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
     for name, list in pairs(q.lists) do
-      local l = lanes.by_name[q.pre .. name]
+      local l = q.by_lane[name]
       if l[5] and l[5] ~= list.band then return otherwise() end
     end
   end
@@ -111,7 +111,7 @@ local function append_to_lanes(q)
   local per_chunk = lanes.per_chunk
   local fields, owners, k = {}, {}, 0
   for name, list in pairs(q.lists) do
-    local l = lanes.by_name[q.pre .. name]
+    local l = q.by_lane[name]
     l[5], l[6], l[14] = list.band, l[6] + list.n, l[14] + list.n
     if l[10] == 0 then l[10], l[12] = 1, 1 end
     k = k + 1

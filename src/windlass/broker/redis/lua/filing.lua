@@ -400,8 +400,8 @@ local function vacate(j, unstarted)
   if q.laned then l.u = l.u - 1 end
   if unstarted then
     local rate = lane_rate(q, l)
-    if q.p.rate and q.bucket then q.bucket = returned(q.bucket, q.p.rate) end
-    if rate and l.b then l.b = returned(l.b, rate) end
+    if q.p.rate and q.bucket then q.bucket = returned(q.bucket, q.p.rate, j.claimed) end
+    if rate and l.b then l.b = returned(l.b, rate, j.claimed) end
   end
   lane_changed(l)
   refresh(q, l)

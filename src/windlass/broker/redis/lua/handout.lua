@@ -1,7 +1,7 @@
 -- Handing out: who gets what next.
 --
 -- An ask (from the adapter): 1 queues, 2 slots, 3 limit, 4 session or false, 5 seq, 6 visibility or false, 7 alone,
--- 8 max_bytes, 9 draw
+-- 8 max_bytes, 9 draw, 10 soon (absent: slots)
 -- include: flush
 local PROMOTE = 100 -- due jobs, and expired ones, that one claim looks after
 local UNPARK = 1000 -- parked lanes that one claim brings back
@@ -69,8 +69,8 @@ local function room(ask, q, j) -- how many jobs may be handed out before this on
     local l = lane_of(q, j.lane)
     limited = lane_concurrency(q, l) or lane_rate(q, l)
   end
-  if limited or j.attempt + 1 >= j.max or not is_timed(j.task) then return ask[2] end
-  return ask[3]
+  if j.attempt + 1 >= j.max or not is_timed(j.task) then return ask[2] end
+  return limited and (ask[10] or ask[2]) or ask[3]
 end
 
 local function start(ask, j)

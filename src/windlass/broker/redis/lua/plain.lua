@@ -54,7 +54,7 @@ local TALLIES = {}
 local function tally(kind)
   local t = TALLIES[kind]
   if not t then
-    t = {n = 0}
+    t = {n = 0, kind = false, size = 0, queue = false, task = false, q = false, fronts = false, timed = nil}
     TALLIES[kind] = t
   end
   return t
@@ -70,14 +70,14 @@ local function count_moves(from, to)
   end
 end
 
-local NAMES_READ = {}
-local function read_names(names) -- queue, task, lane; n: for the verb to count
-  local t = NAMES_READ[names]
-  if not t then
-    local kind, q, task, lane = string.match(names, '^((%Z*)%z(%Z*)%z)(.*)$')
-    t = {queue = q, task = task, lane = lane, tally = tally(kind), n = 0, q = false, timed = nil}
-    NAMES_READ[names] = t
-  end
+-- The kind of a job by its names (queue NUL task NUL lane): there are few, however many lanes. `known` is the kind of the
+-- job before, which most have, too.
+local function kind_of(names, known)
+  if known and sub(names, 1, known.size) == known.kind then return known end
+  local kind, q, task = string.match(names, '^((%Z*)%z(%Z*)%z)')
+  if not kind then return nil end
+  local t = tally(kind)
+  if not t.kind then t.kind, t.size, t.queue, t.task, t.q, t.timed, t.fronts = kind, #kind, q, task, false, nil, {} end
   return t
 end
 

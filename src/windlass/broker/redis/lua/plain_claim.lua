@@ -93,19 +93,20 @@ local function plain_claim(ask, s, queues)
       asked[#asked + 1], q.asked = q, true
     end
   end
-  local leased, ids, slots, limit, most = 0, {}, ask[2], ask[3], ask[8]
+  local leased, ids, slots, limit, most, soon = 0, {}, ask[2], ask[3], ask[8], ask[10] or ask[2]
   local behind = struct.pack('>I8I8I2', NOW, ask[5], #ask[4]) .. ask[4]
-  -- What a claim says of a job is the same for most of them: runs of equal records, their lengths before each.
-  local said, said_of, said_attempt, said_size, said_names, runs, run = nil, nil, nil, nil, nil, {}, 0
+  -- What a claim says of a job is the same for most of them, but for their lanes: runs that begin alike, their lengths
+  -- before each.
+  local said, front, said_of, said_attempt, said_size, said_names, runs, run = nil, nil, nil, nil, nil, nil, {}, 0
   local parts = {} -- heads, as they were read
   local unpack_bytes, gone = struct.unpack, HSETS[GONE] or {n = 0}
   local at = gone.n
   for i = 1, #asked do
     local q = asked[i]
     while not more do
-      -- What has a limit, and often what runs long, is handed out against free slots only: no more is looked at.
+      -- Of what has a limit, and often of what runs long, little is handed out ahead: no more is looked at.
       local room = leased <= slots and slots or limit
-      if q.laned then room = q.most and slots or limit end
+      if q.laned then room = q.most and soon or limit end
       local want = math.max(1, room + 1 - leased)
       if not q.laned then want = math.min(WITHIN, want) end
       local found
@@ -121,12 +122,11 @@ local function plain_claim(ask, s, queues)
         local state, place, unclaim, unsettle, last, attempt, fence, seq, size, _, _, _, named = unpack_bytes(READ, head)
         if state ~= RDY or place ~= 1 or unclaim ~= 0 or seq ~= places[k] then return nil end
         if named ~= names then
-          names = named
-          per = read_names(names)
+          names, per = named, kind_of(named, per)
           if per.timed == nil then per.timed = is_timed(per.task) end
         end
         payload = payload + size
-        local room = (last == 1 or (q.laned and q.most) or not per.timed) and slots or limit
+        local room = (last == 1 or not per.timed) and slots or (q.laned and q.most) and soon or limit
         if leased >= room or (leased > 0 and payload > most) then
           more = true
           break
@@ -134,16 +134,17 @@ local function plain_claim(ask, s, queues)
         fence, attempt = fence + 1, attempt + 1
         if fence < NOW then fence = NOW end
         local kind = fence * 4 + unsettle * 2 + last
-        if said_of ~= kind or said_attempt ~= attempt or said_size ~= size or said_names ~= names then
+        if said_of ~= kind or said_attempt ~= attempt or said_size ~= size then
           -- Only a head that is written anew says rightly whether its next attempt is the last.
-          said_of, said_attempt, said_size, said_names = kind, attempt, size, names
-          said = 'l' .. struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind ..
-            struct.pack('>I4', size) .. names
+          said_of, said_attempt, said_size, said_names = kind, attempt, size, nil
+          front = 'l' .. struct.pack('>BBBBBI4I8', RUNNING, 0, 0, unsettle, last, attempt, fence) .. behind ..
+            struct.pack('>I4', size)
           run = run + 2
-          runs[run - 1], runs[run] = 0, said
+          runs[run - 1], runs[run] = 0, front
         end
+        if said_names ~= names then said, said_names = front .. names, names end
         runs[run - 1] = runs[run - 1] + 1
-        n, leased, per.tally.n = n + 1, leased + 1, per.tally.n + 1
+        n, leased, per.n = n + 1, leased + 1, per.n + 1
         local id = ids_found[k]
         ids[leased], gone[at + 1], gone[at + 2] = id, id, said
         at = at + 2

@@ -4,9 +4,9 @@
 local call, N, NOW, put, remove = ...
 local STRIDE, REBASE_AT, PER_LANE_CHUNK = 1048576, 4503599627370496, 16
 local SIMPLE_LANE = '>BI4I6I4I8I8I8I4BI4BI4'
-local LANES, LANE_LIST, RINGS = {}, {n = 0}, {}
+local LANE_LIST, RINGS = {n = 0}, {}
 
--- A lane (by number: a table with so many names is five times as large): 1 queue, 2 name, 3 queue NUL name, 4 running,
+-- A lane (by number: a table with so many names is five times as large): 1 queue, 2 name, 3 its field, 4 running,
 -- 5 band or false, 6 ready, 7 clock, 8 due or 0, 9 generation or 0, 10 to 14 fifo, 15 due as stored, 16 touched, 17 new,
 -- 18 its member in the ring as stored, if it was read
 
@@ -23,25 +23,29 @@ end
 
 -- Reads lanes of a queue; false if one of them is not simple. `names` is a list of n names.
 local function load_lanes(q, names, n)
-  local fields, todo, k = {}, {}, 0
+  local fields, todo, k, known, l_pre = {}, {}, 0, q.by_lane, 'l' .. q.pre
+  if not known then
+    known = {}
+    q.by_lane = known
+  end
   for i = 1, n do
-    local at = q.pre .. names[i]
-    if LANES[at] == nil then
-      if names[i] == '' then return false end -- what has no lane is in the queue's own fifo
+    local name = names[i]
+    if known[name] == nil then
+      if name == '' then return false end -- what has no lane is in the queue's own fifo
       k = k + 1
-      fields[k], todo[k], LANES[at] = 'l' .. at, names[i], false
+      fields[k], todo[k], known[name] = l_pre .. name, name, false
     end
   end
-  local got = load_fields(LANE, fields, k)
+  local got, unpack_bytes = load_fields(LANE, fields, k), struct.unpack
   for i = 1, k do
-    local s, at = got[i], q.pre .. todo[i]
+    local s, name = got[i], todo[i]
     local _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = 1, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
     if s then
       if string.byte(s) ~= 1 then return false end
-      _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = struct.unpack(SIMPLE_LANE, s)
+      _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = unpack_bytes(SIMPLE_LANE, s)
       band = (ready > 0 or born > 0 or f1 > 0) and band - BAND_ZERO
     end
-    LANES[at] = {q, todo[i], at, u, band, ready, clock, due, born, f1, f2, f3, f4, f5, due, false, not s, false}
+    known[name] = {q, name, fields[i], u, band, ready, clock, due, born, f1, f2, f3, f4, f5, due, false, not s, false}
   end
   return true
 end
@@ -88,7 +92,15 @@ local function enter_if_open(l) -- it may have something to hand out now
   q.entered[#q.entered + 1] = l
 end
 
-local function chunk_of(l, n) return struct.pack('>Bc0BI6I7', 0, l[3], 0, l[5] + BAND_ZERO, n) end
+local function chunk_of(l, n) return struct.pack('>Bc0c0BI6I7', 0, l[1].pre, l[2], 0, l[5] + BAND_ZERO, n) end
+
+-- Turns of a queue come in the order of their members of the ring.
+local function is_before(t, u)
+  local l, m = t[1], u[1]
+  if l[5] ~= m[5] then return l[5] < m[5] end
+  if t[4] ~= u[4] then return t[4] < u[4] end
+  return is_less(l[2], m[2])
+end
 
 -- The next `want` jobs by ring, as `peek` gives them, with their lanes and when it was their turn; nil: not plain.
 local function peek_lanes(q, want)
@@ -97,34 +109,32 @@ local function peek_lanes(q, want)
   local names, n, from = {}, #page, #p + 14
   for i = 1, n do names[i] = sub(page[i], from) end
   if not load_lanes(q, names, n) then return nil end
-  local entered, again, coming = {}, {}, {}
+  -- A turn: 1 lane, 2 ready, 3 running, 4 due, 5 entries of its chunk that are used up, 6 which chunk, 7 the chunk.
+  -- A lane that had its turn comes again one stride later: the three lists stay in order.
+  local stored, entered, again, most, known = {}, {}, {}, q.most, q.by_lane
   for i = 1, n do
-    local l = LANES[q.pre .. names[i]]
-    if q.most and l[4] >= q.most then return nil end -- the limit has changed
-    l[18], coming[page[i]] = page[i], {l, l[6], l[4], l[8], l[11], false, false}
+    local l = known[names[i]]
+    if most and l[4] >= most then return nil end -- the limit has changed
+    l[18], stored[i] = page[i], {l, l[6], l[4], l[8], l[11], false, false}
   end
   for i = 1, q.entered and #q.entered or 0 do
     local l = q.entered[i]
-    entered[i] = seat_name(l, l[8])
-    coming[entered[i]] = {l, l[6], l[4], l[8], l[11], false, false}
+    entered[i] = {l, l[6], l[4], l[8], l[11], false, false}
   end
-  table.sort(entered, is_less)
-  -- A turn: 1 lane, 2 ready, 3 running, 4 due, 5 entries of its chunk that are used up, 6 which chunk, 7 the chunk.
-  -- A lane that had its turn comes again one stride later: the three lists stay in order.
+  if #entered > 1 then table.sort(entered, is_before) end
   local at, en, ag, n_again, got = 1, 1, 1, 0, 0
   local lanes, dues, fields, turns, k = {}, {}, {}, {}, 0
   while got < want do
-    local m, e, a = page[at], entered[en], again[ag]
-    if m and (not e or is_less(m, e)) and (not a or is_less(m, a)) then
+    local t, e, a = stored[at], entered[en], again[ag]
+    if t and (not e or is_before(t, e)) and (not a or is_before(t, a)) then
       at = at + 1
-    elseif e and (not a or is_less(e, a)) then
-      m, en = e, en + 1
+    elseif e and (not a or is_before(e, a)) then
+      t, en = e, en + 1
     elseif a then
-      m, ag = a, ag + 1
+      t, ag = a, ag + 1
     else
       break
     end
-    local t = coming[m]
     local l = t[1]
     if not t[6] then
       if l[10] == 0 then return nil end
@@ -134,10 +144,9 @@ local function peek_lanes(q, want)
     got = got + 1
     lanes[got], dues[got] = t, t[4]
     t[2], t[3], t[4] = t[2] - 1, t[3] + 1, t[4] + STRIDE
-    if t[2] > 0 and not (q.most and t[3] >= q.most) then
-      local next_turn = seat_name(l, t[4])
+    if t[2] > 0 and not (most and t[3] >= most) then
       n_again = n_again + 1
-      again[n_again], coming[next_turn] = next_turn, t
+      again[n_again] = t
     end
   end
   if got == 0 then return {n = 0} end
@@ -189,7 +198,7 @@ local function save_lanes() -- what is to be written of them
   local pack_bytes = struct.pack
   for i = 1, LANE_LIST.n do
     local l = LANE_LIST[i]
-    put(LANE, 'l' .. l[3], pack_bytes(SIMPLE_LANE, 1, l[4], (l[5] or 0) + BAND_ZERO, l[6], l[7], l[8], l[9], l[10], l[11], l[12],
+    put(LANE, l[3], pack_bytes(SIMPLE_LANE, 1, l[4], (l[5] or 0) + BAND_ZERO, l[6], l[7], l[8], l[9], l[10], l[11], l[12],
       l[13], l[14]))
     if l[8] ~= l[15] then
       if l[15] > 0 then
@@ -200,7 +209,7 @@ local function save_lanes() -- what is to be written of them
         ADDS[ADDS.n + 1], ADDS[ADDS.n + 2], ADDS.n = 0, seat_name(l, l[8]), ADDS.n + 2
       end
     end
-    if l[17] then NEW[NEW.n + 1], NEW[NEW.n + 2], NEW.n = 0, 'L' .. l[3], NEW.n + 2 end
+    if l[17] then NEW[NEW.n + 1], NEW[NEW.n + 2], NEW.n = 0, 'L' .. sub(l[3], 2), NEW.n + 2 end
   end
   for i = 1, #RINGS do
     local r = RINGS[i]
@@ -221,6 +230,6 @@ local function must_rebase()
   return false
 end
 
-return {load_fields = load_fields, load = load_lanes, by_name = LANES, touch = touch_lane, enter_if_open = enter_if_open,
+return {load_fields = load_fields, load = load_lanes, touch = touch_lane, enter_if_open = enter_if_open,
   chunk_of = chunk_of, per_chunk = PER_LANE_CHUNK, peek = peek_lanes, take = take_lanes, must_rebase = must_rebase,
   save = save_lanes, write = write_rings}

@@ -137,9 +137,11 @@ local function taken(b, rate)
   return {level - rate[2], at, rate[2]}
 end
 
-local function returned(b, rate)
+local function returned(b, rate, claimed) -- the token is worth what has not been gained since the claim
   local level, at = refilled(b, rate)
-  return {min(rate[4] * rate[2], level + rate[2]), at, rate[2]}
+  local elapsed, worth = max(0, NOW - claimed), 0
+  if elapsed < ceil_div(rate[2], rate[1]) then worth = rate[2] - elapsed * rate[1] end
+  return {min(rate[4] * rate[2], level + worth), at, rate[2]}
 end
 
 local function lane_concurrency(q, l)

@@ -52,34 +52,54 @@ if #wanted > 0 then
 end
 local queues, replies, session, s = {}, {}, nil, nil
 if ask then session = ask[4] end
--- Most jobs have one of few records: what is read of it, and how many have it.
-local records = {}
+-- What was said of a job begins with what a claim said of many; its names follow. The few beginnings of each kind are
+-- read, and how many have them; jobs without a lane are known by all that was said.
+local records, fronts, front_of, per = {}, {}, {}, nil
 for i = 1, n do
   local said = said_of[i]
-  local r = records[said]
-  if not r then
-    local _, _, _, _, unsettle, _, _, fence, _, asked, holder, size, behind = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4', said)
-    session = session or holder
-    if unsettle ~= 0 or holder ~= session then return otherwise() end
-    local per = read_names(sub(said, behind))
-    if not per.q then
-      local q = queues[per.queue] or plain_queue(per.queue)
-      if not q or (q.laned and '' or per.lane) ~= '' or not (q.laned or q.unlimited) then return otherwise() end
-      queues[per.queue], per.q, q.touched = q, q, true
-      if q.laned then
-        q.lanes = q.lanes or {}
-        q.lanes[#q.lanes + 1] = per.lane
-      end
+  local f = records[said]
+  if not f then
+    session = session or unpack_bytes('>I2c0', said, 35)
+    local width = 40 + #session
+    local names, front = sub(said, width + 1), sub(said, 1, width)
+    per = kind_of(names, per)
+    if not per then return otherwise() end
+    f = per.fronts[front]
+    if not f then
+      local _, _, _, _, unsettle, _, _, fence, _, asked, holder, size = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4', said)
+      if unsettle ~= 0 or holder ~= session then return otherwise() end
+      f = {per = per, fence = fence, asked = asked, size = size, n = 0, said = front, ended = false}
+      per.fronts[front], fronts[#fronts + 1] = f, f
     end
-    r = {per = per, fence = fence, asked = asked, size = size, n = 0, ended = false}
-    records[said] = r
+    local q = per.q
+    if not q then
+      q = queues[per.queue] or plain_queue(per.queue)
+      if not q or not (q.laned or q.unlimited) then return otherwise() end
+      queues[per.queue], per.q, q.touched = q, q, true
+    end
+    local lane = sub(names, per.size + 1)
+    if q.laned then
+      local ended, list = q.ended, q.lanes
+      if not ended then
+        ended, list = {}, {}
+        q.ended, q.lanes = ended, list
+      end
+      if not ended[lane] then list[#list + 1] = lane end
+      ended[lane] = (ended[lane] or 0) + 1
+    elseif lane ~= '' then
+      return otherwise()
+    else
+      records[said] = f
+    end
   end
-  if r.fence ~= fences[i] then return otherwise() end
-  r.n = r.n + 1
+  if f.fence ~= fences[i] then return otherwise() end
+  f.n, front_of[i] = f.n + 1, f
 end
-for _, r in pairs(records) do
-  r.per.n = r.per.n + r.n
-  replies[r.asked] = (replies[r.asked] or 0) + r.n
+for i = 1, #fronts do
+  local f = fronts[i]
+  local q = f.per.q
+  f.per.n, q.running = f.per.n + f.n, q.running - f.n
+  replies[f.asked] = (replies[f.asked] or 0) + f.n
 end
 s = session and session_of(session)
 if not s or s.ended then return otherwise() end
@@ -90,30 +110,30 @@ end
 
 local kept, graves, ngraves, emptied = {n = 0}, {}, 0, {}
 local till = NOW + CTX[3]
-for _, per in pairs(NAMES_READ) do
-  per.q.running, per.tally.n = per.q.running - per.n, per.tally.n + per.n
-  if per.q.laned then
-    local l = lanes.by_name[per.q.pre .. per.lane]
-    l[4] = l[4] - per.n
+for _, q in pairs(queues) do
+  for i = 1, q.lanes and #q.lanes or 0 do
+    local l = q.by_lane[q.lanes[i]]
+    l[4] = l[4] - q.ended[l[2]]
     lanes.touch(l)
     lanes.enter_if_open(l)
   end
 end
 count_moves(RUNNING, DONE)
 local gone, ngone, fresh = {}, 0, {} -- what is said of them from now on; of whom nothing is
-for said, r in pairs(records) do
-  local q = r.per.q
+for i = 1, #fronts do
+  local f = fronts[i]
+  local q = f.per.q
   if q.unkept then
     q.batch = 0
   elseif not q.batch then
     N[5] = N[5] + 1
     q.batch = N[5]
   end
-  r.ended = 'e\7' .. sub(said, 3, 36 + #session) .. struct.pack('>I8I8I4', NOW, q.batch, r.size)
+  f.ended = 'e\7' .. sub(f.said, 3, 36 + #session) .. struct.pack('>I8I8I4', NOW, q.batch, f.size)
 end
 for i = 1, n do
-  local r, id, result = records[said_of[i]], ids[i], results[i]
-  local per = r.per
+  local f, id, result = front_of[i], ids[i], results[i]
+  local per = f.per
   local q = per.q
   if runtimes[i] > 0 and not per.timed then
     if not is_timed(per.task) then
@@ -140,10 +160,10 @@ for i = 1, n do
     local k = kept.n
     kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. 'r' .. struct.pack('>I7I7', NOW, arrival) .. id, k + 2
   else
-    gone[ngone + 1], gone[ngone + 2] = id, r.ended
+    gone[ngone + 1], gone[ngone + 2] = id, f.ended
     ngone = ngone + 2
     if q.unkept then
-      N[7] = N[7] - r.size
+      N[7] = N[7] - f.size
       ngraves = ngraves + 1
       graves[ngraves] = id
     else

@@ -28,6 +28,13 @@ UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, starte
 FROM json_each(?1) AS ended WHERE job.n = CAST(ended.key AS INTEGER) AND job.fence = ended.value
     AND job.state = 3 AND job.marks = 0 AND job.ends < 10 AND job.line IS NULL;
 
+-- name: end_stretch
+-- in:   ?1 first number, ?2 last number, ?3 the number of the lease, ?4 fence, ?5 now
+-- cost: one row and two indexes per job; what is not as a claim has left it is left alone
+UPDATE job NOT INDEXED SET state = 4, session = NULL, started = 1, finished_at = ?5, ends = ends + 1
+WHERE n BETWEEN ?1 AND ?2 AND lease = ?3 AND fence = ?4 AND state = 3 AND marks = 0 AND ends < 10 AND line IS NULL
+    AND reason IS NULL AND deadline IS NULL AND cancel_requested = 0 AND hold_key IS NULL AND held IS NULL;
+
 -- name: end_done_with_result
 -- in:   ?1 number, fence, bytes of the result of each (JSON), ?2 now
 -- cost: one row and two indexes per job; a lease that is not live, or of which other tables know, is left alone

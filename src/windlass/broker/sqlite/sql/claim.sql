@@ -48,6 +48,14 @@ UPDATE job SET state = 3, reason = NULL, attempt = attempt + 1, fence = MAX(fenc
     deadline = ?4, lease = ?5 + taken.key
 FROM json_each(?1) AS taken WHERE job.n = taken.value;
 
+-- name: lease_stretch
+-- in:   ?1 first number, ?2 last number, ?3 q, ?4 priority, ?5 now, ?6 session, ?7 the number of the lease
+-- cost: one row and its indexes per job, by half of what a list of them costs; all of them get the same number, so that
+--       their own say who was first
+UPDATE job NOT INDEXED SET state = 3, reason = NULL, attempt = attempt + 1, fence = MAX(fence + 1, ?5), claimed_at = ?5,
+    session = ?6, lease = ?7
+WHERE n BETWEEN ?1 AND ?2 AND state = 2 AND crashes < 2 AND q = ?3 AND lane = '' AND priority = ?4 AND deadline IS NULL;
+
 -- name: ring_lanes
 -- in:   ?1 q, ?2 band, ?3 limit
 -- out:  name, clock, due, ready, running, paused, level, level_at, level_per, wake_at of the first lanes of a ring, in order

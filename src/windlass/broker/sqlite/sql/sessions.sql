@@ -27,7 +27,7 @@ UPDATE session SET seen = ?2, memory = ?3 WHERE s = ?1;
 -- in:   ?1 s, ?2 limit
 -- out:  id, fence of leases that are to be cancelled
 -- cost: one row per flagged lease
-SELECT id, fence FROM job WHERE cancel_requested = 1 AND session = ?1 ORDER BY lease LIMIT ?2;
+SELECT id, fence FROM job WHERE cancel_requested = 1 AND session = ?1 ORDER BY lease, n LIMIT ?2;
 
 -- name: end
 -- in:   ?1 s, ?2 ended_at, ?3 silent_for, ?4 cause, ?5 started
@@ -38,7 +38,7 @@ UPDATE session SET ended_at = ?2, silent_for = ?3, cause = ?4, started = ?5, rep
 -- in:   ?1 s, ?2 limit
 -- out:  n of its leases
 -- cost: `limit` rows
-SELECT n FROM job WHERE session IS NOT NULL AND session = ?1 ORDER BY lease LIMIT ?2;
+SELECT n FROM job WHERE session IS NOT NULL AND session = ?1 ORDER BY lease, n LIMIT ?2;
 
 -- name: silent
 -- in:   ?1 the liveness clock
