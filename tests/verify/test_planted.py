@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterable
 
 import pytest
+from tests.verify import faulty_server
 from tests.verify.planted import in_queues, in_store, in_workers
 from tests.verify.planted.bugs import BUGS
 
@@ -56,4 +57,5 @@ def test_there_are_enough_of_them() -> None:
 
 def test_every_invariant_finds_a_planted_bug() -> None:
     named = {name for bug in BUGS.values() for name in bug.by}
+    named |= set(faulty_server.FOUND_BY)  # of those who speak HTTP, in `test_verify_http.py`
     assert named == INVARIANTS.keys(), "an invariant that never found anything may be blind"

@@ -131,6 +131,8 @@ class Claim(_Event, tag="claim"):
     session: str
     number: int
     limit: int = 0
+    visibility: Micros = 0
+    """For deadline leases: how long they stand."""
 
 
 class Leased(msgspec.Struct, omit_defaults=True, gc=False):
@@ -151,6 +153,8 @@ class Claimed(_Event, tag="claimed"):
     asker: str = "alive"
     leases: tuple[Leased, ...] = ()
     number: int = 0
+    more: bool = False
+    """The asker's room was the bound, not the work: there was more to hand out."""
 
 
 class Word(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -197,6 +201,8 @@ class Annotate(_Event, tag="annotate"):
 
     call: int
     notes: tuple[tuple[str, int], ...]
+    extend: Micros = 0
+    """Deadline leases stand for so long from now."""
 
 
 class Annotated(_Event, tag="annotated"):

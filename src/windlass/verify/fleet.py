@@ -5,7 +5,7 @@ manager does it.
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from windlass.verify import history
@@ -119,9 +119,18 @@ class Fleet(Staff):
         self._history = starter.folder.parent / "history"
         self.extra: dict[str, str] = {}
         """Variables of hosts that start from now on: for shifted clocks."""
+        self.others: Mapping[str, Callable[[str, int], Started]] = {}
+        """Programs beside the hosts that work for the store, by their places."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where somebody is to be."""
+        return (*HOSTS, *self.others)
 
     def _host(self, place: str, number: int) -> Started:
-        command = [sys.executable, "-m", "windlass.verify.host", APP]
+        if place in self.others:
+            return self.others[place](place, number)
+        command = [sys.executable, "-m", "windlass.verify.host", "worker", APP]
         options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY), "--queues", QUEUES]
         variables = environment(
             self._url(place), self._namespace, self._history, **{HOST: place}, **self.extra
@@ -155,6 +164,8 @@ class Producers(Staff):
         self._rate = rate / len(STYLES)
         self._seed = seed
         self._names: list[str] = []
+        self.extra: dict[str, str] = {}
+        """Variables of theirs."""
 
     def _producer(self, place: str, number: int) -> Started:
         name = f"producer-{place}-{number}"
@@ -169,7 +180,7 @@ class Producers(Staff):
             f"{self._rate:g}",
             str(seed),
         ]
-        variables = environment(self._url(PRODUCERS), self._namespace, self._history)
+        variables = environment(self._url(PRODUCERS), self._namespace, self._history, **self.extra)
         return self._starter.start(name, command, environment=variables)
 
     @property

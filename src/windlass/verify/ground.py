@@ -11,6 +11,10 @@ FOLDER: Final = "WINDLASS_VERIFY_FOLDER"
 """The variable that names the folder of the histories to the processes of a run."""
 HOST: Final = "WINDLASS_VERIFY_HOST"
 """The variable that names the host of workers that a process plays a part of."""
+HTTP: Final = "WINDLASS_VERIFY_HTTP"
+"""The variable that tells producers of workers who speak HTTP: without them nobody would run their jobs."""
+FOREIGN: Final = "foreign"
+"""The queue of those workers, and the task that they run."""
 APP: Final = "windlass.verify.tasks:app"
 
 TIMES: Final[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""A host of workers: `python -m windlass.verify.host ...` is `windlass worker ...` that ends with the run."""
+"""A command that ends with the run: `python -m windlass.verify.host worker ...` is `windlass worker ...`."""
 
 import sys
 
@@ -7,4 +7,4 @@ from windlass.verify.processes import end_with_parent
 
 if __name__ == "__main__":
     end_with_parent()
-    sys.exit(main(["worker", *sys.argv[1:]]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,13 @@
 """Which jobs a producer makes: a seeded mixture of all kinds."""
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
 
 from windlass import Call, chain, group
 from windlass.verify import tasks
+from windlass.verify.ground import HTTP
 
 Make = Callable[[random.Random], Call[Any]]
 
@@ -36,8 +38,17 @@ KINDS: tuple[tuple[float, Make], ...] = (
     (0.01, lambda _: tasks.rude.call()),
     (0.01, lambda _: tasks.poison.call()),
 )
-_WEIGHTS = [weight for weight, _ in KINDS]
-_MAKES = [make for _, make in KINDS]
+FOREIGN: tuple[tuple[float, Make], ...] = (
+    (2.5, lambda _: tasks.foreign.call(how="plain", number=0)),
+    (0.6, lambda draw: tasks.foreign.call(how="flaky", number=draw.randint(1, 2))),
+    (0.4, lambda draw: tasks.foreign.call(how="sleepy", number=round(draw.uniform(0.05, 1), 3))),
+    (0.1, lambda draw: tasks.foreign.call(how="long", number=round(draw.uniform(1, 5), 3))),
+    (0.05, lambda _: tasks.foreign.call(how="hopeless", number=0)),
+)
+"""For those who speak HTTP, where there are any."""
+_ALL = KINDS + (FOREIGN if HTTP in os.environ else ())
+_WEIGHTS = [weight for weight, _ in _ALL]
+_MAKES = [make for _, make in _ALL]
 
 
 FLOWS = 0.15

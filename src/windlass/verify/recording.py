@@ -14,12 +14,12 @@ from windlass.verify.history import Journal
 from windlass.verify.simulator.recorded import Recorded
 
 
-def record(journal: Callable[[], Journal]) -> None:
+def record(journal: Callable[[], Journal], wrap: type[Recorded] = Recorded) -> None:
     """Wrap every broker that this process opens from now on."""
     openers = registry._OPENERS  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     for scheme, opener in list(openers.items()):
 
         async def recorded(url: str, options: Options, clock: Clock | None, opener: Any = opener) -> Broker:
-            return cast("Broker", Recorded(await opener(url, options, clock), journal()))
+            return cast("Broker", wrap(await opener(url, options, clock), journal()))
 
         openers[scheme] = recorded

@@ -13,7 +13,7 @@ from windlass.errors import StoreError, WindlassError
 from windlass.verify import history
 from windlass.verify.faults.all import possible
 from windlass.verify.faults.kind import Kind
-from windlass.verify.fleet import HOSTS, STYLES
+from windlass.verify.fleet import STYLES
 from windlass.verify.progress import Progress
 from windlass.verify.reader import unfinished
 from windlass.verify.scene import Scene
@@ -178,6 +178,8 @@ class Run:
         scene = self.scene
         if scene.network is not None:
             await asyncio.to_thread(scene.network.clear)
+        if scene.http is not None:
+            await asyncio.to_thread(scene.http.network.clear)
         if isinstance(scene.own, Server) and (scene.own.process is None or not scene.own.process.is_running):
             with self.trouble("starting the store again"):
                 await asyncio.to_thread(scene.own.start)
@@ -228,7 +230,7 @@ class Run:
         scene = self.scene
         while True:
             if scene.keeping:
-                scene.fleet.keep(HOSTS)
+                scene.fleet.keep(scene.fleet.places)
                 if self._producing:
                     scene.producers.keep(STYLES)
             await asyncio.sleep(0.1)

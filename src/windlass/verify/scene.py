@@ -12,6 +12,7 @@ from windlass.verify.disk import Disk
 from windlass.verify.fleet import Fleet, Producers
 from windlass.verify.ground import SESSION_TTL
 from windlass.verify.history import Journal
+from windlass.verify.http_part import HttpPart
 from windlass.verify.network import Network
 from windlass.verify.reader import Reader
 from windlass.verify.stores.own import OwnStore
@@ -29,6 +30,7 @@ class Scene:
         producers: Producers,
         reader: Reader,
         network: Network | None,
+        http: HttpPart | None = None,
         own: OwnStore | None,
         disk: Disk | None,
         seed: int,
@@ -39,6 +41,7 @@ class Scene:
         self.producers = producers
         self.reader = reader
         self.network = network
+        self.http = http
         self.own = own
         self.disk = disk
         self.draw = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret

@@ -6,9 +6,12 @@ import tempfile
 from pathlib import Path
 
 from windlass.errors import StoreError
+from windlass.verify import http_part
 from windlass.verify.fleet import HOSTS, PRODUCERS, Fleet, Producers, remove_tables
+from windlass.verify.ground import HTTP
 from windlass.verify.guardian import Guardian
 from windlass.verify.history import Journal
+from windlass.verify.http_part import SERVER, HttpPart
 from windlass.verify.network import Network
 from windlass.verify.processes import Starter
 from windlass.verify.reader import Reader
@@ -29,6 +32,7 @@ class Stage:
         self._guardian = Guardian()
         self._starter = Starter(self.folder / "logs", self._guardian)
         self._network: Network | None = None
+        self._http: HttpPart | None = None
         self.target: Target | None = None
         self.scene: Scene | None = None
 
@@ -41,7 +45,11 @@ class Stage:
             assert wanted.url is not None
             self.target = target = given_store(wanted.url)
         if target.address is not None:
-            self._network = await asyncio.to_thread(Network, target.address, [*HOSTS, PRODUCERS])
+            self._network = await asyncio.to_thread(Network, target.address, [*HOSTS, PRODUCERS, SERVER])
+        if http_part.why_not() is None:
+            self._http = await asyncio.to_thread(
+                HttpPart, self._starter, self._url, target.namespace, seed=wanted.seed
+            )
         journal = Journal.open(self.history, role="harness", name="harness")
         for told in (*LIMITS, *RULES):
             journal.write(told)
@@ -57,10 +65,14 @@ class Stage:
             ),
             reader=reader,
             network=self._network,
+            http=self._http,
             own=target.own,
             disk=target.disk,
             seed=wanted.seed,
         )
+        if self._http is not None:
+            self.scene.fleet.others = self._http.programs
+            self.scene.producers.extra = {HTTP: "yes"}
         return self.scene
 
     def _url(self, door: str) -> str:
@@ -75,8 +87,9 @@ class Stage:
                 await asyncio.to_thread(staff.close)
             await scene.reader.close()
             scene.journal.flush()
-        if self._network is not None:
-            await asyncio.to_thread(self._network.close)
+        for network in (self._network, None if self._http is None else self._http.network):
+            if network is not None:
+                await asyncio.to_thread(network.close)
         if self.target is not None:
             try:
                 await self.target.remove()

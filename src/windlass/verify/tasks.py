@@ -15,9 +15,12 @@ from windlass import GiveUp, RetryPolicy, Snooze, Windlass, current
 from windlass.core.units import SECOND
 from windlass.errors import LeaseLost
 from windlass.verify import history
-from windlass.verify.ground import HOST, SESSION_TTL, history_folder
+from windlass.verify.ground import FOREIGN, HOST, SESSION_TTL, history_folder
 from windlass.verify.history import Journal
+from windlass.verify.http_part import SERVER
 from windlass.verify.recording import record
+from windlass.verify.served import Served
+from windlass.verify.simulator.recorded import Recorded
 
 LIMITED, RATED, BURST = 12, 50, 5
 """Jobs of the queue `limited` at once; claims a second of the queue `rated`, and at once."""
@@ -49,6 +52,8 @@ app.queue("rated", rate=f"{RATED}/s", retention_count=_KEPT)
 app.queue("row", sequence=True, retention_count=_KEPT)
 # A process per job at once: without a limit thirty interpreters would start together after each kill.
 app.queue("apart", concurrency=APART, retention_count=_KEPT)
+app.queue(FOREIGN, retention_count=_KEPT)
+foreign = app.external(FOREIGN, queue=FOREIGN, max_attempts=50)
 
 # Many attempts: a job whose workers are killed again and again is to be done in the end.
 _STEADY = RetryPolicy(max_attempts=50, base=0.05, cap=0.5)
@@ -71,7 +76,7 @@ def _journal() -> Journal:
 
 
 if HOST in os.environ:  # a worker's process; producers write down their calls themselves
-    record(_journal)
+    record(_journal, Served if os.environ[HOST] == SERVER else Recorded)
 
 
 @contextmanager

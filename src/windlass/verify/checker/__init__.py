@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from windlass.verify import history
-from windlass.verify.checker import again, fleet, flows, life
+from windlass.verify.checker import again, deadlines, fleet, flows, life
 from windlass.verify.checker.book import Book, write_up
 from windlass.verify.checker.verdict import Check, Finding, Rules, Verdict
 
@@ -33,6 +33,7 @@ INVARIANTS: dict[str, Invariant] = {
         again.a_healthy_run_has_no_duplicates,
         again.nothing_starts_before_it_is_due,
         again.redelivery_is_bounded,
+        deadlines.deadlines_are_kept,
         fleet.the_living_are_not_reaped,
         fleet.the_silent_start_nothing,
         fleet.deaths_are_told,

@@ -1,6 +1,7 @@
 """Invariants of runs that follow each other: overlaps, duplicates, due times, redelivery."""
 
 import itertools
+from bisect import bisect_left, bisect_right
 
 from windlass.verify.checker.book import Book
 from windlass.verify.checker.life import HISTORY, last_word
@@ -141,7 +142,7 @@ def _after_parents(book: Book, name: str, job: JobBook, check: Check) -> None:
 
 
 def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
-    """When a holder is known to be gone its jobs run again soon, or end."""
+    """When a holder is known to be gone its jobs run again soon once there is room for them, or end."""
     for name, job in book.jobs.items():
         if book.reborn(job):
             continue
@@ -162,10 +163,23 @@ def redelivery_is_bounded(book: Book, rules: Rules, check: Check) -> None:
             gone, back = session.gone, min(later)
             earned = sum(each.cause in ("crash", "lost") for each in job.final.deliveries) if job.final else 0
             delay = min(60_000_000, 1_000_000 << earned) if earned > 1 else 0
-            gap = back - gone - book.away(gone, back) - _paused(book, job, gone, back)
+            gap, most = _wait(book, job, gone, back), rules.redelivery + delay
             check.slowest = max(check.slowest, back - gone)
-            if gap > rules.redelivery + delay:
+            if gap > most and (gap := _longest_wait(book, job, gone, back)) > most:
                 check.broken(f"{name}: {gap} µs from the end of the holder of fence {fence} to the next run")
+
+
+def _longest_wait(book: Book, job: JobBook, since: int, until: int) -> int:
+    """The longest that a job waited while workers had room for it. Queues are served in order: as long as
+    askers are told that there is more than they have room for, one of the last queues waits, given back or
+    not, and no promise is broken. What the store has forgotten waits on when there is room again.
+    """
+    turns = book.crowded[bisect_right(book.crowded, since) : bisect_left(book.crowded, until)]
+    return max(_wait(book, job, begin, end) for begin, end in itertools.pairwise([since, *turns, until]))
+
+
+def _wait(book: Book, job: JobBook, since: int, until: int) -> int:
+    return until - since - book.away(since, until) - _paused(book, job, since, until)
 
 
 def _ends_or_runs(book: Book, rules: Rules, name: str, job: JobBook, fence: int, check: Check) -> None:
@@ -177,7 +191,7 @@ def _ends_or_runs(book: Book, rules: Rules, name: str, job: JobBook, fence: int,
     if given.fence != fence or given.outcome not in ("release", "retry"):
         return
     back = given.ended_at + (book.shift or 0)
-    gap = drained - back - book.away(back, drained) - _paused(book, job, back, drained)
+    gap = _wait(book, job, back, drained)
     if book.shift is not None and gap > rules.redelivery:
         check.broken(f"{name}: fence {fence} was given back {gap} µs before the end, and it never ran again")
 

@@ -29,6 +29,8 @@ class Book:
         self.gathered: list[h.Gathered] = []
         self.sweeps: dict[tuple[str, int], int] = {}
         """Passes that may have happened: when they were asked for, in order."""
+        self.crowded: list[int] = []
+        """When an asker was told that there was more to run than it had room for, in order."""
         self.outages: list[tuple[int, int]] = []
         self.rollbacks: list[tuple[int, int]] = []
         """Times of which the store has lost the writes: from, to."""
@@ -156,9 +158,13 @@ class Book:
     def _claimed(self, event: h.Claimed, source: str) -> None:
         claim = self._calls.pop((source, event.call), None)
         asked = claim.at if isinstance(claim, h.Claim) else event.at
+        if event.more:
+            self.crowded.append(event.at)
         for one in event.leases:
             job = self.jobs[one.job]
-            job.leases.append(Lease(one.fence, event.session, event.number, asked, event.at, one.attempt))
+            lease = Lease(one.fence, event.session, event.number, asked, event.at, one.attempt)
+            lease.visibility = claim.visibility if isinstance(claim, h.Claim) else 0
+            job.leases.append(lease)
 
     def _settle(self, event: h.Settle, source: str) -> None:
         words: list[Word] = []
@@ -172,7 +178,8 @@ class Book:
         self._calls[source, event.call] = words
 
     def _annotate(self, event: h.Annotate, source: str) -> None:
-        words = [Word(job, fence, "note", delay=0, ran=True, said=event.at) for job, fence in event.notes]
+        more = event.extend
+        words = [Word(job, fence, "note", more, ran=True, said=event.at) for job, fence in event.notes]
         for word in words:
             self.jobs[word.job].notes.append(word)
         self._calls[source, event.call] = words

@@ -93,7 +93,7 @@ def leases_have_holders(book: Book, rules: Rules, check: Check) -> None:
                 _unknown_to_holder(book, rules, name, job, delivery, shift, check)
         if final.state != "running":
             continue
-        if finished.idle:
+        if finished.idle and final.session is not None:  # else it has a deadline, and comes back by itself
             check.broken(f"{name} is held under fence {final.fence}, and no worker is left")
         elif final.session is not None and final.session not in finished.sessions:
             check.broken(f"{name} is held by session {final.session}, which is over")
@@ -262,7 +262,7 @@ def work_resumes_and_drains(book: Book, rules: Rules, check: Check) -> None:
         final = job.final
         if final is None or final.state in ("done", "dead", "cancelled", "absent"):
             continue
-        if job.fired and min([job.asked_at, *(lease.asked for lease in job.leases)]) > drained:
+        if job.fired and _fired_after(job, drained):
             continue  # a schedule had a tick to catch up with while the workers were stopping
         check.case()
         waits = job.asked is not None and (
@@ -272,6 +272,14 @@ def work_resumes_and_drains(book: Book, rules: Rules, check: Check) -> None:
         if not (waits or blocked or final.queue in held):
             check.broken(f"{name} is {final.state} ({final.reason}) though everything was healed")
     _resumes(book, rules, check, book.phases.get("healed"))
+
+
+def _fired_after(job: JobBook, drained: int) -> bool:
+    """Whether a job came of a fire that was asked for, or under way, when the run had drained: a fire that is
+    heard of later has not been seen in the store before. One that is never answered counts from its ask.
+    """
+    fired = job.accepted if job.accepted < FAR else job.asked_at
+    return min([fired, *(lease.asked for lease in job.leases)]) > drained
 
 
 def _resumes(book: Book, rules: Rules, check: Check, healed: int | None) -> None:

@@ -52,6 +52,8 @@ class Lease(msgspec.Struct, gc=False):
     asked: int
     heard: int
     attempt: int
+    visibility: int = 0
+    """Of a deadline lease: how long it stands from its claim on."""
 
 
 class Operation(msgspec.Struct, gc=False):

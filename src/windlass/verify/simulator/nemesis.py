@@ -151,6 +151,7 @@ class Nemesis:
     def _fail_over(self, fault: Fault) -> None:
         """A replica takes over that had not heard of the last writes."""
         self._world.store._ns = self._snapshots[id(fault)]  # type: ignore[assignment]
+        self._world.network.era += 1
 
     # --- who is hit -----------------------------------------------------------------------------------------
 

@@ -219,4 +219,5 @@ def _claimed(call: int, ask: Ask, claimed: Claimed) -> history.Claimed:
             history.Leased(lease.job, lease.fence, lease.attempt, lease.queue, lease.lane)
             for lease in claimed.leases
         ),
+        more=claimed.more,
     )

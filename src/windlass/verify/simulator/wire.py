@@ -2,6 +2,12 @@
 
 A request travels apart from its sender: it arrives although the sender was frozen or killed meanwhile, as a
 packet does. Every verb is repeatable by design (ids, numbers of asks, fences), so a doubled request is fair.
+
+Fair as long as the store is the one that it was sent to. A copy that its sender does not wait for stands for a
+request that was given up and still lies in the buffer of a connection; when a replica takes over, that
+connection and its buffers are gone, and the replica hears only who asks now. (Otherwise a replica that has
+forgotten asks would be asked them once more by nobody, and a session would hold what it never hears of: only
+a number per answer, kept by every store and repeated in the next ask, could tell the two apart.)
 """
 
 import asyncio
@@ -14,6 +20,8 @@ import msgspec
 
 from windlass.broker.memory import MemoryBroker
 from windlass.errors import StoreUnavailable, WindlassError
+from windlass.verify import history
+from windlass.verify.history import Journal
 from windlass.verify.simulator.loop import SimLoop, SimProcess
 from windlass.verify.simulator.recorded import Refused
 
@@ -46,10 +54,13 @@ class Weather(msgspec.Struct):
 class Network:
     """All links, and the store at their end."""
 
-    def __init__(self, loop: SimLoop, chance: random.Random, store: MemoryBroker) -> None:
+    def __init__(self, loop: SimLoop, chance: random.Random, store: MemoryBroker, journal: Journal) -> None:
         self.loop = loop
         self.chance = chance
         self.store = store
+        self.journal = journal
+        self.era = 0
+        """How often another server has taken over."""
         self.down = False
         """The store is not there: calls are refused at once."""
         self.hung = False
@@ -84,6 +95,19 @@ class Network:
         except StopIteration as answer:
             return answer.value
         raise RuntimeError(f"{verb} waits, and a step of the store does not")
+
+    def execute_again(self, verb: str, args: tuple[Any, ...], more: dict[str, Any]) -> None:
+        """A copy has arrived that nobody waits for. A pass of a sweep moves the liveness clock and may give
+        sessions up, whoever asked for it: the history has to tell, and its caller cannot.
+        """
+        with contextlib.suppress(WindlassError):
+            if verb != "sweep":
+                self.execute(verb, args, more)
+                return
+            call = self.journal.call()
+            self.journal.write(history.Sweep(call=call))
+            swept = self.execute(verb, args, more)
+            self.journal.write(history.Swept(call=call, reaped=swept.reaped))
 
 
 class Wire:
@@ -129,7 +153,7 @@ class Wire:
         self, verb: str, args: tuple[Any, ...], more: dict[str, Any]
     ) -> Any:
         network, chance = self._network, self._network.chance
-        weather = network.link(self._process)
+        weather, era = network.link(self._process), network.era
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._process.dead or network.over:
             return await answer
@@ -158,9 +182,8 @@ class Wire:
                 network.later(back, lambda: _set(answer, value))
 
         def arrive_again() -> None:
-            if not (network.down or network.hung):
-                with contextlib.suppress(WindlassError):  # nobody waits for it
-                    network.execute(verb, args, more)
+            if not (network.down or network.hung) and network.era == era:
+                network.execute_again(verb, args, more)
 
         if lost or weather.cut:
             network.later(network.timeout, silence)

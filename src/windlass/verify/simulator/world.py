@@ -59,13 +59,13 @@ class World:
         self.app.broker = self._broker_of_a_job
         options = self.app.config.broker_options()
         self.store = MemoryBroker(clock=StoreClock(loop), options=options)
-        self.network = Network(loop, self.chance, self.store)
         self.folder = Path("simulated")
         self.files: dict[str, io.BytesIO] = {}
         self.processes: list[SimProcess] = []
         self.ran: dict[str, int] = {}
         self.over = False
         self.harness = self._journal("harness", "harness")
+        self.network = Network(loop, self.chance, self.store, self.harness)
         self.machines = [
             Machine(self, f"m{n + 1}", processes=plan.processes, slots=plan.slots, queues=QUEUES)
             for n in range(plan.machines)
