@@ -48,7 +48,7 @@ test-slow: venv  ## run the slow tests, with many more Hypothesis examples
 	$(BIN)/python -m pytest -m slow --hypothesis-profile thorough $(ARGS)
 
 .PHONY: web
-web: venv  ## build the dashboard into the package, with the Node of the environment
+web: venv  ## check and build the dashboard into the package, with the Node of the environment
 	$(BIN)/python web/build.py
 
 .PHONY: web-types

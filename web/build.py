@@ -47,14 +47,18 @@ def digest() -> str:
     return found.hexdigest()
 
 
-def build() -> None:
-    """Install the locked packages, and build. `CannotBuild`."""
+def build(*, checked: bool = False) -> None:
+    """Install the locked packages, and build; with `checked`, only what has no wrong type. `CannotBuild`."""
     node, npm = find_node()
     environment = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    installed = WEB / "node_modules" / ".package-lock.json"
+    modules = WEB / "node_modules"
+    installed = modules / ".package-lock.json"
     if not installed.is_file() or installed.stat().st_mtime < (WEB / "package-lock.json").stat().st_mtime:
         _run([*npm, "ci", "--no-audit", "--no-fund", "--loglevel", "error"], environment)
-    _run([node, str(WEB / "node_modules" / "vite" / "bin" / "vite.js"), "build"], environment)
+    if checked:
+        check = [str(modules / "svelte-check" / "bin" / "svelte-check"), "--fail-on-warnings"]
+        _run([node, *check, "--tsconfig", "./tsconfig.json"], environment)
+    _run([node, str(modules / "vite" / "bin" / "vite.js"), "build"], environment)
     STAMP.write_text(digest())
 
 
@@ -121,12 +125,12 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc,valid-type]
 
 
 def main() -> int:
-    """Build if anything has changed; the exit code."""
+    """Check and build if anything has changed; the exit code."""
     if is_current():
         print("the dashboard is up to date")
         return 0
     try:
-        build()
+        build(checked=True)
     except CannotBuild as error:
         print(f"the dashboard was not built; the API works without it.\n  {error}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.admin.admin_bench import Bench, gathered
 
+from windlass.admin.filtering import JobFilter
 from windlass.admin.insight import Insight
 from windlass.admin.listing import Selection, dead_ids, pages
 from windlass.broker.contract import Broker
@@ -22,13 +23,13 @@ UNKNOWN = "0192e4a0-5b3c-7abc-8def-0123456789ab"
 
 def test_a_listing_has_every_job_once_over_many_pages(bench: Bench) -> None:
     jobs = bench.app.enqueue_many(bench.add.call(number) for number in range(2_300))
-    listed = bench.insight(lambda insight: gathered(insight.jobs(JobQuery())))
+    listed = bench.insight(lambda insight: gathered(insight.jobs(JobFilter())))
     assert [job.id for job in listed] == [job.id for job in reversed(jobs)]
 
 
 def test_a_listing_shows_times_in_utc_and_no_payload(bench: Bench) -> None:
     bench.add.using(delay=60, lane="acme", tags=["x"]).enqueue(1)
-    (job,) = bench.insight(lambda insight: gathered(insight.jobs(JobQuery())))
+    (job,) = bench.insight(lambda insight: gathered(insight.jobs(JobFilter())))
     accepted = datetime.fromtimestamp(bench.clock.now() / 1e6, UTC)
     assert job.accepted_at == accepted
     assert (job.due_at - accepted).total_seconds() == 60
@@ -59,7 +60,7 @@ def _unordered(broker: Broker) -> object:
 
 def test_an_unknown_queue_is_named_with_those_that_are_declared(bench: Bench) -> None:
     with pytest.raises(InvalidOption, match='queue "nope" is not declared; declared queues: default, mail'):
-        bench.insight(lambda insight: gathered(insight.jobs(JobQuery(queue="nope"))))
+        bench.insight(lambda insight: gathered(insight.jobs(JobFilter(query=JobQuery(queue="nope")))))
     with pytest.raises(InvalidOption, match="declared queues: default, mail"):
         bench.insight(lambda insight: insight.count_dead(Selection(queue="nope")))
     with pytest.raises(InvalidOption, match="declared queues: default, mail"):

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from litestar import Litestar
@@ -22,6 +22,18 @@ from windlass import RetryPolicy, Windlass
 from windlass.admin.keys import Keys, NewKey
 from windlass.api.options import ServeOptions
 from windlass.api.server import build
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def on_every_store(test: Test) -> Test:
+    """Of a test that is run on every store by `make test` already: the core of what routes ask of a store."""
+    vars(test)["on_every_store"] = True
+    return test
+
+
+def is_for_every_store(test: object) -> bool:
+    return bool(getattr(test, "on_every_store", False))
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 20.0) -> None:
@@ -36,8 +48,8 @@ async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 20.
 class House:
     """An app with tasks `add` (queue default), `send` (queue mail) and `resize` (external, queue images)."""
 
-    def __init__(self, url: str) -> None:
-        self.app = app = Windlass(url, resend_window=1)
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.app = app = Windlass(url, resend_window=1, **settings)
 
         @app.task
         def add(a: int, b: int = 1) -> int:

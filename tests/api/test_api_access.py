@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 from litestar import Litestar, get
-from tests.api.house import House, until
+from tests.api.house import House, on_every_store, until
 
 from windlass import Windlass
 from windlass.admin.keys import Keys, Scope
@@ -164,6 +164,7 @@ def test_a_server_on_another_address_is_closed_although_there_is_no_key(house: H
 # --- what is out of sight -----------------------------------------------------------------------------------
 
 
+@on_every_store
 def test_a_bound_key_sees_its_queue_alone(house: House) -> None:
     async def story() -> None:
         whole = await house.key("enqueue", "read", "operate")

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.house import House, until
+from tests.api.house import House, on_every_store, until
 
 from windlass.admin.audit import Audit
 from windlass.core.job import JobDetail
@@ -31,6 +31,7 @@ def fields(answer: httpx.Response) -> list[str]:
     return [each["field"] for each in said.get("errors", ())]
 
 
+@on_every_store
 def test_the_plain_form_enqueues_a_task(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -76,6 +77,7 @@ def test_what_is_wrong_with_the_plain_form_is_named(
     memory_house.run(story)
 
 
+@on_every_store
 def test_every_option_of_using_is_taken(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -144,6 +146,7 @@ def test_an_option_that_is_wrong_is_named(
     memory_house.run(story)
 
 
+@on_every_store
 def test_a_unique_key_answers_200_with_the_job_that_stands(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -156,6 +159,7 @@ def test_a_unique_key_answers_200_with_the_job_that_stands(house: House) -> None
     house.run(story)
 
 
+@on_every_store
 def test_a_batch_is_accepted_whole_or_not_at_all(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -187,6 +191,7 @@ def test_a_batch_is_accepted_whole_or_not_at_all(house: House) -> None:
 # --- idempotency --------------------------------------------------------------------------------------------
 
 
+@on_every_store
 def test_an_idempotency_key_gives_the_same_answer(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -268,6 +273,7 @@ async def _is_gone(client: httpx.AsyncClient, job: str) -> bool:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
+@on_every_store
 def test_waiting_for_a_job_returns_when_it_ends(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -311,6 +317,7 @@ def test_payloads_are_shown_without_secrets_unless_an_operator_asks(house: House
     house.run(story)
 
 
+@on_every_store
 def test_listings_are_filtered_and_paged(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -354,6 +361,7 @@ def test_listings_are_filtered_and_paged(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_a_waiting_job_is_cancelled_and_a_dead_one_is_sent_back(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.house import House, until
+from tests.api.house import House, on_every_store, until
 
 from windlass.admin.strikes import Strikes
 from windlass.api.seals import Seals
@@ -32,6 +32,7 @@ async def shown(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     return (await client.get(f"/v1/jobs/{job}")).json()
 
 
+@on_every_store
 def test_a_job_is_claimed_and_acknowledged(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -54,6 +55,7 @@ def test_a_job_is_claimed_and_acknowledged(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_a_claim_waits_for_a_job(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -81,6 +83,7 @@ def test_a_claim_takes_a_batch_in_the_order_of_its_queues(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_a_nack_is_tried_again_as_the_policy_says_or_the_worker(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -122,6 +125,7 @@ def test_the_last_nack_is_a_dead_letter_and_so_is_a_rejection(house: House) -> N
     house.run(story)
 
 
+@on_every_store
 def test_release_snooze_and_hold_spend_no_attempt(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -141,6 +145,7 @@ def test_release_snooze_and_hold_spend_no_attempt(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_a_lease_that_ran_out_is_stale(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -184,6 +189,7 @@ def test_an_extended_lease_stands(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_many_leases_are_settled_at_once_each_for_itself(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:
@@ -331,6 +337,7 @@ def test_python_workers_do_not_claim_external_tasks(house: House) -> None:
 # --- sessions -----------------------------------------------------------------------------------------------
 
 
+@on_every_store
 def test_a_session_keeps_its_leases_while_it_beats(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.house import House
+from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import Fleet, said, until
 
 from windlass.admin.operations import Operations
@@ -25,6 +25,7 @@ async def ended(client: httpx.AsyncClient, operation: str) -> Any:
     return await until(look, lambda shown: shown["state"] != "running")
 
 
+@on_every_store
 def test_dead_letters_are_listed_with_their_errors_and_grouped(house: House) -> None:
     async def story() -> None:
         await dead(house, 3)
@@ -44,6 +45,7 @@ def test_dead_letters_are_listed_with_their_errors_and_grouped(house: House) -> 
     house.run(story)
 
 
+@on_every_store
 def test_dead_letters_are_replayed_and_discarded_by_id(house: House) -> None:
     async def story() -> None:
         one, two, three = await dead(house, 3)
@@ -54,13 +56,14 @@ def test_dead_letters_are_replayed_and_discarded_by_id(house: House) -> None:
             ]  # fmt: skip
             again = said(await client.post("/v1/dead/replay", json={"ids": [one]}))
             assert again[0]["effect"] == "wrong state"
-            gone = said(await client.post("/v1/dead/discard", json={"ids": [three]}))
+            wish = {"ids": [three], "reason": "the customer has left"}
+            gone = said(await client.post("/v1/dead/discard", json=wish))
             assert gone[0]["effect"] == "applied"
             said(await client.post("/v1/dead/replay", json={"ids": ["nope"]}), 422)
             said(await client.post("/v1/dead/replay", json={"ids": []}), 422)
             acts = said(await client.get("/v1/audit"))["items"]
-            assert [(act["what"], act["jobs"], act["wanted"]) for act in acts] == [
-                ("discarded", 1, 1), ("replayed", 0, 1), ("replayed", 2, 3),
+            assert [(act["what"], act["jobs"], act["wanted"], act["reason"]) for act in acts] == [
+                ("discarded", 1, 1, "the customer has left"), ("replayed", 0, 1, ""), ("replayed", 2, 3, ""),
             ]  # fmt: skip
 
     house.run(story)
@@ -94,9 +97,15 @@ def test_a_filter_is_replayed_in_the_background_and_its_progress_asked_for(house
             assert (shown["state"], shown["applied"], shown["progress"]) == ("done", 25, 1.0)
             assert said(await client.get("/v1/queues/default"))["jobs"]["dead"] == 5
             assert [each["id"] for each in said(await client.get("/v1/dead/operations"))] == [shown["id"]]
-            wish = {"verb": "discard", "all": True}
+            wish = {"verb": "discard", "all": True, "reason": "a bad day"}
             shown = await ended(client, said(await client.post("/v1/dead/operations", json=wish), 202)["id"])
-            assert shown["applied"] == 5
+            assert (shown["applied"], shown["reason"]) == (5, "a bad day")
+
+            async def on_record() -> Any:
+                return said(await client.get("/v1/audit"))["items"][0]
+
+            act = await until(on_record, lambda act: act["what"] == "discarded")
+            assert (act["chosen"], act["reason"]) == ({"all": "yes"}, "a bad day")
             said(await client.post("/v1/dead/operations", json={"verb": "replay"}), 422)
             wrong = await client.post(
                 "/v1/dead/operations", json={"verb": "replay", "all": True, "rate": "x"}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from litestar import Litestar
-from tests.api.house import House
+from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import Fleet
 
 from windlass.admin.keys import Keys
@@ -111,6 +111,7 @@ def watched(house: House) -> None:
     house.app.queue("mail", emit="all")
 
 
+@on_every_store
 def test_events_are_told_as_they_happen(house: House) -> None:
     async def story() -> None:
         watched(house)
@@ -128,6 +129,7 @@ def test_events_are_told_as_they_happen(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_who_comes_back_misses_nothing_and_sees_nothing_twice(house: House) -> None:
     async def story() -> None:
         watched(house)

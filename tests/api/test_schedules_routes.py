@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.api.house import House
+from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import said
 
 NIGHTLY = {
@@ -17,6 +17,7 @@ NIGHTLY = {
 }
 
 
+@on_every_store
 def test_a_schedule_is_made_shown_previewed_edited_paused_run_and_deleted(house: House) -> None:
     async def story() -> None:
         async with house.open() as client:

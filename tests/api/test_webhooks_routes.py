@@ -1,8 +1,5 @@
 """Webhooks over HTTP: who is told, and the secrets of receivers; callbacks of jobs."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.api.house import House
 from tests.api.test_operators_routes import said
@@ -13,14 +10,10 @@ from windlass.core.webhook import CALLBACK, CALLBACKS
 URL = "https://example.com/hooks/secret-path"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    """One whose app has webhooks."""
+@pytest.fixture(autouse=True)
+def _with_webhooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of apps that are made from now on."""
     monkeypatch.setenv("WINDLASS_WEBHOOKS", "true")
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'windlass.db'}"
-    made = House(url)
-    yield made
-    made.close()
 
 
 def test_a_webhook_is_set_listed_and_removed(house: House) -> None:
@@ -130,7 +123,8 @@ def test_a_job_may_bring_its_own_url(house: House) -> None:
     house.run(story)
 
 
-def test_without_webhooks_none_can_be_set() -> None:
+def test_without_webhooks_none_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WINDLASS_WEBHOOKS")
     plain = House("memory://")
 
     async def story() -> None:

@@ -86,8 +86,13 @@ def test_names_in_the_address_show_as_text(page: Page, complaints: Complaints) -
     complaints.expect("422")
     for path in (
         "/jobs?queue=%3Cimg%20src%3Dx%20onerror%3Dwindow.hurt%3D1%3E&text=%3Cb%3E&lane=%22%3E&last=__proto__",
-        "/queues/%3Cimg%20src%3Dx%20onerror%3Dhurt%3D1%3E",
-        "/jobs/%3Cscript%3Ehurt%3D1%3C%2Fscript%3E",
+        "/queues/%3Cimg%20src%3Dx%20onerror%3Dwindow.hurt%3D1%3E",
+        "/jobs/%3Cscript%3Ewindow.hurt%3D1%3C%2Fscript%3E",
+        "/jobs?parent=%3Cimg%20src%3Dx%20onerror%3Dwindow.hurt%3D1%3E&tag=%22%3E%3Cb%3E&since=x&until=.",
+        "/tasks/no.such.task",
+        "/flows/a..b",
+        "/queues/.hidden",
+        "/queues/x.js",
         "/__proto__",
         "/constructor/x",
         "/tasks/%E0%A4%A",

@@ -107,17 +107,25 @@ def test_everything_that_matches_is_cancelled_and_nothing_else(page: Page, stage
     tag, ids = shelve(stage, 130)
     other, spared = shelve(stage, 2)
     page.goto(f"/jobs?tag={tag}&state=ready")
-    expect(rows(page)).to_have_count(130)
+    expect(rows(page)).to_have_count(100)
+    expect(page.get_by_text("100 jobs on this page, 130 match")).to_be_visible()
+    page.get_by_role("button", name="Older").click()
+    expect(rows(page)).to_have_count(30)
+    page.get_by_role("button", name="Newest").click()
+    expect(rows(page)).to_have_count(100)
     page.get_by_role("button", name="Cancel everything that matches").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Cancel 130 jobs?")
     expect(dialog).to_contain_text(f"tag {tag}")
+    dialog.get_by_label("Reason, for the record").fill("sent twice")
     dialog.get_by_role("button", name="Cancel 130 jobs").click()
     expect(page.get_by_text("130 of 130 jobs cancelled")).to_be_visible(timeout=60_000)
     assert {stage.state(job) for job in (ids[0], ids[64], ids[-1])} == {"cancelled"}
     assert {stage.state(job) for job in spared} == {"ready"}
     expect(page.get_by_text("No job matches")).to_be_visible()
     assert other != tag
+    [act, *_] = stage.get("/v1/audit")["items"]
+    assert (act["what"], act["jobs"], act["wanted"], act["reason"]) == ("cancelled", 130, 130, "sent twice")
 
 
 def test_dead_letters_that_match_are_replayed_from_the_table(page: Page, stage: Stage) -> None:
@@ -138,6 +146,29 @@ def test_a_waiting_job_is_cancelled(page: Page, stage: Stage) -> None:
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
     expect(page.get_by_role("heading", name="shelve cancelled")).to_be_visible()
+
+
+def test_a_waiting_job_is_edited(page: Page, stage: Stage, complaints: Complaints) -> None:
+    complaints.expect("422")
+    _, [job] = shelve(stage, 1)
+    page.goto(f"/jobs/{job}")
+    page.get_by_role("button", name="Edit", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Arguments by name (JSON)").fill('{"box": "another box"}')
+    dialog.get_by_label("Priority").fill("9")
+    dialog.get_by_label("Tags").fill("one, two")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved")).to_be_visible()
+    expect(page.get_by_role("region", name="Payload")).to_contain_text("another box")
+    told = stage.get(f"/v1/jobs/{job}")
+    assert (told["priority"], told["tags"], told["state"]) == (9, ["one", "two"], "ready")
+    page.get_by_role("button", name="Edit", exact=True).click()
+    dialog.get_by_label("Priority").fill("900")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status").get_by_text("priority")).to_be_visible()
+    page.get_by_role("button", name="Edit", exact=True).click()
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Nothing was changed")).to_be_visible()
 
 
 def test_a_running_job_is_asked_to_stop(page: Page, stage: Stage) -> None:
@@ -217,14 +248,18 @@ def test_a_job_is_duplicated_with_its_arguments_by_place_named(page: Page, stage
     assert (told["payload"]["kwargs"], told["tags"]) == ({"box": "big box"}, ["x"])
 
 
-def test_a_dead_letter_is_discarded_after_a_question(page: Page, stage: Stage) -> None:
+def test_a_dead_letter_is_discarded_with_a_reason_that_goes_on_record(page: Page, stage: Stage) -> None:
     job = dead(stage)
     page.goto(f"/jobs/{job}")
     page.get_by_role("button", name="Discard").click()
     dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Discard")).to_be_disabled()
+    dialog.get_by_label("Reason, for the record").fill("the order was paid otherwise")
     dialog.get_by_role("button", name="Discard").click()
     expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
     eventually(lambda: is_gone(stage, job))
+    [act, *_] = stage.get("/v1/audit")["items"]
+    assert (act["what"], act["reason"]) == ("discarded", "the order was paid otherwise")
 
 
 def is_gone(stage: Stage, job: str) -> bool:

@@ -111,16 +111,28 @@ def test_one_letter_of_a_group_is_replayed(page: Page, stage: Stage) -> None:
     eventually(lambda: stage.get(f"/v1/jobs/{job}")["replays"] == 1)
 
 
-def test_a_group_is_discarded_after_a_question(page: Page, stage: Stage) -> None:
+def test_a_group_is_discarded_with_a_reason_that_goes_on_record(page: Page, stage: Stage) -> None:
     job = stage.enqueue("check", {"fail": True})
     stage.wait_for(job, "dead")
     page.goto("/dead")
     page.get_by_role("button", name="Discard group of check").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("This cannot be undone.")
-    dialog.get_by_role("button", name=re.compile("Discard")).click()
+    discard = dialog.get_by_role("button", name=re.compile("Discard"))
+    expect(discard).to_be_disabled()
+    dialog.get_by_label("Reason, for the record").fill("  ")
+    expect(discard).to_be_disabled()
+    dialog.get_by_label("Reason, for the record").fill("the <b>sums</b> are known to be wrong")
+    discard.click()
     expect(page.get_by_role("button", name="Discard group of check")).to_be_hidden()
     eventually(lambda: not stage.get("/v1/dead", task="check")["items"])
+    expect(page.get_by_label("Operations")).to_contain_text("the <b>sums</b> are known to be wrong")
+    [act, *_] = [each for each in stage.get("/v1/audit")["items"] if each["what"] == "discarded"]
+    assert act["reason"] == "the <b>sums</b> are known to be wrong"
+    page.get_by_text("On record: what operators did").click()
+    row = page.get_by_role("row").filter(has_text="the <b>sums</b> are known to be wrong")
+    expect(row).to_contain_text("discarded")
+    expect(row).to_contain_text("local")
 
 
 # --- schedules ----------------------------------------------------------------------------------------------
@@ -236,7 +248,9 @@ def test_children_of_a_job_are_named(page: Page, stage: Stage) -> None:
     job = stage.enqueue("family")
     stage.wait_for(job, "done")
     page.goto(f"/jobs/{job}")
-    page.get_by_role("button", name="Look for children").click()
     expect(page.get_by_role("cell", name="spawned by this")).to_have_count(2)
     page.get_by_role("link", name="ledger").first.click()
     expect(page.get_by_role("cell", name="spawned by", exact=True)).to_be_visible()
+    page.goto(f"/jobs?parent={job}")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_text("spawned by")).to_be_visible()

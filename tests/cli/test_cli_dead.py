@@ -172,10 +172,15 @@ def test_what_was_done_is_on_record(shell: Shell) -> None:
     (job,) = _dead(shell)
     assert shell("dead", "tasks:app", "audit") == (0, "", "nothing is on record\n")
     shell("dead", "tasks:app", "replay", "--error", "timeout", "-y")
-    shell("dead", "tasks:app", "discard", job, "-y")
+    shell("dead", "tasks:app", "discard", job, "-y", "--reason", "the customer has left")
     newest, oldest = shell.json("dead", "tasks:app", "audit")
     assert (oldest["what"], oldest["jobs"], oldest["wanted"]) == ("replayed", 2, 2)
     assert oldest["chosen"] == {"error": "timeout"}
     assert (newest["what"], newest["jobs"], newest["chosen"]) == ("discarded", 1, {"ids": "1"})
     assert "@" in newest["by"]
-    assert "error=timeout" in shell("dead", "tasks:app", "audit").out
+    assert (oldest["reason"], newest["reason"]) == ("", "the customer has left")
+    told = shell("dead", "tasks:app", "audit").out
+    assert "error=timeout" in told
+    assert "the customer has left" in told
+    long = shell("dead", "tasks:app", "discard", "--all", "--reason", "x" * 501)
+    assert "--reason has at most 500 characters, not 501" in long.complaint

@@ -1,5 +1,6 @@
 """`windlass flows`: seen, shown, cancelled, and replayed where they failed."""
 
+import pytest
 from tests.cli.shell import Shell
 
 from windlass import chain, group
@@ -31,6 +32,15 @@ def test_flows_are_listed_and_shown(shell: Shell) -> None:
             "progress": 0.0,
         }
     ]
+
+
+def test_a_listing_that_was_cut_says_so(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    _flow(shell)
+    assert shell("flows", "tasks:app").err == ""
+    monkeypatch.setattr("windlass.admin.flows.LOOKED_AT", 3)
+    answer = shell("flows", "tasks:app")
+    assert "order-42" in answer.out
+    assert answer.err.startswith("windlass: of the 3 jobs listed first; flows of older ones are missing")
 
 
 def test_a_flow_is_cancelled_after_a_question(shell: Shell) -> None:

@@ -52,6 +52,21 @@ def test_filters(shell: Shell) -> None:
     assert shell("jobs", "tasks:app", "--state", "done") == (0, "", "no jobs match\n")
 
 
+def test_filters_by_tag_text_time_and_parent(shell: Shell) -> None:
+    one = shell.task("add").using(tags=["eu"]).enqueue(1)
+    two = shell.task("send").using(key="order-42").enqueue("a")
+
+    def ids(*filters: str) -> set[str]:
+        return {line["id"] for line in shell.json("jobs", "tasks:app", *filters)}
+
+    assert ids("--tag", "eu") == {one.id}
+    assert ids("--text", "ORDER") == {two.id}
+    assert ids("--since", "1h") == {one.id, two.id}
+    assert ids("--until", "1h") == ids("--parent", one.id) == set()
+    assert "since" in shell("jobs", "tasks:app", "--since", "soon").complaint
+    assert "job id" in shell("jobs", "tasks:app", "--parent", "x").complaint
+
+
 def test_the_verb_may_stand_before_or_behind_the_app(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     job = shell.task("add").enqueue(1)
     answers = [

@@ -16,6 +16,8 @@ from windlass.core.units import Micros
 from windlass.errors import WindlassError
 
 KEPT = 1_000
+LONGEST_REASON = 500
+"""Characters of a reason."""
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,8 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     """How many it was done to."""
     wanted: int
     """How many were counted before."""
+    reason: str = ""
+    """Why, in the operator's words."""
 
 
 class ActShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,7 @@ class ActShown(msgspec.Struct, frozen=True, kw_only=True):
     chosen: Mapping[str, str]
     jobs: int
     wanted: int
+    reason: str
 
 
 def operator_name() -> str:
@@ -60,11 +65,26 @@ class Audit:
         self._insight = Insight(broker)
 
     async def record(
-        self, what: str, chosen: Mapping[str, str], *, jobs: int, wanted: int, by: str | None = None
+        self,
+        what: str,
+        chosen: Mapping[str, str],
+        *,
+        jobs: int,
+        wanted: int,
+        by: str | None = None,
+        reason: str = "",
     ) -> None:
         """Keep what was done."""
         now = await self._insight.now()
-        act = Act(at=now, by=by or operator_name(), what=what, chosen=chosen, jobs=jobs, wanted=wanted)
+        act = Act(
+            at=now,
+            by=by or operator_name(),
+            what=what,
+            chosen=chosen,
+            jobs=jobs,
+            wanted=wanted,
+            reason=reason.strip(),
+        )
         # The name sorts by time, and two of one moment differ.
         name = f"{now:016x}-{os.urandom(4).hex()}"
         await self._broker.override(Subject(Kind.AUDIT, name), msgspec.json.encode(act), 0)
@@ -83,6 +103,7 @@ class Audit:
                     chosen=act.chosen,
                     jobs=act.jobs,
                     wanted=act.wanted,
+                    reason=act.reason,
                 )
 
     async def _trim(self) -> None:
@@ -91,10 +112,12 @@ class Audit:
             await self._broker.override(document.subject, None, document.version)
 
 
-async def recorded(audit: Audit, what: str, chosen: Mapping[str, str], *, jobs: int, wanted: int) -> str:
+async def recorded(
+    audit: Audit, what: str, chosen: Mapping[str, str], *, jobs: int, wanted: int, reason: str = ""
+) -> str:
     """Keep what was done, if the store can; else why not. What is done is done."""
     try:
-        await audit.record(what, chosen, jobs=jobs, wanted=wanted)
+        await audit.record(what, chosen, jobs=jobs, wanted=wanted, reason=reason)
     except WindlassError as error:
         return str(error)
     return ""

@@ -40,6 +40,16 @@ class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
     newest: datetime
 
 
+class FlowsSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Flows that were met, the newest first."""
+
+    flows: list[FlowSeen]
+    examined: int
+    """Jobs that were looked at."""
+    more: bool
+    """There are, or may be, more jobs than that: flows may be missing, and counts too low."""
+
+
 class FlowEdge(msgspec.Struct, frozen=True, kw_only=True):
     """One job waits for another."""
 
@@ -68,26 +78,28 @@ class Flows:
         self._app = app
         self._broker = broker
 
-    async def seen(self, sees: Callable[[JobView], bool] = lambda _: True) -> list[FlowSeen]:
+    async def seen(self, sees: Callable[[JobView], bool] = lambda _: True) -> FlowsSeen:
         """The flows of the jobs that are listed first (the newest, where the store's listing is ordered), as
         far as the reader sees them.
         """
         counts: dict[str, Counter[State]] = {}
         newest: dict[str, Micros] = {}
-        looked = 0
+        looked, cut = 0, False
         async for page in pages(self._broker, JobQuery()):
             for job in page:
                 if job.flow and sees(job):
                     counts.setdefault(job.flow, Counter())[job.state] += 1
                     newest[job.flow] = max(newest.get(job.flow, 0), job.accepted_at)
             looked += len(page)
-            if looked >= LOOKED_AT:
+            if cut := looked >= LOOKED_AT:
                 break
         found = [
             FlowSeen(id=flow, jobs={str(s): n for s, n in count.items()}, newest=moment(newest[flow]))
             for flow, count in counts.items()
         ]
-        return sorted(found, key=lambda flow: flow.newest, reverse=True)
+        return FlowsSeen(
+            flows=sorted(found, key=lambda flow: flow.newest, reverse=True), examined=looked, more=cut
+        )
 
     async def one(self, flow: str) -> FlowShown:
         """One flow, with all its jobs counted; `JobNotFound` if none is kept."""

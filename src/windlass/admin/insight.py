@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from functools import partial
 
 from windlass.admin.advice import Advice, advise
-from windlass.admin.listing import Selection, dead_ids, dead_letters, pages
+from windlass.admin.filtering import Filtering, JobFilter
+from windlass.admin.listing import Selection, dead_ids, dead_letters
 from windlass.admin.views import (
     DeadShown,
     JobShown,
@@ -26,7 +27,7 @@ from windlass.broker.contract import Broker
 from windlass.client.elsewhere import not_known as not_known_here
 from windlass.core.ids import check_job_id
 from windlass.core.job import JobDetail
-from windlass.core.query import FIRST_PAGE, Count, JobQuery, LaneView, Why
+from windlass.core.query import FIRST_PAGE, Count, LaneView, Why
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Document, Kind, QueueSettings, Subject, overlay
 from windlass.core.signature import Signature
@@ -53,13 +54,12 @@ class Insight:
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
-    async def jobs(self, query: JobQuery) -> AsyncIterator[JobShown]:
+    async def jobs(self, chosen: JobFilter) -> AsyncIterator[JobShown]:
         """Every job that matches, once, in constant memory."""
-        if query.queue is not None:
-            await self.queue_document(query.queue)
-        async for page in pages(self._broker, query):
-            for job in page:
-                yield job_shown(job)
+        if chosen.query.queue is not None:
+            await self.queue_document(chosen.query.queue)
+        async for job in Filtering(self._broker).all(chosen):
+            yield job_shown(job)
 
     async def job(
         self,

@@ -1,13 +1,13 @@
 """Going through jobs page by page in constant memory; choosing dead letters by more than stores index."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from windlass.broker.contract import Broker
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import JobDetail, JobView
-from windlass.core.query import FIRST_PAGE, JobQuery
+from windlass.core.query import FIRST_PAGE, PAGE_ROWS, JobQuery
 from windlass.core.state import State
 from windlass.core.units import Cursor, JobId, Micros
 
@@ -17,6 +17,11 @@ _REMEMBERED = 10_000
 """Ids that are kept to show no job twice. A store whose listing moves may repeat a job on the next page; one
 that is ordered (`ordered_list`) never does.
 """
+
+LOOKS = 10
+"""Pages of the store that are read for one page of a listing: about 10,000 jobs are looked at."""
+_GROWTH = 4
+"""Few match, it seems: each page that is read for a listing is so much larger than the one before."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +92,66 @@ def _remember(seen: dict[JobId, None], jobs: Sequence[JobView]) -> None:
         del seen[oldest]
 
 
+async def job_page(
+    broker: Broker,
+    query: JobQuery,
+    after: Cursor,
+    limit: int,
+    *,
+    admits: Callable[[JobView], bool] = lambda _: True,
+    since: Micros | None = None,
+    looks: int = LOOKS,
+) -> tuple[list[JobView], Cursor | None]:
+    """The next jobs that match and are admitted, and where to go on. Bounded by what is looked at: a page may
+    be short, even empty, and not be the last. None older than `since` is looked for, where the store keeps
+    the order in which jobs came.
+
+    The end of a page need not be the end of one of the store's: its cursor names the last job that was shown,
+    and the page of the store it was on. (Redis names in its own cursor what did not fit on a small page: up
+    to 30 kB of ids, more than fits into a URL.) Should that job have gone, the rest of its page is repeated.
+    """
+    ordered = broker.capabilities.ordered_list
+    size = min(limit, PAGE_ROWS) if ordered else PAGE_ROWS
+    place, last = _opened(after)
+    found: list[JobView] = []
+    for _ in range(looks):
+        page = await broker.list(query, place, PAGE_ROWS if last else size)
+        jobs = _behind(page.jobs, last)
+        for number, job in enumerate(jobs, 1):
+            if admits(job):
+                found.append(job)
+            if len(found) == limit and number < len(jobs):
+                return found, _closed(place, job.id)
+        if page.cursor is None or (ordered and _are_older(page.jobs, since)):
+            return found, None
+        place, last = page.cursor, ""
+        if len(found) == limit:
+            break
+        size = min(size * _GROWTH, PAGE_ROWS)
+    return found, _closed(place, "")
+
+
+def _opened(cursor: Cursor) -> tuple[Cursor, JobId]:
+    last, sign, place = cursor.partition("@")
+    return (Cursor(place), last) if sign else (cursor, "")
+
+
+def _closed(place: Cursor, last: JobId) -> Cursor:
+    return Cursor(f"{last}@{place}")
+
+
+def _behind(jobs: Sequence[JobView], last: JobId) -> Sequence[JobView]:
+    at = next((number for number, job in enumerate(jobs, 1) if job.id == last), 0) if last else 0
+    return jobs[at:]
+
+
+def _are_older(jobs: Sequence[JobView], since: Micros | None) -> bool:
+    """Whether a whole page came before a time; what follows then did, too. A page, not a job: a store's clock
+    may go back a little.
+    """
+    return since is not None and bool(jobs) and all(job.accepted_at < since for job in jobs)
+
+
 async def dead_ids(broker: Broker, selection: Selection) -> AsyncIterator[list[JobId]]:
     """The ids of the dead letters that were chosen, in batches for one call of a verb."""
     if selection.by_error:
@@ -110,18 +175,25 @@ async def dead_letters(broker: Broker, selection: Selection) -> AsyncIterator[li
 
 
 async def dead_page(
-    broker: Broker, selection: Selection, after: Cursor, limit: int
+    broker: Broker,
+    selection: Selection,
+    after: Cursor,
+    limit: int,
+    *,
+    sees: Callable[[JobView], bool] = lambda _: True,
 ) -> tuple[list[JobDetail], Cursor | None]:
-    """The chosen among the next dead letters, whole, and where to go on. Bounded by what is looked at: a page
-    may be short, even empty, and not be the last.
+    """The chosen among the next dead letters that the reader sees, whole, and where to go on. Bounded by what
+    is looked at: a page may be short, even empty, and not be the last.
     """
-    page = await broker.list(selection.query(), after, limit)
-    ids = [job.id for job in page.jobs if selection.admits(job)]
+    page, place = await job_page(
+        broker, selection.query(), after, limit, admits=lambda job: selection.admits(job) and sees(job)
+    )
+    ids = [job.id for job in page]
     found: list[JobDetail] = []
     for start in range(0, len(ids), DETAILS):
         details = await broker.get(ids[start : start + DETAILS])
         found += [job for job in details if job is not None and _is_chosen(selection, job)]
-    return found, page.cursor
+    return found, place
 
 
 def _is_chosen(selection: Selection, job: JobDetail) -> bool:

@@ -17,7 +17,7 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.ids import check_job_id
 from windlass.core.job import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_ATTEMPTS, NewJob
 from windlass.core.limits import Rate
-from windlass.core.names import check_lane, check_queue
+from windlass.core.names import check_lane, check_queue, check_tags
 from windlass.core.operate import Edit, Operated, Target
 from windlass.core.option import whole
 from windlass.core.settings import (
@@ -47,6 +47,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON object."""
     priority: int | None = None
     max_attempts: int | None = None
+    tags: Sequence[str] | None = None
 
 
 class Operator:
@@ -114,7 +115,13 @@ class Operator:
         if attempts is not None:
             whole(attempts, name="max_attempts", least=1, most=MAX_ATTEMPTS)
         edit = Edit(
-            job=found.id, expect=found.state, payload=payload, priority=priority, max_attempts=attempts
+            job=found.id,
+            # A waiting job may become ready meanwhile, and a dead one be replayed: only the second matters.
+            expect=State.DEAD if found.state is State.DEAD else None,
+            payload=payload,
+            tags=None if change.tags is None else check_tags(change.tags),
+            priority=priority,
+            max_attempts=attempts,
         )
         return (await self._broker.edit([edit]))[0]
 

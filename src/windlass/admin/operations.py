@@ -46,6 +46,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     verb: Verb
     by: str
     chosen: dict[str, str]
+    reason: str = ""
     rate: str | None = None
     stage: Stage = "running"
     wanted: int = 0
@@ -65,6 +66,8 @@ class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     chosen: Mapping[str, str]
     """The filter, in words."""
+    reason: str
+    """Why, in the operator's words."""
     rate: str | None
     wanted: int
     """Dead letters of its queue and task, or of all, when it began: it is done to so many at the most. To
@@ -97,9 +100,10 @@ class Operations:
         chosen: Mapping[str, str],
         rate: Rate | None = None,
         by: str,
+        reason: str = "",
     ) -> OperationShown:
         """Begin to replay or discard the chosen dead letters, of those that are dead now. `chosen`: the same
-        in words, for the record.
+        in words, for the record, and `reason` why.
         """
         now = await self._insight.now()
         before = now if selection.died_before is None else min(now, selection.died_before)
@@ -109,6 +113,7 @@ class Operations:
             verb=verb,
             by=by,
             chosen=dict(chosen),
+            reason=reason.strip(),
             rate=None if rate is None else rate_shown(rate),
             wanted=wanted,
             started=now,
@@ -244,7 +249,12 @@ class _Run:
             if changed.change is Change.CONFLICT and changed.version:
                 await self._broker.override(self._subject, body, changed.version)
             await Audit(self._broker).record(
-                _PAST[kept.verb], kept.chosen, jobs=kept.applied, wanted=kept.wanted, by=kept.by
+                _PAST[kept.verb],
+                kept.chosen,
+                jobs=kept.applied,
+                wanted=kept.wanted,
+                by=kept.by,
+                reason=kept.reason,
             )
         except WindlassError as error:
             _log.warning("the end of an operation could not be kept: %s", error)
@@ -274,6 +284,7 @@ def _shown(name: str, kept: Kept, now: Micros) -> OperationShown:
         state="lost" if lost else kept.stage,
         by=kept.by,
         chosen=kept.chosen,
+        reason=kept.reason,
         rate=kept.rate,
         wanted=kept.wanted,
         applied=kept.applied,

@@ -113,9 +113,11 @@ class Desk:
             raise unknown_job(job_id)
         return found
 
-    async def record(self, what: str, chosen: Mapping[str, str], *, jobs: int, wanted: int) -> None:
-        """Keep what was done, and by whom."""
-        await self.audit.record(what, chosen, jobs=jobs, wanted=wanted, by=self.caller.name)
+    async def record(
+        self, what: str, chosen: Mapping[str, str], *, jobs: int, wanted: int, reason: str = ""
+    ) -> None:
+        """Keep what was done, by whom, and why."""
+        await self.audit.record(what, chosen, jobs=jobs, wanted=wanted, by=self.caller.name, reason=reason)
 
 
 def _is_id(text: str) -> bool:

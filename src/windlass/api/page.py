@@ -29,7 +29,7 @@ Limit = Annotated[
 After = Annotated[
     str | None,
     QueryParameter(
-        name="cursor", max_length=2_000, description="Where to go on: the cursor of the page before."
+        name="cursor", max_length=8_000, description="Where to go on: the cursor of the page before."
     ),
 ]
 """The type of a route's parameter `cursor`."""

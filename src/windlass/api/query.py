@@ -30,7 +30,10 @@ async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
 @lru_cache(maxsize=1_024)
 def _known(handler: Any) -> frozenset[str]:
     found: set[str] = set()
+    provided = handler.resolve_dependencies()
     for name, field in handler.parsed_fn_signature.parameters.items():
+        if name in provided:
+            continue  # the desk: what the server provides is nobody's to give
         kwarg = field.kwarg_definition
         if isinstance(kwarg, ParameterKwarg) and kwarg.param_type is ParamType.QUERY:
             found.add(kwarg.name or name)

@@ -9,6 +9,7 @@ from windlass.api import background
 from windlass.api.running import Running
 from windlass.observe.history.reader import keep_history
 from windlass.observe.together import folder_from_environment
+from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
 from windlass.worker.pace import MachinePace
@@ -21,10 +22,18 @@ Service = Callable[[Running], Awaitable[None]]
 
 
 async def sweep(running: Running) -> None:
-    """Sweep the namespace, in step with its workers, and fire what is due."""
+    """Sweep the namespace, in step with its workers; fire what is due, and look at alerts."""
+    config = running.app.config
     broker = await running.app.connection.broker()
-    firing = Firing(broker, running.app.new_id)
-    await Janitor(broker, MachinePace(), running.app.config, lambda: 1, fire=firing.due).run()
+    janitor = Janitor(
+        broker,
+        MachinePace(),
+        config,
+        lambda: 1,
+        fire=Firing(broker, running.app.new_id).due,
+        look=lambda: look_and_tell(broker, namespace=config.namespace),
+    )
+    await janitor.run()
 
 
 async def history(running: Running) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.audit import ActShown, Audit, recorded
+from windlass.admin.audit import LONGEST_REASON, ActShown, Audit, recorded
 from windlass.admin.groups import DeadGroup, dead_groups
 from windlass.admin.listing import Selection
 from windlass.admin.operate import JobChange
@@ -31,6 +31,8 @@ All = Annotated[bool, Parameter(name="--all", help="All dead letters.")]
 Rate = Annotated[
     str | None, Parameter(help='So many at a time, such as "50/s": what they depend on may still be weak.')
 ]
+
+Reason = Annotated[str, Parameter(help="Why, for the record.")]
 
 
 @Parameter(name="*")
@@ -102,11 +104,12 @@ def replay_dead(
     chosen: Filter = _ANY,
     all_: All = False,
     rate: Rate = None,
+    reason: Reason = "",
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
     """Send dead letters back: ready, with all their attempts. By ids, by a filter, or all."""
-    return _act(_Wish("replay", app, ids, chosen, rate, all_, yes, json))
+    return _act(_Wish("replay", app, ids, chosen, rate, reason, all_, yes, json))
 
 
 def discard_dead(
@@ -117,11 +120,12 @@ def discard_dead(
     chosen: Filter = _ANY,
     all_: All = False,
     rate: Rate = None,
+    reason: Reason = "",
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
     """Remove dead letters for good. By ids, by a filter, or all."""
-    return _act(_Wish("discard", app, ids, chosen, rate, all_, yes, json))
+    return _act(_Wish("discard", app, ids, chosen, rate, reason, all_, yes, json))
 
 
 def edit_dead(
@@ -159,7 +163,7 @@ def edit_dead(
 
 
 def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
-    """Show who replayed and discarded dead letters, which and how many; the newest first."""
+    """Show who replayed and discarded dead letters, which, how many and why; the newest first."""
     check_limit(limit)
 
     async def work(desk: Desk) -> None:
@@ -169,6 +173,7 @@ def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json
             Column("what", lambda act: act.what),
             Column("jobs", lambda act: f"{act.jobs:,} of {act.wanted:,}", right=True),
             Column("chosen", lambda act: ", ".join(f"{k}={v}" for k, v in act.chosen.items()), wraps=True),
+            Column("reason", lambda act: act.reason, wraps=True),
         )
         acts = Audit(desk.broker).acts()
         await show(acts, columns, json=json, limit=limit, nothing="nothing is on record")
@@ -184,6 +189,7 @@ class _Wish(NamedTuple):
     ids: Sequence[str]
     chosen: Filter
     rate: str | None
+    reason: str
     everything: bool
     yes: bool
     json: bool
@@ -192,6 +198,8 @@ class _Wish(NamedTuple):
 def _act(wish: _Wish) -> int:
     verb, ids, selection, length = wish.verb, wish.ids, wish.chosen.selection, wish.chosen.length
     rate = None if wish.rate is None else parse_rate(wish.rate)
+    if len(wish.reason) > LONGEST_REASON:
+        raise UsageError(f"--reason has at most {LONGEST_REASON} characters, not {len(wish.reason):,}")
     filtered = selection != Selection() or length is not None
     if ids and (filtered or wish.everything):
         raise UsageError("give either ids or a filter, not both")
@@ -213,7 +221,14 @@ def _act(wish: _Wish) -> int:
             return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
         finally:
             said = wish.chosen.said() or ({"ids": f"{len(ids):,}"} if ids else {"all": "yes"})
-            failed = await recorded(Audit(desk.broker), _DONE[verb], said, jobs=counted.count, wanted=count)
+            failed = await recorded(
+                Audit(desk.broker),
+                _DONE[verb],
+                said,
+                jobs=counted.count,
+                wanted=count,
+                reason=wish.reason,
+            )
             if failed:
                 say_aside(f"windlass: this is not on record: {failed}")
 

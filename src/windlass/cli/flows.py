@@ -24,7 +24,12 @@ def list_flows(app: given.App, /, *, limit: given.Limit = None, json: given.Json
     async def work(desk: Desk) -> None:
         seen = await _at(desk).seen()
         columns = _columns(await desk.now())
-        await show(each(seen), columns, json=json, limit=limit, nothing="no job belongs to a flow")
+        await show(each(seen.flows), columns, json=json, limit=limit, nothing="no job belongs to a flow")
+        if seen.more:
+            say_aside(
+                f"windlass: of the {seen.examined:,} jobs listed first; flows of older ones are missing, and "
+                "counts may be too low: windlass flows APP show FLOW counts all of one"
+            )
 
     return at_desk(app, work)
 

@@ -8,6 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from windlass.admin.audit import Audit
+from windlass.admin.filtering import wanted
 from windlass.admin.views import JobShown, JobWhole
 from windlass.cli import parameters as given
 from windlass.cli.desk import Desk, at_desk
@@ -32,6 +33,16 @@ def list_jobs(
     task: given.Task = None,
     lane: given.Lane = None,
     flow: Annotated[str | None, Parameter(help="Only this flow.")] = None,
+    tag: Annotated[str | None, Parameter(help="Only jobs with this tag.")] = None,
+    text: Annotated[
+        str | None,
+        Parameter(help="Only those with this text in id, task, queue, lane, key, flow, reason or a tag."),
+    ] = None,
+    since: Annotated[
+        str | None, Parameter(help='Accepted since a time, or so long ago: "30m", "12h", "7d".')
+    ] = None,
+    until: Annotated[str | None, Parameter(help="Accepted until then.")] = None,
+    parent: Annotated[str | None, Parameter(help="Only those that this job spawned.")] = None,
     limit: given.Limit = None,
     json: given.Json = False,
 ) -> int:
@@ -42,8 +53,10 @@ def list_jobs(
     )
 
     async def work(desk: Desk) -> None:
+        now = await desk.insight.now()
+        chosen = wanted(query, now, tag=tag, text=text, since=since, until=until, parent=parent)
         columns = job_columns(await desk.now())
-        await show(desk.insight.jobs(query), columns, json=json, limit=limit, nothing="no jobs match")
+        await show(desk.insight.jobs(chosen), columns, json=json, limit=limit, nothing="no jobs match")
 
     return at_desk(app, work)
 

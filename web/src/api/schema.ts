@@ -20,6 +20,7 @@ export interface ActShown {
   chosen: Record<string, string>
   jobs: number
   wanted: number
+  reason: string
 }
 
 export interface Advice {
@@ -81,6 +82,13 @@ export interface CauseShown {
   detail: string
 }
 
+export interface Change {
+  arguments?: Record<string, unknown> | null
+  priority?: number | null
+  max_attempts?: number | null
+  tags?: string[] | null
+}
+
 export interface Claim {
   queues: string[]
   limit?: number
@@ -99,10 +107,16 @@ export interface Claimed {
   suspects: number
 }
 
+export interface Counted {
+  count: number
+  more: boolean
+}
+
 export interface DeadChange {
   arguments?: Record<string, unknown> | null
   priority?: number | null
   max_attempts?: number | null
+  tags?: string[] | null
   replay?: boolean
 }
 
@@ -237,6 +251,13 @@ export interface FlowGraph {
   more: boolean
 }
 
+export interface FlowPage {
+  items: FlowSeen[]
+  cursor?: string | null
+  examined: number
+  more: boolean
+}
+
 export interface FlowSeen {
   id: string
   jobs: Record<string, number>
@@ -306,6 +327,7 @@ export interface HostHistory {
 
 export interface Ids {
   ids: string[]
+  reason?: string
 }
 
 export interface JobShown {
@@ -452,6 +474,7 @@ export interface NewOperation {
   older_than?: number | string | null
   all?: boolean
   rate?: string | null
+  reason?: string
 }
 
 export interface NewSchedule {
@@ -503,6 +526,7 @@ export interface OperationShown {
   state: "done" | "failed" | "lost" | "running" | "stopped" | "stopping"
   by: string
   chosen: Record<string, string>
+  reason: string
   rate: string | null
   wanted: number
   applied: number

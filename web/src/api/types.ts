@@ -27,8 +27,10 @@ export type JobWhole = Omit<InState<api.JobWhole>, "payload"> & {
   payload: { args: unknown[]; kwargs: Record<string, unknown> } | string | null
 }
 export type Advice = InState<api.Advice>
+export type JobCount = Told<api.Counted>
 export type Operated = Told<api.Operated>
 export type Operation = Told<api.OperationShown>
+export type Act = Told<api.ActShown>
 
 export type Queue = Counted<api.QueueShown>
 export type Lane = Told<api.LaneWhole>
@@ -40,6 +42,7 @@ export type DeadGroup = Told<api.DeadGroup>
 export type Grouped = Told<api.Grouped>
 export type Schedule = Told<api.ScheduleShown>
 export type FlowSeen = Told<api.FlowSeen>
+export type FlowPage = Told<api.FlowPage>
 export type FlowEdge = Told<api.FlowEdge>
 export type FlowGraph = Omit<Told<api.FlowGraph>, "jobs"> & { jobs: Job[] }
 export type Task = Counted<api.TaskEntry>

@@ -1,9 +1,8 @@
-// Why dead letters are discarded. Asked for as soon as the API takes it: when it does, this file does not build
-// until it says so.
-import type * as api from "../api/schema"
+// Why something is done to many jobs: kept in the record of what operators did.
 import type { Field } from "../ui/asking.svelte"
 
-type Takes = "reason" extends keyof api.Ids & keyof api.NewOperation ? true : false
-export const takesReason: Takes = false
+const LONGEST = 500
 
-export const reasonFields: Field[] = takesReason ? [{ name: "reason", label: "Reason, for the record", required: true }] : []
+/** What is discarded is gone for good: that needs a reason. */
+export const reasonFields: Field[] = [{ name: "reason", label: "Reason, for the record", required: true, most: LONGEST }]
+export const perhapsReason: Field[] = [{ name: "reason", label: "Reason, for the record (may be empty)", most: LONGEST }]

@@ -1,9 +1,9 @@
 // The same done to many jobs: those selected, or all that match the filter. Counted first, confirmed, then done in
 // batches with progress, and stopped when asked.
-import { part, post, Problem, said } from "../api/client"
+import { post, said } from "../api/client"
 import type { Operated } from "../api/types"
 import { count, many } from "../format/number"
-import { reasonFields } from "../dead/reason"
+import { perhapsReason, reasonFields } from "../dead/reason"
 import { pulse } from "../live/pulse.svelte"
 import { asking } from "../ui/asking.svelte"
 import { words, type Filter } from "./filter"
@@ -25,8 +25,7 @@ export const VERBS: Record<Verb, { name: string; past: string; states: string[];
 
 const MOST = 100_000
 const BATCH = 500
-
-const AT_ONCE = 8
+const ROUTES: Record<Verb, string> = { cancel: "/v1/jobs/cancel", replay: "/v1/jobs/replay", discard: "/v1/dead/discard" }
 
 class Bulk {
   /** What is going on, in words; empty when nothing is. */
@@ -46,8 +45,12 @@ class Bulk {
   async onMatching(verb: Verb, filter: Filter): Promise<boolean> {
     this.#begin("Counting what matches", 0)
     try {
-      const { ids, more } = await matching(filter, VERBS[verb].states, MOST, (found) => (this.done = found))
+      const { ids, more } = await matching(filter, VERBS[verb].states, MOST, (found) => {
+        this.done = found
+        return !this.#stop
+      })
       this.text = ""
+      if (this.#stop) return false
       if (!ids.length) {
         asking.tell(`No job that matches can be ${VERBS[verb].past}`)
         return false
@@ -65,7 +68,7 @@ class Bulk {
   async #confirmed(verb: Verb, ids: string[], text: string[]): Promise<boolean> {
     const { name, note, danger } = VERBS[verb]
     const jobs = many(ids.length, "job")
-    const fields = verb === "discard" ? reasonFields : []
+    const fields = verb === "discard" ? reasonFields : perhapsReason
     const answers = await asking.ask({ title: `${name} ${jobs}?`, text: [...text, note], confirm: `${name} ${jobs}`, danger, fields })
     if (!answers) return false
     await this.#carryOut(verb, ids, answers.reason)
@@ -78,7 +81,7 @@ class Bulk {
     try {
       for (let start = 0; start < ids.length && !this.#stop; start += BATCH) {
         const batch = ids.slice(start, start + BATCH)
-        const answers = verb === "cancel" ? await this.#cancelled(batch) : await post<Operated[]>(`/v1/dead/${verb}`, reason ? { ids: batch, reason } : { ids: batch })
+        const answers = await post<Operated[]>(ROUTES[verb], { ids: batch, reason: reason ?? "" })
         for (const { effect } of answers) sum[effect === "applied" || effect === "flagged" ? effect : "passed"]++
         this.done = start + batch.length
       }
@@ -92,28 +95,6 @@ class Bulk {
       this.text = ""
       pulse.nudge()
     }
-  }
-
-  /** Jobs are cancelled one by one, a few at a time. */
-  async #cancelled(ids: string[]): Promise<Pick<Operated, "effect">[]> {
-    const answers: Pick<Operated, "effect">[] = []
-    const left = ids.values()
-    const one = async () => {
-      for (const id of left) {
-        if (this.#stop) return
-        try {
-          answers.push(await post<Operated>(`/v1/jobs/${part(id)}/cancel`))
-        } catch (error) {
-          if (!(error instanceof Problem) || ![404, 409].includes(error.status)) throw error
-          answers.push({ effect: "wrong state" })
-        }
-        this.done++
-      }
-    }
-    const before = this.done
-    await Promise.all(Array.from({ length: AT_ONCE }, one))
-    this.done = before
-    return answers
   }
 
   #begin(text: string, total: number): void {

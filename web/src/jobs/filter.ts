@@ -1,6 +1,6 @@
 // Which jobs: read from the address, so that a link shows another the same; asked of the API; told in words.
 import type { Query } from "../api/client"
-import { STATES, type Job, type State } from "../api/types"
+import { STATES, type State } from "../api/types"
 
 export interface Filter {
   states: State[]
@@ -11,17 +11,19 @@ export interface Filter {
   tag: string
   text: string
   flow: string
+  /** The id of a job: those that it spawned. */
+  parent: string
   /** A length before now, such as "1h"; or empty. */
   last: string
   since: string
   until: string
 }
 
-export const LASTS: [string, string, number][] = [
-  ["15m", "last 15 minutes", 900],
-  ["1h", "last hour", 3_600],
-  ["24h", "last day", 86_400],
-  ["7d", "last 7 days", 604_800],
+export const LASTS: [string, string][] = [
+  ["15m", "last 15 minutes"],
+  ["1h", "last hour"],
+  ["24h", "last day"],
+  ["7d", "last 7 days"],
 ]
 
 export function filterOf(query: URLSearchParams): Filter {
@@ -34,6 +36,7 @@ export function filterOf(query: URLSearchParams): Filter {
     tag: text("tag"),
     text: text("text"),
     flow: text("flow"),
+    parent: text("parent"),
     last: LASTS.some(([value]) => value === text("last")) ? text("last") : "",
     since: isTime(text("since")) ? text("since") : "",
     until: isTime(text("until")) ? text("until") : "",
@@ -42,40 +45,21 @@ export function filterOf(query: URLSearchParams): Filter {
 
 const isTime = (text: string) => !Number.isNaN(Date.parse(text))
 
-/** The times of the filter, as the store writes them; empty: none. */
-export function bounds(filter: Filter, now = Date.now()): { since: string; until: string } {
-  const last = LASTS.find(([value]) => value === filter.last)
-  return {
-    since: last ? new Date(now - last[2] * 1000).toISOString() : filter.since && new Date(filter.since).toISOString(),
-    until: filter.until && new Date(filter.until).toISOString(),
-  }
-}
-
-/** What of the filter the API has parameters for: that which every store keeps an index of. */
+/** The same as parameters of the API. What is before now is counted by the store's clock. */
 export function asked(filter: Filter): Query {
+  const { states, lane, queue, task, tag, text, flow, parent } = filter
   return {
-    state: filter.states,
-    queue: filter.queue,
-    task: filter.task,
-    ...(filter.lane === null ? {} : { lane: [filter.lane] }), // as a list, so that the empty one is sent
-    flow: filter.flow,
+    state: states,
+    ...(lane === null ? {} : { lane: [lane] }), // as a list, so that the empty one is sent
+    ...{ queue, task, tag, text, flow, parent },
+    since: filter.last || instant(filter.since),
+    until: instant(filter.until),
   }
 }
+const instant = (time: string) => time && new Date(time).toISOString()
 
-/** Whether pages have to be looked through for the rest of it. */
-export const isLoose = (filter: Filter) => Boolean(filter.tag || filter.text || filter.last || filter.since || filter.until)
-
-/** What the API does not choose by. */
-export function chosenBy(filter: Filter): (job: Job) => boolean {
-  const { since, until } = bounds(filter)
-  const text = filter.text.toLowerCase()
-  return (job) =>
-    (!filter.states.length || filter.states.includes(job.state)) &&
-    (!filter.tag || job.tags.includes(filter.tag)) &&
-    (!since || job.accepted_at >= since) &&
-    (!until || job.accepted_at <= until) &&
-    (!text || [job.id, job.task, job.queue, job.lane, job.key, job.reason, job.flow, job.held?.reason, ...job.tags].some((each) => each?.toLowerCase().includes(text)))
-}
+/** Whether the store has an index for all of it; else it has to look through its jobs. */
+export const isIndexed = (filter: Filter) => !(filter.tag || filter.text || filter.parent || filter.last || filter.since || filter.until)
 
 /** The filter in words, for questions. */
 export function words(filter: Filter): string {
@@ -83,6 +67,7 @@ export function words(filter: Filter): string {
   if (filter.states.length) parts.push(`state ${filter.states.join(" or ")}`)
   for (const name of ["queue", "task", "tag", "flow"] as const) if (filter[name]) parts.push(`${name} ${filter[name]}`)
   if (filter.lane !== null) parts.push(filter.lane ? `lane ${filter.lane}` : "without a lane")
+  if (filter.parent) parts.push(`spawned by ${filter.parent}`)
   if (filter.text) parts.push(`text “${filter.text}”`)
   const last = LASTS.find(([value]) => value === filter.last)
   if (last) parts.push(last[1])

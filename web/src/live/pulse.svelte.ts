@@ -9,6 +9,8 @@ export type Mode = "live" | "polling" | "hidden" | "away"
 class Pulse {
   /** Grows when what is shown may be out of date. */
   beat = $state(0)
+  /** The beat that came of something the viewer did: everything is looked at again, however dear. */
+  nudged = 0
   /** The time now, once a second: for ages. */
   now = $state(Date.now())
   visible = $state(!document.hidden)
@@ -43,7 +45,7 @@ class Pulse {
   nudge(): void {
     this.#last = Date.now()
     this.#dirty = false
-    this.beat++
+    this.nudged = ++this.beat
   }
 
   answered(): void {

@@ -68,7 +68,7 @@ interface Wishes {
   live?: boolean
   /** Keep showing what was there while something else is being loaded. */
   keep?: boolean
-  /** Milliseconds between two looks at the least: for what is dear to ask. */
+  /** Milliseconds between two looks at the least, unless the viewer did something: for what is dear to ask. */
   pace?: () => number
 }
 
@@ -89,7 +89,7 @@ export function resource<T>(key: () => unknown, load: (signal: AbortSignal) => P
       void pulse.beat
       if (!first) {
         untrack(() => {
-          if (Date.now() - found.at >= (wishes.pace?.() ?? 0)) void found.refresh()
+          if (pulse.nudged === pulse.beat || Date.now() - found.at >= (wishes.pace?.() ?? 0)) void found.refresh()
         })
       }
       first = false

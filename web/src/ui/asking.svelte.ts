@@ -18,6 +18,8 @@ export interface Field {
   hint?: string
   kind?: "text" | "json" | "number"
   required?: boolean
+  /** Characters. */
+  most?: number
 }
 
 export type Answers = Record<string, string>

@@ -1,7 +1,6 @@
 """Dead letters: listed, grouped, edited, replayed and discarded, by id or by filter in the background."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import delete, get, patch, post
@@ -10,44 +9,31 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from windlass.admin.groups import Grouped, grouped
 from windlass.admin.keys import Scope
 from windlass.admin.listing import Selection, dead_page
-from windlass.admin.operate import JobChange
 from windlass.admin.operations import OperationShown
 from windlass.admin.views import DeadShown, dead_shown
 from windlass.api.access import requires
 from windlass.api.background import operations
+from windlass.api.by_ids import Ids, Reason, each
+from windlass.api.changing import Change, change_job, changes
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.page import USUAL, After, Limit, Page
 from windlass.api.problems import conflict, field, invalid, not_found
 from windlass.api.sight import within_sight
-from windlass.core.bounds import CALL_ITEMS
 from windlass.core.duration import micros
-from windlass.core.ids import check_job_id
 from windlass.core.limits import parse_rate
 from windlass.core.operate import Effect, Operated
 from windlass.core.state import State
-from windlass.core.units import JobId
 from windlass.errors import InvalidOption
 
 MOST_GROUPED = 10_000
 """Dead letters that are looked at for their groups in one call."""
-_DETAILS = 100
 
 Text = Annotated[str | None, QueryParameter(max_length=200)]
 
 
-class Ids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters, by their ids; up to 1,000."""
-
-    ids: list[str]
-
-
-class DeadChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadChange(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """New values for a dead letter; what is left out stays."""
 
-    arguments: dict[str, Any] | None = None
-    """All arguments, by name."""
-    priority: int | None = None
-    max_attempts: int | None = None
     replay: bool = False
     """Send it back, too."""
 
@@ -69,6 +55,8 @@ class NewOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Without a filter it has to be said that all are meant."""
     rate: str | None = None
     """So many at a time, such as "50/s"."""
+    reason: Reason = ""
+    """Why, for the record (`/v1/audit`)."""
 
 
 @get("/v1/dead", guards=[requires(Scope.READ)], tags=["dead"])
@@ -85,8 +73,10 @@ async def list_dead(
 ) -> Page[DeadShown]:
     """Dead letters with their errors, the newest accepted job first where the store keeps that order."""
     chosen = _Chosen(queue, task, lane, error, group, older_than)
-    found, place = await dead_page(desk.broker, await chosen.selection(desk), desk.opened(cursor), limit)
-    return Page(items=[dead_shown(job) for job in found if desk.sees(job)], cursor=desk.sealed(place))
+    found, place = await dead_page(
+        desk.broker, await chosen.selection(desk), desk.opened(cursor), limit, sees=desk.sees
+    )
+    return Page(items=[dead_shown(job) for job in found], cursor=desk.sealed(place))
 
 
 @get("/v1/dead/groups", guards=[requires(Scope.READ)], tags=["dead"])
@@ -106,13 +96,13 @@ async def group_dead(
 @post("/v1/dead/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def replay_dead(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
     """Send dead letters back, by id: ready, with all their attempts. What became of each, in order."""
-    return await _each(desk, data.ids, "replayed", desk.operator.replay)
+    return await each(desk, data, "replayed", desk.operator.replay)
 
 
 @post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def discard_dead(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
     """Remove dead letters for good, by id. What became of each, in order."""
-    return await _each(desk, data.ids, "discarded", desk.operator.discard)
+    return await each(desk, data, "discarded", desk.operator.discard)
 
 
 @patch("/v1/dead/{job:str}", guards=[requires(Scope.OPERATE)], tags=["dead"])
@@ -121,21 +111,17 @@ async def edit_dead(desk: AtDesk, job: FromPath[str], data: JSONBody[DeadChange]
     found = await desk.seen_job(job)
     if found.state is not State.DEAD:
         raise conflict(f"job {job} is not dead but {found.state}")
-    if data.arguments is None and data.priority is None and data.max_attempts is None and not data.replay:
-        raise invalid("say what to change: arguments, priority, max_attempts, or replay")
-    change = JobChange(
-        arguments=None if data.arguments is None else msgspec.json.encode(data.arguments),
-        priority=data.priority,
-        max_attempts=data.max_attempts,
-    )
-    answer = await desk.operator.edit(desk.app, job, change)
-    if answer.effect is not Effect.APPLIED:
-        raise conflict(f"job {job} was not changed: {answer.effect}")
-    said = {
-        name: "new" for name in ("arguments", "priority", "max_attempts") if getattr(data, name) is not None
-    }
-    await desk.record("edited", {"job": job, **said}, jobs=1, wanted=1)
-    return (await _each(desk, [job], "replayed", desk.operator.replay))[0] if data.replay else answer
+    if not changes(data) and not data.replay:
+        raise invalid("say what to change: arguments, priority, max_attempts, tags, or replay")
+    answer = Operated(found.id, Effect.APPLIED, found.state)
+    if said := changes(data):
+        answer = await change_job(desk, desk.broker, found, data)
+        if answer.effect is not Effect.APPLIED:
+            raise conflict(f"job {job} was not changed: it is {answer.state or 'not known'} by now")
+        await desk.record("edited", {"job": job, **said}, jobs=1, wanted=1)
+    if data.replay:
+        (answer,) = await each(desk, Ids(ids=[job]), "replayed", desk.operator.replay)
+    return answer
 
 
 # --- in the background --------------------------------------------------------------------------------------
@@ -154,7 +140,9 @@ async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> Operati
     with field("rate"):
         rate = None if data.rate is None else parse_rate(data.rate)
     said = chosen.said() or {"all": "yes"}
-    return await operations(desk).start(data.verb, selection, chosen=said, rate=rate, by=desk.caller.name)
+    return await operations(desk).start(
+        data.verb, selection, chosen=said, rate=rate, by=desk.caller.name, reason=data.reason
+    )
 
 
 @get("/v1/dead/operations", guards=[requires(Scope.READ, unbound=True)], tags=["dead"])
@@ -224,34 +212,6 @@ class _Chosen:
             with field("older_than"):
                 before = await desk.insight.now() - micros(self._older_than, name="older_than")
         return Selection(fingerprint=fields.pop("group"), died_before=before, **fields)
-
-
-async def _each(
-    desk: Desk, ids: Sequence[str], what: str, verb: Callable[[Sequence[str]], Any]
-) -> list[Operated]:
-    """Do it to those in sight; the others are not found."""
-    if not 1 <= len(ids) <= CALL_ITEMS:
-        raise invalid(f"give 1 to {CALL_ITEMS:,} ids, not {len(ids):,}", field="ids")
-    with field("ids"):
-        wanted = list(dict.fromkeys(check_job_id(job) for job in ids))
-    seen = await _in_sight(desk, wanted)
-    answers: dict[JobId, Operated] = {job: Operated(job, Effect.NOT_FOUND) for job in wanted}
-    if seen:
-        async for batch in verb(seen):
-            answers.update({answer.job: answer for answer in batch})
-    applied = sum(answer.effect is Effect.APPLIED for answer in answers.values())
-    await desk.record(what, {"ids": f"{len(wanted):,}"}, jobs=applied, wanted=len(wanted))
-    return list(answers.values())
-
-
-async def _in_sight(desk: Desk, ids: Sequence[JobId]) -> list[JobId]:
-    if not desk.caller.is_bound:
-        return list(ids)
-    found: list[JobId] = []
-    for start in range(0, len(ids), _DETAILS):
-        jobs = await desk.broker.get(ids[start : start + _DETAILS])
-        found += [job.id for job in jobs if job is not None and desk.sees(job)]
-    return found
 
 
 ROUTES = (

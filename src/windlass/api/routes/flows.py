@@ -15,6 +15,15 @@ from windlass.core.names import check_flow
 from windlass.errors import InvalidOption
 
 
+class FlowPage(Page[FlowSeen], frozen=True, kw_only=True):
+    """Flows that were met among jobs. There is no next page: its cursor is null."""
+
+    examined: int
+    """Jobs that were looked at."""
+    more: bool
+    """There may be other flows, of older jobs or beyond the limit; and counts may be too low."""
+
+
 class FlowDone(msgspec.Struct, frozen=True, kw_only=True):
     """What was done to a flow."""
 
@@ -24,9 +33,12 @@ class FlowDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/v1/flows", guards=[requires(Scope.READ)], tags=["flows"])
-async def list_flows(desk: AtDesk, limit: Limit = USUAL) -> Page[FlowSeen]:
+async def list_flows(desk: AtDesk, limit: Limit = USUAL) -> FlowPage:
     """The flows that were met among the first 10,000 jobs listed, the newest first."""
-    return Page(items=(await desk.flows.seen(desk.sees))[:limit])
+    seen = await desk.flows.seen(desk.sees)
+    return FlowPage(
+        items=seen.flows[:limit], examined=seen.examined, more=seen.more or len(seen.flows) > limit
+    )
 
 
 @get("/v1/flows/{flow:str}", guards=[requires(Scope.READ)], tags=["flows"])

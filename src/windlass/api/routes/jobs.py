@@ -1,27 +1,26 @@
-"""Jobs: enqueued by producers, waited for, listed, cancelled and sent back."""
+"""Jobs, one by one: enqueued by producers, waited for, changed, cancelled and sent back."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Request, Response, get, post
-from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
+from litestar import Request, Response, get, patch, post
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from windlass.admin.keys import Scope
 from windlass.admin.produce import Made, OptionRefused, UnknownTask, make, send
 from windlass.admin.requests import OtherBody, Requests
-from windlass.admin.views import JobShown, JobWhole, job_shown, job_whole
+from windlass.admin.views import JobWhole, job_whole
 from windlass.api.access import requires, unseen_queue
+from windlass.api.changing import Change, change_job, changes
 from windlass.api.desk import AtDesk, Desk, unknown_job
-from windlass.api.page import USUAL, After, Limit, Page
 from windlass.api.problems import Refusal, conflict, invalid, not_found
 from windlass.api.shapes import LONGEST_WAIT, Seconds
 from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.job import Refusal as Why
 from windlass.core.operate import Effect, Operated, Target
-from windlass.core.query import JobQuery
 from windlass.core.state import TERMINAL, State
 from windlass.errors import InvalidPayload, PayloadTooLarge
 
@@ -364,33 +363,19 @@ async def show_job(
     return job_whole(found, payload=True, secrets=secrets, signature=desk.app.signature_of(found.task))
 
 
-@get("/v1/jobs", guards=[requires(Scope.READ)], tags=["jobs"])
-async def list_jobs(
-    desk: AtDesk,
-    states: Annotated[
-        list[State] | None,
-        QueryParameter(name="state", description="Only these states; give it again for more."),
-    ] = None,
-    queue: FromQuery[str | None] = None,
-    task: FromQuery[str | None] = None,
-    lane: FromQuery[str | None] = None,
-    flow: FromQuery[str | None] = None,
-    limit: Limit = USUAL,
-    cursor: After = None,
-) -> Page[JobShown]:
-    """Jobs, the newest first where the store keeps them so. A page may be short, even empty."""
-    if queue is not None:
-        await desk.seen_queue(queue)
-    if lane is not None:
-        desk.seen_lane(lane)
-    query = JobQuery(queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State))
-    page = await desk.broker.list(query, desk.opened(cursor), limit)
-    return Page(
-        items=[job_shown(job) for job in page.jobs if desk.sees(job)], cursor=desk.sealed(page.cursor)
-    )
-
-
 # --- operating ----------------------------------------------------------------------------------------------
+
+
+@patch("/v1/jobs/{job:str}", guards=[requires(Scope.OPERATE)], tags=["jobs"])
+async def edit_job(desk: AtDesk, job: FromPath[str], data: JSONBody[Change]) -> Done:
+    """Change a job that waits, or a dead letter. New arguments are checked as those of a call. 409 if it runs
+    or has finished.
+    """
+    broker = await desk.keeper(job)
+    found = await desk.seen_job(job, broker)
+    done = _done(await change_job(desk, broker, found, data), "changed")
+    await desk.record("edited", {"job": job, **changes(data)}, jobs=1, wanted=1)
+    return done
 
 
 @post("/v1/jobs/{job:str}/cancel", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
@@ -423,4 +408,4 @@ def _done(operated: Operated, what: str) -> Done:
             return Done(id=operated.job, effect=operated.effect, state=operated.state)
 
 
-ROUTES = (enqueue, create_job, create_jobs, show_job, list_jobs, cancel_job, replay_job)
+ROUTES = (enqueue, create_job, create_jobs, show_job, edit_job, cancel_job, replay_job)

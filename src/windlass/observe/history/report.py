@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.duration import instant, micros
+from windlass.core.duration import when
 from windlass.core.names import check_queue, check_task
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Micros
 from windlass.errors import InvalidOption, Unsupported
@@ -119,20 +119,11 @@ def window_of(
 ) -> Window:
     """The window that is meant by a duration ("1h": the last hour) or a time ("2026-07-01T12:00:00Z")."""
     return Window(
-        since=_instant(since, now, name="since"),
-        until=now if until is None else _instant(until, now, name="until"),
+        since=when(since, now, name="since"),
+        until=now if until is None else when(until, now, name="until"),
         task=None if task is None else check_task(task),
         queue=None if queue is None else check_queue(queue),
     )
-
-
-def _instant(text: str, now: Micros, *, name: str) -> Micros:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        ago = micros(text, name=f'{name}, unless it is a time such as "2026-07-01T12:00:00Z",')
-        return max(0, now - ago)
-    return instant(at, name=name)
 
 
 @asynccontextmanager

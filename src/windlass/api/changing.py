@@ -1,0 +1,51 @@
+"""Changing a job that waits, or a dead letter: what of it, and how that is refused."""
+
+from typing import Any
+
+import msgspec
+
+from windlass.admin.operate import JobChange, Operator
+from windlass.api.desk import Desk
+from windlass.api.problems import field, invalid
+from windlass.broker.contract import Broker
+from windlass.core.job import JobDetail
+from windlass.core.operate import Operated
+
+_FIELDS = ("arguments", "priority", "max_attempts", "tags")
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New values for a job; what is left out stays."""
+
+    arguments: dict[str, Any] | None = None
+    """All arguments, by name."""
+    priority: int | None = None
+    """From -100 to 100, higher first; a ready job keeps its turn within its new band."""
+    max_attempts: int | None = None
+    tags: list[str] | None = None
+    """All of them."""
+
+
+def changes(asked: Change) -> dict[str, str]:
+    """What is to be new, for the record: never the values."""
+    return {name: "new" for name in _FIELDS if getattr(asked, name) is not None}
+
+
+async def change_job(desk: Desk, broker: Broker, found: JobDetail, asked: Change) -> Operated:
+    """Change a job; 422 names the field that has no meaning, the answer says if it was in a state for it."""
+    said = changes(asked)
+    if not said:
+        raise invalid(f"say what to change: {', '.join(_FIELDS)}")
+    change = JobChange(
+        arguments=None if asked.arguments is None else msgspec.json.encode(asked.arguments),
+        priority=asked.priority,
+        max_attempts=asked.max_attempts,
+        tags=asked.tags,
+    )
+    with field(_guilty(said)):
+        return await Operator(broker).edit(desk.app, found.id, change)
+
+
+def _guilty(said: dict[str, str]) -> str:
+    """The one field that was said, where that is clear; a refusal names it in words in any case."""
+    return next(iter(said)) if len(said) == 1 else "body"
