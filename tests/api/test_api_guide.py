@@ -60,6 +60,8 @@ def _typed(command: str, served: Served, known: dict[str, str]) -> Any:
 
 
 def _remember(answer: Any, known: dict[str, str]) -> None:
+    if not isinstance(answer, dict):
+        return
     for name in ("id", "task_id"):
         if name in answer:
             known["job"] = answer[name]

@@ -77,7 +77,7 @@ def test_the_keyboard_moves_selects_and_opens(page: Page, stage: Stage) -> None:
     page.keyboard.press("a")
     expect(page.get_by_text("3 selected")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.get_by_text("Everything that matches:")).to_be_visible()
+    expect(page.get_by_text("Everything that matches (3):")).to_be_visible()
     page.keyboard.press("/")
     expect(page.get_by_label("Text")).to_be_focused()
     page.keyboard.press("Escape")

@@ -48,6 +48,7 @@ def addresses(stage: Stage) -> dict[str, str]:
     return {
         **{name: f"/{name}" for name in SCREENS},
         "overview": "/",
+        "jobs": "/jobs?state=running&state=ready&state=scheduled&state=blocked&state=dead",
         "job": f"/jobs/{job('charge')}",
         "waiting": f"/jobs/{job('deliver')}",
         "queue": "/queues/mail",

@@ -88,7 +88,7 @@ def test_a_copy_of_a_request_does_not_outlive_its_server() -> None:
         file = io.BytesIO()
         journal = Journal(file.write, role="harness", name="x", clock=lambda loop=loop: round(loop.now * 1e6))
         store = MemoryBroker(clock=StoreClock(loop))
-        network = Network(loop, random.Random(1), store, journal)  # noqa: S311 - to be drawn again
+        network = Network(loop, random.Random(1), store, journal)
         network.weather = Weather(twice=1.0)
         wire = Wire(network, SimProcess("caller"))
 

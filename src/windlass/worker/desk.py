@@ -35,14 +35,11 @@ class Desk:
         """What the next job in its queues may be handed out against."""
 
     def told(self, ask: Ask, claimed: Claimed) -> None:
-        """What kept the next job in order back, if there was room for others. Where nothing did, or a queue
-        was emptied before the next, what is left is at its limit, and what is held here of it is kept from a
-        worker that could start it.
+        """What kept the next job in order back, if there was room for others. Where nothing did, what is
+        left is at its limit, and what is held here of it is kept from a worker that could start it.
         """
         count = len(claimed.leases)
-        if ask.soon > ask.slots and (
-            not claimed.more or (len(ask.queues) > 1 and len({lease.queue for lease in claimed.leases}) > 1)
-        ):
+        if not claimed.more and ask.soon > ask.slots:
             self.soon.scarce()
         if not claimed.more or count < ask.slots or count >= ask.limit:
             self.bound = Bound.LIMIT

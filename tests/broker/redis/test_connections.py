@@ -24,6 +24,8 @@ from windlass import Windlass
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.scripts import script
+from windlass.broker.redis.url import read_url
+from windlass.broker.redis.wire import Wire
 
 _namespaces = itertools.count()
 
@@ -119,6 +121,31 @@ def test_a_loop_that_ends_while_another_closes_leaves_nothing_open(
     asyncio.run(main())
     until(lambda: not ours(admin))
     gc.collect()
+
+
+def test_who_is_cancelled_while_a_server_is_greeted_leaves_nothing_open() -> None:
+    """It accepts, and says nothing: a failover takes a moment."""
+
+    async def main() -> None:
+        came, left = asyncio.Event(), asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            came.set()
+            await reader.read(-1)
+            writer.close()
+            left.set()
+
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            greeting = asyncio.create_task(Wire(read_url(f"redis://127.0.0.1:{port}"), b"key").link())
+            async with asyncio.timeout(10):
+                await came.wait()
+                greeting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await greeting
+                await left.wait()
+
+    asyncio.run(main())
 
 
 def test_an_embedded_worker_that_is_left_leaves_nothing_open(server: Server, admin: "redis.Redis") -> None:

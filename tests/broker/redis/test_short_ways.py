@@ -25,7 +25,7 @@ from windlass.broker.redis.verbs import Call
 from windlass.clock import ManualClock
 from windlass.core.job import NewJob
 from windlass.core.outcome import Outcome
-from windlass.core.settings import QueueSettings
+from windlass.core.settings import Emit, QueueSettings
 from windlass.core.units import SECOND
 from windlass.errors import StoreError
 
@@ -56,6 +56,7 @@ class _ShortOnly(Store):
         return call.read(reply)
 
 
+@pytest.mark.parametrize("emit", [Emit.NONE, Emit.FINAL])
 @pytest.mark.parametrize("results", [(None,), (None, b"", b"result")])
 @pytest.mark.parametrize("retention", [0, 3600 * SECOND])
 @pytest.mark.parametrize(
@@ -67,18 +68,21 @@ def test_short_ways_answer_as_the_model_does(
     most: int | None,
     retention: int,
     results: tuple[bytes | None, ...],
+    emit: Emit,
 ) -> None:
     async def main() -> None:
-        clock, options = ManualClock(), Options()
+        clock, options = ManualClock(), Options(events_kept=700)
         store = _ShortOnly(read_url(redis_server.url), new_namespace(options), clock)
         broker = RedisBroker(store, await store.durability())
         both = Both([MemoryBroker(clock=clock, options=options), broker], clock, random.Random(str(lanes)))
         both.lanes, both.priorities, both.delays, both.results = lanes, (0,), (0,), results
         both.outcomes = (Outcome.DONE,)
         if most is None:
-            settings = QueueSettings(retention=retention, result_ttl=retention)
+            settings = QueueSettings(retention=retention, result_ttl=retention, emit=emit)
         else:
-            settings = QueueSettings(retention=retention, result_ttl=retention, lane_concurrency=most)
+            settings = QueueSettings(
+                retention=retention, result_ttl=retention, emit=emit, lane_concurrency=most
+            )
         await both.start(settings)
         await both.enqueue()  # the first lane of a queue takes the long way
         store.strict = True

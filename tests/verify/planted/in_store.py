@@ -386,7 +386,7 @@ def forget_beats() -> Planted:
         yield
 
 
-@bug("a beat brings an ended session back", by=("the_living_are_not_reaped",), seed=25)
+@bug("a beat brings an ended session back", by=("stale_fences_change_nothing",), seed=25)
 def revive_ended_sessions() -> Planted:
     with swapped(sessions, "_beat_one", None) as real:
 

@@ -56,7 +56,8 @@ export function ago(at: string, now = Date.now()): string {
   const seconds = (now - new Date(at).getTime()) / 1000
   if (Number.isNaN(seconds)) return at
   const size = seconds >= 0 ? Math.floor(seconds) : Math.ceil(-seconds)
-  if (size === 0) return "now"
+  // A moment ahead is now: the page's clock ticks once a second, and may be behind the server's.
+  if (size === 0 || (seconds < 0 && seconds > -1.5)) return "now"
   const told = size < 60 ? `${size}${GAP}s` : length(size)
   return seconds >= 0 ? `${told} ago` : `in ${told}`
 }

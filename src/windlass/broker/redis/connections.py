@@ -61,6 +61,19 @@ def connect_on_loop(place: Place, address: Address | None) -> LoopLink:
     return cast("LoopLink", kind(**options_for(place, address)))
 
 
+async def open_on_loop(place: Place, address: Address | None) -> LoopLink:
+    """An open connection for coroutines. Who is cancelled while the server is greeted leaves nothing open: the
+    driver closes a connection only when that fails.
+    """
+    link = connect_on_loop(place, address)
+    try:
+        await link.connect()
+    except BaseException:
+        await hang_up(link, in_order=False)
+        raise
+    return link
+
+
 async def hang_up(link: LoopLink, *, in_order: bool) -> None:
     """Close a connection for coroutines. In order: with TLS both sides say goodbye, and a loop that ends
     before would leave the socket open; a link that is broken is not waited for, but cut.

@@ -9,7 +9,7 @@ from typing import Any
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import LoopLink, connect_on_loop, hang_up
+from windlass.broker.redis.connections import LoopLink, hang_up, open_on_loop
 from windlass.broker.redis.keys import ends_channel, waiter_channel
 from windlass.broker.redis.url import Place
 from windlass.broker.redis.wire import Wire
@@ -83,8 +83,7 @@ class Ear:
                 raise complaint(error, self._place, await self._wire.address()) from error
 
     async def _subscribe_first(self) -> None:
-        link = connect_on_loop(self._place, await self._wire.address())
-        await link.connect()
+        link = await open_on_loop(self._place, await self._wire.address())
         self._link, self._hears_ends, self._refused = link, False, None
         self._confirmed.clear()
         self._reading = asyncio.create_task(self._read(link))

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import LoopLink, connect_on_loop, find, hang_up
+from windlass.broker.redis.connections import LoopLink, find, hang_up, open_on_loop
 from windlass.broker.redis.conversation import Go, Pause, Say, Talk
 from windlass.broker.redis.url import Address, Place
 
@@ -74,9 +74,8 @@ class Wire:
     async def _answer(self, step: Say) -> Any:
         if step.to is None:
             return await self._say(await self.link(), step)
-        link = connect_on_loop(self._place, step.to)  # another server, for once
+        link = await open_on_loop(self._place, step.to)  # another server, for once
         try:
-            await link.connect()
             return await self._say(link, step)
         finally:
             await link.disconnect()
@@ -110,9 +109,7 @@ class Wire:
     async def link(self) -> LoopLink:
         """The open connection."""
         if self._link is None:
-            link = connect_on_loop(self._place, await self.address())
-            await link.connect()
-            self._link = link
+            self._link = await open_on_loop(self._place, await self.address())
         return self._link
 
     async def _drop(self, *, in_order: bool = False) -> None:

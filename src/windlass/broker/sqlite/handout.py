@@ -127,6 +127,7 @@ def _choose(
         if count and bound.bytes > most_bytes:
             return taken, True, None
         fence = now if now > last_fence else last_fence + 1
+        waited = now - due_at if now > due_at else 0
         lease = Lease(
             job=job,
             fence=fence,
@@ -140,7 +141,7 @@ def _choose(
             revision=revision,
             payload=payload,
             flow=flow,
-            waited=now - due_at if now > due_at else 0,
+            waited=waited,
             expires_in=None if expires_at is None or started else expires_at - now,
             visibility=visibility,
         )
@@ -150,7 +151,7 @@ def _choose(
         leases.append(lease)
         replied.append((n, fence))
         if not marks:
-            remembered[job] = (fence, n, q, t, attempt, now, s, "", lease.waited, number)
+            remembered[job] = (fence, n, q, t, attempt, now, s, "", waited, number)
         count += 1
     return taken, False, None
 
@@ -221,7 +222,7 @@ def _write_stretch(tx: Writing, queue: Queue, rows: list[Row], bound: Bound, s: 
     """
     numbers = [row[0] for row in rows]
     first, last = numbers[0], numbers[-1]
-    dense = FEW <= len(numbers) and last - first < SPARSE * len(numbers)
+    dense = len(numbers) >= FEW and last - first < SPARSE * len(numbers)
     if not dense or numbers != sorted(numbers) or len({row[7] for row in rows}) > 1:
         return False
     tx.forget()

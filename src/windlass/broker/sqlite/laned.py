@@ -46,7 +46,7 @@ def hand_out_laned(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
 class _Stand:
     """A lane in a ring, and those of its jobs that have been read."""
 
-    __slots__ = ("clock", "due", "heads", "lane", "left", "limited", "next", "parked", "step", "whole")
+    __slots__ = ("clock", "due", "heads", "lane", "left", "limited", "next", "parked", "seen", "step", "whole")
 
     def __init__(self, lane: Lane, clock: int, due: int, *, limited: bool) -> None:
         self.lane = lane
@@ -59,6 +59,8 @@ class _Stand:
         """How many of its jobs have been taken."""
         self.whole = False
         """Whether there are no jobs of it but those that have been read."""
+        self.seen = 0
+        """How many jobs it has for certain, read or not."""
         self.parked = False
         self.left = False
         """Whether it has left this ring: parked, or nothing more to hand out."""
@@ -85,9 +87,18 @@ class _Turns:
         self._taken: list[tuple[_Stand, Row]] = []
 
     def _read(self) -> Iterator[_Stand]:
-        tx, queue = self._tx, self._queue
-        for name, clock, due, *row in tx.all(SQL["ring_lanes"], (queue.q, self._band, self._most)):
-            yield _Stand(tx.lane_of_row(queue, name, row), clock, due, limited=self._limited)
+        tx, queue, limited = self._tx, self._queue, self._limited
+        asked = (queue.q, self._band, self._most)
+        if self._ring_of_queue:
+            for name, clock, due, *row in tx.all(SQL["ring_lanes"], asked):
+                yield _Stand(tx.lane_of_row(queue, name, row), clock, due, limited=limited)
+            return
+        for row in tx.all(SQL["ring_heads"], asked):
+            stand = _Stand(tx.lane_of_row(queue, row[0], row[3:10]), row[1], row[2], limited=limited)
+            stand.heads.append(row[10:25])
+            stand.seen = 2 if row[25] else 1
+            stand.whole = not row[25]
+            yield stand
 
     def go(self) -> tuple[int | None, bool]:
         """Take turns until there is nothing to take, or nothing more is known of the ring.
@@ -124,7 +135,7 @@ class _Turns:
             self._taken.append((stand, head))
             count += 1
             self._take(stand)
-            stand.left = stand.parked or self._head(stand) is None
+            stand.left = stand.parked or (stand.next >= stand.seen and self._head(stand) is None)
             if stand.left:
                 heappop(ring)
             else:

@@ -40,7 +40,8 @@ def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled
 def check(items: Sequence[Settlement], ask: Ask | None) -> None:
     """Refuse a call that the contract forbids, before anything happens."""
     check_items("settlements", items)
-    if any(item.outcome is not Outcome.DONE or item.spawn or item.hold is not None for item in items):
+    done = Outcome.DONE
+    if any(item.outcome is not done or item.spawn or item.hold is not None for item in items):
         _check_each(items)
     if ask is not None:
         check_ask(ask)

@@ -8,6 +8,7 @@ for each of them, nothing has happened, and all of them go the long way.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import TypeAlias
 
 from windlass.broker.sqlite import filing
@@ -28,6 +29,8 @@ JOBS = statements("jobs")
 
 
 _Run: TypeAlias = tuple[Settlement, Handed]
+_place_of = itemgetter(2, 3, 7)
+"""Queue, task and lane."""
 
 
 def settle_done(tx: Writing, items: Sequence[Settlement]) -> Collection[JobId]:
@@ -137,12 +140,11 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
         tx.many(JOBS["save_result"], results)
     for t in {lease[3] for item, lease in runs if item.runtime is not None}:
         tx.time_task(t)
-    for (q, t), count in Counter([lease[2:4] for _, lease in runs]).items():
+    ended: dict[int, Counter[str]] = {}
+    for (q, t, lane), count in Counter([_place_of(lease) for _, lease in runs]).items():
         tx.count(q, t, RUNNING, -count)
         tx.count(q, t, DONE, count)
-    ended: dict[int, dict[str, int]] = {}
-    for (q, lane), count in Counter([(lease[2], lease[7]) for _, lease in runs]).items():
-        ended.setdefault(q, {})[lane] = count
+        ended.setdefault(q, Counter())[lane] += count
     for q, lanes in ended.items():
         filing.vacate_done(tx, tx.queue_of(q), lanes)
     _log(tx, runs)

@@ -3,8 +3,8 @@
 A request travels apart from its sender: it arrives although the sender was frozen or killed meanwhile, as a
 packet does. Every verb is repeatable by design (ids, numbers of asks, fences), so a doubled request is fair.
 
-Fair as long as the store is the one that it was sent to. A copy that its sender does not wait for stands for a
-request that was given up and still lies in the buffer of a connection; when a replica takes over, that
+Fair as long as the store is the one that it was sent to. A copy that its sender does not wait for stands for
+a request that was given up and still lies in the buffer of a connection; when a replica takes over, that
 connection and its buffers are gone, and the replica hears only who asks now. (Otherwise a replica that has
 forgotten asks would be asked them once more by nobody, and a session would hold what it never hears of: only
 a number per answer, kept by every store and repeated in the next ask, could tell the two apart.)

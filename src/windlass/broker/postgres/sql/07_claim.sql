@@ -88,18 +88,17 @@ END $$;
 CREATE OR REPLACE FUNCTION _lease_out(a ask, p_jobs bigint[]) RETURNS SETOF claimed LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
-    v_sorted bigint[];
-    v_places bigint[];
+    flat record;   -- its arrays are not copied for every row, as variables of their own would be
 BEGIN
-    SELECT array_agg(u.n), array_agg(u.o) INTO v_sorted, v_places
+    SELECT array_agg(u.n) AS jobs, array_agg(u.o) AS places INTO flat
     FROM (SELECT n, o FROM unnest(p_jobs) WITH ORDINALITY AS w (n, o) ORDER BY n) u;
     RETURN QUERY
         WITH j AS (
             UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
                 claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
-            WHERE o.n = ANY (v_sorted)
+            WHERE o.n = ANY (flat.jobs)
             -- An array that is in order tells the place of a value by halves.
-            RETURNING v_places[width_bucket(o.n, v_sorted)] AS place, o.n, o.id, o.fence, o.task, o.queue, o.lane, o.priority, o.attempt,
+            RETURNING flat.places[width_bucket(o.n, flat.jobs)] AS place, o.n, o.id, o.fence, o.task, o.queue, o.lane, o.priority, o.attempt,
                 o.max_attempts, o.crashes, o.revision, o.payload, o.headers, o.tags, o.flow, o.after_ids, o.has_memos, o.due_at,
                 CASE WHEN NOT o.started THEN o.expires_at - v_at END AS expires_in)
         SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],

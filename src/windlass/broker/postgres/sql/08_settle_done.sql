@@ -12,6 +12,7 @@ DECLARE
     v_at bigint := _at();
     v_sessions text[];
     v_results boolean := cardinality(p_results) > 0;
+    flat record;
     v_last text;
 BEGIN
     IF NOT _has_past(q)
@@ -19,16 +20,17 @@ BEGIN
         OR EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= v_at) THEN
         RETURN;
     END IF;
+    -- An array that is in order tells the place of a value by halves. As a variable of its own it would be copied for every row.
+    SELECT p_jobs AS jobs INTO flat;
     WITH gone AS (
         DELETE FROM job j
-        -- An array that is in order tells the place of a value by halves.
-        WHERE j.id = ANY (p_jobs) AND j.state = 3 AND j.fence = p_fences[width_bucket(j.id, p_jobs)] AND j.queue = q.name
+        WHERE j.id = ANY (p_jobs) AND j.state = 3 AND j.fence = p_fences[width_bucket(j.id, flat.jobs)] AND j.queue = q.name
           AND NOT j.has_children AND j.log_lines = 0 AND j.after_ids IS NULL AND j.flow = '' AND NOT j.has_memos
           AND j.key IS NULL AND j.line IS NULL
           AND (j.session = p_session OR j.session IS NULL
                OR EXISTS (SELECT FROM session s WHERE s.id = j.session AND s.ended_at IS NULL))
         -- What is read by several comes first.
-        RETURNING j.task, j.session, j.n, j.lane, width_bucket(j.id, p_jobs) AS place, j.id, j.priority, j.attempt, j.max_attempts, j.crashes,
+        RETURNING j.task, j.session, j.n, j.lane, width_bucket(j.id, flat.jobs) AS place, j.id, j.priority, j.attempt, j.max_attempts, j.crashes,
             j.revision, j.band, j.seq, j.accepted_at, j.due_at, j.fence, j.claimed_at, j.size, j.replays, j.parent, j.expires_at, j.mode,
             j.win, j.permille, j.message, j.headers, j.tags, j.deliveries, j.error, j.payload
     ), kept AS (

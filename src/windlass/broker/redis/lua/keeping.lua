@@ -80,10 +80,12 @@ local function apply_queue(doc)
   p.born = q.p.born or number()
   q.p = p
   hset(SET, 'Q' .. doc.name, pack(p))
-  local plain = not p.bands and not p.age_step and not p.sequence and p.emit == 0
+  local plain = not p.bands and not p.age_step and not p.sequence and p.emit < 2
   local unlimited = not (p.concurrency or p.rate or p.lane_concurrency or p.lane_rate)
   local by_lane = not (p.concurrency or p.rate or p.lane_rate or p.one_ring)
-  hset(SET, 'F' .. doc.name, plain and struct.pack('>BBBBI8', unlimited and 1 or 0, by_lane and 1 or 0,
+  local limits, by_lanes = unlimited and 1 or 0, by_lane and 1 or 0
+  if p.emit == 1 then limits, by_lanes = 2 + 4 * limits + 8 * by_lanes, 0 end
+  hset(SET, 'F' .. doc.name, plain and struct.pack('>BBBBI8', limits, by_lanes,
     p.retention == 0 and 1 or 0, p.result_ttl > 0 and 1 or 0, p.lane_concurrency or 0) or false)
   if q.laned then refresh_lanes(q) end
   wake_if_claimable(q)

@@ -1,4 +1,4 @@
--- The short way for plain jobs: queues in strict order, without events and without limits but `lane_concurrency`; jobs
+-- The short way for plain jobs: queues in strict order, without events but of ends, without limits but `lane_concurrency`; jobs
 -- without key, parents, delay or expiry. It does what the long way does, in fewer commands and without its
 -- fixed cost (some 200 functions are made at every call of a script that includes it). Whatever is not plain is
 -- found out before anything is written, and goes the long way: `otherwise()`.
@@ -6,7 +6,8 @@
 -- What it knows of a head (see jobs.lua) is cut out and put together as bytes: no table is made for a job.
 --
 -- SET F queue, kept by keeping.lua for queues whose policy is plain, each a byte of 0 or 1: unlimited; no limits but
--- lane_concurrency; done jobs are not kept; results are; then lane_concurrency or 0 (8 bytes)
+-- lane_concurrency; done jobs are not kept; results are; then lane_concurrency or 0 (8 bytes). Of a queue that emits ends
+-- the first is 2, 4 more for the first and 8 for the second, which is 0: who does not know of that goes the long way.
 -- Every call makes the functions and tables of its script anew, and every name that a function uses of its
 -- surroundings. So there are few here, and those for lanes are made when a queue has some (`plain_lanes`).
 -- include: short, chunks
@@ -87,6 +88,11 @@ local function plain_queue(name)
   local got = call('HMGET', SET, 'F' .. name, 'R' .. name, 'A' .. name)
   if not got[1] then return nil end
   local unlimited, by_lane, unkept, results, most = struct.unpack('>BBBBI8', got[1])
+  local emits = unlimited > 1
+  if emits then
+    by_lane = unlimited >= 8 and 1 or 0
+    unlimited = unlimited % 8 >= 4 and 1 or 0
+  end
   local paused, laned, running, kept, bucket = 0, 0, 0, 0, ''
   if got[2] then
     paused, laned, running, kept = struct.unpack('>BBI4I6', got[2])
@@ -98,7 +104,7 @@ local function plain_queue(name)
   end
   return {name = name, pre = name .. NUL, unlimited = unlimited == 1, unkept = unkept == 1, results = results == 1,
     most = most > 0 and most, paused = paused == 1, laned = laned == 1, running = running, kept = kept, bucket = bucket,
-    wake = got[3]}
+    wake = got[3], emits = emits}
 end
 
 local function save_running(q)

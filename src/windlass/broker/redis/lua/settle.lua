@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  settlements (see settling.lua), as bytes only of different jobs   ARGV[3]  an ask (see handout.lua), or ""   ARGV[4 …]  results
 -- Returns  {answers, or 1 if every one is applied and done; what claim returns or false}
--- Writes   as claim; past and time for what is kept of an end, gone for what is not kept; lane and ring
+-- Writes   as claim; past and time for what is kept of an end, gone for what is not kept; lane, ring, log
 -- Cost     O(items), then as claim; a plain job that is not kept is 3 fields, one that is kept 1 and its share of a batch
 -- otherwise: settle_any
 -- include: plain_claim
@@ -54,7 +54,7 @@ local queues, replies, session, s = {}, {}, nil, nil
 if ask then session = ask[4] end
 -- What was said of a job begins with what a claim said of many; its names follow. The few beginnings of each kind are
 -- read, and how many have them; jobs without a lane are known by all that was said.
-local records, fronts, front_of, per = {}, {}, {}, nil
+local records, fronts, front_of, per, lane_of, told = {}, {}, {}, nil, {}, false
 for i = 1, n do
   local said = said_of[i]
   local f = records[said]
@@ -66,16 +66,18 @@ for i = 1, n do
     if not per then return otherwise() end
     f = per.fronts[front]
     if not f then
-      local _, _, _, _, unsettle, _, _, fence, _, asked, holder, size = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4', said)
+      local _, _, _, _, unsettle, _, attempt, fence, claimed, asked, holder, size = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4',
+        said)
       if unsettle ~= 0 or holder ~= session then return otherwise() end
-      f = {per = per, fence = fence, asked = asked, size = size, n = 0, said = front, ended = false}
+      f = {per = per, fence = fence, asked = asked, size = size, n = 0, said = front, ended = false, attempt = attempt,
+        claimed = claimed, events = false}
       per.fronts[front], fronts[#fronts + 1] = f, f
     end
     local q = per.q
     if not q then
       q = queues[per.queue] or plain_queue(per.queue)
       if not q or not (q.laned or q.unlimited) then return otherwise() end
-      queues[per.queue], per.q, q.touched = q, q, true
+      queues[per.queue], per.q, q.touched, told = q, q, true, told or q.emits
     end
     local lane = sub(names, per.size + 1)
     if q.laned then
@@ -85,7 +87,7 @@ for i = 1, n do
         q.ended, q.lanes = ended, list
       end
       if not ended[lane] then list[#list + 1] = lane end
-      ended[lane] = (ended[lane] or 0) + 1
+      ended[lane], lane_of[i] = (ended[lane] or 0) + 1, lane
     elseif lane ~= '' then
       return otherwise()
     else
@@ -103,6 +105,17 @@ for i = 1, #fronts do
 end
 s = session and session_of(session)
 if not s or s.ended then return otherwise() end
+if told then -- an event says how long a job waited, and its head when it was due
+  wanted, places = {}, {}
+  for i = 1, n do
+    if not heads[i] and front_of[i].per.q.emits then wanted[#wanted + 1], places[#wanted + 1] = ids[i], i end
+  end
+  local got = #wanted > 0 and call('HMGET', HEAD, unpack(wanted)) or {}
+  for k = 1, #wanted do
+    if not got[k] then return otherwise() end
+    heads[places[k]] = got[k]
+  end
+end
 
 for _, q in pairs(queues) do
   if q.lanes and not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
@@ -141,6 +154,16 @@ for i = 1, n do
       TIMED[per.task] = true
     end
     per.timed = true
+  end
+  if q.emits then -- what an event says of most jobs of a claim is the same; see transitions.lua
+    local lane, events = lane_of[i] or '', f.events or {}
+    local said, waited = events[lane], f.claimed - unpack_bytes('>I8', heads[i], 38)
+    if not said then
+      said = '\157' .. pack(NOW, per.task, per.queue, lane, 'done', RUNNING, DONE, false, 'done', f.attempt, f.fence)
+      events[lane], f.events = said, events
+    end
+    put(LOG, N[8], id .. said .. pack(runtimes[i] > 0 and runtimes[i] - 1, waited > 0 and waited or 0))
+    N[8] = N[8] + 1
   end
   if result and not (q.unkept and not q.results) then
     -- What a result adds is not for bytes: this head is written as the long way does.
@@ -187,6 +210,10 @@ for _, q in pairs(queues) do
     local k = kept.n
     kept[k + 1], kept[k + 2], kept.n = 0, struct.pack('>Bc0I7I7', 98, q.pre, NOW, q.batch), k + 2
   end
+end
+for at = N[9], N[8] - CTX[4] - 1 do
+  remove(LOG, at)
+  N[9] = at + 1
 end
 if ngraves > 0 then
   graves.n = ngraves

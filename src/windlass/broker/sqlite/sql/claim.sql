@@ -66,6 +66,21 @@ FROM place CROSS JOIN lane ON lane.q = place.q AND lane.name = place.lane
 WHERE place.due IS NOT NULL AND place.q = ?1 AND place.band = ?2
 ORDER BY place.due, place.lane LIMIT ?3;
 
+-- name: ring_heads
+-- in:   ?1 q, ?2 band, ?3 limit
+-- out:  as ring_lanes; then of the first ready job of each in the band as heads_of_band; then 1 if another is behind it
+-- cost: `limit` rows of an index, of lanes and of heads, two seeks each
+SELECT lane.name, place.clock, place.due, lane.ready, lane.running, lane.paused, lane.level, lane.level_at, lane.level_per,
+    lane.wake_at, job.n, job.id, job.t, job.attempt, job.max_attempts, job.crashes, job.revision, job.priority, job.fence,
+    job.due_at, job.expires_at, job.started, job.flow, job.marks, job.size,
+    (SELECT 1 FROM job AS next WHERE next.state = 2 AND next.crashes < 2 AND next.q = ?1 AND next.lane = place.lane
+        AND next.band = ?2 AND next.sequence > job.sequence LIMIT 1)
+FROM place CROSS JOIN lane ON lane.q = place.q AND lane.name = place.lane
+CROSS JOIN job ON job.n = (SELECT n FROM job AS first WHERE first.state = 2 AND first.crashes < 2 AND first.q = ?1
+    AND first.lane = place.lane AND first.band = ?2 ORDER BY first.sequence LIMIT 1)
+WHERE place.due IS NOT NULL AND place.q = ?1 AND place.band = ?2
+ORDER BY place.due, place.lane LIMIT ?3;
+
 -- name: heads_of_band
 -- in:   ?1 q, ?2 lane, ?3 limit, ?4 how many to leave out, ?5 band
 -- out:  n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
