@@ -1,6 +1,7 @@
 """Hosts: names and addresses, as a Host header or `--host` has them."""
 
 import ipaddress
+from functools import lru_cache
 
 LOCAL_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost"))
 
@@ -12,8 +13,9 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower().rstrip(".")
 
 
+@lru_cache(maxsize=256)
 def is_address(name: str) -> bool:
-    """Whether a host is an address rather than a name."""
+    """Whether a host is an address rather than a name. Remembered, since every request asks."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -23,6 +23,7 @@ from tests.worker.blackbox.fleet import Fleet, eventually, fleet_in
 from windlass import Windlass
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
+from windlass.broker.redis.ear import Ear
 from windlass.broker.redis.scripts import script
 from windlass.broker.redis.url import read_url
 from windlass.broker.redis.wire import Wire
@@ -123,27 +124,25 @@ def test_a_loop_that_ends_while_another_closes_leaves_nothing_open(
     gc.collect()
 
 
-def test_who_is_cancelled_while_a_server_is_greeted_leaves_nothing_open() -> None:
-    """It accepts, and says nothing: a failover takes a moment."""
+def test_a_close_that_is_cancelled_before_its_turn_leaves_nothing_open(
+    server: Server, admin: "redis.Redis"
+) -> None:
+    """A loop that ends cancels who closes on it, also while that waits for its turn."""
 
     async def main() -> None:
-        came, left = asyncio.Event(), asyncio.Event()
-
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            came.set()
-            await reader.read(-1)
-            writer.close()
-            left.set()
-
-        async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
-            port = listening.sockets[0].getsockname()[1]
-            greeting = asyncio.create_task(Wire(read_url(f"redis://127.0.0.1:{port}"), b"key").link())
-            async with asyncio.timeout(10):
-                await came.wait()
-                greeting.cancel()
+        wire = Wire(read_url(server.url), b"key")
+        ear = Ear(read_url(server.url), wire, "n")
+        await wire.link()
+        await ear.wait_here()
+        assert len(ours(admin)) == 2
+        async with wire._lock, ear._opening:
+            for each in (ear, wire):
+                closing = asyncio.create_task(each.close())
+                await asyncio.sleep(0)
+                closing.cancel()
                 with pytest.raises(asyncio.CancelledError):
-                    await greeting
-                await left.wait()
+                    await closing
+        await asyncio.to_thread(until, lambda: not ours(admin))
 
     asyncio.run(main())
 

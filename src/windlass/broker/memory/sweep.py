@@ -106,8 +106,11 @@ def _end_deadlines(ns: Namespace, budget: _Budget) -> None:
 def _expire(ns: Namespace, budget: _Budget) -> None:
     now = ns.now()
     expired = [job for job in ns.jobs.values() if job.state in WAITING and lifecycle.is_expired(job, now)]
-    for job in budget.cut(expired):
-        lifecycle.expire(ns, job)
+    # Where not all fit, those that expired first; in the order of their arrival.
+    chosen = {job.id for job in budget.cut(sorted(expired, key=lambda job: job.expires_at or 0))}
+    for job in expired:
+        if job.id in chosen:
+            lifecycle.expire(ns, job)
 
 
 def _prune(ns: Namespace, budget: _Budget) -> int:

@@ -62,9 +62,7 @@ def connect_on_loop(place: Place, address: Address | None) -> LoopLink:
 
 
 async def open_on_loop(place: Place, address: Address | None) -> LoopLink:
-    """An open connection for coroutines. Who is cancelled while the server is greeted leaves nothing open: the
-    driver closes a connection only when that fails.
-    """
+    """An open connection for coroutines. Who is cancelled meanwhile leaves nothing open."""
     link = connect_on_loop(place, address)
     try:
         await link.connect()

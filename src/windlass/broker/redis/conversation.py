@@ -54,36 +54,35 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
     """The conversation about one call."""
     known = script(call.script)
     rest = (len(keys), *keys, context, *call.args)
-    by_name: Command = (b"EVALSHA", known.sha, *rest)
-    whole: Command = (b"EVAL", known.text, *rest)
+    command: Command = (b"EVALSHA", known.sha, *rest)
     packed: bytes | None = _packed(known.sha, keys, context, call.args)
-    command, pause = by_name, FIRST_PAUSE
+    pause = FIRST_PAUSE
     to: Address | None = None
     last: Any = None
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
         reply = yield Say((*asking, command), to, packed)
         to, last, packed = None, reply, None
+        if not isinstance(reply, exceptions.RedisError):
+            if wait and call.script in ("enqueue", "fire"):
+                yield from _confirmed(wait, timeout)
+            return call.read(reply)
         match reply:
             case exceptions.NoScriptError():
-                command = whole
+                command = (b"EVAL", known.text, *rest)
             case exceptions.AskError():
                 to = _named(reply)
             case exceptions.MovedError():
                 yield Go(_named(reply))
-            case exceptions.RedisError() if is_no_primary(reply):
+            case _ if is_no_primary(reply):
                 yield Pause(pause)
                 yield Go(None)
             case exceptions.TryAgainError() | exceptions.ClusterDownError() | exceptions.BusyLoadingError():
                 yield Pause(pause)
-            case exceptions.RedisError() if call.full is not None and is_full(reply):
+            case _ if call.full is not None and is_full(reply):
                 return call.full()
-            case exceptions.RedisError():
-                raise refusal(reply)
             case _:
-                if wait and call.script in ("enqueue", "fire"):
-                    yield from _confirmed(wait, timeout)
-                return call.read(reply)
+                raise refusal(reply)
         pause = min(2 * pause, LONGEST_PAUSE)
     raise delay(last)
 

@@ -157,5 +157,9 @@ class Ear:
     async def close(self) -> None:
         """Let everybody go, and the connection."""
         self.let_go()
-        async with self._opening:
-            await self._hang_up()
+        try:
+            async with self._opening:
+                await self._hang_up()
+        finally:  # who is cancelled while it waits for its turn: nobody comes after it
+            if self._link is not None:
+                await self._hang_up()

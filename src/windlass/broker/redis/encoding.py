@@ -48,7 +48,7 @@ def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | Non
     `lua/enqueue.lua`); None if one does.
     """
     jobs = groups[0] if len(groups) == 1 else [job for group in groups for job in group]
-    ids = new_ids([job.id for job in jobs])
+    ids = new_id(jobs[0].id) if len(jobs) == 1 else new_ids([job.id for job in jobs])
     if ids is None:
         return None
     stamps: dict[tuple[Any, ...], int] = {}

@@ -83,8 +83,8 @@ def unpack_id(raw: bytes) -> str:
 
 
 def unpack_ids(raw: bytes) -> list[str]:
-    """Ids as text, of many in one. A dash after every second byte, less those that no id has: a quarter of what
-    it takes to put together one by one.
+    """Ids as text, of many in one: a dash after every second byte, less those that no id has. It takes a
+    quarter of what putting them together one by one does.
     """
     dashed = bytearray(raw.hex("-", 2), "ascii")
     del dashed[4::40]

@@ -3,8 +3,9 @@ use it.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from windlass.broker.contract import Options, Settled
 from windlass.broker.redis import decoding, encoding, policies
@@ -48,8 +49,7 @@ lost, whoever repeats it.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[_T]):
+class Call(msgspec.Struct, Generic[_T], frozen=True):
     """One call of one script: one round trip."""
 
     script: str

@@ -121,5 +121,9 @@ class Wire:
 
     async def close(self) -> None:
         """Let go of the connection."""
-        async with self._lock:
-            await self._drop(in_order=True)
+        try:
+            async with self._lock:
+                await self._drop(in_order=True)
+        finally:  # who is cancelled while it waits for its turn: nobody comes after it
+            if self._link is not None:
+                await self._drop()

@@ -361,20 +361,40 @@ def vacate_done(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
     queue.running -= sum(ended.values())
     tx.touch_queue(queue)
     if queue.laned:
-        tx.read_lanes(queue, ended)
-        full_lanes: list[Lane] = []
-        for name, count in ended.items():
-            lane = tx.lane(queue, name)
-            was_full = not has_slot(lane.running, lane.policy.concurrency)
-            lane.running -= count
-            tx.touch_lane(lane)
-            if lane.policy.rate is not None:
-                refresh(tx, queue, lane)
-            elif was_full and lane.ready and parked(tx, queue, lane) is None:
-                full_lanes.append(lane)
-        _unpark(tx, queue, full_lanes)
+        policies = {name: tx.lane_policy_of(queue, name) for name in ended}
+        if any(policy.rate is not None for policy in policies.values()) or tx.knows_lanes(queue, ended):
+            _vacate_each(tx, queue, ended)
+        else:
+            were_full: list[str] = []
+            for count in set(ended.values()):
+                names = as_json([name for name, ends in ended.items() if ends == count])
+                for name, running, ready in tx.all(SQL["vacate_lanes"], (queue.q, names, count)):
+                    if ready and not has_slot(running + count, policies[name].concurrency):
+                        were_full.append(name)
+            tx.read_lanes(queue, were_full)
+            _unpark_open(tx, queue, were_full)
     if not queue.unlimited:
         wake_if_claimable(tx, queue)
+
+
+def _vacate_each(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
+    tx.read_lanes(queue, ended)
+    were_full: list[str] = []
+    for name, count in ended.items():
+        lane = tx.lane(queue, name)
+        was_full = not has_slot(lane.running, lane.policy.concurrency)
+        lane.running -= count
+        tx.touch_lane(lane)
+        if lane.policy.rate is not None:
+            refresh(tx, queue, lane)
+        elif was_full and lane.ready:
+            were_full.append(name)
+    _unpark_open(tx, queue, were_full)
+
+
+def _unpark_open(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
+    lanes = [tx.lane(queue, name) for name in names]
+    _unpark(tx, queue, [lane for lane in lanes if parked(tx, queue, lane) is None])
 
 
 def _return_tokens(tx: Writing, queue: Queue, lane: Lane, claimed_at: Micros) -> None:

@@ -46,7 +46,19 @@ def hand_out_laned(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bo
 class _Stand:
     """A lane in a ring, and those of its jobs that have been read."""
 
-    __slots__ = ("clock", "due", "heads", "lane", "left", "limited", "next", "parked", "seen", "step", "whole")
+    __slots__ = (
+        "clock",
+        "due",
+        "heads",
+        "lane",
+        "left",
+        "limited",
+        "next",
+        "parked",
+        "seen",
+        "step",
+        "whole",
+    )
 
     def __init__(self, lane: Lane, clock: int, due: int, *, limited: bool) -> None:
         self.lane = lane

@@ -213,6 +213,10 @@ class Reading:
             found.kept = row is not None
         return found
 
+    def knows_lanes(self, queue: Queue, names: Iterable[str]) -> bool:
+        """Whether one of these lanes has been read: its record would not see what a statement changes."""
+        return not self._lanes.keys().isdisjoint((queue.q, name) for name in names)
+
     def read_lanes(self, queue: Queue, names: Iterable[str]) -> None:
         """Read lanes that are about to be needed, in one statement."""
         unknown = [name for name in names if (queue.q, name) not in self._lanes]

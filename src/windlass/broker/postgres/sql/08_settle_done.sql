@@ -70,8 +70,8 @@ BEGIN
     DELETE FROM lease WHERE session = ANY (v_sessions) AND n = ANY (ended);
 END $$;
 
--- in: jobs that are all done, in the order of their ids; p_alone: whether it needs the namespace to itself, as lanes and limits do; p_results: empty if there are
--- none. out: as settle; no verdicts in the head if every one was applied. Gives up: WL001 if it must be alone, WL004 if something of
+-- in: jobs that are all done, in the order of their ids; p_alone: whether it needs the namespace to itself, as lanes and limits do;
+-- p_results: empty if there are none. out: as settle; no verdicts in the head if every one was applied. Gives up: WL001 if it must be alone, WL004 if something of
 -- this call, WL005 if something of its queues is more than it can do.
 DROP FUNCTION IF EXISTS settle_done(
     bigint, boolean, uuid[], bigint[], bigint[], bytea[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
@@ -100,7 +100,7 @@ BEGIN
         END IF;
     END IF;
     -- Nobody is waited for long while the lock is held: see settle.
-    PERFORM set_config('lock_timeout', '20', true);
+    PERFORM set_config('lock_timeout', '100', true);
     SELECT j.queue, s.id INTO v_queue, v_session FROM job j LEFT JOIN LATERAL (
         SELECT id FROM session WHERE id = j.session AND ended_at IS NULL OFFSET 0) s ON true WHERE j.id = p_jobs[1];
     WHILE v_queue IS NOT NULL LOOP   -- mostly once
@@ -118,8 +118,10 @@ BEGIN
         SELECT min(j.queue) INTO v_queue FROM (SELECT queue FROM job WHERE id = ANY (p_jobs) OFFSET 0) j WHERE j.queue <> ALL (v_seen);
     END LOOP;
     IF v_left > 0 THEN
-        RAISE EXCEPTION 'not all of them are plain' USING ERRCODE = CASE WHEN EXISTS (
-            SELECT FROM queue o WHERE o.name = ANY (v_seen) AND NOT _has_past(o)) THEN 'WL005' ELSE 'WL004' END;
+        RAISE EXCEPTION 'not all of them are plain' USING ERRCODE = CASE
+            WHEN EXISTS (SELECT FROM queue o WHERE o.name = ANY (v_seen) AND NOT _has_past(o))
+                OR EXISTS (SELECT FROM job WHERE id = ANY (p_jobs) AND (key IS NOT NULL OR has_children OR line IS NOT NULL)) THEN 'WL005'
+            ELSE 'WL004' END;
     ELSIF EXISTS (SELECT FROM aftermath) AND EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs)) THEN
         -- Settled in a caller's own transaction, which may have been waited for.
         RAISE EXCEPTION 'some of them are done already' USING ERRCODE = 'WL004';

@@ -118,8 +118,8 @@ DECLARE
     v_count integer := 0;
 BEGIN
     FOR v_n IN
-        -- By the timer's index first: in the order of numbers it would look at every job.
-        SELECT e.n FROM (SELECT n FROM job WHERE timer <= v_at AND state BETWEEN 0 AND 2 OFFSET 0) e ORDER BY e.n LIMIT p_limit
+        -- Where not all fit, those that expired first; in the order of their arrival.
+        SELECT e.n FROM (SELECT n FROM job WHERE timer <= v_at AND state BETWEEN 0 AND 2 ORDER BY timer, n LIMIT p_limit) e ORDER BY e.n
     LOOP
         SELECT * INTO j FROM job WHERE n = v_n;
         v_count := v_count + 1;

@@ -2,16 +2,26 @@
 
 -- name: add_jobs
 -- in:   ?1 n, ?2 id, ?3 q, ?4 t, ?5 accepted_at, ?6 flow, ?7 revision, ?8 priority, ?9 max_attempts, ?10 state, ?11 band,
---       ?12 sequence, ?13 due_at, ?14 expires_at, ?15 size
+--       ?12 due_at, ?13 expires_at, ?14 sequence, ?15 size
 -- cost: one row and three indexes per job
 INSERT INTO job (n, id, q, t, lane, accepted_at, flow, revision, priority, max_attempts, state, band, sequence, attempt,
     crashes, fence, started, due_at, expires_at, claimed_at, cancel_requested, waiting_for, replays, ends, size, marks)
-VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 0, 0, 0, ?13, ?14, 0, 0, 0, 0, 0, ?15, 0);
+VALUES (?1, ?2, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?14, 0, 0, 0, 0, ?12, ?13, 0, 0, 0, 0, 0, ?15, 0);
 
 -- name: add_bodies
 -- in:   ?1 n, ?2 headers, ?3 tags, ?4 payload
 -- cost: one row per job
 INSERT INTO body (n, headers, tags, payload) VALUES (?1, ?2, ?3, ?4);
+
+-- name: add_alike
+-- in:   ?1 ids (JSON) of jobs whose bodies are there, ?2 the number of the first, ?3 q, ?4 t, ?5 accepted_at, ?6 flow,
+--       ?7 revision, ?8 priority, ?9 max_attempts, ?10 state, ?11 band, ?12 due_at, ?13 expires_at
+-- cost: one row and three indexes per job, by half of what add_jobs takes
+INSERT INTO job (n, id, q, t, lane, accepted_at, flow, revision, priority, max_attempts, state, band, sequence, attempt,
+    crashes, fence, started, due_at, expires_at, claimed_at, cancel_requested, waiting_for, replays, ends, size, marks)
+SELECT body.n, new.value, ?3, ?4, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, body.n + 1, 0, 0, 0, 0, ?12, ?13, 0, 0, 0, 0, 0,
+    LENGTH(body.payload), 0
+FROM json_each(?1) AS new CROSS JOIN body ON body.n = ?2 + 2 * new.key;
 
 -- name: remembered
 -- in:   ?1 ids (JSON)

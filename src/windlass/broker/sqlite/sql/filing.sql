@@ -119,6 +119,13 @@ WITH RECURSIVE found (lane, band) AS (
     FROM found WHERE band IS NOT NULL)
 SELECT lane, band FROM found WHERE band IS NOT NULL;
 
+-- name: vacate_lanes
+-- in:   ?1 q, ?2 names of lanes (JSON), ?3 how many leases of each of them have ended
+-- out:  name, running, whether it has ready jobs
+-- cost: one row per lane
+UPDATE lane SET running = running - ?3 WHERE q = ?1 AND name IN (SELECT value FROM json_each(?2))
+RETURNING name, running, ready > 0;
+
 -- name: any_place
 -- in:   ?1 q
 -- out:  1 if a lane of the queue is in a ring
