@@ -62,3 +62,35 @@ def test_a_rate_below_one_a_second() -> None:
     run = Run()
     run.go("6/m", 3)
     assert run.done == [(0.0, 1), (10.0, 1), (20.0, 1)]
+
+
+def test_who_is_stopped_in_the_middle_of_a_step_is_told_what_it_did() -> None:
+    """The store does it all the same: what was done to jobs must not be counted as not done."""
+
+    async def story(rate: str | None) -> list[int]:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        told: list[int] = []
+
+        async def batches() -> AsyncIterator[Sequence[int]]:
+            for _ in range(3):
+                yield range(2)
+
+        async def verb(batch: Sequence[int]) -> int:
+            begun.set()
+            await go_on.wait()
+            return len(batch)
+
+        async def work() -> None:
+            async for count in at_rate(batches(), None if rate is None else parse_rate(rate), verb):
+                told.append(count)  # noqa: PERF401 - what was told before the end counts
+
+        task = asyncio.create_task(work())
+        await begun.wait()
+        task.cancel()
+        asyncio.get_running_loop().call_soon(go_on.set)
+        await asyncio.wait({task})
+        assert task.cancelled()
+        return told
+
+    assert asyncio.run(story(None)) == [2]
+    assert asyncio.run(story("10/s")) == [2]

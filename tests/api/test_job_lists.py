@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.api.house import House
+from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import Fleet, said, until
 
 from windlass.admin.audit import LONGEST_REASON
@@ -11,6 +11,7 @@ from windlass.admin.audit import LONGEST_REASON
 UNKNOWN = "0192e4a0-5b3c-7abc-8def-0123456789ab"
 
 
+@on_every_store
 def test_jobs_are_listed_and_counted_by_tag_text_time_and_parent(house: House) -> None:
     async def story() -> None:
         one = (await house.send.using(tags=["eu"], lane="acme").aenqueue("a")).id
@@ -69,6 +70,7 @@ def test_a_parameter_that_is_none_is_refused_with_those_there_are(memory_house: 
     memory_house.run(story)
 
 
+@on_every_store
 def test_a_bound_key_lists_and_counts_its_own_alone(house: House) -> None:
     async def story() -> None:
         await house.add.aenqueue(1)
@@ -89,6 +91,7 @@ def test_a_bound_key_lists_and_counts_its_own_alone(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
 def test_many_jobs_are_cancelled_by_their_ids_with_a_reason_on_record(house: House) -> None:
     async def story() -> None:
         running = (await house.add.aenqueue(0)).id
@@ -132,6 +135,7 @@ def test_dead_letters_among_many_jobs_are_replayed_by_their_ids(house: House) ->
     house.run(story)
 
 
+@on_every_store
 def test_a_waiting_job_is_changed_and_a_running_one_is_not(house: House) -> None:
     async def story() -> None:
         job = (await house.add.using(delay=3_600).aenqueue(1)).id
@@ -161,6 +165,27 @@ def test_a_waiting_job_is_changed_and_a_running_one_is_not(house: House) -> None
             assert [lease.job for lease in await Fleet(house, "default").take()] == [running]
             refused = said(await client.patch(f"/v1/jobs/{running}", json={"priority": 1}), 409)
             assert refused["detail"] == f"job {running} is running: it cannot be changed"
+
+    house.run(story)
+
+
+@on_every_store
+def test_pages_of_a_filter_have_every_job_once_and_short_cursors(house: House) -> None:
+    async def story() -> None:
+        calls = (house.add.using(tags=["odd"] if n % 2 else []).call(n) for n in range(300))
+        jobs = [job.id for job in await house.app.aenqueue_many(calls)]
+        async with house.open() as client:
+            for asked, wanted in (({"queue": "default"}, jobs), ({"tag": "odd"}, jobs[1::2])):
+                seen: list[str] = []
+                cursor: str | None = ""
+                while cursor is not None:
+                    more = {"cursor": cursor} if cursor else {}
+                    page = said(await client.get("/v1/jobs", params={**asked, **more, "limit": 40}))
+                    assert len(page["items"]) <= 40
+                    seen += [job["id"] for job in page["items"]]
+                    cursor = page["cursor"]
+                    assert len(cursor or "") < 300
+                assert sorted(seen) == sorted(wanted)
 
     house.run(story)
 

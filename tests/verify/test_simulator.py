@@ -17,7 +17,7 @@ from windlass.verify.history import Journal
 from windlass.verify.simulated import keep_histories
 from windlass.verify.simulator import RULES, judge, live, simulate
 from windlass.verify.simulator.loop import SimLoop, SimProcess, StoreClock
-from windlass.verify.simulator.plan import CALM_EVERY, KINDS, timetable
+from windlass.verify.simulator.plan import CALM_EVERY, KINDS, STORMY, STORMY_EVERY, timetable
 from windlass.verify.simulator.wire import Network, Weather, Wire
 
 ONLY_HTTP = {"deadlines_are_kept"}
@@ -123,6 +123,15 @@ def test_a_calm_seed_has_no_faults_and_no_duplicates() -> None:
     assert judged.verdict.ok
     assert judged.verdict.findings["a_healthy_run_has_no_duplicates"].holds_for > 5
     assert set(judged.verdict.duplicates) <= {"retry", "snooze", "release", "replay", "its id was used again"}
+
+
+def test_storms_are_survived() -> None:
+    """Faults in the middle of each other: every sixteenth seed has more of them than any other can."""
+    storms = range(STORMY, STORMY + 12 * STORMY_EVERY, STORMY_EVERY)
+    assert min(len(timetable(seed).faults) for seed in storms) > 4
+    total = simulate(storms, processes=1)
+    assert total.ok, [(judged.seed, judged.verdict.lines()) for judged in total.failed]
+    assert sum(total.faults.values()) > 50
 
 
 def test_timetables_know_every_kind_of_fault() -> None:

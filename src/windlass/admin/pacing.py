@@ -13,6 +13,8 @@ R = TypeVar("R")
 
 _STEPS = 5
 """Steps a second into which a rate is cut, where it is high enough."""
+_PATIENCE = 5.0
+"""Seconds that a step under way is waited for when it is to stop."""
 
 
 async def at_rate(
@@ -25,11 +27,15 @@ async def at_rate(
 ) -> AsyncIterator[R]:
     """Apply a verb to everything in the batches, never faster than the rate; what it answered, as it comes.
 
-    Nothing is saved up: after a slow step the next ones come no faster than before.
+    Nothing is saved up: after a slow step the next ones come no faster than before. Whoever is cancelled in
+    the middle of a step is still told what it did, as the store does it all the same, and ends then.
     """
     if rate is None:
         async for batch in batches:
-            yield await verb(batch)
+            answer, cut = await _whole(verb(batch))
+            yield answer
+            if cut is not None:
+                raise cut
         return
     each = rate.per / SECOND / rate.count
     size = max(1, int(1 / each / _STEPS))
@@ -40,4 +46,20 @@ async def at_rate(
             if (early := next_at - clock()) > 0:
                 await sleep(early)
             next_at = max(next_at, clock()) + each * len(part)
-            yield await verb(part)
+            answer, cut = await _whole(verb(part))
+            yield answer
+            if cut is not None:
+                raise cut
+
+
+async def _whole(step: Awaitable[R]) -> tuple[R, asyncio.CancelledError | None]:
+    """What a step answered, and the cancellation that came meanwhile, to be raised when that is told."""
+    task = asyncio.ensure_future(step)
+    try:
+        return await asyncio.shield(task), None
+    except asyncio.CancelledError as cut:
+        await asyncio.wait({task}, timeout=_PATIENCE)
+        if not task.done() or task.cancelled():
+            task.cancel()
+            raise
+        return task.result(), cut

@@ -20,6 +20,8 @@ FAULTS = 9.0
 QUEUES = ("plain", "narrow", "fair", "even", "rated", "brief")
 CALM_EVERY = 8
 """One seed of so many runs without a fault: nothing may run twice then."""
+STORMY_EVERY, STORMY = 16, 13
+"""One seed of so many, those with this remainder, has faults that come in the middle of each other."""
 
 
 class Send(msgspec.Struct):
@@ -68,7 +70,7 @@ def timetable(seed: int) -> Timetable:
     """Draw a run."""
     chance = random.Random(f"windlass-{seed}")  # noqa: S311 - the point is that it can be drawn again
     calm = seed % CALM_EVERY == 0
-    faults = [] if calm else _faults(chance)
+    faults = [] if calm else _faults(chance, stormy=seed % STORMY_EVERY == STORMY)
     sends = sorted([*_sends(chance, calm=calm), *_aimed(chance, faults)], key=lambda send: send.at)
     return Timetable(
         seed=seed,
@@ -221,9 +223,9 @@ def _operations(chance: random.Random, sends: list[Send], faults: list[Fault]) -
 # --- faults ----------------------------------------------------------------------------------------------
 
 
-def _faults(chance: random.Random) -> list[Fault]:
+def _faults(chance: random.Random, *, stormy: bool) -> list[Fault]:
     faults: list[Fault] = []
-    for _ in range(chance.randint(1, 4)):
+    for _ in range(chance.randint(5, 10) if stormy else chance.randint(1, 4)):
         kind = chance.choice(tuple(KINDS))
         at = chance.uniform(0.5, FAULTS - 1.0)
         fault = Fault(at, kind, machine=chance.randrange(4), child=chance.randrange(4))

@@ -3,11 +3,11 @@
 -- Keys touched: session (its ask), job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost:
 -- O(queues asked + jobs handed out · log n), at most 100 due and expired jobs looked after.
 
--- Answer an ask. p_soon: how many jobs may be handed out before one under a limit. out: the head; the numbers of the jobs that are
--- leased, in order; and whether their rows have yet to say so (`_lease_out` makes them; `_leased` shows those that do).
+-- Answer an ask. p_soon: how many jobs may be handed out before one under a limit; p_busy: the asker has just ended several jobs, so
+-- that there mostly are others. out: the head; the numbers of the jobs that are leased, in order; and whether their rows have yet to say so (`_lease_out` makes them; `_leased` shows those that do).
 DROP FUNCTION IF EXISTS _claim(ask);
 DROP FUNCTION IF EXISTS _claim(ask, integer);
-CREATE OR REPLACE FUNCTION _claim(a ask, p_soon integer, OUT head claimed, OUT leases bigint[], OUT fresh boolean) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _claim(a ask, p_soon integer, p_busy boolean, OUT head claimed, OUT leases bigint[], OUT fresh boolean) LANGUAGE plpgsql AS $$
 DECLARE
     s session;
     v_queues text[] := a.queues;
@@ -31,8 +31,9 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF a.seq IS DISTINCT FROM s.seq AND NOT a.has_lock AND NOT _have_any(v_queues) THEN
-        -- Most claims of an idle worker: plain queues with nothing in them, and nothing due.
+    IF a.seq IS DISTINCT FROM s.seq AND NOT a.has_lock AND NOT p_busy AND NOT _have_any(v_queues) THEN
+        -- Most claims of an idle worker: plain queues with nothing in them, and nothing due. Somebody busy would look twice, and wade
+        -- twice through what an open transaction keeps from being forgotten.
         IF a.session IS NOT NULL THEN
             UPDATE session SET seq = a.seq WHERE id = a.session;
         END IF;
@@ -393,7 +394,7 @@ BEGIN
     END IF;
     a := ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
         NOT v_beside)::ask;
-    x := _claim(a, p_soon);
+    x := _claim(a, p_soon, false);
     RETURN NEXT x.head;
     IF x.fresh AND cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _lease_out(a, x.leases);

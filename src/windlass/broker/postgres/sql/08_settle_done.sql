@@ -132,7 +132,7 @@ BEGIN
         RETURN;
     END IF;
     a := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw, p_alone)::ask;
-    x := _claim(a, p_soon);
+    x := _claim(a, p_soon, cardinality(p_jobs) >= 8);
     RETURN NEXT x.head;
     IF x.fresh AND cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _lease_out(a, x.leases);
