@@ -168,9 +168,7 @@ def main() -> None:
     if asked.work:
         asyncio.run(work(*asked.work, asked.jobs))
         return
-    print(
-        "| nodes | jobs/s here | server µs/job | % of a core of each node | jobs/s, the busiest at 100 % |"
-    )
+    print("| nodes | jobs/s here | server µs/job | % of a core of each node | jobs/s, the busiest at 100 % |")
     print("|---:|---:|---:|---|---:|")
     for nodes in (1, 2, 3):
         print(measure(nodes, asked.jobs), flush=True)
