@@ -241,7 +241,7 @@ class Runners:
             task, run, (args, kwargs) = opened
             try:
                 me = _this_task(self._loop)
-                run.stop_with(partial(self._soon, me.cancel))
+                run.stop_with(lambda: self._soon(me.cancel))
                 if run.deadline is not None:
                     self._deadlines.watch(run, run.deadline, me)
                 value = await task.function(*args, **kwargs)
@@ -367,7 +367,8 @@ def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any
 async def awaited(run: Run, work: Awaitable[Any]) -> Any:
     """Wait for a task's code, for no longer than it may take; meanwhile the run can be stopped."""
     loop = asyncio.get_running_loop()
-    run.stop_with(partial(loop.call_soon_threadsafe, _this_task(loop).cancel))
+    task = _this_task(loop)
+    run.stop_with(lambda: loop.call_soon_threadsafe(task.cancel))
     try:
         if run.deadline is None:
             return await work
