@@ -4,7 +4,8 @@
 -- O(queues asked + jobs handed out · log n), at most 100 due and expired jobs looked after.
 
 -- Answer an ask. p_soon: how many jobs may be handed out before one under a limit; p_busy: the asker has just ended several jobs, so
--- that there mostly are others. out: the head; the numbers of the jobs that are leased, in order; and whether their rows have yet to say so (`_lease_out` makes them; `_leased` shows those that do).
+-- that there mostly are others. out: the head; the numbers of the jobs that are leased, in order; and whether their rows have yet to
+-- say so (`_lease_out` makes them; `_leased` shows those that do).
 DROP FUNCTION IF EXISTS _claim(ask);
 DROP FUNCTION IF EXISTS _claim(ask, integer);
 CREATE OR REPLACE FUNCTION _claim(a ask, p_soon integer, p_busy boolean, OUT head claimed, OUT leases bigint[], OUT fresh boolean) LANGUAGE plpgsql AS $$
