@@ -258,7 +258,7 @@ def count_attempts_on_failure_only() -> Planted:
         yield
 
 
-@bug("a crash is charged to every lease of its session, started or not", by=("attempts_add_up",), seed=3)
+@bug("a crash is charged to every lease of its session, started or not", by=("attempts_add_up",), seed=60)
 def charge_bystanders_of_a_crash() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
         sessions.rule_session_end = lambda standing, cause, *, started: real(standing, cause, started=True)
