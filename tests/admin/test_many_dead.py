@@ -29,9 +29,9 @@ MANY = int(os.environ.get("MANY_DEAD", "100000"))
 FEW = 1_000
 RATE = 10_000
 """A second, for each of the operators."""
-MEMORY = 24 << 20
-"""Bytes that a command may need more for many than for few. Pages of a thousand, and what the store's client
-keeps; with a list of all ids it would be 10 MB more for each 100,000, with the letters themselves 100."""
+MEMORY = 32 << 20
+"""Bytes that a command may need more for many than for few: pages of a thousand, and what the store's client
+keeps, which on SQLite is a cache of 16 MiB. The letters themselves would be 100 MB."""
 APP = """
 import atexit, os, re
 from pathlib import Path

@@ -48,9 +48,9 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
     started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One for all tests that do not hurt it."""
+    """One for the tests of a file: what they do to it, those of the next do not see."""
     with staged(tmp_path_factory.mktemp("stage")) as started:
         yield started
 
