@@ -38,6 +38,8 @@ class Both:
         Outcome.DEAD,
     )
     results: Sequence[bytes | None] = (None,)
+    most: int = 150
+    """Jobs of a call."""
     held: list[Lease] = field(default_factory=list[Lease])
     numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     seq: int = 0
@@ -58,7 +60,7 @@ class Both:
                 priority=self.chance.choice(self.priorities),
                 delay=self.chance.choice(self.delays),
             )
-            for _ in range(self.chance.randint(1, 150))
+            for _ in range(self.chance.choice((1, self.chance.randint(1, self.most))))
         ]
         for broker in self.brokers:
             await broker.enqueue([batch])

@@ -35,12 +35,14 @@ LANES = tuple(f"lane {number}" for number in range(60))
 
 
 @cache
-def _without_long_way(name: str) -> bytes:
-    return assemble(name, instead={f"{name}_any": "error('the long way')"}).encode()
+def _without(name: str, way: str) -> bytes:
+    return assemble(name, instead={f"{name}_{way}": "error('the long way')"}).encode()
 
 
 class _ShortOnly(Store):
     strict = False
+    way = "any"
+    """Which is not there."""
 
     async def run(self, call: Call[_T]) -> _T:
         if not self.strict or call.script not in SHORT:
@@ -50,7 +52,7 @@ class _ShortOnly(Store):
     def _short(self, call: Call[_T]) -> Talk[_T]:
         said = next(self._talk(call))
         assert isinstance(said, Say)
-        reply: Any = yield Say(((b"EVAL", _without_long_way(call.script), *said.commands[0][2:]),))
+        reply: Any = yield Say(((b"EVAL", _without(call.script, self.way), *said.commands[0][2:]),))
         if isinstance(reply, Exception):
             raise StoreError(str(reply))
         return call.read(reply)
@@ -89,6 +91,33 @@ def test_short_ways_answer_as_the_model_does(
         steps = [both.enqueue, both.work, both.work, both.sweep]
         for _ in range(30):
             await both.chance.choice(steps)()
+            await both.compare()
+        await broker.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_one_plain_job_takes_the_shortest_way(redis_server: Server, priority: int) -> None:  # noqa: F811
+    """Over the edges of chunks, of 64 jobs, and of a queue that was emptied meanwhile."""
+
+    async def main() -> None:
+        clock, options = ManualClock(), Options()
+        store = _ShortOnly(read_url(redis_server.url), new_namespace(options), clock)
+        store.way = "many"
+        broker = RedisBroker(store, await store.durability())
+        both = Both([MemoryBroker(clock=clock, options=options), broker], clock, random.Random(priority))
+        both.priorities, both.delays, both.outcomes = (priority,), (0,), (Outcome.DONE,)
+        both.most = 1
+        await both.start(QueueSettings())
+        for steps in (200, 70):
+            store.strict = True
+            for _ in range(steps):
+                await both.enqueue()
+            await both.compare()
+            store.strict = False  # claims have no such way
+            for _ in range(20):
+                await both.work()
             await both.compare()
         await broker.close()
 

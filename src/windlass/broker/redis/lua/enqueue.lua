@@ -1,146 +1,63 @@
 -- enqueue: accept groups, each by itself; a group comes into being whole or not at all.
 --
--- ARGV[2]  groups of calls (see calls.lua); or of simple jobs that all have ids of their own, byte 1, then per job
---          id (16 bytes), number of its stamp (2), bytes of payload (4), body (4 bytes of length)
--- ARGV[3]  of simple jobs, {sizes of the groups, stamps}; a stamp: 1 queue, 2 task, 3 lane, 4 priority, 5 max_attempts,
---          6 tags, 7 revision, 8 flow
--- Returns  per group: its receipts, 1 if all were created, or {'refused', {place, why, which} …}
--- Writes   body, head, fifo, set, meta, count, lane, ring, names; what the long way does otherwise
--- Cost     O(jobs), at most 1,000; a plain job is 2 fields and its share of a chunk
--- otherwise: enqueue_any
--- include: plain
-local asked = ARGV[2]
-if not N or string.byte(asked) ~= 1 then return otherwise() end
-local groups, stamps = unpack(unpack_(ARGV[3]))
-local queues = {}
-local p, constant -- most stamps differ from the one before only by their lane
-for i = 1, #stamps do
-  local s = stamps[i]
-  local q = queues[s[1]] or plain_queue(s[1])
-  if not q or (s[3] ~= '') ~= q.laned then return otherwise() end
-  queues[s[1]] = q
-  local band, kind = 0 - s[4], s[1] .. NUL .. s[2] .. NUL
-  local names = kind .. s[3]
-  if q.laned then
-    q.lanes = q.lanes or {}
-    q.lanes[#q.lanes + 1] = s[3]
-  end
-  if not (p and p[4] == s[4] and p[5] == s[5] and p[6] == s[6] and p[7] == s[7] and p[8] == s[8]) then
-    p, constant = s, pack({s[4], s[5], band, 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
-  end
-  stamps[i] = {q = q, lane = s[3], band = band, n = 0, tally = tally(kind), list = false,
-    first = struct.pack('>BBBBBI4I8', RDY, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0),
-    last = struct.pack('>I8I8I2', NOW, NOW, #names) .. names .. constant}
-end
+-- Here is the way of one plain job, which is how most programs enqueue: no function and hardly a table is made. Others,
+-- and one that workers wait for, go to enqueue_many, and what is not plain from there to enqueue_any.
+--
+-- ARGV[2], ARGV[3]  see enqueue_many
+-- Returns  {1}; what the other ways do otherwise
+-- Writes   meta, head, body, fifo, count; set where nobody was told yet
+-- Cost     O(1)
+-- otherwise: enqueue_many
+-- include: short
+local asked, stamps = ARGV[2], ARGV[3]
+if string.byte(asked) ~= 1 then return otherwise() end
+local id, _, size, body, behind = struct.unpack('>c16I2I4I4c0', asked, 2)
+local numbers = call('HGET', META, 'n')
+if behind <= #asked or not numbers then return otherwise() end
+local s = unpack_(stamps)[2][1] -- 1 queue, 2 task, 3 lane, 4 priority, 5 max_attempts, 6 tags, 7 revision, 8 flow
+local queue, context = s[1], unpack_(ARGV[1])
 
-local ids, n, bytes, at, seq = {}, 0, 0, 2, N[5]
-local heads, bodies, lists, from = {}, {}, {}, #asked
-local record, head, entry = '>c16I2I4I4c0', '>c0I8I4I8c0BI6B', '>I7c16'
-local unpack_bytes, pack_bytes = struct.unpack, struct.pack
-while at <= from do
-  local id, stamp, size, body, behind = unpack_bytes(record, asked, at)
-  local s = stamps[stamp]
-  at, n, bytes, seq = behind, n + 1, bytes + size, seq + 2
-  local low = seq % 256
-  local high = (seq - low) / 256 % 256 -- the end of a head: see jobs.lua
-  ids[n] = id
-  heads[2 * n - 1], heads[2 * n] = id, pack_bytes(head, s.first, seq, size, seq - 1, s.last, high,
-    high * 1103823438081, low)
-  bodies[2 * n - 1], bodies[2 * n] = id, body
-  local list = s.list
-  if not list then -- of its queue and band, or of its lane
-    local q = s.q
-    q.lists = q.lists or {}
-    local name = q.laned and s.lane or s.band
-    list = q.lists[name] or {n = 0, band = s.band}
-    if list.band ~= s.band then return otherwise() end -- a lane with jobs in two bands
-    q.lists[name], s.list = list, list
-  end
-  local k = list.n + 1
-  list[k], list.n, s.n = pack_bytes(entry, seq, id), k, s.n + 1
+local known = call('HMGET', SET, 'F' .. queue, 'R' .. queue, 'A' .. queue)
+local fifo = call('HGET', FIFO, 'c' .. queue)
+if not known[1] or s[3] ~= '' or known[3] == 'W' -- not plain; in a lane; somebody waits
+  or (known[2] and string.byte(known[2], 2) == 1) -- a queue with lanes
+  or (fifo and #fifo ~= 26) -- several bands
+  or call('HEXISTS', HEAD, id) == 1 or call('HEXISTS', GONE, id) == 1 then
+  return otherwise()
 end
-if CTX[5] and N[7] + bytes > CTX[5] then return otherwise() end
+local n = {struct.unpack(NUMBERS, numbers)} -- see plain.lua
+if context[5] and n[7] + size > context[5] then return otherwise() end
 
-local function any_known(key)
-  local got = call('HMGET', key, unpack(ids))
-  for i = 1, n do
-    if got[i] then return true end
-  end
+local now = context[1]
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
 end
-if n == 0 or any_known(HEAD) or any_known(GONE) then return otherwise() end
+if now < n[1] and now + context[2] >= n[1] then now = n[1] end
 
-for _, q in pairs(queues) do
-  if q.laned then
-    if not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
-    for name, list in pairs(q.lists) do
-      local l = q.by_lane[name]
-      if l[5] and l[5] ~= list.band then return otherwise() end
-    end
-  end
+local band, first, used, last, filled, live = BAND_ZERO - s[4], 1, 0, 1, 0, 0
+if fifo then
+  local of
+  of, first, used, last, filled, live = struct.unpack('>I6I6BI6BI6', fifo) -- see chunks.lua
+  if of ~= band then return otherwise() end
 end
+if filled >= PER_CHUNK then last, filled = last + 1, 0 end
+local chunk = queue .. NUL .. struct.pack('>I6I7', band, last)
+local before = filled > 0 and call('HGET', FIFO, chunk) or ''
 
-N[5], N[7] = seq, N[7] + bytes
-heads.n, bodies.n = 2 * n, 2 * n
-HSETS[HEAD], HSETS[BODY] = heads, bodies
-for i = 1, #stamps do
-  local s = stamps[i]
-  s.tally.n = s.tally.n + s.n
-end
-count_moves(nil, RDY)
+local seq = n[5] + 2
+n[5], n[7] = seq, n[7] + size
+local kind, low = queue .. NUL .. s[2] .. NUL, seq % 256
+local high = (seq - low) / 256 % 256
+local head = struct.pack('>BBBBBI4I8I8I4I8I8I8I2', 2, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0, seq, size, seq - 1, now, now, #kind)
+  .. kind .. pack({s[4], s[5], 0 - s[4], 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
+  .. struct.pack('>BI6B', high, high * 1103823438081, low) -- the end of a head: see jobs.lua
 
-local function append(q) -- to the fifo of a queue
-  local all = fifos(q)
-  for band, list in pairs(q.lists) do
-    local f = all[band] or {1, 0, 1, 0, 0}
-    all[band] = f
-    f[5] = f[5] + list.n
-    local first = 1
-    while first <= list.n do
-      if f[4] >= PER_CHUNK then f[3], f[4] = f[3] + 1, 0 end
-      local name, fits = chunk_name(q, band, f[3]), math.min(list.n, first + PER_CHUNK - f[4] - 1)
-      local old = f[4] > 0 and call('HGET', FIFO, name) or ''
-      put(FIFO, name, old .. concat(list, '', first, fits))
-      f[4] = f[4] + fits - first + 1
-      first = fits + 1
-    end
-  end
-  put(FIFO, 'c' .. q.name, write_fifos(all))
-end
-
-local function append_to_lanes(q)
-  local per_chunk = lanes.per_chunk
-  local fields, owners, k = {}, {}, 0
-  for name, list in pairs(q.lists) do
-    local l = q.by_lane[name]
-    l[5], l[6], l[14] = list.band, l[6] + list.n, l[14] + list.n
-    if l[10] == 0 then l[10], l[12] = 1, 1 end
-    k = k + 1
-    fields[k], owners[k] = lanes.chunk_of(l, l[12]), l
-    lanes.touch(l)
-    lanes.enter_if_open(l)
-  end
-  local chunks = lanes.load_fields(FIFO, fields, k)
-  for i = 1, k do
-    local l, old, first = owners[i], chunks[i] or '', 1
-    local list = q.lists[l[2]]
-    while first <= list.n do
-      if l[13] >= per_chunk then l[12], l[13], old = l[12] + 1, 0, '' end
-      local fits = math.min(list.n, first + per_chunk - l[13] - 1)
-      put(FIFO, lanes.chunk_of(l, l[12]), old .. concat(list, '', first, fits))
-      l[13] = l[13] + fits - first + 1
-      first = fits + 1
-    end
-  end
-end
-
-for _, q in pairs(queues) do
-  if q.laned then append_to_lanes(q) else append(q) end
-  waiters(q)
-end
-if lanes then lanes.save() end
-write()
-if lanes then lanes.write() end
-for _, q in pairs(queues) do wake(q) end
-local answer = {}
-for g = 1, #groups do answer[g] = 1 end
-return answer
+call('HSET', META, 'n', struct.pack(NUMBERS, unpack(n, 1, 12)))
+call('HSET', HEAD, id, head)
+call('HSET', BODY, id, body)
+call('HSET', FIFO, chunk, before .. struct.pack('>I7c16', seq, id),
+  'c' .. queue, struct.pack('>I6I6BI6BI6', band, first, used, last, filled + 1, live + 1))
+call('HINCRBY', COUNT, kind .. '2', 1)
+if known[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end
+return {1}

@@ -12,11 +12,10 @@
 -- surroundings. So there are few here, and those for lanes are made when a queue has some (`plain_lanes`).
 -- include: short, chunks
 -- when needed: plain_lanes
-local PER_CHUNK = 64
 local RDY, RUNNING, DONE = 2, 3, 4
 
 local CTX = unpack_(ARGV[1])
-local NUMBERS, NUMBERS_READ = '>i8i8i8i8i8i8i8i8i8i8i8B', call('HGET', META, 'n')
+local NUMBERS_READ = call('HGET', META, 'n')
 local N = NUMBERS_READ and {struct.unpack(NUMBERS, NUMBERS_READ)} -- mark, live, swept, left, 5 seq, version, 7 bytes, log …, 10 and 11 gone, format
 local NOW = CTX[1]
 if N then
