@@ -27,8 +27,8 @@ class Book:
         self.ticks: dict[tuple[str, int], h.Fire] = {}
         """Fires that may have happened, by who asked and its call."""
         self.gathered: list[h.Gathered] = []
-        self.sweeps: dict[tuple[str, int], int] = {}
-        """Passes that may have happened: when they were asked for, in order."""
+        self.sweeps: dict[tuple[str, int], tuple[int, int]] = {}
+        """Passes that may have happened: when they were asked for, and answered."""
         self.crowded: list[int] = []
         """When an asker was told that there was more to run than it had room for, in order."""
         self.outages: list[tuple[int, int]] = []
@@ -218,11 +218,12 @@ class Book:
 
     def _sweep(self, event: h.Sweep, source: str) -> None:
         self._calls[source, event.call] = event
-        self.sweeps[source, event.call] = event.at
+        self.sweeps[source, event.call] = (event.at, FAR)
 
     def _swept(self, event: h.Swept, source: str) -> None:
         sweep = self._calls.pop((source, event.call), None)
         asked = sweep.at if isinstance(sweep, h.Sweep) else event.at
+        self.sweeps[source, event.call] = (asked, event.at)
         for session in event.reaped:
             self.sessions[session].reapings.append((asked, event.at))
 

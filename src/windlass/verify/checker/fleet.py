@@ -16,7 +16,7 @@ LIVENESS_STEP = 1_000_000
 
 def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
     """A session is given up only when it was silent for longer than its TTL while somebody swept."""
-    sweeps = list(book.sweeps.values())
+    sweeps = sorted(book.sweeps.values(), key=lambda one: (one[1], one[0]))
     for name, session in book.sessions.items():
         if session.reaped >= FAR or not session.ttl:
             continue
@@ -33,14 +33,19 @@ def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
             )
 
 
-def _liveness(sweeps: list[int], since: int, until: int) -> int:
-    """How far the liveness clock can have come: a second a pass, and never more than time itself."""
-    passes = sweeps[bisect_right(sweeps, since - LIVENESS_STEP) : bisect_right(sweeps, until)]
+def _liveness(sweeps: list[tuple[int, int]], since: int, until: int) -> int:
+    """How far the liveness clock can have come: a second a pass, and never more than time itself.
+
+    A pass happened at some time between its question and its answer: one that waited for the store counts
+    from when that moves the clock most.
+    """
     moved, before = 0, since
-    for at in passes:
-        if at > before:
-            moved += min(at - before, LIVENESS_STEP)
-            before = at
+    for asked, answered in sweeps:
+        if asked <= until and answered >= since - LIVENESS_STEP:
+            at = min(max(asked, before + LIVENESS_STEP), answered, until)
+            if at > before:
+                moved += min(at - before, LIVENESS_STEP)
+                before = at
     # The pass that gave it up was asked for some time before it was answered; and a beat stamps its session
     # with the last pass, which may be a step behind it.
     return moved + min(until - before, LIVENESS_STEP) + LIVENESS_STEP
