@@ -46,6 +46,7 @@ def _ran_by_http(folder: Path) -> dict[str, int]:
     return {"starts": starts, "applied": applied}
 
 
+@pytest.mark.slow
 def test_a_server_that_lies_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_part, "SERVED", "tests.verify.faulty_server:app")
     report = verify(Wanted(own="sqlite", minutes=SHORT, jobs=700, faults=("kill http worker",)), quiet=True)

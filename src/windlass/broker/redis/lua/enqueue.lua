@@ -10,7 +10,7 @@
 -- otherwise: enqueue_many
 -- include: short
 local asked, stamps = ARGV[2], ARGV[3]
-if string.byte(asked) ~= 1 then return otherwise() end
+if string.byte(asked) ~= 1 or #asked < 27 then return otherwise() end -- not simple, or none at all
 local id, _, size, body, behind = struct.unpack('>c16I2I4I4c0', asked, 2)
 local numbers = call('HGET', META, 'n')
 if behind <= #asked or not numbers then return otherwise() end
