@@ -296,6 +296,7 @@ def end(
         entry.first_held = None
     if token:
         settings, now = ledger.settings, ledger.time.now
-        ledger.rates.gave_back(lent.queue, None, settings.queue(lent.queue).rate, now)
-        ledger.rates.gave_back(lent.queue, lent.lane, settings.lane(lent.queue, lent.lane).rate, now)
+        ledger.rates.gave_back(lent.queue, None, settings.queue(lent.queue).rate, now, lent.claimed_at)
+        lane_rate = settings.lane(lent.queue, lent.lane).rate
+        ledger.rates.gave_back(lent.queue, lent.lane, lane_rate, now, lent.claimed_at)
     ledger.touched.add(entry.id)

@@ -1,4 +1,4 @@
-"""Rates, checked by counting: in any window w at most `rate * w + burst` claims, less those given back."""
+"""Rates, checked by counting: in any window w at most `rate * w + burst` claims, less what was given back."""
 
 from collections import defaultdict
 
@@ -14,6 +14,7 @@ class Log(msgspec.Struct):
 
     rate: Rate | None = None
     taken: list[tuple[Micros, int]] = []
+    """When, and how much, in units of 1/per tokens so that nothing is rounded; below 0: given back."""
     whole: bool = True
     """It starts with a full bucket: no other rate was in force before, and the clock did not go back."""
 
@@ -27,19 +28,20 @@ class Rates:
     def took(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> None:
         """A claim was made: hold every window that ends with it against the rate."""
         log = self._log(queue, lane, rate, now)
-        log.taken.append((now, 1))
+        log.taken.append((now, rate.per if rate else 0))
         count = 0
         for since, change in reversed(log.taken if rate else ()):
             assert rate is not None
             count += change
-            # In units of 1/per tokens, so that nothing is rounded.
-            allowed = rate.size * rate.per + (now - since) * rate.count
-            held = count * rate.per <= allowed
+            held = count <= rate.size * rate.per + (now - since) * rate.count
             require("rates hold in every window", held, queue, lane, rate, log.taken)
 
-    def gave_back(self, queue: str, lane: str | None, rate: Rate | None, now: Micros) -> None:
-        """Work came back unstarted, and its token with it."""
-        self._log(queue, lane, rate, now).taken.append((now, -1))
+    def gave_back(
+        self, queue: str, lane: str | None, rate: Rate | None, now: Micros, claimed_at: Micros
+    ) -> None:
+        """Work came back unstarted, and of its token what has not come anew since it was claimed."""
+        worth = max(0, rate.per - max(0, now - claimed_at) * rate.count) if rate else 0
+        self._log(queue, lane, rate, now).taken.append((now, -worth))
 
     def tokens(self, queue: str, lane: str | None, rate: Rate, now: Micros) -> int | None:
         """Whole tokens that must be at hand; None where that cannot be told."""
@@ -50,7 +52,7 @@ class Rates:
         last = now
         for at, change in (*log.taken, (now, 0)):
             level = min(capacity, level + max(0, at - last) * rate.count)
-            level = min(capacity, level - change * rate.per)
+            level = min(capacity, level - change)
             last = at
         return level // rate.per
 
