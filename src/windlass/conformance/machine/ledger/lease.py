@@ -93,7 +93,7 @@ def _lend(ledger: Ledger, ask: Ask, place: int, lease: Lease) -> Lent:
     ledger.fences[lease.job].append(lease.fence)
     ledger.touched.add(lease.job)
     ledger.lent_now.append(lent)
-    _check_limits(ledger, entry, lent, in_a_slot=place < ask.slots)
+    _check_limits(ledger, entry, lent, in_a_slot=place < ask.slots, soon=place < ask.soon)
     return lent
 
 
@@ -134,7 +134,7 @@ def _check_lease(entry: Entry, lease: Lease) -> None:
     require("memos reach the next run", dict(lease.memos) == entry.memos, lease, entry.memos)
 
 
-def _check_limits(ledger: Ledger, entry: Entry, lent: Lent, *, in_a_slot: bool) -> None:
+def _check_limits(ledger: Ledger, entry: Entry, lent: Lent, *, in_a_slot: bool, soon: bool) -> None:
     settings, now = ledger.settings, ledger.time.now
     queue, lane = settings.queue(lent.queue), settings.lane(lent.queue, lent.lane)
     paused = settings.paused & {(lent.queue, None), (lent.queue, lent.lane)}
@@ -148,8 +148,8 @@ def _check_limits(ledger: Ledger, entry: Entry, lent: Lent, *, in_a_slot: bool) 
     ledger.rates.took(lent.queue, None, queue.rate, now)
     ledger.rates.took(lent.queue, lent.lane, lane.rate, now)
     limits = (queue.concurrency, queue.rate, lane.concurrency, lane.rate)
-    free = all(limit is None for limit in limits) and entry.attempt < entry.job.max_attempts
-    prefetched = free and entry.job.task in ledger.timed
+    free = soon or all(limit is None for limit in limits)
+    prefetched = free and entry.attempt < entry.job.max_attempts and entry.job.task in ledger.timed
     require("only what is free and timed is prefetched", in_a_slot or prefetched, lent, limits, entry.attempt)
 
 
