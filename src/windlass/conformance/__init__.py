@@ -14,6 +14,6 @@ To hold a broker to the contract, write a test module like this:
         return opened
 
 Each test gets `store`, a `windlass.conformance.harness.Harness`: a broker on an empty namespace, the clock it
-runs on,
-and short forms of the verbs. A test is skipped only for a capability that the broker declares not to have.
+runs on, and short forms of the verbs. A test is skipped only for a capability that the broker declares not to
+have.
 """

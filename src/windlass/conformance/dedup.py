@@ -135,6 +135,18 @@ async def test_key_outlives_its_job(store: Harness, state: State) -> None:
     await creates(store)
 
 
+async def test_key_outlives_its_job__and_is_not_that_of_another_with_its_id(store: Harness) -> None:
+    await store.queue("q", retention=0)
+    first = await store.reach(State.DONE, key="k", window=10 * HOUR)
+    store.advance(HOUR)  # the resend window is over as well
+    await store.sweep()
+    assert await store.missing(first)
+    again = await store.add(id=first, payload=b"again")
+    await absorbed_by(store, first)
+    await creates(store, _REPLACE, payload=b"new")
+    assert (await store.get(again)).payload == b"again"
+
+
 async def test_key_works_inside_a_group(store: Harness) -> None:
     group = [store.job(key="a"), store.job(key="b"), store.job(key="a"), store.job(), store.job(key="a")]
     receipts = await store.enqueue(*group)

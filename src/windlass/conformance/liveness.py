@@ -4,7 +4,7 @@ import pytest
 
 from windlass.broker.contract import Options
 from windlass.conformance.harness import Harness, Worker
-from windlass.core.job import Moved
+from windlass.core.job import Edge, Moved, OnFailure
 from windlass.core.lease import Asker
 from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.session import SESSION_TTL, SessionState, SessionView, Swept
@@ -260,6 +260,24 @@ async def test_long_step_back_is_followed__by_the_ttl_of_the_namespace(store: Ha
     assert (await other.broker.sweep(limit=100)).stepped_back == 0
     other.advance(-1)
     assert (await other.broker.sweep(limit=100)).stepped_back == SECOND + 1
+
+
+async def test_long_step_back_is_followed__by_next_in_once_a_pass_saw_it(store: Harness) -> None:
+    """A child that was due long ago is freed after the step, so that it waits until that time comes again."""
+    worker = await _worker(store)
+    parent = await store.add(priority=1)
+    child = await store.add(after=(Edge(parent, OnFailure.IGNORE),))
+    await store.passes(1, SECOND)  # the mark is later than the time at which the child was due
+    await store.dead(await worker.one())
+    store.advance(-HOUR)
+    await store.discard(parent)
+    await store.broker.sweep(limit=100)
+
+    assert (await worker.claim()).next_in == HOUR - SECOND
+    store.advance(HOUR - SECOND - 1)
+    assert (await worker.claim()).next_in == 1
+    store.advance(1)
+    assert (await worker.one()).job == child
 
 
 async def test_long_step_back_is_followed__by_a_paced_fleet(store: Harness) -> None:

@@ -1,11 +1,13 @@
 """How much one claim hands out (slots, limit, bytes), and what it says of the rest (`more`, `next_in`)."""
 
+from collections.abc import AsyncIterator
+
 from windlass.conformance.harness import Harness, Worker, ids
 from windlass.core.lease import Ask, Lease
 from windlass.core.limits import Rate
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
-from windlass.core.units import HOUR, SECOND, Micros
+from windlass.core.units import HOUR, SECOND, JobId, Micros
 
 LIMITS = {
     "concurrency": {"concurrency": 10},
@@ -14,6 +16,15 @@ LIMITS = {
     "lane-rate": {"lane_rate": Rate(1_000)},
     "sequence": {"sequence": True},
 }
+
+
+async def _limited(store: Harness, *, lanes: str) -> AsyncIterator[tuple[str, list[JobId]]]:
+    """A queue under each kind of limit in turn, with a job that may be prefetched in each of the lanes."""
+    for queue, settings in LIMITS.items():
+        await store.queue(queue, **settings)
+        await store.time_task(queue=queue)
+        yield queue, [await store.add(queue=queue, lane=lane) for lane in lanes]
+
 
 # slots
 
@@ -88,10 +99,7 @@ async def test_slots_bound_last_attempts__not_those_before(store: Harness) -> No
 
 async def test_slots_bound_limited_jobs(store: Harness) -> None:
     worker = await store.worker()
-    for queue, settings in LIMITS.items():
-        await store.queue(queue, **settings)
-        await store.time_task(queue=queue)
-        jobs = [await store.add(queue=queue, lane=lane) for lane in ("a", "b", "c")]
+    async for queue, jobs in _limited(store, lanes="abc"):
         none = await worker.claim(queue, slots=0, limit=5)
         assert (none.leases, none.more) == ((), True), queue
         claimed = await worker.claim(queue, slots=2, limit=5)
@@ -116,10 +124,7 @@ async def test_slots_bound_limited_jobs__by_the_limits_of_their_own_lane(store: 
 
 async def test_soon_bounds_limited_jobs(store: Harness) -> None:
     worker = await store.worker()
-    for queue, settings in LIMITS.items():
-        await store.queue(queue, **settings)
-        await store.time_task(queue=queue)
-        jobs = [await store.add(queue=queue, lane=lane) for lane in "abcdef"]
+    async for queue, jobs in _limited(store, lanes="abcdef"):
         three = await worker.claim(queue, slots=1, soon=3, limit=9)
         assert (ids(three.leases), three.more) == (jobs[:3], True), queue
         none = await worker.claim(queue, slots=0, soon=0, limit=9)
@@ -130,10 +135,7 @@ async def test_soon_bounds_limited_jobs(store: Harness) -> None:
 
 async def test_soon_bounds_limited_jobs__less_than_slots_says_nothing(store: Harness) -> None:
     worker = await store.worker()
-    for queue, settings in LIMITS.items():
-        await store.queue(queue, **settings)
-        await store.time_task(queue=queue)
-        jobs = [await store.add(queue=queue, lane=lane) for lane in "abcd"]
+    async for queue, jobs in _limited(store, lanes="abcd"):
         claimed = await worker.claim(queue, slots=3, soon=2, limit=9)
         assert (ids(claimed.leases), claimed.more) == (jobs[:3], True), queue
 

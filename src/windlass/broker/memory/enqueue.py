@@ -37,8 +37,8 @@ def accept(ns: Namespace, group: Sequence[NewJob], parent: JobId | None = None) 
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
     First every call meets its key, in order; then those that became jobs are tied to their parents and
-    placed. So a
-    parent may come after its child, and an edge to an absorbed call leads to the job that stands for it.
+    placed. So a parent may come after its child, and an edge to an absorbed call leads to the job that stands
+    for it.
     """
     created: list[Job] = []
     receipts = tuple(_meet(ns, asked, parent, created) for asked in group)
@@ -125,7 +125,7 @@ def _meet(ns: Namespace, asked: NewJob, parent: JobId | None, created: list[Job]
 
 
 def _state_of_holder(holder: Job | None) -> State:
-    """A holder that is not kept any more has finished; one of the same group, not placed yet, waits."""
+    """A holder that is gone has finished; one of the same group, not placed yet, waits."""
     if holder is None:
         return State.DONE
     return State.BLOCKED if holder.state is None else holder.state
@@ -134,7 +134,9 @@ def _state_of_holder(holder: Job | None) -> State:
 def _holder(ns: Namespace, asked: NewJob) -> tuple[Key | None, Job | None]:
     place = key_place(asked)
     key = None if place is None else ns.keys.get(place)
-    return key, None if key is None else ns.jobs.get(key.holder)
+    if key is None or key.until is not None:
+        return key, None  # what has the id of a holder that finished may be another job by now
+    return key, ns.jobs.get(key.holder)
 
 
 def _absorb(ns: Namespace, receipt: Receipt) -> Receipt:

@@ -1,8 +1,7 @@
 """Filing: where a waiting job stands, and which one is next.
 
 A lane is in a ring exactly while it has a job to hand out there and is not parked. `refresh` brings that
-about after
-every change; nothing else touches a ring's members.
+about after every change; nothing else touches a ring's members.
 """
 
 from bisect import bisect_left, insort

@@ -269,8 +269,7 @@ def tell_dependents(ns: Namespace, parent: JobId, state: State) -> None:
     """Resolve the edges to a parent that has ended, a bounded number of them now and the rest by sweep.
 
     An end can cascade (a cancelled dependent has dependents): the work is a queue, not a recursion, and the
-    bound is
-    on the whole of it.
+    bound is on the whole of it.
     """
     if not ns.edges.get(parent):
         return

@@ -124,7 +124,8 @@ def _meet(tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job]) 
     key = keys.key_at(tx, place)
     if key is None or place is None:
         return _create(tx, asked, parent, created)
-    holder = tx.job(key.holder)
+    # What has the id of a holder that finished may be another job by now.
+    holder = tx.job(key.holder) if key.until is None else None
     within = key.until is None or tx.now < key.until
     match meet(asked.mode, _state_of_holder(holder), within_window=within):
         case Meeting.CREATE:
@@ -145,7 +146,7 @@ def _meet(tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job]) 
 
 
 def _state_of_holder(holder: Job | None) -> State:
-    """A holder that is not kept any more has finished; one of the same group, not placed yet, waits."""
+    """A holder that is gone has finished; one of the same group, not placed yet, waits."""
     if holder is None:
         return State.DONE
     return STATES[BLOCKED] if holder.state is None else holder.state

@@ -88,9 +88,12 @@ class Claim(Machine):
         if answer.leases or answer.more or not self.alive(session) or answer.next_in == 0:
             return
         self.everything_holds()
+        was_behind = self.ledger.time.behind
         self.clock.advance((HOUR if answer.next_in is None else answer.next_in) - 1)
+        # A clock that nobody's pass saw step back, near the mark again: the store's time leaps there.
+        leapt = was_behind and not self.ledger.time.behind
         early = self.claim(self.next_ask(session, want))
-        require("next_in is never late", not early.leases, answer, early)
+        require("next_in is never late", leapt or not early.leases, answer, early)
 
 
 class Settle(Claim):

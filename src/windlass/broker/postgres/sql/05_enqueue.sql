@@ -188,7 +188,7 @@ CREATE OR REPLACE FUNCTION _meet(a asked, p_parent uuid) RETURNS receipt LANGUAG
 DECLARE
     k unique_key;
     h job;
-    v_state smallint := 4;   -- a holder that is not kept any more has finished
+    v_state smallint := 4;
 BEGIN
     IF a.key IS NULL THEN
         RETURN _create(a, p_parent, NULL);
@@ -197,7 +197,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN _create(a, p_parent, NULL);
     END IF;
-    SELECT * INTO h FROM job WHERE id = k.holder AND pruned_until IS NULL;
+    -- What has the id of a holder that finished may be another job by now.
+    SELECT * INTO h FROM job WHERE id = k.holder AND pruned_until IS NULL AND k.until IS NULL;
     IF FOUND THEN
         v_state := h.state;
     END IF;

@@ -80,8 +80,9 @@ local function meet(c, created)
   local place = c[2] .. NUL .. c[4] .. NUL .. c[3] .. NUL .. c[10]
   local k = key_record(place)
   if not k then return create(c, nil, created) end
-  local holder = job(k.holder)
-  local state = DONE -- a holder that is not kept any more has finished
+  -- What has the id of a holder that finished may be another job by now.
+  local holder = not k.till and job(k.holder)
+  local state = DONE
   if holder then state = holder.state < 0 and BLOCKED or holder.state end
   if is_waiting(state) then
     if c[11] == REPLACE then return replace(holder, c) end

@@ -44,6 +44,8 @@ def resolve_tentative(ledger: Ledger, now: Snapshot) -> None:
 def _accepted(ledger: Ledger, job: NewJob, parent: JobId | None = None) -> None:
     """A job came into being."""
     now = ledger.time.now
+    if (before := ledger.entries.get(job.id)) is not None and before.job.key is not None:
+        ledger.earlier_keys[job.id].add(key_of(before.job))
     ledger.entries[job.id] = Entry(
         job=job,
         accepted_at=now,
@@ -120,6 +122,11 @@ def _absorbed_by_key(ledger: Ledger, job: NewJob, receipt: Receipt) -> None:
     require("another job stands for an absorbed call", receipt.of not in (None, job.id), job, receipt)
     assert receipt.of is not None
     other = ledger.entry(receipt.of)
+    if job.key is not None and key_of(job) in ledger.earlier_keys[other.id]:
+        require("a key that outlives its job only absorbs", receipt.status is Status.DUPLICATE, job, other)
+        require("a replacing call is never dropped", job.mode is not Mode.REPLACE, job, other)
+        _absorb(ledger, job.id, other)
+        return
     same_key = job.key is not None and key_of(other.job) == key_of(job)
     require("only a job with the same key absorbs a call", same_key, job, other)
     _absorb(ledger, job.id, other)

@@ -133,6 +133,8 @@ class Ledger:
         self.entries: dict[JobId, Entry] = {}
         self.fences: dict[JobId, list[Fence]] = defaultdict(list)
         """Every fence ever given, also of an earlier job under the same id."""
+        self.earlier_keys: dict[JobId, set[object]] = defaultdict(set)
+        """Keys of earlier jobs under the same id: they may outlive those jobs, for their windows."""
         self.absorbed: dict[JobId, Absorbed] = {}
         """Calls that a key absorbed."""
         self.seats: dict[SessionId, Seat] = {}
