@@ -212,12 +212,12 @@ def test_a_stream_ends_when_the_server_stops(house: House) -> None:
             async with listening(server) as listener:
                 await listener.told()
                 running = server.state[RUNNING]
-                assert running.waiting == 1
+                assert running.waiting.total() == 1
                 running.stopping.set()
                 assert (await listener.told()).data["text"] == "the server stops"
                 async with asyncio.timeout(10):
                     await listener.ended.wait()
-            assert running.waiting == 0
+            assert not running.waiting
             async with listening(server) as listener:
                 assert await listener.status == 503
 

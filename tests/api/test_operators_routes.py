@@ -179,6 +179,7 @@ def test_a_key_bound_to_a_queue_sees_that_queue_alone(house: House) -> None:
             assert overview["jobs"]["running"] == 1
             (worker,) = said(await client.get("/v1/workers"))
             assert [job["task"] for job in worker["running"]] == ["send"]
+            assert worker["queues"] == ["mail"], "what else it serves is out of sight"
             scale = said(await client.get("/v1/scale"))
             assert [queue["queue"] for queue in scale["queues"]] == ["mail"]
             said(await client.get("/v1/scale", params={"queue": "default"}), 404)
@@ -330,5 +331,19 @@ def test_a_waiting_job_is_explained(house: House) -> None:
             said(await client.get("/v1/jobs/nope/explain"), 404)
         async with house.open(await house.key("read", queues=("mail",))) as client:
             said(await client.get(f"/v1/jobs/{job.id}/explain"), 404)
+
+    house.run(story)
+
+
+def test_an_explanation_names_no_queue_that_is_out_of_sight(house: House) -> None:
+    async def story() -> None:
+        job = await house.send.aenqueue("x")
+        await Fleet(house, "default").take()
+        path = f"/v1/jobs/{job.id}/explain"
+        async with house.open(await house.key("read")) as client:
+            assert "live workers serve: default" in said(await client.get(path))["text"]
+        async with house.open(await house.key("read", queues=("mail",))) as client:
+            text = said(await client.get(path))["text"]
+            assert text == 'no live worker serves queue "mail"'
 
     house.run(story)

@@ -68,7 +68,7 @@ def test_the_next_times_of_a_rule_are_told_before_it_is_kept(house: House) -> No
         ({"cron": "0 3 30 2 *"}, 422),
         ({"tz": "Mars/Olympus"}, 422),
         ({"every": 5}, 422),  # besides cron
-        ({"task": "nope"}, 422),
+        ({"task": "nope"}, 404),
         ({"arguments": {"nope": 1}}, 422),
         ({"name": "no good"}, 422),
         ({"queue": "nope"}, 404),
@@ -96,10 +96,10 @@ def test_a_bound_key_sees_and_makes_schedules_of_its_own_queues_alone(house: Hou
             for verb in ("pause", "run", "reset"):
                 said(await client.post(f"/v1/schedules/hourly/{verb}"), 404)
             assert (await client.delete("/v1/schedules/hourly")).status_code == 404
-            said(
-                await client.post("/v1/schedules", json={**NIGHTLY, "task": "add", "arguments": {"a": 1}}),
-                404,
-            )
+            wanted = {**NIGHTLY, "arguments": {"a": 1}}
+            hidden = said(await client.post("/v1/schedules", json={**wanted, "task": "add"}), 404)
+            absent = said(await client.post("/v1/schedules", json={**wanted, "task": "nope"}), 404)
+            assert hidden["detail"].replace("add", "nope") == absent["detail"]
             said(await client.post("/v1/schedules", json=NIGHTLY), 201)
 
     house.run(story)

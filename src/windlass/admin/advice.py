@@ -40,11 +40,11 @@ def advise(
     explanation: Explanation,
     *,
     holder: SessionView | None,
-    served: Sequence[str],
+    served: Sequence[str] | None,
     now: Micros,
 ) -> Advice:
     """Put an explanation into words. `holder` is the session that runs the job, `served` the queues that live
-    workers serve.
+    workers serve; None: some that are not to be told.
     """
     why = Why.FINISHED if explanation.why is Why.UNKNOWN else explanation.why  # only its end is remembered
     text, do = _words(why, job, explanation, holder, served, now)
@@ -70,7 +70,7 @@ def _words(
     job: JobDetail,
     explanation: Explanation,
     holder: SessionView | None,
-    served: Sequence[str],
+    served: Sequence[str] | None,
     now: Micros,
 ) -> tuple[str, str]:
     match why:
@@ -146,8 +146,12 @@ def _scheduled(why: Why, job: JobDetail, explanation: Explanation) -> tuple[str,
     return f"it is not due yet: it becomes ready {soon}", ""
 
 
-def _unserved(job: JobDetail, served: Sequence[str]) -> tuple[str, str]:
-    others = f"; live workers serve: {', '.join(served)}" if served else "; no worker is alive at all"
+def _unserved(job: JobDetail, served: Sequence[str] | None) -> tuple[str, str]:
+    others = "; no worker is alive at all"
+    if served is None:
+        others = ""
+    elif served:
+        others = f"; live workers serve: {', '.join(served)}"
     return f'no live worker serves queue "{job.queue}"{others}', f'start a worker for queue "{job.queue}"'
 
 

@@ -93,15 +93,19 @@ class Insight:
         if selection.queue is not None:
             await self.queue_document(selection.queue)
 
-    async def explain(self, job_id: str) -> Advice:
-        """Why a job waits, and what to do about it. `JobNotFound`."""
+    async def explain(self, job_id: str, *, sees: Callable[[str], bool] = lambda _: True) -> Advice:
+        """Why a job waits, and what to do about it; other queues are named if the reader sees them.
+        `JobNotFound`.
+        """
         job = await self._detail(job_id)
         explanation = await self._broker.explain(job.id)
         holder = None
         if explanation.why is Why.RUNNING and job.session is not None:
             holder = await self._session(job.session)
         served = await self._served() if explanation.why is Why.NO_WORKER else ()
-        return advise(job, explanation, holder=holder, served=served, now=await self.now())
+        seen = [queue for queue in served if sees(queue)]
+        others = None if served and not seen else seen
+        return advise(job, explanation, holder=holder, served=others, now=await self.now())
 
     async def _detail(self, job_id: str) -> JobDetail:
         found = (await self._broker.get([check_job_id(job_id)]))[0]

@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.client.app import Windlass
 from windlass.client.options import CallOptions, prepared
-from windlass.client.task import Call, Sender
+from windlass.client.task import Sender
 from windlass.core.job import NewJob, Receipt
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
@@ -53,13 +53,9 @@ def make(
     if known is None:
         raise UnknownTask(f"there is no task {shown(task)}")
     sender = _sender(known, options)
-    job = sender.rebuilt(Call(sender, _EMPTY)).job  # it takes its id here
-    check(job)
+    check(sender.job("", b""))
     payload = sender.signature.encode_json(arguments)
-    return Made(app=sender.app, job=msgspec.structs.replace(job, payload=payload))
-
-
-_EMPTY = NewJob(id="", task="")
+    return Made(app=sender.app, job=sender.job(sender.app.new_id(), payload))
 
 
 def _sender(known: Sender[..., Any], options: Mapping[str, Any]) -> Sender[..., Any]:

@@ -82,7 +82,12 @@ class Requires:
         self.unbound = unbound
 
     async def __call__(self, connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-        caller = present(connection)
+        """Ask for it: 401 without a key, 403 without what is needed."""
+        self.passed(connection.scope)
+
+    def passed(self, scope: Any) -> Caller:
+        """The caller of a connection, who may."""
+        caller = present(scope)
         if not caller.may(*self.scopes):
             wanted = " or ".join(self.scopes)
             raise Refusal(
@@ -91,6 +96,7 @@ class Requires:
         if self.unbound and caller.is_bound:
             # It shows, or changes, what concerns every queue.
             raise Refusal(403, "forbidden", "this needs a key that is not bound to queues or lanes")
+        return caller
 
 
 class Open(Requires):
@@ -113,9 +119,9 @@ def requires(*scopes: Scope, unbound: bool = False) -> Requires:
 OPEN = Open()
 
 
-def present(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
-    """The caller, if there is one; 401 if not."""
-    caller = connection.scope["state"].get(CALLER)
+def present(scope: Any) -> Caller:
+    """The caller of a connection, if there is one; 401 if not."""
+    caller = scope["state"].get(CALLER)
     if isinstance(caller, Caller):
         return caller
     raise Refusal(

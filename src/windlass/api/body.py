@@ -24,26 +24,32 @@ class JsonRequest(Request[Any, Any, Any]):
 
     async def json(self) -> Any:
         """The body as the type of the route's `data`; 400 and 415 name what is wrong."""
-        said = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if said != "application/json" and not said.endswith("+json"):
-            raise Refusal(
-                415, "unsupported-media-type", "the body must be JSON: send Content-Type: application/json"
-            )
         field = getattr(self.route_handler, "parsed_data_field", None)
-        decode = _decoder(Any if field is None else field.annotation)
-        try:
-            return decode(await self.body())
-        except msgspec.ValidationError as error:
-            field_name, detail = _located(str(error))
-            raise Refusal(400, "invalid", detail, field=field_name) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Refusal(400, "invalid", f"the body is not JSON: {error}") from None
-        except RecursionError:
-            raise Refusal(400, "invalid", "the body is nested too deeply") from None
+        decode = decoder(Any if field is None else field.annotation)
+        return read(decode, self.headers.get("content-type", ""), await self.body())
+
+
+def read(decode: Callable[[bytes], Any], content_type: str, body: bytes) -> Any:
+    """A body as a decoder reads it; 400 and 415 name what is wrong."""
+    said = content_type.partition(";")[0].strip().lower()
+    if said != "application/json" and not said.endswith("+json"):
+        raise Refusal(
+            415, "unsupported-media-type", "the body must be JSON: send Content-Type: application/json"
+        )
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        field_name, detail = _located(str(error))
+        raise Refusal(400, "invalid", detail, field=field_name) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(400, "invalid", f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise Refusal(400, "invalid", "the body is nested too deeply") from None
 
 
 @lru_cache(maxsize=512)
-def _decoder(kind: Any) -> Callable[[bytes], Any]:
+def decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Reads JSON as a type, which is made ready once."""
     return msgspec.json.Decoder(kind).decode
 
 

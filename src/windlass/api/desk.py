@@ -1,6 +1,7 @@
 """What a route works with: the services behind API and command line, for one caller."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from litestar import Request
@@ -38,8 +39,16 @@ class Desk:
         self.broker = broker
         self.caller = caller
         self.seals = seals
-        self.insight = Insight(broker, not_known=self.app.not_known)
-        self.operator = Operator(broker)
+
+    @cached_property
+    def insight(self) -> Insight:
+        """What can be looked at."""
+        return Insight(self.broker, not_known=self.app.not_known)
+
+    @cached_property
+    def operator(self) -> Operator:
+        """What operators do."""
+        return Operator(self.broker)
 
     @property
     def audit(self) -> Audit:
@@ -137,8 +146,12 @@ def unknown_job(job_id: str) -> Refusal:
 
 async def at_desk(request: Request[Any, Any, Any]) -> Desk:
     """Provide the desk of a request."""
-    running: Running = request.app.state[RUNNING]
-    return Desk(running, await running.app.connection.broker(), present(request), await running.seals())
+    return await desk_of(request.app.state[RUNNING], present(request.scope))
+
+
+async def desk_of(running: Running, caller: Caller) -> Desk:
+    """The desk for a caller."""
+    return Desk(running, await running.app.connection.broker(), caller, await running.seals())
 
 
 AtDesk = NamedDependency[SkipValidation[Desk]]

@@ -3,8 +3,7 @@
 It stands around the whole application, so that what no route answers passes it as well.
 """
 
-import asyncio
-import time
+import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -14,12 +13,12 @@ from litestar.types import ASGIApp, Message, Receive, Send
 
 from windlass.admin.keys import Key
 from windlass.api.access import CALLER, LOCAL, Caller, caller_of
+from windlass.api.arriving import Arriving
 from windlass.api.hosts import LOCAL_NAMES, host_name, is_address, is_loopback
 from windlass.api.problems import PROBLEM_JSON, Refusal, encoded
 from windlass.api.rates import Rates
 from windlass.api.running import Running
 from windlass.core.job import GROUP_BYTES
-from windlass.core.units import Micros
 from windlass.errors import StoreError
 
 COOKIE = "windlass_session"
@@ -29,6 +28,7 @@ SLASH = "\x1f"
 """Stands for an escaped slash inside a segment of a path: no name may have a control character."""
 ENVELOPE = 64 * 1024
 """What a body may have besides payloads."""
+_CONTROL = re.compile(f"(?!{SLASH})[\x00-\x1f]")
 _PROXIED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
 _HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
@@ -51,7 +51,6 @@ class Gate:
         self._is_local = is_loopback(running.options.host)
         self._names = LOCAL_NAMES | {name.lower().rstrip(".") for name in running.options.hosts}
         self._callers = Rates(rate=running.options.rate, burst=running.options.rate)
-        self._failures = running.failures
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -96,33 +95,28 @@ class Gate:
 
     async def _caller(self, headers: dict[bytes, bytes], scope: dict[str, Any]) -> Caller | None:
         """Who sends a request; None: nobody who is known."""
-        keys = self._running.keys
         given = headers.get(b"authorization")
         cookie = _cookie(headers.get(b"cookie", b""))
         key: Key | None = None
-        if given is not None or cookie is not None:
-            self._failures.check(address_of(scope), "keys that are not valid")
         if given is not None:
             kind, _, text = given.decode("latin-1").strip().partition(" ")
-            key = await keys.find(text.strip()) if kind.lower() == "bearer" else None
+            if kind.lower() == "bearer":
+                key = await self._running.sought(text.strip(), address_of(scope))
         elif cookie is not None:
             key = await self._by_login(cookie)
         if key is not None:
             return caller_of(key, by_cookie=given is None)
-        if self._is_local and await keys.is_empty():
+        # After the key: one that was just made may be the first, and its caller is not anybody any more.
+        if self._is_local and await self._running.keys.is_empty():
             return _local(headers)
         if given is not None or cookie is not None:
-            self._failures.spend(address_of(scope))
+            self._running.failed(address_of(scope))
         return None
 
     async def _by_login(self, cookie: str) -> Key | None:
+        keys = self._running.keys
         opened = (await self._running.seals()).open_login(cookie)
-        if opened is None or opened[1] <= self._now():
-            return None
-        return await self._running.keys.by_id(opened[0])
-
-    def _now(self) -> Micros:
-        return self._running.keys.now()
+        return None if opened is None or opened[1] <= keys.now() else await keys.by_id(opened[0])
 
     # --- rate and size --------------------------------------------------------------------------------------
 
@@ -131,34 +125,12 @@ class Gate:
             self._callers.take(caller.key, "requests")
 
     def _limited(self, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive) -> Receive:
-        """Read a body no further than its limit, and not for ever."""
-        most = self._largest(scope["path"])
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > most:
-            raise _too_large(most)
-        deadline = time.monotonic() + self._options.body_timeout
-        read, ended = 0, False
-
-        async def limited() -> Any:
-            nonlocal read, ended
-            if ended:
-                return await receive()
-            try:
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    message = await receive()
-            except TimeoutError:
-                raise Refusal(
-                    408, "timeout", f"the body did not arrive within {self._options.body_timeout:g} s"
-                ) from None
-            if message["type"] == "http.request":
-                read += len(message.get("body", b""))
-                ended = not message.get("more_body", False)
-                if read > most:
-                    ended = True
-                    raise _too_large(most)
-            return message
-
-        return limited
+        return Arriving(
+            receive,
+            headers.get(b"content-length", b"0"),
+            most=self._largest(scope["path"]),
+            within=self._options.body_timeout,
+        )
 
     def _largest(self, path: str) -> int:
         payload = self._running.app.config.max_payload
@@ -166,12 +138,6 @@ class Gate:
 
 
 _BATCHES = ("/v1/jobs/batch", "/v1/leases/settle")
-
-
-def _too_large(most: int) -> Refusal:
-    return Refusal(
-        413, "too-large", f"the body has more than {most:,} bytes", headers={"connection": "close"}
-    )
 
 
 # --- reading a request --------------------------------------------------------------------------------------
@@ -184,7 +150,7 @@ def path_of(scope: dict[str, Any]) -> str:
     if b"%2F" in raw or b"%2f" in raw:
         segments = raw.split(b"?")[0].decode("latin-1").split("/")
         path = "/".join(unquote(segment, errors="replace").replace("/", SLASH) for segment in segments)
-    if any(letter < " " and letter != SLASH for letter in path):
+    if _CONTROL.search(path) is not None:
         raise Refusal(404, "not-found", "there is nothing here: the path has control characters")
     return path
 

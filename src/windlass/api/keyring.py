@@ -28,11 +28,13 @@ class KeyRing:
         self._store_time: Micros = 0
         self._reading: asyncio.Task[None] | None = None
 
-    async def find(self, text: str) -> Key | None:
-        """The key of this text, if it is one and valid."""
+    async def find(self, text: str, *, look: bool = True) -> Key | None:
+        """The key of this text, if it is one and valid; with `look`, the store is asked for one that is not
+        known.
+        """
         await self.renew()
         parts = split_key(text)
-        if parts is not None and parts[0] not in self._keys:
+        if look and parts is not None and parts[0] not in self._keys:
             await self.renew(after=NEW)  # it may have been made since
         key = None if parts is None else self._keys.get(parts[0])
         secret = "" if parts is None else parts[1]

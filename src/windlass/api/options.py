@@ -19,7 +19,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout: float = 10.0
     """Seconds in which a body has to arrive."""
     waiting: int = 1_000
-    """Long polls that one process keeps at once."""
+    """Long polls that one process keeps at once; of these one caller has half at the most."""
     sweep: bool = True
     """Whether this server sweeps the store, as workers do."""
 

@@ -108,7 +108,9 @@ def problem(
 def encoded(refusal: Refusal) -> bytes:
     """The body of the answer to a request that is refused."""
     said = refusal.field
-    fields = () if said is None else (FieldProblem(field=said, detail=_shortened(refusal.detail)),)
+    fields = ()
+    if said is not None:
+        fields = (FieldProblem(field=_shortened(said), detail=_shortened(refusal.detail)),)
     return _encoded(refusal.status, refusal.kind, refusal.detail, fields)
 
 
@@ -209,6 +211,11 @@ HANDLERS: Mapping[Any, Any] = {
     HTTPException: on_http_exception,
     Exception: on_any_error,
 }
+
+
+def told(error: Exception) -> Response[bytes]:
+    """The response for whatever a route raised."""
+    return next(handler(None, error) for kind, handler in HANDLERS.items() if isinstance(error, kind))
 
 
 def _shortened(text: str) -> str:

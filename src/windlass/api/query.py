@@ -29,12 +29,17 @@ async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
 
 @lru_cache(maxsize=1_024)
 def _known(handler: Any) -> frozenset[str]:
-    found: set[str] = set()
+    """The parameters of a route, and of what is provided for it: of the provided itself (the desk) nobody may
+    say anything.
+    """
     provided = handler.resolve_dependencies()
-    for name, field in handler.parsed_fn_signature.parameters.items():
-        if name in provided:
-            continue  # the desk: what the server provides is nobody's to give
-        kwarg = field.kwarg_definition
-        if isinstance(kwarg, ParameterKwarg) and kwarg.param_type is ParamType.QUERY:
-            found.add(kwarg.name or name)
-    return frozenset(found)
+    used = [provided[name] for name in handler.parsed_fn_signature.parameters if name in provided]
+    signatures = [handler.parsed_fn_signature, *(provider.parsed_fn_signature for provider in used)]
+    return frozenset(
+        kwarg.name or name
+        for signature in signatures
+        for name, field in signature.parameters.items()
+        if name not in provided
+        and isinstance(kwarg := field.kwarg_definition, ParameterKwarg)
+        and kwarg.param_type is ParamType.QUERY
+    )

@@ -19,12 +19,8 @@ class Rates:
 
     def take(self, name: str, what: str) -> None:
         """Count one; 429 when there are too many."""
-        self.check(name, what)
-        self.spend(name)
-
-    def check(self, name: str, what: str) -> None:
-        """Refuse with 429 whoever has had too many."""
-        left = self._left(name)
+        now = time.monotonic()
+        left = self._left(name, now)
         if left < 1:
             wait = max(1, round((1 - left) / self._rate + 0.5))
             raise Refusal(
@@ -33,14 +29,15 @@ class Rates:
                 f"too many {what}: at most {self._rate:g} a second",
                 headers={"retry-after": str(wait)},
             )
-
-    def spend(self, name: str) -> None:
-        """Count one."""
-        self._buckets[name] = (self._left(name) - 1, time.monotonic())
+        self._buckets[name] = (left - 1, now)
         self._buckets.move_to_end(name)
         if len(self._buckets) > MOST:
             self._buckets.popitem(last=False)
 
-    def _left(self, name: str) -> float:
+    def is_over(self, name: str) -> bool:
+        """Whether somebody has had too many."""
+        return self._left(name, time.monotonic()) < 1
+
+    def _left(self, name: str, now: float) -> float:
         left, at = self._buckets.get(name, (self._burst, 0.0))
-        return min(self._burst, left + (time.monotonic() - at) * self._rate)
+        return min(self._burst, left + (now - at) * self._rate)

@@ -1,6 +1,7 @@
 """A server as it runs: its application, its options, and what it keeps in memory."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from litestar import Request
 
 from windlass import Windlass
+from windlass.admin.keys import Key
 from windlass.admin.leasing import Leasing
 from windlass.admin.server_secret import server_secret
 from windlass.api.keyring import KeyRing
@@ -34,8 +36,8 @@ class Running:
         self.queues = KnownQueues()
         self.watch = Watch(app.config.namespace, folder=folder_from_environment())
         app.observe(self.watch.meter)
-        self.waiting = 0
-        """Long polls under way."""
+        self.waiting: Counter[str] = Counter()
+        """Long polls under way, by caller."""
         self.stopping = asyncio.Event()
         self.on_start: Callable[[], None] = lambda: None
         """Called in the loop that the server runs in, before it answers."""
@@ -57,18 +59,38 @@ class Running:
         """For a request that waits: `async with running.patience(request) as patience`."""
         return Patience(request, self.stopping)
 
+    async def sought(self, text: str, address: str) -> Key | None:
+        """The key of a text, None if it is not valid. An address that has sent too many that are not valid
+        (`failed`) does not make the store be asked; a key that is known is let in from there, too: behind a
+        proxy, or a NAT, all callers have one address.
+        """
+        key = await self.keys.find(text, look=False)
+        if key is None and not self.failures.is_over(address):
+            key = await self.keys.find(text)
+        return key
+
+    def failed(self, address: str) -> None:
+        """Count a key that is not valid; 429 when there are too many."""
+        self.failures.take(address, "keys that are not valid")
+
     @contextmanager
-    def long_poll(self) -> Generator[None]:
-        """A place for a request that waits; 429 when all are taken."""
-        if self.waiting >= self.options.waiting:
+    def long_poll(self, caller: str) -> Generator[None]:
+        """A place for a request that waits; 429 when all are taken, or when a caller has as many as are left:
+        one that takes all it can get leaves places to the others.
+        """
+        own, free = self.waiting[caller], self.options.waiting - self.waiting.total()
+        if own >= free:
             raise Refusal(
                 429,
                 "too-many-requests",
-                f"{self.waiting:,} requests wait already; ask again later, or without waiting",
+                f"{own:,} of your requests wait already, and {free:,} places are left for all; ask again "
+                "later, or without waiting",
                 headers={"retry-after": "1"},
             )
-        self.waiting += 1
+        self.waiting[caller] += 1
         try:
             yield
         finally:
-            self.waiting -= 1
+            self.waiting[caller] -= 1
+            if not self.waiting[caller]:
+                del self.waiting[caller]

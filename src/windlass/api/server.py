@@ -16,6 +16,7 @@ from windlass.api.query import refuse_unknown
 from windlass.api.routes.gathered import all_routes
 from windlass.api.running import Running
 from windlass.api.services import serving
+from windlass.api.short import ShortWay
 from windlass.observe.traces import traced
 
 
@@ -35,7 +36,7 @@ def build(app: Windlass, options: ServeOptions | None = None) -> Litestar:
     )
     server.state[RUNNING] = running
     check_routes(server)
-    server.asgi_handler = Gate(traced(server.asgi_handler), running)
+    server.asgi_handler = Gate(traced(ShortWay(server.asgi_handler, server)), running)
     return server
 
 

@@ -111,7 +111,7 @@ async def events(
         kinds=None if kind is None else frozenset(kind),
     )
     cursor, gap = await _beginning(desk, last_event_id, start)
-    with desk.running.long_poll():
+    with desk.running.long_poll(desk.caller.name):
         pass  # a stream that may not begin is told so by its status
     return Stream(
         _Stream(desk, wanted, cursor, gap=gap).placed(),
@@ -149,7 +149,7 @@ class _Stream:
         who leaves before that holds none.
         """
         try:
-            with self._desk.running.long_poll():
+            with self._desk.running.long_poll(self._desk.caller.name):
                 async for line in self.lines():
                     yield line
         except Refusal as refusal:

@@ -12,7 +12,7 @@ from windlass.api.desk import AtDesk
 @get("/v1/jobs/{job:str}/explain", guards=[requires(Scope.READ)], tags=["jobs"])
 async def explain(desk: AtDesk, job: FromPath[str]) -> Advice:
     """Why a job is not running, or what it does, and what to do about it."""
-    return await desk.insight.explain((await desk.seen_job(job)).id)
+    return await desk.insight.explain((await desk.seen_job(job)).id, sees=desk.caller.sees_queue)
 
 
 ROUTES = (explain,)

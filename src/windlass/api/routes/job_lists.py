@@ -1,17 +1,18 @@
 """Jobs in numbers: listed and counted by filters, cancelled and sent back by their ids."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from litestar import get, post
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.di import NamedDependency, Provide
+from litestar.params import FromQuery, JSONBody, QueryParameter, SkipValidation
 
 from windlass.admin.filtering import Counted, Filtering, JobFilter, wanted
 from windlass.admin.keys import Scope
 from windlass.admin.views import JobShown, job_shown
 from windlass.api.access import requires
 from windlass.api.by_ids import Ids, each
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.desk import AtDesk
 from windlass.api.page import USUAL, After, Limit, Page
 from windlass.api.problems import field
 from windlass.core.operate import Operated
@@ -45,49 +46,7 @@ Parent = Annotated[
 ]
 
 
-class _Asked(NamedTuple):
-    """A filter, as it was asked for."""
-
-    states: list[State] | None
-    queue: str | None
-    task: str | None
-    lane: str | None
-    flow: str | None
-    tag: str | None
-    text: str | None
-    since: str | None
-    until: str | None
-    parent: str | None
-
-    async def filter(self, desk: Desk) -> JobFilter:
-        """The same for the services: checked, and with times by the store's clock."""
-        if self.queue is not None:
-            await desk.seen_queue(self.queue)
-        if self.lane is not None:
-            desk.seen_lane(self.lane)
-        found = JobFilter(
-            query=JobQuery(
-                queue=self.queue,
-                task=self.task,
-                lane=self.lane,
-                flow=self.flow,
-                states=frozenset(self.states or State),
-            ),
-            text=self.text or None,
-        )
-        given = {name: getattr(self, name) for name in ("tag", "since", "until", "parent")}
-        if any(value is not None for value in given.values()):
-            now = await desk.insight.now()
-            for name, value in given.items():
-                if value is not None:
-                    with field(name):
-                        said = wanted(found.query, now, **{name: value})
-                    found = msgspec.structs.replace(found, **{name: getattr(said, name)})
-        return found
-
-
-@get("/v1/jobs", guards=[requires(Scope.READ)], tags=["jobs"])
-async def list_jobs(
+async def chosen(
     desk: AtDesk,
     states: States = None,
     queue: FromQuery[str | None] = None,
@@ -99,38 +58,45 @@ async def list_jobs(
     since: Since = None,
     until: Until = None,
     parent: Parent = None,
-    limit: Limit = USUAL,
-    cursor: After = None,
+) -> JobFilter:
+    """Provide the filter that a query asks for: checked, and with times by the store's clock."""
+    if queue is not None:
+        await desk.seen_queue(queue)
+    if lane is not None:
+        desk.seen_lane(lane)
+    query = JobQuery(queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State))
+    found = JobFilter(query=query, text=text or None)
+    given = {"tag": tag, "since": since, "until": until, "parent": parent}
+    said = {name: value for name, value in given.items() if value is not None}
+    now = await desk.insight.now() if said else 0
+    for name, value in said.items():
+        with field(name):
+            read = wanted(query, now, **{name: value})
+        found = msgspec.structs.replace(found, **{name: getattr(read, name)})
+    return found
+
+
+Chosen = NamedDependency[SkipValidation[JobFilter]]
+_CHOSEN = {"chosen": Provide(chosen)}
+
+
+@get("/v1/jobs", guards=[requires(Scope.READ)], dependencies=_CHOSEN, tags=["jobs"])
+async def list_jobs(
+    desk: AtDesk, chosen: Chosen, limit: Limit = USUAL, cursor: After = None
 ) -> Page[JobShown]:
     """Jobs, the newest first where the store keeps them so. A page looks at about 10,000 jobs and may be
     short, even empty.
     """
-    asked = _Asked(states, queue, task, lane, flow, tag, text, since, until, parent)
-    chosen = await asked.filter(desk)
     jobs, place = await Filtering(desk.broker, sees=desk.sees).page(chosen, desk.opened(cursor), limit)
     return Page(items=[job_shown(job) for job in jobs], cursor=desk.sealed(place))
 
 
-@get("/v1/jobs/count", guards=[requires(Scope.READ)], tags=["jobs"])
-async def count_jobs(
-    desk: AtDesk,
-    states: States = None,
-    queue: FromQuery[str | None] = None,
-    task: FromQuery[str | None] = None,
-    lane: FromQuery[str | None] = None,
-    flow: FromQuery[str | None] = None,
-    tag: Tag = None,
-    text: Text = None,
-    since: Since = None,
-    until: Until = None,
-    parent: Parent = None,
-) -> Counted:
+@get("/v1/jobs/count", guards=[requires(Scope.READ)], dependencies=_CHOSEN, tags=["jobs"])
+async def count_jobs(desk: AtDesk, chosen: Chosen) -> Counted:
     """How many jobs match: exactly for unfinished jobs and dead letters by queue, state and task, whose
     counts the store keeps. For other filters up to 20,000 jobs are looked at, and `more` says that the count
     is a least one.
     """
-    asked = _Asked(states, queue, task, lane, flow, tag, text, since, until, parent)
-    chosen = await asked.filter(desk)
     # What is counted of a queue tells of all its lanes.
     sees_queue = desk.caller.sees_queue if desk.caller.lanes is None else None
     return await Filtering(desk.broker, sees=desk.sees).count(chosen, sees_queue=sees_queue)

@@ -18,6 +18,8 @@ from windlass.api.changing import Change, change_job, changes
 from windlass.api.desk import AtDesk, Desk, unknown_job
 from windlass.api.problems import Refusal, conflict, invalid, not_found
 from windlass.api.shapes import LONGEST_WAIT, Seconds
+from windlass.api.short import SHORT
+from windlass.api.turns import turns
 from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.job import Refusal as Why
 from windlass.core.operate import Effect, Operated, Target
@@ -122,7 +124,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 # --- producing ----------------------------------------------------------------------------------------------
 
 
-@post("/enqueue", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
+@post("/enqueue", guards=[requires(Scope.ENQUEUE)], opt={SHORT: True}, tags=["jobs"])
 async def enqueue(
     desk: AtDesk,
     request: Request[Any, Any, Any],
@@ -132,11 +134,11 @@ async def enqueue(
     """Enqueue a task: its name, its arguments, and when to run it."""
     options = {} if data.run_at in (None, "now") else {"run_at": _instant(str(data.run_at))}
     made = _made(desk, data.type, data.payload, options, fields={"task": "type"})
-    accepted = await _accept(desk, [made], idempotency_key, await request.body())
+    accepted = await _accept(desk, [made], idempotency_key, request)
     return Enqueued(task_id=accepted[0].id)
 
 
-@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], opt={"also": [200]}, tags=["jobs"])
+@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], opt={SHORT: True, "also": [200]}, tags=["jobs"])
 async def create_job(
     desk: AtDesk,
     request: Request[Any, Any, Any],
@@ -145,7 +147,7 @@ async def create_job(
 ) -> Response[Accepted]:
     """Enqueue a call of a task. 200 instead of 201: a job that was there before stands for it."""
     made = _made(desk, data.task, data.payload, _options(data))
-    accepted = (await _accept(desk, [made], idempotency_key, await request.body()))[0]
+    accepted = (await _accept(desk, [made], idempotency_key, request))[0]
     return Response(
         accepted,
         status_code=201 if accepted.created else 200,
@@ -153,7 +155,7 @@ async def create_job(
     )
 
 
-@post("/v1/jobs/batch", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
+@post("/v1/jobs/batch", guards=[requires(Scope.ENQUEUE)], opt={SHORT: True}, tags=["jobs"])
 async def create_jobs(
     desk: AtDesk,
     request: Request[Any, Any, Any],
@@ -163,9 +165,9 @@ async def create_jobs(
     """Enqueue up to 1,000 calls in one step: all of them are accepted, or none."""
     made = [
         _made(desk, each.task, each.payload, _options(each), at=f"jobs[{number}].")
-        for number, each in enumerate(data.jobs)
+        async for number, each in turns(data.jobs)
     ]
-    return AcceptedMany(jobs=await _accept(desk, made, idempotency_key, await request.body()))
+    return AcceptedMany(jobs=await _accept(desk, made, idempotency_key, request))
 
 
 def _options(wanted: Wanted) -> dict[str, Any]:
@@ -239,14 +241,16 @@ def _instant(text: str) -> datetime:
     return at
 
 
-async def _accept(desk: Desk, made: Sequence[Made], key: str | None, body: bytes) -> list[Accepted]:
+async def _accept(
+    desk: Desk, made: Sequence[Made], key: str | None, request: Request[Any, Any, Any]
+) -> list[Accepted]:
     """Send jobs, under an idempotency key if there is one."""
     await _check_parents(desk, made)
     if key is None:
         return _accepted(made, await _sent(made))
     requests = Requests(desk.broker, desk.caller.name)
     try:
-        begun = await requests.begin(key, body, [each.job.id for each in made])
+        begun = await requests.begin(key, await request.body(), [each.job.id for each in made])
     except OtherBody:
         raise Refusal(
             422,
@@ -354,7 +358,7 @@ async def show_job(
     broker = await desk.keeper(job)
     found = await desk.seen_job(job, broker)
     if wait and found.state not in TERMINAL:
-        with desk.running.long_poll():
+        with desk.running.long_poll(desk.caller.name):
             async with desk.running.patience(request) as patience:
                 await patience.wait(broker.watch([job], wait))
         found = await desk.seen_job(job, broker)

@@ -3,7 +3,7 @@
 A lane is any text, so it is named in the query or in the body, never in the path.
 """
 
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import msgspec
 from litestar import get, patch, post
@@ -14,9 +14,10 @@ from windlass.admin.keys import Scope
 from windlass.admin.lanes import LaneWhole, lane_page, one_lane
 from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
+from windlass.api.overriding import on_record, overrides
 from windlass.api.page import USUAL, After, Limit, Page
-from windlass.api.problems import field, invalid, not_found
-from windlass.client.settings import LaneOptions, lane_settings
+from windlass.api.problems import field, not_found
+from windlass.client.settings import lane_settings
 from windlass.core.names import check_lane
 from windlass.core.settings import LaneSettings, check_lane_settings
 
@@ -89,10 +90,9 @@ async def resume_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
 async def override_lane(desk: AtDesk, data: JSONBody[LaneChange]) -> LaneState:
     """Override the weight or the limits of a lane until they are reset."""
     queue, lane = await _mine(desk, data)
-    settings = _settings(data)
+    settings = overrides(data, LaneSettings, lane_settings, check_lane_settings)
     await desk.operator.set_lane(queue, lane, settings)
-    said = {name: str(value) for name, value in msgspec.to_builtins(data).items()}
-    await desk.record("lane overridden", said, jobs=0, wanted=0)
+    await desk.record("lane overridden", on_record(data), jobs=0, wanted=0)
     return await _state(desk, queue, lane)
 
 
@@ -116,21 +116,6 @@ async def _mine(desk: Desk, data: LanePlace | LaneChange) -> tuple[str, str]:
 
 async def _state(desk: Desk, queue: str, lane: str) -> LaneState:
     return LaneState(queue=queue, lane=lane, shown=await one_lane(desk.broker, queue, lane))
-
-
-def _settings(data: LaneChange) -> LaneSettings:
-    said: dict[str, Any] = {}
-    for name in LaneSettings.__struct_fields__:
-        value = getattr(data, name)
-        if value is UNSET:
-            continue
-        said[name] = None
-        if value is not None:
-            with field(name):
-                said[name] = getattr(lane_settings(cast("LaneOptions", {name: value})), name)
-    if not said:
-        raise invalid("say what to override: weight, concurrency or rate")
-    return check_lane_settings(LaneSettings(**said))
 
 
 ROUTES = (list_lanes, pause_lane, resume_lane, override_lane, reset_lane)

@@ -39,6 +39,8 @@ from windlass.api.shapes import (
     SettledMany,
     SettleMany,
 )
+from windlass.api.short import SHORT
+from windlass.api.turns import turns
 from windlass.core.duration import Duration, micros
 from windlass.core.job import MAX_PARENTS
 from windlass.core.lease import DRAW_RANGE, Ask, Asker
@@ -61,13 +63,13 @@ _OUTCOMES = {
 # --- claiming -----------------------------------------------------------------------------------------------
 
 
-@post("/v1/leases", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+@post("/v1/leases", guards=[requires(Scope.WORK)], status_code=200, opt={SHORT: True}, tags=["leases"])
 async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: JSONBody[Claim]) -> Claimed:
     """Claim jobs. With `wait`, the answer comes as soon as there is one."""
     ask = await _ask(desk, data)
     if not data.wait:
         return _claimed(desk, await desk.running.leasing.claim(desk.broker, ask))
-    with desk.running.long_poll():
+    with desk.running.long_poll(desk.caller.name):
         async with desk.running.patience(request) as patience:
             return _claimed(desk, await _patient_claim(desk, patience, ask, data.wait))
 
@@ -167,12 +169,12 @@ async def settle(desk: AtDesk, lease: FromPath[str], data: JSONBody[Settle]) -> 
     return _settled(answer)
 
 
-@post("/v1/leases/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+@post("/v1/leases/settle", guards=[requires(Scope.WORK)], status_code=200, opt={SHORT: True}, tags=["leases"])
 async def settle_many(desk: AtDesk, data: JSONBody[SettleMany]) -> SettledMany:
     """End up to 1,000 leases, each judged by itself."""
     endings = [
         _ending(*(await _opened(desk, each.lease, f"items[{number}].")), each, f"items[{number}].")
-        for number, each in enumerate(data.items)
+        async for number, each in turns(data.items)
     ]
     return SettledMany(
         items=[_settled(each) for each in await desk.running.leasing.settle(desk.broker, endings)]

@@ -1,6 +1,6 @@
 """Queues: seen, paused, resumed, their settings overridden and reset."""
 
-from typing import Any, Literal, cast
+from typing import Literal
 
 import msgspec
 from litestar import delete, get, patch, post
@@ -12,9 +12,9 @@ from windlass.admin.views import QueueShown
 from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.gate import named
-from windlass.api.problems import field, invalid
+from windlass.api.overriding import on_record, overrides
 from windlass.api.sight import whole_queues
-from windlass.client.settings import QueueOptions, queue_settings
+from windlass.client.settings import queue_settings
 from windlass.core.settings import QueueSettings, check_queue_settings
 
 
@@ -78,9 +78,9 @@ async def resume_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
 async def override_queue(desk: AtDesk, queue: FromPath[str], data: JSONBody[QueueChange]) -> QueueShown:
     """Override some of its settings until they are reset; other overrides stay."""
     name = await _mine(desk, queue)
-    settings = _settings(data)
+    settings = overrides(data, QueueSettings, queue_settings, check_queue_settings)
     await desk.operator.set_queue(name, settings)
-    await desk.record("queue overridden", {"queue": name, **_said(data)}, jobs=0, wanted=0)
+    await desk.record("queue overridden", {"queue": name, **on_record(data)}, jobs=0, wanted=0)
     return await _shown(desk, queue)
 
 
@@ -100,26 +100,6 @@ async def _mine(desk: Desk, queue: str) -> str:
 
 async def _shown(desk: Desk, queue: str) -> QueueShown:
     return await desk.insight.queue(await _mine(desk, queue))
-
-
-def _settings(data: QueueChange) -> QueueSettings:
-    """Each field is read by itself, so that a refusal can name it."""
-    said: dict[str, Any] = {}
-    for name in data.__struct_fields__:
-        value = getattr(data, name)
-        if value is UNSET:
-            continue
-        said[name] = None
-        if value is not None:
-            with field(name):
-                said[name] = getattr(queue_settings(cast("QueueOptions", {name: value})), name)
-    if not said:
-        raise invalid("say what to override: " + ", ".join(data.__struct_fields__))
-    return check_queue_settings(QueueSettings(**said))
-
-
-def _said(data: QueueChange) -> dict[str, str]:
-    return {name: str(value) for name, value in msgspec.to_builtins(data, str_keys=True).items()}
 
 
 ROUTES = (list_queues, show_queue, pause_queue, resume_queue, override_queue, reset_queue)

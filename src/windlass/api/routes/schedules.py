@@ -97,8 +97,8 @@ async def create_schedule(desk: AtDesk, data: JSONBody[NewSchedule]) -> Schedule
     with field("name"):
         name = check_schedule(data.name)
     task = desk.app.tasks.get(data.task)
-    if task is None:
-        raise invalid(f'there is no task "{data.task}"', field="task")
+    if task is None or (data.queue is None and not desk.caller.sees_queue(task.options.queue)):
+        raise not_found(f'there is no task "{data.task}"', field="task")
     queue = await desk.seen_queue(data.queue or task.options.queue)
     desk.seen_lane(data.lane or "")
     if any([each.name == name async for each in desk.schedules.all()]):

@@ -40,7 +40,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _who(request: Request[Any, Any, Any]) -> Who:
-    caller = present(request)
+    caller = present(request.scope)
     app = _running(request).app
     return Who(
         name=caller.name,
@@ -58,10 +58,9 @@ async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Resp
     """Log in: the answer carries a session cookie."""
     running = _running(request)
     address = address_of(request.scope)
-    running.failures.check(address, "keys that are not valid")
-    key = await running.keys.find(data.key)
+    key = await running.sought(data.key, address)
     if key is None:
-        running.failures.spend(address)
+        running.failed(address)
         raise Refusal(401, "unauthorized", "this key is not valid", field="key")
     seals = await running.seals()
     until = running.keys.now() + LOGIN_TTL
