@@ -98,7 +98,9 @@ class Peer:
         raise NotImplementedError
 
     def concurrent(self, text: str) -> Awaitable[object]:
-        """Enqueue one job beside many other callers."""
+        """Enqueue one job beside many other callers: as ever, where that is a coroutine."""
+        if inspect.iscoroutinefunction(self.enqueue):
+            return self.enqueue(text)
         raise NotImplementedError
 
     def ping(self, sent: float, priority: int) -> object:

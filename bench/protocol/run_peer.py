@@ -3,4 +3,5 @@
 import peer
 from bench_peer import main
 
-main(peer.PEER)
+if __name__ == "__main__":  # a process that a peer spawns imports this file again
+    main(peer.PEER)

@@ -1,7 +1,7 @@
 """What Windlass is to reach: ratios to the best gate peer of the same run, and bounds of its own."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidebyside.measures import Figures
 from sidebyside.peers import Peer
@@ -48,13 +48,14 @@ class Run:
         return max(rates, default=None)
 
 
-def verdicts(medians: Medians, peers: Mapping[str, Peer], payload: int) -> list[Verdict]:
-    """Every row that this run can judge."""
-    stores = [store for store in STORES if any(key[0] == store for key in medians)]
+def verdicts(medians: Medians, peers: Mapping[str, Peer]) -> list[Verdict]:
+    """Every row that this run can judge; all but the smallest payload say which they are of."""
+    payloads = sorted({key[2] for key in medians})
     return [
-        verdict
+        verdict if payload == payloads[0] else replace(verdict, row=f"{verdict.row}, {payload} bytes")
         for rule in _RULES
-        for store in stores
+        for payload in payloads
+        for store in STORES
         for verdict in rule(Run(store, medians, peers, payload))
     ]
 
@@ -69,14 +70,18 @@ def _ratio(
         rate, best = run.own(measure, "rate"), run.best(against)
         if rate is None:
             return
-        aim = f" (aim {aims[run.store]:,}/s)" if run.store in aims else ""
+        aim = f"aim {aims[run.store]:,}/s" if run.store in aims else ""
         factor = needed.get(run.store)
-        if factor is None or best is None:
-            ahead = f"{rate:,.0f}/s"
-            yield Verdict(row, run.store, (aim or " -")[1:], ahead, None)
+        if factor is None:
+            if aim:
+                yield Verdict(row, run.store, aim, f"{rate:,.0f}/s", None)
+            return
+        wanted = f"≥ {factor:g} × best{aim and f' ({aim})'}"
+        if best is None:
+            yield Verdict(row, run.store, wanted, f"{rate:,.0f}/s, with nobody to compare", None)
         else:
             said = f"{rate:,.0f}/s = {rate / best[0]:.2f} × {best[1]} ({best[0]:,.0f}/s)"
-            yield Verdict(row, run.store, f"≥ {factor:g} × best{aim}", said, rate >= factor * best[0])
+            yield Verdict(row, run.store, wanted, said, rate >= factor * best[0])
 
     return rule
 
@@ -176,8 +181,8 @@ _RULES: tuple[Rule, ...] = (
 def table(found: list[Verdict]) -> str:
     """The gate, to read."""
     lines = ["| | store | to reach | reached | |", "|---|---|---|---|---|"]
-    words = {True: "pass", False: "**FAIL**", None: "aim"}
-    lines += [
-        f"| {one.row} | {one.store} | {one.needed} | {one.reached} | {words[one.passed]} |" for one in found
-    ]
+    words = {True: "pass", False: "**FAIL**", None: ""}
+    for one in found:
+        reached = f"**{one.reached}**" if one.passed is False else one.reached
+        lines.append(f"| {one.row} | {one.store} | {one.needed} | {reached} | {words[one.passed]} |")
     return "\n".join(lines) + "\n"

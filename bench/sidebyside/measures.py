@@ -18,6 +18,8 @@ Figures = dict[str, float]
 _DRAINS_WITHIN = 30.0  # with no job started: the workers are stuck
 _WARM = 0.1  # of the jobs of a drain are started before processor time is counted: both processes run by then
 _SETTLES = 2.0
+_PINGS = 200  # at least: of fewer, the 99th percentile is the worst one
+_LOAD = 240_000  # jobs that wait behind urgent ones: fewer are done before the last urgent one is sent
 
 
 class Absent(Exception):
@@ -67,7 +69,7 @@ def drain(peer: Peer, server: Server, size: Size) -> Figures:
 
 def drain_def(peer: Peer, server: Server, size: Size) -> Figures:
     """The same with `def` tasks, in threads."""
-    if peer.runtime == "node":
+    if peer.runtime == "node" or not peer.def_tasks:
         raise Absent
     return _drained(peer, server, size.of(peer.drain // 2), size.payload, BENCH_TASK="def")
 
@@ -90,7 +92,7 @@ def _drained(peer: Peer, server: Server, jobs: int, payload: int, **extra: str) 
             before = _Spent.now(root, server)
             end = await_starts(stage.marks, jobs, _DRAINS_WITHIN)
             worker, served, others = _Spent.now(root, server).since(before)
-    counted = jobs - warm.count
+    counted = max(1, jobs - warm.count)
     return {
         "jobs": jobs,
         "rate": jobs / (end.last - end.first),
@@ -146,7 +148,7 @@ def pickup(peer: Peer, server: Server, size: Size) -> Figures:
     """From the call of `enqueue` to the start, while there is nothing else to do."""
     if peer.drain == 0:
         raise Absent
-    pings = max(50, round(300 * size.part))
+    pings = max(_PINGS, round(300 * size.part))
     with staged(peer, server.fresh()) as stage, stage.working():
         _await_ready(stage)
         forget_pings(stage.marks)
@@ -159,7 +161,7 @@ def urgent(peer: Peer, server: Server, size: Size) -> Figures:
     """A job of high priority, from its call to its start, in front of a full load of short jobs."""
     if peer.name != "windlass":
         raise Absent
-    jobs, pings = size.of(peer.drain * 3), 100
+    jobs, pings = max(size.of(peer.drain * 3), _LOAD), _PINGS
     with staged(peer, server.fresh()) as stage:
         _fill(stage, jobs, size.payload)
         with stage.working():

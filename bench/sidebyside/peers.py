@@ -9,7 +9,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sidebyside.processes import answer_of, started
@@ -33,7 +33,14 @@ class Peer:
     survives: bool
     gate: tuple[str, ...]  # the stores where it is one of those to beat
     drain: int
+    def_tasks: bool = True  # it runs plain functions, and not coroutines alone
+    at_least: Mapping[str, int] = field(default_factory=dict[str, int])  # the oldest server that it can use
     source: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name in tables and plots."""
+        return self.name if self.survives else f"{self.name} (not crash safe)"
 
     @property
     def home(self) -> Path:
@@ -44,12 +51,17 @@ class Peer:
         """How its runner is called."""
         if self.runtime == "node":
             return ["node", str(self.home / "peer.mjs"), *words]
+        if self.runtime == "ruby":
+            return ["ruby", str(self.folder / "peer.rb"), *words]
         python = sys.executable if self.runtime == "windlass" else str(self.home / "bin" / "python")
         return [python, str(PROTOCOL / "run_peer.py"), *words]
 
     def install(self) -> None:
         """Make its environment, if its pins have changed."""
         if self.runtime == "windlass":
+            return
+        if self.runtime == "ruby":
+            self._find_gem()
             return
         pins = self.folder / ("package.json" if self.runtime == "node" else "requirements.txt")
         made = self.home / ".made-from"
@@ -62,6 +74,13 @@ class Peer:
         if self.runtime == "node":  # which looks for packages beside the file that imports them
             shutil.copy(self.folder / "peer.mjs", self.home / "peer.mjs")
             shutil.copy(PROTOCOL / "peer.mjs", self.home / "protocol.mjs")
+
+    def _find_gem(self) -> None:
+        """Ruby's are used as the system has them: nothing is installed."""
+        package = f"ruby-{self.name}"
+        if shutil.which("ruby") is None:
+            raise RuntimeError(f"there is no ruby here; Debian has it: apt-get install {package}")
+        _run("ruby", "-e", f'require "{self.name}"  # apt-get install {package}', folder=self.folder)
 
     def _install_node(self, pins: Path) -> None:
         shutil.copy(pins, self.home / "package.json")

@@ -6,31 +6,51 @@ from html import escape
 from pathlib import Path
 
 from sidebyside.measures import Figures
+from sidebyside.peers import Peer
 
 Medians = Mapping[tuple[str, str, int, str], Figures]
-_WIDTH, _BAR, _LEFT, _RIGHT, _TOP = 720, 26, 150, 110, 44
-_OWN, _OTHER, _INK, _FAINT = "#1f6feb", "#9aa4b2", "#24292f", "#d0d7de"
+_WIDTH, _BAR, _LEFT, _RIGHT, _TOP = 720, 26, 220, 90, 44
+_OWN, _OTHER, _UNSAFE, _INK, _FAINT = "#1f6feb", "#9aa4b2", "#d8dee4", "#24292f", "#d0d7de"
 _LINES = ("#1f6feb", "#d1572b", "#2da44e", "#8250df")
-_PLOTTED = {"drain": "rate", "bulk": "rate", "single": "rate", "both": "rate", "pickup": "p50_ms"}
-_UNITS = {"rate": "jobs per second", "p50_ms": "ms, the middle", "cpu_us": "CPU µs per job, workers + server"}
+_PLOTTED = {
+    "drain": ("rate",),
+    "drain_def": ("rate",),
+    "bulk": ("rate",),
+    "single": ("rate", "p99_ms"),
+    "concurrent": ("rate",),
+    "both": ("rate",),
+    "pickup": ("p50_ms", "p99_ms"),
+    "idle": ("mib_largest", "core_percent_each"),
+}
+_UNITS = {
+    "rate": "jobs per second",
+    "p50_ms": "p50, ms",
+    "p99_ms": "p99, ms",
+    "cpu_us": "CPU µs per job, workers + server",
+    "mib_largest": "MiB of the largest process",
+    "core_percent_each": "% of a core, each process",
+}
+_SUFFIXES = {"p99_ms": "-p99", "core_percent_each": "-cpu"}
 _GROWTH = ("backlog", "lanes", "sessions", "flight", "history", "fleet")
 
 
-def write(out: Path, medians: Medians) -> None:
+def write(out: Path, medians: Medians, peers: Mapping[str, Peer]) -> None:
     """A file for each plot."""
     for store, measure, payload in dict.fromkeys(key[:3] for key in medians):
         rows = {key[3]: figures for key, figures in medians.items() if key[:3] == (store, measure, payload)}
         name = f"{store}-{measure}-{payload}"
         if measure in _GROWTH:
             (out / f"{name}.svg").write_text(lines(f"{store}: {measure}", rows["windlass"]))
-        elif measure in _PLOTTED:
-            figure = _PLOTTED[measure]
-            (out / f"{name}.svg").write_text(bars(f"{store}: {measure}, {payload} bytes", figure, rows))
+            continue
+        title = f"{store}: {measure}, {payload} bytes"
+        for figure in _PLOTTED.get(measure, ()):
+            path = out / f"{name}{_SUFFIXES.get(figure, '')}.svg"
+            path.write_text(bars(title, figure, rows, peers))
         if measure == "drain":
-            (out / f"{name}-cpu.svg").write_text(bars(f"{store}: CPU of the drain", "cpu_us", rows))
+            (out / f"{name}-cpu.svg").write_text(bars(title, "cpu_us", rows, peers))
 
 
-def bars(title: str, figure: str, rows: Mapping[str, Figures]) -> str:
+def bars(title: str, figure: str, rows: Mapping[str, Figures], peers: Mapping[str, Peer]) -> str:
     """A bar for each peer."""
     ordered = sorted(((figures[figure], name) for name, figures in rows.items()), reverse=True)
     most = ordered[0][0] or 1.0
@@ -38,9 +58,9 @@ def bars(title: str, figure: str, rows: Mapping[str, Figures]) -> str:
     for index, (value, name) in enumerate(ordered):
         top = _TOP + index * (_BAR + 8)
         width = value / most * (_WIDTH - _LEFT - _RIGHT)
-        colour = _OWN if name == "windlass" else _OTHER
+        colour = _OWN if name == "windlass" else _OTHER if peers[name].survives else _UNSAFE
         parts += [
-            _text(_LEFT - 8, top + 18, name, anchor="end"),
+            _text(_LEFT - 8, top + 18, peers[name].title, anchor="end"),
             f'<rect x="{_LEFT}" y="{top}" width="{width:.1f}" height="{_BAR}" rx="3" fill="{colour}"/>',
             _text(_LEFT + width + 8, top + 18, _short(value)),
         ]
@@ -67,8 +87,8 @@ def lines(title: str, figures: Figures) -> str:
         parts.append(
             f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>'
         )
-        said = f"{name}: {_short(values[0])} to {_short(values[-1])}"
-        parts.append(_text(_LEFT, _TOP + height + 42 + index * 18, said, colour=colour))
+        said = f"{name}: {', '.join(map(_short, values))}"
+        parts.append(_text(60, _TOP + height + 42 + index * 18, said, colour=colour))
     return _svg(
         f"{title} (each line on a scale of its own, from zero)", _TOP + height + 60 + len(names) * 18, parts
     )

@@ -19,20 +19,94 @@ from sidebyside.peers import BENCH, Peer, all_peers
 from sidebyside.processes import take_precedence
 from sidebyside.servers import SERVERS, Server
 
-_FAILURES = (RuntimeError, OSError, TimeoutError, ValueError, subprocess.SubprocessError)
-Run = dict[tuple[str, str, int, str], list[Figures]]  # store, measure, payload, peer
+_INSTALL_FAILURES = (RuntimeError, OSError, ImportError, ValueError, subprocess.SubprocessError)
+Results = dict[tuple[str, str, int, str], list[Figures]]  # store, measure, payload, peer
+
+
+class Run:
+    """What was asked for, what has been measured, and what could not be."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        self.results: Results = {}
+        self.notes: list[str] = []
+
+    def everything(self, source: Path) -> None:
+        """One store after the other; a store that does not start is left out, aloud."""
+        for store in self.asked.store:
+            chosen = [dataclasses.replace(peer, source=source) for peer in _chosen(self.asked.peers, store)]
+            peers = [peer for peer in chosen if self._is_installed(peer)]
+            with contextlib.ExitStack() as stack:
+                try:
+                    server = stack.enter_context(SERVERS[store]())
+                except _INSTALL_FAILURES as error:
+                    self._note(f"SKIPPED {store}: it does not start: {error}")
+                else:
+                    self._rounds(server, [peer for peer in peers if self._suits(peer, server)])
+
+    def _is_installed(self, peer: Peer) -> bool:
+        try:
+            peer.install()
+        except _INSTALL_FAILURES as error:
+            self._note(f"SKIPPED {peer.name}: it does not install: {error}")
+            return False
+        return True
+
+    def _suits(self, peer: Peer, server: Server) -> bool:
+        least = peer.at_least.get(server.name, 0)
+        if server.version >= least:
+            return True
+        needs = f"it needs {server.name} {least}, this is {server.version}"
+        self._note(f"SKIPPED {peer.name}: {needs}; name a program by $BENCH_{server.name.upper()}")
+        return False
+
+    def _rounds(self, server: Server, peers: Sequence[Peer]) -> None:
+        for number in range(self.asked.rounds):
+            first = number % max(1, len(peers))  # nobody is always the first, or always after the same one
+            turns = [*peers[first:], *peers[:first]]
+            for measure in self.asked.only:
+                for payload in self.asked.payload:
+                    if payload == self.asked.payload[0] or measure in report.BY_PAYLOAD:
+                        self._round(number + 1, measure, payload, server, turns)
+            self.keep()
+
+    def _round(self, number: int, measure: str, payload: int, server: Server, peers: Sequence[Peer]) -> None:
+        size = Size(payload, 0.25 if self.asked.quick else 1.0)
+        for peer in peers:
+            try:
+                figures = MEASURES[measure](peer, server, size)
+            except Absent:
+                continue
+            except Exception as error:  # noqa: BLE001 - a peer's failure, whatever it is, costs its own row only
+                self._note(f"FAILED {server.name} {measure} {payload} of {peer.name}: {error}")
+                continue
+            self.results.setdefault((server.name, measure, payload, peer.name), []).append(figures)
+            told = " ".join(f"{name} {value:.4g}" for name, value in figures.items() if name != "began")
+            _say(f"{number}  {server.name} {measure} {payload}: {peer.name}: {told}")
+
+    def keep(self) -> str:
+        """Write what there is so far; the tables, to read."""
+        medians = {key: _median(figures) for key, figures in self.results.items()}
+        head = f"Medians of {_rounds_said(self.results)}{', of a quarter of the jobs' * self.asked.quick}."
+        return report.write(self.asked.out, medians, all_peers(), head, self.notes) if medians else ""
+
+    def _note(self, line: str) -> None:
+        self.notes.append(line.splitlines()[0])
+        _say(line)
 
 
 def main() -> int:
     """Run what was asked for."""
-    asked = _arguments()
-    results: Run = {}
-    take_precedence(asked.nice)
-    with snapshot(asked.source) as source:
-        _run(asked, source, results)
-    medians = {key: _median(figures) for key, figures in results.items() if figures}
-    report.write(asked.out, medians, all_peers(), rounds=asked.rounds, quick=asked.quick)
-    return 0
+    run = Run(_arguments())
+    take_precedence(run.asked.nice)
+    try:
+        with snapshot(run.asked.source) as source:
+            run.everything(source)
+    except KeyboardInterrupt:
+        _say("interrupted: these are the measures so far")
+    text = run.keep()
+    print(f"{text}\nKept in {run.asked.out}" if text else "nothing was measured")
+    return 0 if text else 1
 
 
 @contextlib.contextmanager
@@ -44,85 +118,80 @@ def snapshot(source: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _run(asked: argparse.Namespace, source: Path, results: Run) -> None:
-    for store in asked.store:
-        chosen = (dataclasses.replace(peer, source=source) for peer in _chosen(asked, store))
-        peers = _installed(list(chosen))
-        with SERVERS[store]() as server:
-            _rounds(asked, server, peers, results)
-
-
 def _arguments() -> argparse.Namespace:
+    there = all_peers()
+    gate = [name for name, peer in there.items() if peer.gate]
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     names = lambda text: text.split(",")  # noqa: E731
-    parser.add_argument("--store", type=names, default=list(SERVERS), help="redis,postgres,sqlite")
-    parser.add_argument("--only", type=names, default=list(MEASURES), help=f"of {','.join(MEASURES)}")
-    parser.add_argument("--peers", type=names, default=None, help="names, or `gate` (the default) or `all`")
-    parser.add_argument("--payload", type=names, default=["200", "1024"], help="bytes: 200,1024")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--store", type=names, default=list(SERVERS), help=f"of {', '.join(SERVERS)}; by default all"
+    )
+    parser.add_argument("--only", type=names, default=list(MEASURES), help=f"of {', '.join(MEASURES)}")
+    parser.add_argument(
+        "--peers",
+        type=names,
+        default=["gate"],
+        help=f"beside Windlass: `gate` (those to be measured against, the default: {', '.join(gate)}), "
+        f"`all`, `none`, or names of {', '.join(name for name in there if name != 'windlass')}",
+    )
+    parser.add_argument(
+        "--payload",
+        type=lambda text: [int(word) for word in text.split(",")],
+        default=[200, 1024],
+        help="bytes; all but the first for drain, bulk and single only (200,1024)",
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="of which the medians are shown (3)")
     parser.add_argument("--source", type=Path, default=BENCH.parent / "src", help="the Windlass to measure")
     parser.add_argument(
         "--nice", type=int, default=0, help="of all that is measured; below 0 on a busy machine"
     )
-    parser.add_argument("--quick", action="store_true", help="a quarter of the jobs")
-    parser.add_argument("--out", type=Path, default=BENCH / "out" / f"{dt.datetime.now(dt.UTC):%m%d-%H%M%S}")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the jobs, and less growth")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=BENCH / "out" / f"{dt.datetime.now(dt.UTC):%m%d-%H%M%S}",
+        help="where tables and plots are kept (bench/out/MMDD-HHMMSS)",
+    )
     asked = parser.parse_args()
-    for name in asked.only:
-        if name not in MEASURES:
-            parser.error(f"there is no measure {name}; there are {', '.join(MEASURES)}")
+    for option, known in (
+        ("store", list(SERVERS)),
+        ("only", list(MEASURES)),
+        ("peers", ["gate", "all", "none", *there]),
+    ):
+        for name in getattr(asked, option):
+            if name not in known:
+                parser.error(f"--{option}: there is no {name!r}; there are {', '.join(known)}")
     return asked
 
 
-def _chosen(asked: argparse.Namespace, store: str) -> list[Peer]:
-    there = [peer for peer in all_peers().values() if store in peer.stores]
-    if asked.peers is None or asked.peers == ["gate"]:
-        return [peer for peer in there if store in peer.gate or peer.runtime == "windlass"]
-    if asked.peers == ["all"]:
-        return there
-    return [peer for peer in there if peer.name in asked.peers]
+def _chosen(asked: Sequence[str], store: str) -> list[Peer]:
+    """Windlass always, as every figure is compared with its own, and what else was asked for."""
+    return [
+        peer
+        for name, peer in all_peers().items()
+        if store in peer.stores
+        and (
+            name == "windlass"
+            or name in asked
+            or "all" in asked
+            or ("gate" in asked and (store in peer.gate or peer.runtime == "windlass"))
+        )
+    ]
 
 
-def _installed(peers: Sequence[Peer]) -> list[Peer]:
-    ready = []
-    for peer in peers:
-        try:
-            peer.install()
-        except _FAILURES as error:
-            _say(f"SKIPPED {peer.name}: it does not install: {error}")
-        else:
-            ready.append(peer)
-    return ready
-
-
-def _rounds(asked: argparse.Namespace, server: Server, peers: Sequence[Peer], results: Run) -> None:
-    for number in range(1, asked.rounds + 1):
-        for measure in asked.only:
-            for payload in map(int, asked.payload):
-                if payload != int(asked.payload[0]) and measure not in report.BY_PAYLOAD:
-                    continue
-                size = Size(payload, 0.25 if asked.quick else 1.0)
-                for peer in peers:
-                    figures = _measured(measure, peer, server, size)
-                    if figures is not None:
-                        results.setdefault((server.name, measure, payload, peer.name), []).append(figures)
-                        told = " ".join(
-                            f"{name} {value:.4g}" for name, value in figures.items() if name != "began"
-                        )
-                        _say(f"{number}  {server.name} {measure} {payload}: {peer.name}: {told}")
-
-
-def _measured(measure: str, peer: Peer, server: Server, size: Size) -> Figures | None:
-    try:
-        return MEASURES[measure](peer, server, size)
-    except Absent:
-        return None
-    except _FAILURES as error:
-        _say(f"FAILED {measure} of {peer.name}: {error}")
-        return None
+def _rounds_said(results: Results) -> str:
+    """How many rounds the medians are of: a peer that failed once has one less."""
+    counts = sorted({len(figures) for figures in results.values()})
+    said = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
+    return f"{said} {'round' if counts == [1] else 'rounds'}"
 
 
 def _median(figures: Sequence[Figures]) -> Figures:
-    return {name: statistics.median(one[name] for one in figures) for name in figures[0]}
+    return {
+        name: statistics.median(one[name] for one in figures if name in one)
+        for name in figures[0]
+        if name != "began"
+    }
 
 
 def _say(line: str) -> None:

@@ -1,7 +1,7 @@
 """The tables of a run: markdown to read, JSON to keep."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sidebyside import gates, plots
@@ -20,6 +20,7 @@ _COLUMNS = {
     "cpu_us": "CPU µs/job",
     "producer_rate": "produced/s",
     "others_percent": "others' load %",
+    "busy_to_the_end": "loaded to the end",
     "mib_largest": "largest MiB",
     "mib_sum": "sum MiB",
     "processes": "processes",
@@ -30,21 +31,32 @@ _COLUMNS = {
 GROWTH = ("backlog", "lanes", "sessions", "flight", "history", "fleet")
 
 
-def write(out: Path, medians: Medians, peers: Mapping[str, Peer], *, rounds: int, quick: bool) -> None:
-    """Print the tables and keep them."""
+def write(out: Path, medians: Medians, peers: Mapping[str, Peer], head: str, notes: Sequence[str]) -> str:
+    """Keep the tables and plots; the tables, to read."""
     out.mkdir(parents=True, exist_ok=True)
-    payload = min(key[2] for key in medians)
-    judged = gates.verdicts(medians, peers, payload)
-    text = f"{gates.table(judged)}\n{tables(medians, peers)}"
-    head = f"Medians of {rounds} rounds{', a quarter of the jobs' if quick else ''}.\n\n"
-    (out / "table.md").write_text(head + text)
+    judged = gates.verdicts(medians, peers)
+    text = "\n".join(
+        [head, "", gates.table(judged), tables(medians, peers), *_about(medians, peers), *_left_out(notes)]
+    )
+    (out / "table.md").write_text(text)
     rows = [
         {"store": store, "measure": measure, "payload": payload, "peer": peer, **figures}
         for (store, measure, payload, peer), figures in medians.items()
     ]
     (out / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
-    plots.write(out, medians)
-    print(f"{head}{text}\nKept in {out}")
+    plots.write(out, medians, peers)
+    return text
+
+
+def _about(medians: Medians, peers: Mapping[str, Peer]) -> list[str]:
+    """At which settings everybody ran, and what a crash does to what it had."""
+    lines = ["### Settings", "", "| | settings | a job of a worker that `kill -9` ended |", "|---|---|---|"]
+    rows = [peers[name] for name in sorted({key[3] for key in medians})]
+    return [*lines, *(f"| {row.title} | {row.settings} | {row.after_kill} |" for row in rows), ""]
+
+
+def _left_out(notes: Sequence[str]) -> list[str]:
+    return ["### Not measured", "", *(f"- {note}" for note in notes), ""] if notes else []
 
 
 def tables(medians: Medians, peers: Mapping[str, Peer]) -> str:
@@ -67,8 +79,7 @@ def _compared(rows: Mapping[str, Figures], peers: Mapping[str, Peer]) -> list[st
         cells = [_plain(figures.get(column)) for column in columns]
         if own:
             cells.append(f"{own / figures['rate']:.2f} ×" if name != "windlass" else "")
-        mark = "" if peers[name].survives else " (not crash safe)"
-        lines.append(f"| {name}{mark} | {' | '.join(cells)} |")
+        lines.append(f"| {peers[name].title} | {' | '.join(cells)} |")
     return lines
 
 

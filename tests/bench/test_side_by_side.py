@@ -1,0 +1,103 @@
+"""The bench's own promises, without a server: its peers are whole, and its table judges what it should."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+
+from sidebyside import program  # noqa: E402 - the path is set above
+from sidebyside.gates import Verdict, table, verdicts  # noqa: E402
+from sidebyside.measures import Figures  # noqa: E402
+from sidebyside.peers import all_peers  # noqa: E402
+from sidebyside.report import write  # noqa: E402
+
+ISSUE = {
+    "redis": "celery dramatiq rq huey arq taskiq saq streaq repid docket bullmq sidekiq",
+    "postgres": "procrastinate pgqueuer chancy saq graphile-worker pg-boss",
+    "sqlite": "huey bare",
+}
+GATE = {"redis": {"bullmq", "dramatiq"}, "postgres": {"graphile-worker", "pgqueuer"}, "sqlite": {"huey"}}
+
+
+def _drained(rate: float, cpu: float) -> Figures:
+    return {"rate": rate, "cpu_us": cpu, "worker_us": cpu, "server_us": 0.0}
+
+
+def _redis_run() -> Mapping[tuple[str, str, int, str], Figures]:
+    return {
+        ("redis", "drain", 200, "windlass"): _drained(41_000, 29),
+        ("redis", "drain", 200, "bullmq"): _drained(10_000, 150),
+        ("redis", "drain", 200, "sidekiq"): _drained(90_000, 10),
+        ("redis", "drain", 1024, "windlass"): _drained(39_000, 31),
+        ("redis", "drain", 1024, "bullmq"): _drained(10_000, 150),
+        ("redis", "backlog", 200, "windlass"): {"p99_ms_1000": 1.0, "p99_ms_1000000": 1.5},
+    }
+
+
+@pytest.mark.parametrize("store", ISSUE)
+def test_every_peer_has_a_folder(store: str) -> None:
+    there = {name for name, peer in all_peers().items() if store in peer.stores}
+    assert there == {"windlass", *ISSUE[store].split()}
+    assert {name for name, peer in all_peers().items() if store in peer.gate} == GATE[store]
+
+
+@pytest.mark.parametrize("name", [name for name, peer in all_peers().items() if peer.runtime != "windlass"])
+def test_peers_have_their_files_and_exact_pins(name: str) -> None:
+    peer = all_peers()[name]
+    files = {path.name for path in peer.folder.iterdir() if path.is_file()}
+    if peer.runtime == "python":
+        assert {"peer.py", "requirements.txt"} <= files
+        pins = (peer.folder / "requirements.txt").read_text().split()
+        assert pins
+        assert all("==" in pin for pin in pins)
+    else:
+        assert {"node": {"peer.mjs", "package.json"}, "ruby": {"peer.rb"}}[peer.runtime] <= files
+    assert peer.settings
+    assert peer.after_kill
+
+
+def test_gates_are_judged_for_each_payload_against_gate_peers_only() -> None:
+    found = {verdict.row: verdict for verdict in verdicts(_redis_run(), all_peers())}
+    assert found["drain, no-op async def"].passed is True  # though sidekiq, which is none of them, is faster
+    assert "4.10 × bullmq" in found["drain, no-op async def"].reached
+    assert found["drain, no-op async def, 1024 bytes"].passed is False
+    assert found["CPU per job, workers + server"].passed is True
+    assert found["CPU per job, workers + server, 1024 bytes"].passed is False
+    assert found["claim p99, 1,000,000 waiting against 1,000"].passed is True
+
+
+def test_misses_are_bold() -> None:
+    text = table(
+        [Verdict("a", "redis", "≥ 1", "0.5", passed=False), Verdict("b", "redis", "≥ 1", "2", passed=True)]
+    )
+    assert "| a | redis | ≥ 1 | **0.5** | **FAIL** |" in text
+    assert "| b | redis | ≥ 1 | 2 | pass |" in text
+
+
+def test_a_run_leaves_tables_and_plots_that_say_who_is_not_crash_safe(tmp_path: Path) -> None:
+    text = write(tmp_path, _redis_run(), all_peers(), "Medians of 3 rounds.", ["SKIPPED saq: no"])
+    assert (tmp_path / "table.md").read_text() == text
+    assert "| sidekiq (not crash safe) | 90,000 |" in text
+    assert "- SKIPPED saq: no" in text
+    plots = {path.name for path in tmp_path.glob("*.svg")}
+    assert plots == {
+        f"redis-{name}.svg"
+        for name in ("drain-200", "drain-200-cpu", "drain-1024", "drain-1024-cpu", "backlog-200")
+    }
+    for plot in plots:
+        ET.fromstring((tmp_path / plot).read_text())  # noqa: S314 - written a line above
+    assert "sidekiq (not crash safe)" in (tmp_path / "redis-drain-200.svg").read_text()
+
+
+def test_a_wrong_name_is_refused_with_those_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "--peers", "bulmq"])
+    with pytest.raises(SystemExit):
+        program.main()
+    assert "--peers: there is no 'bulmq'; there are gate, all, none, arq" in capsys.readouterr().err
