@@ -83,9 +83,11 @@ class _Returned(PostgresBroker):
         self._namespaces, self._name = namespaces, name
 
     async def close(self) -> None:
+        # One of its own, where there is one: a new one costs the server as much as a small test.
+        connection: Any = self._pool.at_hand() if hasattr(self, "_name") else None
         await super().close()
         if hasattr(self, "_name"):
-            connection: Any = await asyncpg.connect(self._namespaces.server.dsn)
+            connection = connection or await asyncpg.connect(self._namespaces.server.dsn)
             astray = await connection.fetch(_ASTRAY.format(schema=quoted(self._name)))
             await connection.execute(_EMPTY.format(schema=quoted(self._name)))
             await connection.close()

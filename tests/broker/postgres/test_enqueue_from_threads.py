@@ -4,7 +4,9 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import asyncpg
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
@@ -17,6 +19,9 @@ from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.errors import ContractError, StoreUnavailable
 
 __all__ = ["namespaces"]
+
+_END_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'windlass'"
+"""And wait until they have ended."""
 
 
 def _job(**given: str) -> NewJob:
@@ -78,6 +83,40 @@ def test_it_wakes_those_who_wait_in_the_same_process(namespaces: Namespaces) -> 
 def test_a_blocking_call_in_async_code_works(namespaces: Namespaces) -> None:
     async def work(broker: PostgresBroker, blocking: BlockingProduce) -> None:
         assert blocking.enqueue([[_job(), _job()]])[0][1].status is Status.CREATED
+
+    _run(namespaces, work)
+
+
+def test_one_job_after_the_other_goes_the_way_that_it_needs(namespaces: Namespaces) -> None:
+    """The first opens the connection, so that those after it can go the shortest way."""
+
+    async def work(broker: PostgresBroker, blocking: BlockingProduce) -> None:
+        jobs = [_job(), _job(), _job(lane="a"), _job(key="k"), _job()]
+        twice = [*jobs, jobs[1], _job(key="k"), _job(queue="nowhere")]
+        answers = [(await asyncio.to_thread(blocking.enqueue, [[job]]))[0][0] for job in twice]
+        assert [answer.status for answer in answers] == [
+            *[Status.CREATED] * 5,
+            *[Status.DUPLICATE] * 2,
+            Status.REFUSED,
+        ]
+        assert [answer.of for answer in answers[5:7]] == [jobs[1].id, jobs[3].id]
+        assert len(await broker.get([job.id for job in jobs])) == len(jobs)
+
+    _run(namespaces, work)
+
+
+def test_a_lost_connection_is_told_of_and_replaced(namespaces: Namespaces) -> None:
+    async def work(broker: PostgresBroker, blocking: BlockingProduce) -> None:
+        for _ in range(2):
+            await asyncio.to_thread(blocking.enqueue, [[_job()]])
+        operator: Any = await asyncpg.connect(namespaces.server.dsn)
+        await operator.execute(_END_ALL)
+        await operator.close()
+        job = _job()
+        with pytest.raises(StoreUnavailable):
+            await asyncio.to_thread(blocking.enqueue, [[job]])
+        receipts = await asyncio.to_thread(blocking.enqueue, [[job]])
+        assert receipts[0][0].status is Status.CREATED
 
     _run(namespaces, work)
 

@@ -9,6 +9,7 @@ from windlass.broker.postgres.records import (
     MODES,
     is_canonical,
     new_id,
+    new_ids,
     new_uuid,
     pack,
     pack_text,
@@ -22,6 +23,13 @@ from windlass.core.session import Beat, Note
 from windlass.core.settlement import Settlement
 
 _job_of = attrgetter("job")
+_id_of = attrgetter("id")
+_payload_of = attrgetter("payload")
+_common = attrgetter(
+    *("key", "lane", "after", "task", "queue", "priority", "delay", "run_at", "expires", "headers", "tags"),
+    *("max_attempts", "revision", "flow"),
+)
+"""What jobs of one task under the same options have in common."""
 NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 
 
@@ -60,7 +68,7 @@ def plain_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
     for job in jobs:
         if job.key is not None or job.after:
             return None
-    ids = [new_id(job.id) for job in jobs]
+    ids = new_ids(list(map(_id_of, jobs)))
     return (
         min(ids, key=str),
         ids,
@@ -77,6 +85,31 @@ def plain_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
         _alike([job.max_attempts for job in jobs]),
         _alike([job.revision for job in jobs]),
         _alike([job.flow for job in jobs]),
+    )
+
+
+def alike_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
+    """The smallest id of new jobs, their ids and payloads, then value by value what they have in common; None
+    if they differ in more, or have keys, lanes or parents.
+    """
+    common = _common(jobs[0])
+    key, lane, after, task, queue, priority, delay, run_at, expires, headers, tags, *rest = common
+    if key is not None or lane or after or list(map(_common, jobs)).count(common) != len(jobs):
+        return None
+    ids = new_ids(list(map(_id_of, jobs)))
+    return (
+        min(ids, key=str),
+        ids,
+        list(map(_payload_of, jobs)),
+        task,
+        queue,
+        priority,
+        delay,
+        run_at,
+        expires,
+        pack(headers) if headers else None,
+        pack(tags) if tags else None,
+        *rest,
     )
 
 

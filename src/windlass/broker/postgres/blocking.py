@@ -13,13 +13,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from windlass.broker.postgres.arrays import one_of
 from windlass.broker.postgres.bells import Bell
-from windlass.broker.postgres.driver import Row
+from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Refused, Row
+from windlass.broker.postgres.driving import driven
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.producing import Groups, Producing, Receipts
 from windlass.broker.postgres.statements import statement
+from windlass.broker.postgres.trouble import in_words
 from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.ways import Ways
+from windlass.core.job import GROUP_BYTES, NewJob, Receipt, Status
 from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
 
@@ -57,7 +61,8 @@ class BlockingProducer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._pool = Pool(self._place)
-        self._producing = Producing(self._step, Ways(self._step))
+        self._ways = Ways(self._step)
+        self._producing = Producing(self._step, self._ways)
 
     async def _step(self, function: str, *arguments: Any) -> Sequence[Row]:
         query = statement(self._schema, function, len(arguments) + 1)
@@ -68,6 +73,13 @@ class BlockingProducer:
         if self._pid != os.getpid():
             _inherited.append((self._loop, self._pool, self._line))
             self._begin()
+        if len(groups) == 1 and len(groups[0]) == 1 and self._line.acquire(blocking=False):
+            try:
+                receipt = self._send_lone(groups[0][0])
+            finally:
+                self._line.release()
+            if receipt is not None:
+                return ((receipt,),)
         turn = _Turn(groups)
         self._waiting.append(turn)
         try:
@@ -131,13 +143,46 @@ class BlockingProducer:
         for turn in turns:
             turn.answer = receipts[start : start + len(turn.groups)]
             start += len(turn.groups)
+        self._ring()
+
+    def _send_lone(self, job: NewJob) -> Receipt | None:
+        """Send one plain job, where nothing has to be opened or waited for first: what most calls are, with
+        as little around it as can be. None if it has to go the usual way.
+        """
+        loop = self._loop
+        if loop is None or _is_async() or not self._ways.may_be_beside(job.queue):
+            return None
+        values = one_of(job)
+        if values is None or len(job.payload) > GROUP_BYTES or (connection := self._pool.at_hand()) is None:
+            return None
+        query = statement(self._schema, "enqueue_one", len(values) + 1)
+        try:
+            driven(loop, connection.fetch(query, self._now(), *values))
+        except AGAIN:
+            self._pool.take_back(connection)
+            return None
+        except UNAVAILABLE as error:
+            connection.terminate()
+            raise in_words(error, self._place) from error
+        except Refused as error:
+            self._pool.take_back(connection)
+            if self._ways.was_not_plain(job.queue, error):
+                return None
+            raise
+        except BaseException:
+            # Interrupted in the middle of an answer: the connection is of no use any more.
+            connection.terminate()
+            raise
+        self._pool.take_back(connection)
+        self._ring()
+        return Receipt(Status.CREATED, job.id)
+
+    def _ring(self) -> None:
         if self._bell.is_waited_for:
             self._tell(self._bell.ring)
 
     def _run(self, work: Callable[[], Any]) -> Any:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _is_async():
             return self._run_here(work)
         # A blocking call in async code: a thread can run but one loop at a time.
         found: list[Any] = []
@@ -170,6 +215,15 @@ class BlockingProducer:
                 task.cancel()
                 loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
             raise
+
+
+def _is_async() -> bool:
+    """Whether the caller is in async code, whose loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 _INTERRUPTED = "the call was interrupted before the store had answered; whether it was kept is not known"

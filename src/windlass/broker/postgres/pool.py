@@ -90,9 +90,9 @@ class Pool:
                 connection.terminate()
                 raise
             except BaseException:
-                self._take_back(connection)
+                self.take_back(connection)
                 raise
-            self._take_back(connection)
+            self.take_back(connection)
 
     @asynccontextmanager
     async def lent_for_long(self) -> AsyncGenerator[Connection, None]:
@@ -104,11 +104,21 @@ class Pool:
         async with self._long, self.lent() as connection:
             yield connection
 
+    def at_hand(self) -> Connection | None:
+        """A connection that is open and idle, to be given back by `take_back`; None if there is none, or if
+        it needs more than a statement.
+        """
+        if self._closed or self._place.pooled or self._pid != os.getpid() or not self._idle:
+            return None
+        connection = self._idle.pop()
+        return None if connection.is_closed() else connection
+
     def set_apart(self) -> None:
         """Do with one connection less from now on: it is opened elsewhere."""
         self._apart = asyncio.gather(self._room.acquire(), self._long.acquire())
 
-    def _take_back(self, connection: Connection) -> None:
+    def take_back(self, connection: Connection) -> None:
+        """Keep a connection for the next one, if it is of any use."""
         if self._closed or connection.is_in_transaction():
             connection.terminate()
         else:

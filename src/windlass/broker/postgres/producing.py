@@ -5,7 +5,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from windlass.broker.postgres import answers
-from windlass.broker.postgres.arrays import jobs_of, one_of, plain_of
+from windlass.broker.postgres.arrays import alike_of, jobs_of, one_of, plain_of
 from windlass.broker.postgres.ways import Ways
 from windlass.core.bounds import check_items
 from windlass.core.group import refused_whole, too_large
@@ -13,6 +13,9 @@ from windlass.core.job import NewJob, Receipt, Status
 
 Groups = Sequence[Sequence[NewJob]]
 Receipts = Sequence[Sequence[Receipt]]
+
+_LAST = True
+"""Nothing follows in the transaction."""
 
 
 class Producing:
@@ -43,9 +46,14 @@ class Producing:
 
     async def _accept_plain(self, jobs: Sequence[NewJob]) -> bool:
         """Enqueue what most calls are; False if this one is not."""
+        queue = jobs[0].queue
         if len(jobs) == 1:
             values = one_of(jobs[0])
-            if values is not None and await self._ways.one("enqueue_one", jobs[0].queue, *values):
+            if values is not None and await self._ways.one("enqueue_one", queue, *values):
+                return True
+        else:
+            values = alike_of(jobs)
+            if values is not None and await self._ways.one("enqueue_alike", queue, _LAST, *values):
                 return True
         columns = plain_of(jobs)
         if columns is None:

@@ -67,13 +67,24 @@ def new_uuid(job: JobId) -> UUID:
     return found
 
 
-is_canonical = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII).fullmatch
+_CANONICAL: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+is_canonical = re.compile(_CANONICAL, re.ASCII).fullmatch
 """Whether an id is canonical text: the driver reads that faster than anybody could make it a UUID."""
+_are_canonical = re.compile(f"(?:{_CANONICAL},)*", re.ASCII).fullmatch
 
 
 def new_id(job: JobId) -> JobId | UUID:
     """As `new_uuid`; canonical text stays as it is."""
     return job if is_canonical(job) else new_uuid(job)
+
+
+def new_ids(jobs: list[JobId]) -> list[JobId] | list[JobId | UUID]:
+    """As `new_id`, for many: one look at all of them, a third of the time of a look at each."""
+    joined = ",".join(jobs) + ","
+    # Of this length, none of them can have a comma of its own.
+    if len(joined) == 37 * len(jobs) and _are_canonical(joined):
+        return jobs
+    return [new_id(job) for job in jobs]
 
 
 def pack_text(text: str) -> bytes:

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Final
 
-_ANSWER_NOTHING: Final = frozenset({"enqueue_one", "enqueue_plain"})
+_ANSWER_NOTHING: Final = frozenset({"enqueue_alike", "enqueue_one", "enqueue_plain"})
 """Called as a value: 15 µs less than as a table, for the shortest calls there are."""
 
 

@@ -68,19 +68,27 @@ class Ways:
         return await self._step(function, _ALONE, *arguments)
 
     async def one(self, function: str, queue: str, *arguments: Any) -> bool:
-        """Call a function that does what most calls of one job are, beside others; whether it has."""
-        if self._need_to_be_alone((queue,)):
+        """Call a function that does what most calls are, in one queue and beside others; whether it has."""
+        if not self.may_be_beside(queue):
             return False
         try:
             await self._step(function, *arguments)
         except Refused as error:
-            code = code_of(error)
-            if code not in _NOT_PLAIN:
+            if not self.was_not_plain(queue, error):
                 raise
-            if code == _MUST_BE_ALONE:
-                self._remember_alone((queue,))
             return False
         return True
+
+    def may_be_beside(self, queue: str) -> bool:
+        """Whether a call for this queue need not have the namespace to itself, as far as is known."""
+        return not self._alone or not self._need_to_be_alone((queue,))
+
+    def was_not_plain(self, queue: str, error: BaseException) -> bool:
+        """Whether a short way has given up, and a longer one has to be gone."""
+        code = code_of(error)
+        if code == _MUST_BE_ALONE:
+            self._remember_alone((queue,))
+        return code in _NOT_PLAIN
 
     def _need_to_be_alone(self, queues: Collection[str]) -> bool:
         if not self._alone:
