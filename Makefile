@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK_VENV := .venv-lock
 
+# Where it is set, every process that a test starts would compile the whole package once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first of these that runs (a version manager's shim may exist and fail) and is new enough.
 find_python = \
 	for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \

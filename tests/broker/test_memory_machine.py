@@ -1,5 +1,7 @@
 """The state machine: it finds nothing in the model, and everything in brokers that break a promise."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -7,7 +9,12 @@ from tests.broker import saboteurs
 from tests.broker.saboteurs import Saboteur
 
 from windlass.conformance.machine import machine_for, open_model
+from windlass.conformance.machine.draws import World
+from windlass.conformance.machine.universe import Wish
 from windlass.conformance.machine.violated import Differs, Violated
+from windlass.core.job import OnFailure
+from windlass.core.outcome import Outcome
+from windlass.core.units import HOUR, SECOND
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 ONE_FAILURE = settings(
@@ -17,6 +24,18 @@ ONE_FAILURE = settings(
     stateful_step_count=40,
     phases=[Phase.generate],
     report_multiple_bugs=False,
+)
+
+SMALL_WORLD = World(
+    session_ttl=30 * SECOND,
+    resend_window=HOUR,
+    retention=HOUR,
+    events_kept=100,
+    max_size=None,
+    plain={},
+    laned={},
+    ordered={"sequence": True},
+    lanes={},
 )
 
 ALL = [
@@ -40,6 +59,24 @@ def test_the_model_keeps_every_invariant() -> None:
     run_state_machine_as_test(
         machine_for(), settings=settings(QUICK, max_examples=80, stateful_step_count=40)
     )
+
+
+def test_a_leap_of_the_stores_time_does_not_make_next_in_late() -> None:
+    """A child is freed on a clock that was set back; nobody sweeps until the clock is near the mark again."""
+    machine: Any = machine_for()()
+    parent = Wish(job=1)
+    child = Wish(job=2, queue="ordered", after=((1, OnFailure.IGNORE),))
+    machine.open(world=SMALL_WORLD, backlog=(parent, child))
+    machine.clock.advance(SECOND)
+    machine.sweep(1_000)
+    machine.run_some(session=1, slots=1, outcomes=[Outcome.DEAD])
+    machine.everything_holds()
+    machine.step_back(by=HOUR)
+    machine.operate_on_all(act="discard")
+    machine.everything_holds()
+    machine.wait_for_the_next_chance(session=1, queues=("ordered",))
+    machine.everything_holds()
+    machine.teardown()
 
 
 def test_two_models_answer_the_same() -> None:

@@ -4,30 +4,22 @@ import asyncio
 import contextvars
 from typing import Any
 
+from tests.worker.leases import a_lease
 from tests.worker.virtual import run as run_virtually
 
-from windlass.core.lease import Lease
 from windlass.worker.deadlines import Deadlines
 from windlass.worker.run import Run
 
 
 def a_run() -> Run:
     nothing: Any = None
-    lease = Lease(
-        job="j",
-        fence=1,
-        task="t",
-        queue="q",
-        lane="",
-        priority=0,
-        attempt=1,
-        max_attempts=5,
-        crashes=0,
-        revision=0,
-        payload=b"",
-    )
     return Run(
-        lease=lease, started=0.0, deadline=None, reporter=nothing, is_lost=lambda: False, program=nothing
+        lease=a_lease(),
+        started=0.0,
+        deadline=None,
+        reporter=nothing,
+        is_lost=lambda: False,
+        program=nothing,
     )
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.worker.leases import a_lease
 from tests.worker.virtual import Bench, run
 
-from windlass import RetryPolicy, Windlass
-from windlass.core.lease import Ask, Claimed, Lease
+from windlass import Call, RetryPolicy, Windlass
+from windlass.core.lease import Ask, Claimed
 from windlass.worker.desk import Bound, Desk
 from windlass.worker.options import Group
 from windlass.worker.prefetch import MOST_SOON, SOON
@@ -64,6 +65,19 @@ def test_short_ones_come_many_at_a_time(app: Windlass, bench: Callable[[Windlass
     assert len([size for size in sizes if size]) <= 20, sizes
 
 
+def _most_held(bench: Bench, calls: Iterable[Call[Any]]) -> Counter[str]:
+    """How many leases a worker of four slots held at the most while it ran these."""
+
+    async def scenario() -> Counter[str]:
+        _, most = _watch(bench)
+        ids = await bench.enqueue(*calls)
+        async with bench.worker(slots=4):
+            await bench.ended(*ids)
+        return most
+
+    return run(scenario())
+
+
 def test_slow_ones_come_for_free_slots(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
     app.queue("default", lane_concurrency=1)
 
@@ -71,14 +85,8 @@ def test_slow_ones_come_for_free_slots(app: Windlass, bench: Callable[[Windlass]
     async def work() -> None:
         await asyncio.sleep(0.2)
 
-    async def scenario(bench: Bench) -> Counter[str]:
-        _, most = _watch(bench)
-        ids = await bench.enqueue(*(work.using(lane=str(n)).call() for n in range(60)))
-        async with bench.worker(slots=4):
-            await bench.ended(*ids)
-        return most
-
-    assert run(scenario(bench(app))) == {"session-1": 4}
+    most = _most_held(bench(app), (work.using(lane=str(n)).call() for n in range(60)))
+    assert most == {"session-1": 4}
 
 
 def test_last_attempts_come_for_free_slots(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
@@ -88,14 +96,8 @@ def test_last_attempts_come_for_free_slots(app: Windlass, bench: Callable[[Windl
     @app.task(retry=RetryPolicy(max_attempts=1))
     async def work() -> None: ...
 
-    async def scenario(bench: Bench) -> Counter[str]:
-        _, most = _watch(bench)
-        ids = await bench.enqueue(*(work.using(lane=str(n)).call() for n in range(200)))
-        async with bench.worker(slots=4):
-            await bench.ended(*ids)
-        return most
-
-    assert run(scenario(bench(app))) == {"session-1": 4}
+    most = _most_held(bench(app), (work.using(lane=str(n)).call() for n in range(200)))
+    assert most == {"session-1": 4}
 
 
 def test_a_worker_leaves_what_others_have_slots_for(
@@ -155,24 +157,8 @@ def test_one_that_cannot_start_runs_elsewhere(app: Windlass, bench: Callable[[Wi
     assert max(waited) < 1
 
 
-def _lease() -> Lease:
-    return Lease(
-        job="j",
-        fence=1,
-        task="t",
-        queue="q",
-        lane="",
-        priority=0,
-        attempt=1,
-        max_attempts=3,
-        crashes=0,
-        revision=0,
-        payload=b"",
-    )
-
-
 def _answer(count: int, *, more: bool) -> Claimed:
-    return Claimed(leases=(_lease(),) * count, more=more)
+    return Claimed(leases=(a_lease(),) * count, more=more)
 
 
 def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:

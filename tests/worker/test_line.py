@@ -2,27 +2,14 @@
 
 from typing import Any
 
-from windlass.core.ids import new_job_id
-from windlass.core.lease import Lease
+from tests.worker.leases import a_lease
+
 from windlass.worker.hand import Line, Ticket
 
 
 def ticket(priority: int) -> Ticket:
-    lease = Lease(
-        job=new_job_id(1, bytes(10)),
-        fence=1,
-        task="t",
-        queue="q",
-        lane="",
-        priority=priority,
-        attempt=1,
-        max_attempts=1,
-        crashes=0,
-        revision=0,
-        payload=b"",
-    )
     task: Any = None
-    return Ticket(lease, task, 0, 0, 0.0)
+    return Ticket(a_lease(priority=priority), task, 0, 0, 0.0)
 
 
 def entered(line: Line) -> list[int]:

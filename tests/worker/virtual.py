@@ -89,12 +89,11 @@ class Bench:
     async def ended(self, *job_ids: str, within: float = 3_600) -> list[JobDetail]:
         """Wait until all of them are done, dead or cancelled."""
         end = self.pace.now() + within
-        while True:
-            details = [await self.job(job_id) for job_id in job_ids]
-            if all(detail.state in ("done", "dead", "cancelled") for detail in details):
-                return details
-            assert self.pace.now() < end, [(detail.task, detail.state) for detail in details]
-            await asyncio.sleep(0.1)
+        for job_id in reversed(job_ids):  # the last to end is probably the last
+            while (detail := await self.job(job_id)).state not in ("done", "dead", "cancelled"):
+                assert self.pace.now() < end, (detail.task, detail.state)
+                await asyncio.sleep(0.1)
+        return [await self.job(job_id) for job_id in job_ids]
 
     async def seen(self, condition: Callable[[], bool], within: float = 3_600) -> None:
         end = self.pace.now() + within

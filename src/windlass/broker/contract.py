@@ -1,25 +1,20 @@
 """The contract of a broker: the adapter that keeps jobs, queues, sessions and schedules in one store.
 
 Batched, fenced, atomic. Each verb is one atomic procedure inside the store: all of it happens, or nothing.
-Each does
-a bounded amount of work and says when there is more. The single form of a verb is the many form with one
-item.
+Each does a bounded amount of work and says when there is more. The single form of a verb is the many form
+with one item.
 
 How to read this: a method's text says what it does, and the list under it names its obligations. Each
-obligation
-has a test of the same name in `windlass.conformance`, and every broker passes all of them. What a store
-cannot do is
-declared in its `Capabilities` and refused with `Unsupported`; it is never silently different.
+obligation has a test of the same name in `windlass.conformance`, and every broker passes all of them. What a
+store cannot do is declared in its `Capabilities` and refused with `Unsupported`; it is never silently
+different.
 
 Times and durations are integers in microseconds on the store's clock (`windlass.core.units`); the `timeout`
-of `wait`,
-`watch` and `events` alone is in seconds and spent by the caller. Names, sizes and options were checked at the
-door
-(client or API); text is data to a store, whatever it contains.
+of `wait`, `watch` and `events` alone is in seconds and spent by the caller. Names, sizes and options were
+checked at the door (client or API); text is data to a store, whatever it contains.
 
 The clock: every verb sees `now = max(clock, mark)`. Only sweep writes the mark. A clock more than a session
-TTL behind
-the mark is followed.
+TTL behind the mark is followed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -83,9 +78,8 @@ class Produce(Protocol):
         """Accept jobs, past the store's durability point, and answer each in its place.
 
         A group is at most 1,000 jobs and 8 MiB of payload; it comes into being whole or not at all. A job
-        with parents
-        is `blocked`, one that is not due `scheduled`, any other `ready`. Making a job claimable arms its
-        queue's wake.
+        with parents is `blocked`, one that is not due `scheduled`, any other `ready`. Making a job claimable
+        arms its queue's wake.
 
         - accepted_is_readable: a created job can be read at once, with everything that was asked for.
         - receipts_come_in_order: receipts have the shape and the order of the groups.
@@ -114,8 +108,7 @@ class Produce(Protocol):
         - key_outlives_its_job: the window holds although the job's record was pruned.
         - key_works_inside_a_group: the second job of a group under one key meets the first.
         - replace_takes_the_newest: while the first waits it keeps its id and takes the newest payload, tags,
-          headers, priority, time,
-          expiry and attempts.
+          headers, priority, time, expiry and attempts.
         - replace_while_running_follows: while the first runs a new job is created, blocked on it.
         - replace_replaces_the_follower: later calls replace the follower, so the newest is never dropped.
         - follower_runs_after_done: the runner done, the follower is ready.
@@ -153,11 +146,11 @@ class Consume(Protocol):
         """Hand out jobs: the session gets leases, each with a new fence, each counted as an attempt.
 
         First a bounded number of due jobs and parked lanes is brought back. Queues are emptied in the order
-        of the ask; inside a
-        queue the order is band, then lane, then first in first out (`windlass.core.order`). A job that is on
-        its last attempt, or of a task that was never timed (no settlement with a runtime yet), is handed out
-        only among the first `slots` jobs; one under a limit (queue or lane) only among the first `soon`, or
-        `slots` if that is more. Where the next one in order may not be, the claim stops.
+        of the ask; inside a queue the order is band, then lane, then first in first out
+        (`windlass.core.order`). A job that is on its last attempt, or of a task that was never timed (no
+        settlement with a runtime yet), is handed out only among the first `slots` jobs; one under a limit
+        (queue or lane) only among the first `soon`, or `slots` if that is more. Where the next one in order
+        may not be, the claim stops.
 
         - lease_carries_the_job: payload, headers, tags, attempt, parents and everything else that its run
           needs.
@@ -310,10 +303,9 @@ class Consume(Protocol):
         nothing, unless that left work.
 
         Moves the liveness clock by the time since the last pass, at most 1 s; reaps sessions that have been
-        silent for longer than
-        their TTL on that clock (as `lost`); ends deadline leases that ran out; promotes due jobs; unparks
-        lanes; expires;
-        resolves what is left of fan-outs; prunes jobs, results, keys, ids and ended sessions.
+        silent for longer than their TTL on that clock (as `lost`); ends deadline leases that ran out;
+        promotes due jobs; unparks lanes; expires; resolves what is left of fan-outs; prunes jobs, results,
+        keys, ids and ended sessions.
 
         - silent_session_is_reaped: and all its leases charged; a beating one is not.
         - liveness_stands_still_without_sweeps: an outage of any length reaps nobody.

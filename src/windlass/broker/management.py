@@ -179,8 +179,7 @@ class Read(Protocol):
 
         - get_answers_in_order: with None for unknown ids.
         - get_remembers_how_it_ended: for the resend window: id, state, reason, fence and time, although
-          nothing
-          else was kept (`pruned`).
+          nothing else was kept (`pruned`).
         """
         ...
 

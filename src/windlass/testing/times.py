@@ -18,9 +18,8 @@ def beginning(now: datetime | None) -> Micros:
     """Where the clock of a test starts.
 
     Without a wish, one to two seconds from now: a `run_at` that the code under test computes from
-    `datetime.now()`
-    a moment later is then due after `advance` by its distance, and not a moment too late. A time that stands
-    still on a full second, as tools that move Python's clock leave it, is taken as it is.
+    `datetime.now()` a moment later is then due after `advance` by its distance, and not a moment too late. A
+    time that stands still on a full second, as tools that move Python's clock leave it, is taken as it is.
     """
     if now is not None:
         return instant(now, name="now")

@@ -13,7 +13,7 @@ from windlass.core.outcome import Outcome, Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.verify import history
-from windlass.verify.simulator.recorded import Recorded
+from windlass.verify.simulator.recorded import Recorded, judged
 
 _OWN = (Outcome.RELEASE, Outcome.HOLD)
 """A caller may say so as well; said by both, it is still one word."""
@@ -43,15 +43,6 @@ class Served(Recorded):
         )
         journal.write(history.Settle(call=call, words=words))
         settled = await self._answer(call, self._broker.settle(items, ask))
-        answers = tuple(
-            history.Judged(
-                items[place].job,
-                items[place].fence,
-                answer.verdict.value,
-                None if answer.outcome is None else answer.outcome.value,
-                None if answer.state is None else answer.state.value,
-            )
-            for place, answer in ((place, settled.answers[place]) for place in places)
-        )
+        answers = tuple(judged(items[place], settled.answers[place]) for place in places)
         journal.write(history.Settled(call=call, answers=answers))
         return settled

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from windlass.broker.contract import Broker, Settled
 from windlass.core.lease import Ask, Claimed
 from windlass.core.operate import Operated, Target
-from windlass.core.outcome import Cause, Verdict
+from windlass.core.outcome import Answer, Cause, Verdict
 from windlass.core.session import Beat, Ended, Note, Pulse, Swept
 from windlass.core.settlement import Settlement
 from windlass.core.timetable import Fire, Fired, FireStatus
@@ -70,16 +70,7 @@ class Recorded:
             asked = journal.call()
             journal.write(_claim(asked, ask))
         settled = await self._answer(call, self._broker.settle(items, ask))
-        answers = tuple(
-            history.Judged(
-                item.job,
-                item.fence,
-                answer.verdict.value,
-                None if answer.outcome is None else answer.outcome.value,
-                None if answer.state is None else answer.state.value,
-            )
-            for item, answer in zip(items, settled.answers, strict=True)
-        )
+        answers = tuple(judged(*each) for each in zip(items, settled.answers, strict=True))
         journal.write(history.Settled(call=call, answers=answers))
         if ask is not None and settled.claimed is not None:
             journal.write(_claimed(asked, ask, settled.claimed))
@@ -203,6 +194,17 @@ class Recorded:
             said = history.Fail if certain else history.Info
             self._journal.write(said(call=call, why=type(error).__name__))
             raise
+
+
+def judged(item: Settlement, answer: Answer) -> history.Judged:
+    """What became of a settlement."""
+    return history.Judged(
+        item.job,
+        item.fence,
+        answer.verdict.value,
+        None if answer.outcome is None else answer.outcome.value,
+        None if answer.state is None else answer.state.value,
+    )
 
 
 def _claim(call: int, ask: Ask) -> history.Claim:
