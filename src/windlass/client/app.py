@@ -22,7 +22,7 @@ from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
-from windlass.client.sending import Counted, handles_of, in_groups, jobs_of
+from windlass.client.sending import Counted, handle_of, handles_of, in_groups, jobs_of
 from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_settings, queue_settings
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
@@ -47,6 +47,7 @@ from windlass.core.units import JobId
 from windlass.core.webhook import CALLBACKS, DELIVERIES, TASK, Hook
 from windlass.core.webhook import QUEUE as WEBHOOKS
 from windlass.errors import InvalidOption, JobNotFound
+from windlass.observe.traces import active as traced
 from windlass.observe.traces import sending
 
 if TYPE_CHECKING:
@@ -410,6 +411,13 @@ class Windlass:
                 return handles_of(self, calls, self.connection.enqueue_on(connection, [jobs])[0], None)
             sent = time.monotonic()
             return handles_of(self, calls, self.connection.enqueue([jobs])[0], sent)
+
+    def send_one(self, call: Call[T], connection: object = None) -> Job[T]:
+        """Send one call from blocking code."""
+        if connection is not None or call.task.needs_parents or traced() is not None:
+            return self.send([call], connection)[0]
+        sent = time.monotonic()
+        return handle_of(self, call, self.connection.enqueue([[call.job]])[0][0], sent)
 
     async def asend(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from async code."""

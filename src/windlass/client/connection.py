@@ -153,6 +153,11 @@ class Connection:
 
     def _was_forgotten(self, groups: Groups, receipts: Receipts) -> bool:
         """Whether the store has lost what was declared (a server without a file, restarted): tell it anew."""
+        for answers in receipts:
+            if answers and answers[0].refusal is not None:
+                break
+        else:
+            return False
         refused = {
             job.queue
             for group, answers in zip(groups, receipts, strict=True)
@@ -184,11 +189,12 @@ class Connection:
         raise away
 
     def _persist(self, blocking: BlockingProduce, groups: Groups) -> Receipts:
-        resend, closings = Resend(self._window), self.closings
+        start, closings, resend = time.monotonic(), self.closings, None
         while True:
             try:
                 return blocking.enqueue(groups)
             except StoreUnavailable:
+                resend = resend or Resend(self._window, start)
                 if self.closings != closings or (pause := resend.pause()) is None:
                     raise
                 time.sleep(pause)

@@ -17,8 +17,9 @@ class Resend:
 
     __slots__ = ("_pause", "_start", "_window")
 
-    def __init__(self, window: float) -> None:
-        self._start = time.monotonic()
+    def __init__(self, window: float, start: float | None = None) -> None:
+        """`start` is when the first try began, by the monotonic clock; None: now."""
+        self._start = time.monotonic() if start is None else start
         self._window = window
         self._pause = _FIRST_PAUSE
 

@@ -24,7 +24,8 @@ PIECE = 50
 _task_of = attrgetter("task")
 _made_of = attrgetter("made")
 _status_of = attrgetter("status")
-_ALL_CREATED = {Status.CREATED}
+_CREATED = Status.CREATED
+_ALL_CREATED = {_CREATED}
 
 
 class Filling(Generic[T]):
@@ -115,7 +116,8 @@ def _filling_of(
 def jobs_of(calls: Sequence[Call[Any]]) -> list[NewJob]:
     """The jobs of calls; `InvalidOption`: one is not complete."""
     jobs = [calls[0].job] if len(calls) == 1 else made_jobs(calls)
-    if any(task.needs_parents for task in set(map(_task_of, calls))):
+    tasks = (calls[0].task,) if len(calls) == 1 else set(map(_task_of, calls))
+    if any(task.needs_parents for task in tasks):
         for call, job in zip(calls, jobs, strict=True):
             if call.task.needs_parents and not job.after:
                 raise InvalidOption(
@@ -139,14 +141,14 @@ def handles_of(
     `sent` is None for what exists only when a transaction commits.
     """
     statuses = set(map(_status_of, receipts))
-    if Status.REFUSED in statuses:
-        raise EnqueueRefused(why_refused(receipts))
     exists = sent is not None
     if statuses == _ALL_CREATED:
         return [
             Job(app, receipt.job, call.task.known_signature, exists=exists, created=True, sent=sent)
             for call, receipt in zip(calls, receipts, strict=True)
         ]
+    if Status.REFUSED in statuses:
+        raise EnqueueRefused(why_refused(receipts))
     return [
         Job(
             app,
@@ -159,6 +161,13 @@ def handles_of(
         )
         for call, receipt in zip(calls, receipts, strict=True)
     ]
+
+
+def handle_of(app: "Windlass", call: Call[T], receipt: Receipt, sent: float) -> Job[T]:
+    """The handle of one call that was accepted; `EnqueueRefused`: it was not."""
+    if receipt.status is not _CREATED:
+        return handles_of(app, [call], [receipt], sent)[0]
+    return Job(app, receipt.job, call.task.known_signature, exists=True, created=True, sent=sent)
 
 
 class Counted:

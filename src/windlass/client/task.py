@@ -235,7 +235,7 @@ class Sender(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        return self.app.send([self.call(*args, **kwargs)], self._connection)[0]
+        return self.app.send_one(Call(self, self._encode(args, kwargs)), self._connection)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""

@@ -7,7 +7,6 @@ told: at once in this process, and in others by the version of the file, which t
 while they listen, a tenth of the time they have waited.
 """
 
-import array
 import asyncio
 import contextlib
 import fcntl
@@ -25,6 +24,8 @@ QUICKEST, SLOWEST = 0.002, 0.050
 _PATIENCE = 10
 """The part of the time already waited after which the file's version is looked at again."""
 _WAKE = b"\1"
+_NONE = bytes(4)
+"""How many bytes an empty FIFO has."""
 
 
 class Bells:
@@ -48,12 +49,12 @@ class Bells:
     def arm(self, queues: set[str]) -> None:
         """Jobs of these queues became claimable: wake one waiter of each, or let the next return at once."""
         for name in queues:
-            fifo = self._fifo(name)
-            waiting = array.array("i", [0])
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(fifo, termios.FIONREAD, waiting)
-                if not waiting[0]:
+            fifo = self._fifos.get(name) or self._fifo(name)
+            try:
+                if fcntl.ioctl(fifo, termios.FIONREAD, _NONE) == _NONE:
                     os.write(fifo, _WAKE)
+            except OSError:
+                continue  # it is being closed: so are those who would wait
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Return when a wake of one of the queues was taken, or after `timeout` seconds."""

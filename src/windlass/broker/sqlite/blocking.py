@@ -38,7 +38,9 @@ class Blocking:
     # produce
 
     def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        return self._store().writer.call(verbs.do_enqueue(groups, self._full()))
+        store = self._store()
+        full = store.space.shortage()
+        return store.writer.call(verbs.do_enqueue(groups, full), verbs.short_enqueue(groups, full))
 
     # consume
 

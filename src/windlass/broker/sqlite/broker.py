@@ -109,7 +109,9 @@ class SqliteBroker:
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        return await self.store.writer.submit(verbs.do_enqueue(groups, self._full()))
+        store = self.store
+        full = store.space.shortage()
+        return await store.writer.submit(verbs.do_enqueue(groups, full), verbs.short_enqueue(groups, full))
 
     # consume
 

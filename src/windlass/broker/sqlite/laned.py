@@ -16,7 +16,7 @@ from windlass.broker.sqlite.writing import Writing
 from windlass.core.limits import full, has_slot, taken
 from windlass.core.order import REBASE_AT, stride
 
-MOST_LANES = 256
+MOST_LANES = 512
 """Lanes that are read at once."""
 
 
@@ -197,10 +197,8 @@ class _Turns:
         self._hand_over(s)
         tx, q, band = self._tx, self._queue.q, self._band
         touched = [stand for stand in self._stands if stand.next]
-        for stand in touched:
-            tx.touch_lane(stand.lane)
-        places = [(q, each.lane.name, band, each.clock, None if each.left else each.due) for each in touched]
-        tx.many(SQL["move_places"], places)
+        self._write_lanes(touched)
+        self._write_places(touched)
         tx.run(SQL["set_time"], (q, band, self._time))
         if any(stand.left for stand in touched):
             tx.run(filing.SQL["empty_ring"], (q, band, tx.now))
@@ -209,6 +207,35 @@ class _Turns:
         if self._time >= REBASE_AT:
             tx.run(filing.SQL["rebase_places"], (q, band, self._time))
             tx.run(filing.SQL["rebase_ring"], (q, band))
+
+    def _write_lanes(self, touched: list[_Stand]) -> None:
+        """Write what lanes count: those without tokens in a statement for each number of jobs, mostly one."""
+        tx, q = self._tx, self._queue.q
+        alike: dict[int, list[str]] = {}
+        for stand in touched:
+            lane = stand.lane
+            if lane.bucket is None:
+                alike.setdefault(stand.next, []).append(lane.name)
+            else:
+                tx.touch_lane(lane)
+        for count, names in alike.items():
+            tx.run(SQL["take_from_lanes"], (q, as_json(names), count))
+
+    def _write_places(self, touched: list[_Stand]) -> None:
+        """Write where lanes stand: those that took one turn and stay, in a statement for each stride."""
+        tx, q, band = self._tx, self._queue.q, self._band
+        alike: dict[int, list[str]] = {}
+        places: list[tuple[int, str, int, int, int | None]] = []
+        for stand in touched:
+            if stand.next == 1 and not stand.left:
+                alike.setdefault(stand.step, []).append(stand.lane.name)
+            else:
+                due = None if stand.left else stand.due
+                places.append((q, stand.lane.name, band, stand.clock, due))
+        for step, names in alike.items():
+            tx.run(SQL["advance_places"], (q, as_json(names), band, step))
+        if places:
+            tx.many(SQL["move_places"], places)
 
     def _hand_over(self, s: int | None) -> None:
         tx, queue, bound = self._tx, self._queue, self._bound

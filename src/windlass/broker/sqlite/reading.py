@@ -55,6 +55,11 @@ class Counters(NamedTuple):
     absorbed: int
 
 
+def seen_time(clock: Micros, mark: Micros, options: Options) -> Micros:
+    """The time that every verb sees: the clock is not seen to go back, unless by more than a TTL."""
+    return clock if clock + options.session_ttl < mark else max(clock, mark)
+
+
 class Reading:
     """What a step can read. Records are made once per step, so that two parts of it never hold two of one
     job.
@@ -64,7 +69,8 @@ class Reading:
         self.handle = handle
         self.options = options
         self._cursor = handle.cursor
-        self.stored = Counters(*self._cursor.execute(SQL["namespace"]).fetchall()[0])
+        *counters, self._newest = self._cursor.execute(SQL["namespace"]).fetchall()[0]
+        self.stored = Counters(*counters)
         handle.at(self.stored.epoch)
         self.mark: Micros = self.stored.mark
         self.clock = clock
@@ -76,8 +82,8 @@ class Reading:
         self._lanes: dict[tuple[int, str], Lane] = {}
 
     def time(self, clock: Micros) -> Micros:
-        """The time that every verb sees: the clock is not seen to go back, unless by more than a TTL."""
-        return clock if clock + self.options.session_ttl < self.mark else max(clock, self.mark)
+        """The time that every verb sees."""
+        return seen_time(clock, self.mark, self.options)
 
     @property
     def retention(self) -> Retention:
@@ -254,7 +260,12 @@ class Reading:
 
     def counted(self, queue: Queue, state: State) -> int:
         """How many jobs of a queue are in a state."""
-        return self.value(SQL["tally_of_queue"], (queue.q, CODES[state]))
+        counted: int = self.value(SQL["tally_of_queue"], (queue.q, CODES[state]))
+        return counted + sum(row[0] == queue.q and row[2] == CODES[state] for row in self.uncounted())
+
+    def uncounted(self) -> list[Row]:
+        """Queue, task, state and size of the jobs that no counter knows of yet; see `single`."""
+        return [] if self._newest is None else self.all(SQL["uncounted"], (self.stored.number,))
 
     def known_task(self, name: str) -> int | None:
         """The number of a task that was ever enqueued."""

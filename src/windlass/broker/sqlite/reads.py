@@ -1,7 +1,8 @@
 """Reads: jobs, listings, counts, sessions, events."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -145,14 +146,19 @@ def counts(tx: Reading) -> Counts:
         due_at = tx.value(SQL["oldest"], (queue.q,))
         if due_at is not None:
             oldest[queue.name] = max(0, tx.now - due_at)
-    rows = [
-        Count(queue, task, state_of(state), count) for queue, task, state, count in tx.all(SQL["tallies"])
-    ]
     return Counts(
-        rows=tuple(sorted(rows, key=lambda row: (row.queue, row.task, row.state))),
+        rows=tuple(sorted(_counted(tx), key=lambda row: (row.queue, row.task, row.state))),
         oldest=oldest,
         paused=tuple(sorted(paused)),
     )
+
+
+def _counted(tx: Reading) -> Iterator[Count]:
+    found = Counter({(queue, task, state): count for queue, task, state, count in tx.all(SQL["tallies"])})
+    for q, t, state, _ in tx.uncounted():
+        found[tx.queue_of(q).name, tx.task_name(t), state] += 1
+    for (queue, task, state), count in found.items():
+        yield Count(queue, task, state_of(state), count)
 
 
 def sessions(tx: Reading, after: SessionId, limit: int) -> tuple[SessionView, ...]:

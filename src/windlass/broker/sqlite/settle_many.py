@@ -29,8 +29,8 @@ JOBS = statements("jobs")
 
 
 _Run: TypeAlias = tuple[Settlement, Handed]
-_place_of = itemgetter(2, 3, 7)
-"""Queue, task and lane."""
+_place_of = itemgetter(2, 7)
+"""Queue and lane."""
 
 
 def settle_done(tx: Writing, items: Sequence[Settlement]) -> Collection[JobId]:
@@ -96,6 +96,9 @@ def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
             fences |= part
         else:
             ended += tx.changed(SQL["end_stretch"], (*between, tx.now))
+    fences, alike = _by_fence(fences)
+    for fence, numbers in alike.items():
+        ended += tx.changed(SQL["end_alike"], (as_json(numbers), fence, tx.now))
     if fences:
         ended += tx.changed(SQL["end_done"], (as_json(fences), tx.now))
     if sizes:
@@ -105,6 +108,21 @@ def _end(tx: Writing, runs: Sequence[_Run]) -> bool:
         tx.run("ROLLBACK TO done")
     tx.run("RELEASE done")
     return whole
+
+
+def _by_fence(fences: dict[int, Fence]) -> tuple[dict[int, Fence], dict[Fence, list[int]]]:
+    """The numbers of jobs under fences that many of them have, as those of a claim nearly always do; the rest
+    is returned as it came.
+    """
+    by: dict[Fence, list[int]] = {}
+    for n, fence in fences.items():
+        numbers = by.get(fence)
+        if numbers is None:
+            by[fence] = [n]
+        else:
+            numbers.append(n)
+    alike = {fence: sorted(numbers) for fence, numbers in by.items() if len(numbers) >= FEW}
+    return {n: fence for n, fence in fences.items() if fence not in alike}, alike
 
 
 def _without_gap(tx: Writing, number: int, part: Mapping[int, Fence]) -> tuple[int, int, int, Fence] | None:
@@ -140,11 +158,13 @@ def _record(tx: Writing, runs: Sequence[_Run]) -> None:
         tx.many(JOBS["save_result"], results)
     for t in {lease[3] for item, lease in runs if item.runtime is not None}:
         tx.time_task(t)
-    ended: dict[int, Counter[str]] = {}
-    for (q, t, lane), count in Counter([_place_of(lease) for _, lease in runs]).items():
+    ended: dict[int, dict[str, int]] = {}
+    for (q, t), count in Counter([lease[2:4] for _, lease in runs]).items():
         tx.count(q, t, RUNNING, -count)
         tx.count(q, t, DONE, count)
-        ended.setdefault(q, Counter())[lane] += count
+        ended[q] = {}
+    for (q, lane), count in Counter([_place_of(lease) for _, lease in runs]).items():
+        ended[q][lane] = count
     for q, lanes in ended.items():
         filing.vacate_done(tx, tx.queue_of(q), lanes)
     _log(tx, runs)

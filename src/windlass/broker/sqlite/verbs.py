@@ -18,9 +18,11 @@ from windlass.broker.sqlite import (
     sessions,
     settings,
     settle,
+    single,
     sweep,
 )
 from windlass.broker.sqlite.reading import Reading
+from windlass.broker.sqlite.writer import Short
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.bounds import check_items
 from windlass.core.event import Events
@@ -54,6 +56,11 @@ def _page(limit: int) -> int:
 def do_enqueue(groups: Sequence[Sequence[NewJob]], full: str | None) -> Write[Sequence[Sequence[Receipt]]]:
     check_items("groups", groups)
     return partial(enqueue.enqueue, groups=groups, full=full)
+
+
+def short_enqueue(groups: Sequence[Sequence[NewJob]], full: str | None) -> Short | None:
+    job = single.alone(groups, full)
+    return None if job is None else partial(single.accept, job=job)
 
 
 def do_claim(ask: Ask) -> Write[Claimed]:

@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 
@@ -25,9 +25,14 @@ from windlass.broker.sqlite.handle import Handle
 from windlass.broker.sqlite.lock import FileLock
 from windlass.broker.sqlite.writing import Writing
 from windlass.clock import Clock
+from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
 
 _T = TypeVar("_T")
+Short: TypeAlias = Callable[[Handle, Options, Micros], tuple[Any, str | None] | None]
+"""A verb that can do without `Writing`: its answer and the queue that is to be woken; None, and nothing is
+written, if it cannot after all.
+"""
 MOST_VERBS = 256
 """Verbs that share a transaction at the most: the first of them waits for the last."""
 
@@ -35,10 +40,12 @@ MOST_VERBS = 256
 class Call:
     """A verb that waits to be done, and what became of it."""
 
-    __slots__ = ("answer", "done", "error", "future", "loop", "verb")
+    __slots__ = ("answer", "done", "error", "future", "loop", "short", "verb")
 
-    def __init__(self, verb: Callable[[Writing], Any]) -> None:
+    def __init__(self, verb: Callable[[Writing], Any], short: Short | None = None) -> None:
         self.verb = verb
+        self.short = short
+        """How to do it if it is alone in its transaction."""
         self.answer: Any = None
         self.error: BaseException | None = None
         self.done: threading.Event | None = None
@@ -86,11 +93,13 @@ class Writer:
         self._closed = False
         self._shut = False
 
-    def call(self, verb: Callable[[Writing], _T]) -> _T:
+    def call(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
-        call = Call(verb)
+        call = Call(verb, short)
         if self._mutex.acquire(blocking=False):
             try:
+                if self._queue.empty():
+                    return self._alone(call)
                 self._execute([call, *self._waiting(MOST_VERBS - 1)])
             finally:
                 self._mutex.release()
@@ -100,9 +109,9 @@ class Writer:
             call.done.wait()
         return call.outcome()
 
-    async def submit(self, verb: Callable[[Writing], _T]) -> _T:
+    async def submit(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
         """Do a verb on the writer's thread, together with what else waits."""
-        call = Call(verb)
+        call = Call(verb, short)
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
         self._put(call)
@@ -175,6 +184,20 @@ class Writer:
         if armed or rung:
             self._committed(armed, rung)
 
+    def _alone(self, call: Call) -> Any:
+        """Do a verb in a transaction of its own, for who waits for nothing else: no loop to be told."""
+        try:
+            self._take_lock()
+            try:
+                armed, rung = self._transact([call])
+            finally:
+                self._lock.release()
+        except apsw.Error as error:
+            raise translated(error, self._path) from error
+        if armed or rung:
+            self._committed(armed, rung)
+        return call.answer
+
     def _take_lock(self) -> None:
         if self._shut:
             raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
@@ -184,6 +207,12 @@ class Writer:
         cursor = self._handle.cursor
         cursor.execute("BEGIN IMMEDIATE")
         try:
+            if len(calls) == 1 and (short := calls[0].short) is not None:
+                done = short(self._handle, self._options, self._clock.now())
+                if done is not None:
+                    cursor.execute("COMMIT")
+                    calls[0].answer, woken = done
+                    return set() if woken is None else {woken}, False
             tx = Writing(self._handle, self._options, self._clock.now())
             if len(calls) == 1:
                 calls[0].answer = self._verb(tx, calls[0])

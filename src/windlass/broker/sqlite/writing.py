@@ -74,6 +74,16 @@ class Writing(Reading):
         self._changed_queues: dict[int, Queue] = {}
         self._bodies: dict[int, Body] = {}
         self._events: list[bytes] = []
+        if self._newest is not None:
+            self._count_the_uncounted(self._newest)
+
+    def _count_the_uncounted(self, newest: int) -> None:
+        """Count what came the shortest way since somebody counted last; it is written with the rest."""
+        for q, t, state, size in self.uncounted():
+            self.count(q, t, state, 1)
+            self.bytes += size
+        self.last_number = newest + 1  # its sequence
+        self._newest = None
 
     # a verb
 

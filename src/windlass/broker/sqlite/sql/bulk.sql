@@ -1,5 +1,14 @@
 -- Statements over many jobs at once, for the short ways of enqueue, claim and settle.
 
+-- name: standing
+-- in:   ?1 queue
+-- out:  mark, number, epoch, edges, absorbed of the namespace; the number of the last job that is not counted yet, if there
+--       is one; q, laned; nothing if there is no such queue
+-- cost: two rows and a seek
+SELECT namespace.mark, namespace.number, namespace.epoch, namespace.edges, namespace.absorbed,
+    (SELECT MAX(n) FROM job WHERE n > namespace.number), queue.q, queue.laned
+FROM queue CROSS JOIN namespace ON namespace.one = 1 WHERE queue.name = ?1;
+
 -- name: add_jobs
 -- in:   ?1 n, ?2 id, ?3 q, ?4 t, ?5 accepted_at, ?6 flow, ?7 revision, ?8 priority, ?9 max_attempts, ?10 state, ?11 band,
 --       ?12 due_at, ?13 expires_at, ?14 sequence, ?15 size
@@ -37,6 +46,13 @@ UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, starte
     cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1
 FROM json_each(?1) AS ended WHERE job.n = CAST(ended.key AS INTEGER) AND job.fence = ended.value
     AND job.state = 3 AND job.marks = 0 AND job.ends < 10 AND job.line IS NULL;
+
+-- name: end_alike
+-- in:   ?1 numbers of jobs (JSON), ?2 the fence of all of them, ?3 now
+-- cost: as end_done, less a fifth
+UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?3,
+    cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1
+WHERE n IN (SELECT value FROM json_each(?1)) AND fence = ?2 AND state = 3 AND marks = 0 AND ends < 10 AND line IS NULL;
 
 -- name: end_stretch
 -- in:   ?1 first number, ?2 last number, ?3 the number of the lease, ?4 fence, ?5 now

@@ -107,6 +107,17 @@ SELECT n, headers, tags, after, payload FROM json_each(?1) AS taken CROSS JOIN b
 -- cost: one row
 UPDATE place SET clock = ?4, due = ?5 WHERE q = ?1 AND lane = ?2 AND band = ?3;
 
+-- name: advance_places
+-- in:   ?1 q, ?2 names of lanes (JSON) of each of which one job is claimed, ?3 band, ?4 their stride
+-- cost: one row per lane
+UPDATE place SET clock = due, due = due + ?4
+WHERE q = ?1 AND lane IN (SELECT value FROM json_each(?2)) AND band = ?3;
+
+-- name: take_from_lanes
+-- in:   ?1 q, ?2 names of lanes (JSON), ?3 how many jobs of each of them are claimed
+-- cost: one row per lane
+UPDATE lane SET ready = ready - ?3, running = running + ?3 WHERE q = ?1 AND name IN (SELECT value FROM json_each(?2));
+
 -- name: set_time
 -- in:   ?1 q, ?2 band, ?3 the highest clock at which a lane was claimed from
 -- cost: one row

@@ -1,0 +1,93 @@
+"""The shortest way: one plain job, in two inserts.
+
+It writes none of the counters. What a namespace counts (`number`, `bytes`, `tally`) would be two more pages
+to sync with every commit, and half a dozen statements; instead the jobs behind the last number of the
+namespace count as not yet counted. Whoever reads counters adds them (`Reading.uncounted`), and the next
+transaction of any other kind, or this one when they have become many, writes them down.
+
+What it does is what `bulk.accept` would do; whatever it does not know how to do, it leaves to that.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import apsw
+
+from windlass.broker.contract import Options
+from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.reading import seen_time
+from windlass.broker.sqlite.records import READY, SCHEDULED, pack
+from windlass.broker.sqlite.statements import statements
+from windlass.core.event import Emit
+from windlass.core.job import GROUP_BYTES, NewJob, Receipt, Status
+from windlass.core.order import band_of
+from windlass.core.units import Micros
+
+_SQL = statements("bulk")
+_STANDING, _ADD_JOB, _ADD_BODY = _SQL["standing"], _SQL["add_jobs"], _SQL["add_bodies"]
+MOST_UNCOUNTED: Final = 256
+"""Numbers, two a job, behind the namespace's last one, up to which jobs stay uncounted: what it takes to
+count them is the next caller's.
+"""
+_CREATED: Final = Status.CREATED
+_ALL: Final = Emit.ALL
+
+Answer: TypeAlias = tuple[tuple[tuple[Receipt, ...], ...], str | None]
+"""Receipts, and the queue that is to be woken."""
+
+
+def alone(groups: Sequence[Sequence[NewJob]], full: str | None) -> NewJob | None:
+    """The job of a call that consists of one, if it may go this way."""
+    if len(groups) != 1 or len(groups[0]) != 1 or full is not None:
+        return None
+    job = groups[0][0]
+    plain = job.key is None and not job.lane and job.run_at is None and not job.after
+    return job if plain and len(job.payload) <= GROUP_BYTES else None
+
+
+def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answer | None:
+    """Create a job inside a transaction; None, and nothing is written, if it needs another way."""
+    cursor = handle.cursor
+    rows = cursor.execute(_STANDING, (job.queue,)).fetchall()
+    if not rows:
+        return None
+    mark, number, epoch, edges, absorbed, newest, q, laned = rows[0]
+    handle.at(epoch)
+    policy, t = handle.policies.get(q), handle.tasks.get(job.task)
+    if policy is None or t is None or policy.sequence or policy.emit is _ALL:
+        return None
+    if laned or edges or absorbed or options.max_size is not None:
+        return None
+    if newest is not None:
+        if newest - number > MOST_UNCOUNTED:
+            return None
+        number = newest + 1
+    now = seen_time(clock, mark, options)
+    n, due = number + 1, now + job.delay
+    state = SCHEDULED if due > now else READY
+    band = band_of(job.priority, due, policy.bands, policy.age_step) if state == READY else 0
+    expires_at = None if job.expires is None else now + job.expires
+    payload, headers, tags = job.payload, job.headers, job.tags
+    head = (
+        n,
+        job.id,
+        q,
+        t,
+        now,
+        job.flow,
+        job.revision,
+        job.priority,
+        job.max_attempts,
+        state,
+        band,
+        due,
+        expires_at,
+        n + 1,
+        len(payload),
+    )
+    try:
+        cursor.execute(_ADD_JOB, head)
+    except apsw.ConstraintError:
+        return None  # the id is known
+    cursor.execute(_ADD_BODY, (n, pack(headers) if headers else None, pack(tags) if tags else None, payload))
+    return ((Receipt(_CREATED, job.id),),), job.queue if state == READY else None

@@ -1,0 +1,127 @@
+"""One plain job is written without counters: whoever counts, or gives out numbers, sees it all the same."""
+
+import asyncio
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+from tests.broker.sqlite.children import QUEUE, new_job
+from tests.broker.sqlite.files import new_file
+
+from windlass.broker.contract import Options
+from windlass.broker.sqlite import SqliteBroker, single
+from windlass.core.job import Refusal, Status
+from windlass.core.lease import Ask
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.state import State
+
+
+def opened(path: Path, options: Options | None = None) -> SqliteBroker:
+    broker = SqliteBroker(path, options=options)
+    broker.blocking.declare([QUEUE])
+    broker.blocking.enqueue([[new_job()]])  # the first of its task goes another way, which learns the task
+    return broker
+
+
+def uncounted(path: Path) -> int:
+    """Jobs that the file's counters know nothing of."""
+    with closing(apsw.Connection(str(path))) as file:
+        sql = "SELECT COUNT(*) FROM job WHERE n > (SELECT number FROM namespace)"
+        return file.execute(sql).fetchall()[0][0]
+
+
+def counted(broker: SqliteBroker) -> int:
+    return sum(row.count for row in broker.blocking.counts().rows)
+
+
+def test_jobs_that_are_not_counted_yet_are_counted_by_who_reads(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    for _ in range(5):
+        broker.blocking.enqueue([[new_job()]])
+    broker.blocking.enqueue([[msgspec.structs.replace(new_job(), delay=1_000_000_000)]])
+    assert uncounted(path) == 6, "it did not go the shortest way"
+    rows = {row.state: row.count for row in broker.blocking.counts().rows}
+    assert rows == {State.READY: 6, State.SCHEDULED: 1}
+    broker.blocking.close()
+
+
+def test_another_verb_counts_them_for_good(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    jobs = [new_job() for _ in range(5)]
+    for job in jobs:
+        broker.blocking.enqueue([[job]])
+    more = [new_job() for _ in range(3)]
+    broker.blocking.enqueue([more])
+    assert uncounted(path) == 0
+    assert counted(broker) == 9
+    broker.blocking.beat([Beat(session="s", open=SessionInfo())])
+    leases = broker.blocking.claim(Ask(session="s", seq=1, queues=("q",), slots=20, limit=20)).leases
+    assert [lease.job for lease in leases][1:] == [job.id for job in (*jobs, *more)], "not in their order"
+    broker.blocking.close()
+
+
+def test_many_of_them_are_counted_in_between(tmp_path: Path) -> None:
+    """Or the first claim after a million calls would have to count a million jobs."""
+    path = new_file(tmp_path)
+    broker = opened(path)
+    most = 0
+    for _ in range(single.MOST_UNCOUNTED):
+        broker.blocking.enqueue([[new_job()]])
+        most = max(most, uncounted(path))
+    assert single.MOST_UNCOUNTED // 2 <= most <= single.MOST_UNCOUNTED // 2 + 2
+    assert counted(broker) == single.MOST_UNCOUNTED + 1
+    broker.blocking.close()
+
+
+def test_an_id_that_is_known_makes_no_second_job(tmp_path: Path) -> None:
+    broker = opened(new_file(tmp_path))
+    job = new_job()
+    statuses = [broker.blocking.enqueue([[job]])[0][0].status for _ in range(2)]
+    assert statuses == [Status.CREATED, Status.DUPLICATE]
+    assert counted(broker) == 2
+    broker.blocking.close()
+
+
+def test_what_is_not_counted_yet_counts_for_the_size_of_the_store(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    for _ in range(5):
+        broker.blocking.enqueue([[msgspec.structs.replace(new_job(), payload=b"x" * 100)]])
+    assert uncounted(path) == 5
+    broker.blocking.close()
+    small = SqliteBroker(path, options=Options(max_size=750))
+    large = msgspec.structs.replace(new_job(), payload=b"x" * 100)
+    assert small.blocking.enqueue([[large]])[0][0].refusal is Refusal.STORE_FULL
+    small.blocking.close()
+
+
+@pytest.mark.parametrize("crowd", ["threads", "coroutines"])
+def test_two_brokers_of_a_file_give_no_number_twice(tmp_path: Path, crowd: str) -> None:
+    """A verb of the one between two calls of the other: neither remembers what the file's last number was."""
+    path = new_file(tmp_path)
+    brokers = [opened(path), opened(path)]
+
+    def some(broker: SqliteBroker) -> None:
+        for number in range(30):
+            broker.blocking.enqueue([[new_job() for _ in range(1 + (number % 3 == 2))]])
+
+    async def all_of(broker: SqliteBroker) -> None:
+        await asyncio.gather(*(broker.enqueue([[new_job()]]) for _ in range(40)))
+
+    if crowd == "threads":
+        threads = [threading.Thread(target=some, args=(broker,)) for broker in brokers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        for broker in brokers:
+            asyncio.run(all_of(broker))
+    assert counted(brokers[0]) == counted(brokers[1]) == 82
+    for broker in brokers:
+        broker.blocking.close()
