@@ -60,7 +60,7 @@ class Concluder:
             clean = Cleaner(secret_texts(value))  # of what was returned, besides those of the call
             kept = as_error(error, retryable=False, clean=lambda text: clean(run.clean(text)))
             return self._settlement(run, Outcome.DEAD, error=kept)
-        lease, runtime = run.lease, self._runtime(run)
+        lease, runtime = run.lease, int((self._now() - run.started) * SECOND + 0.5)
         if result is None and not run.spawned:
             return Settlement(job=lease.job, fence=lease.fence, outcome=_DONE, runtime=runtime)
         return Settlement(

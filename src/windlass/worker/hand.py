@@ -123,5 +123,10 @@ class Hand:
         self.table.clear(ticket.slot)
         self._rows.append(ticket.slot)
 
+    def let_go_of(self, slots: Sequence[int]) -> None:
+        """The settlements of these rows were answered."""
+        self.table.clear_all(slots)
+        self._rows += slots
+
 
 _MISSING = object()

@@ -212,7 +212,7 @@ class Runners:
         following = self._hand.lines[ticket.group].leave()
         if following is None:
             return
-        kind = self._kind(following.task)
+        kind = self._kinds.get(following.task.name) or self._kind(following.task)
         if kind == "loop":
             self._begin_task(following)
         elif kind == "thread":
@@ -241,7 +241,9 @@ class Runners:
             task, run, (args, kwargs) = opened
             try:
                 me = _this_task(self._loop)
-                run.stop_with(lambda: self._soon(me.cancel))
+                run.stop = lambda: self._soon(me.cancel)
+                if run.cancelled or run.released:
+                    run.halt()
                 if run.deadline is not None:
                     self._deadlines.watch(run, run.deadline, me)
                 value = await task.function(*args, **kwargs)

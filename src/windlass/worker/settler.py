@@ -65,7 +65,8 @@ class Settler:
     def answered(self, answers: Sequence[Answer], executor: Executor) -> None:
         """The store has ruled on the whole batch."""
         batch, self._batch = self._batch, []
-        let_go, applied = self._hand.let_go, Verdict.APPLIED
+        done: list[int] = []
+        applied = Verdict.APPLIED
         for ended, answer in zip(batch, answers, strict=True):
             ticket = ended.ticket
             if (
@@ -74,10 +75,11 @@ class Settler:
                 and ended.run is not None
                 and ticket is not None
             ):
-                self.settled += 1
-                let_go(ticket)
+                done.append(ticket.slot)
             else:
                 self._ruled(ended, answer, executor)
+        self.settled += len(done)
+        self._hand.let_go_of(done)
 
     def answered_one(self, ended: Ended, answer: Answer, executor: Executor) -> None:
         """It has ruled on one of the batch."""

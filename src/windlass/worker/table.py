@@ -28,7 +28,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -184,6 +184,12 @@ class Table:
     def clear(self, slot: int) -> None:
         """The settlement was answered, or the job given back."""
         self._map[_HEADER_SIZE + slot] = FREE
+
+    def clear_all(self, slots: Iterable[int]) -> None:
+        """The same for many."""
+        table = self._map
+        for slot in slots:
+            table[_HEADER_SIZE + slot] = FREE
 
     # --- the supervisor -------------------------------------------------------------------------------------
 

@@ -25,18 +25,18 @@ local function per_chunk(q) return q.chunks and PER_LANE_CHUNK or PER_CHUNK end
 local function chunk_name(q, band, n) return (q.chunks or q.pre) .. b6(band) .. n7(n) end
 
 local function settle_pending(q, band, f) -- what was pushed becomes chunks
-  local todo = f.pending
-  if not todo then return end
+  local pending = f.pending
+  if not pending then return end
   f.pending = nil
   local at, most = 1, per_chunk(q)
-  while at <= #todo do
+  while at <= #pending do
     if f[4] >= most then
       f[3] = f[3] + 1
       f[4] = 0
     end
-    local name, fits = chunk_name(q, band, f[3]), min(#todo, at + most - f[4] - 1)
+    local name, fits = chunk_name(q, band, f[3]), min(#pending, at + most - f[4] - 1)
     local old = f[4] > 0 and hget(FIFO, name) or ''
-    hset(FIFO, name, old .. concat(todo, '', at, fits))
+    hset(FIFO, name, old .. concat(pending, '', at, fits))
     f[4] = f[4] + fits - at + 1
     at = fits + 1
   end

@@ -21,40 +21,49 @@ local function load_fields(key, fields, n) -- at once, however many
   return got
 end
 
--- Reads lanes of a queue; false if one of them is not simple. `names` is a list of n names.
+local function touch_lane(l)
+  if not l[16] then
+    l[16], LANE_LIST.n = true, LANE_LIST.n + 1
+    LANE_LIST[LANE_LIST.n] = l
+  end
+end
+
+local function open_lane(q, name, field, s) -- a lane from its record; without one it is new
+  local _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = 1, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  if s then
+    _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = struct.unpack(SIMPLE_LANE, s)
+    band = (ready > 0 or born > 0 or f1 > 0) and band - BAND_ZERO
+  end
+  return {q, name, field, u, band, ready, clock, due, born, f1, f2, f3, f4, f5, due, false, not s, false}
+end
+
+-- Reads lanes of a queue; false if one of them is not simple. `names` is a list of n names. In `by_lane` a lane of which
+-- only the number of runs has changed is its new record.
 local function load_lanes(q, names, n)
-  local fields, todo, k, known, l_pre = {}, {}, 0, q.by_lane, 'l' .. q.pre
+  local fields, unread, k, known, l_pre = {}, {}, 0, q.by_lane, 'l' .. q.pre
   if not known then
     known = {}
     q.by_lane = known
   end
   for i = 1, n do
     local name = names[i]
-    if known[name] == nil then
+    local found = known[name]
+    if found == nil then
       if name == '' then return false end -- what has no lane is in the queue's own fifo
       k = k + 1
-      fields[k], todo[k], known[name] = l_pre .. name, name, false
+      fields[k], unread[k], known[name] = l_pre .. name, name, false
+    elseif type(found) == 'string' then
+      known[name] = open_lane(q, name, l_pre .. name, found)
+      touch_lane(known[name])
     end
   end
-  local got, unpack_bytes = load_fields(LANE, fields, k), struct.unpack
+  local got = load_fields(LANE, fields, k)
   for i = 1, k do
-    local s, name = got[i], todo[i]
-    local _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = 1, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    if s then
-      if string.byte(s) ~= 1 then return false end
-      _, u, band, ready, clock, due, born, f1, f2, f3, f4, f5 = unpack_bytes(SIMPLE_LANE, s)
-      band = (ready > 0 or born > 0 or f1 > 0) and band - BAND_ZERO
-    end
-    known[name] = {q, name, fields[i], u, band, ready, clock, due, born, f1, f2, f3, f4, f5, due, false, not s, false}
+    local s, name = got[i], unread[i]
+    if s and string.byte(s) ~= 1 then return false end
+    known[name] = open_lane(q, name, fields[i], s)
   end
   return true
-end
-
-local function touch_lane(l)
-  if not l[16] then
-    l[16], LANE_LIST.n = true, LANE_LIST.n + 1
-    LANE_LIST[LANE_LIST.n] = l
-  end
 end
 
 local function ring_of(q, band) -- 1 time, 2 lanes in it, 3 empty since or false, 4 generation
@@ -92,6 +101,35 @@ local function enter_if_open(l) -- it may have something to hand out now
   q.entered[#q.entered + 1] = l
 end
 
+-- Runs have ended, so many (`ended`) of each lane in a list; false if one of them is not simple. Most lanes stay where they
+-- are in their ring, or out of it: then nothing but a number in their records changes.
+local function end_runs(q, names, ended)
+  local n, fields, known, most, l_pre = #names, {}, {}, q.most, 'l' .. q.pre
+  for i = 1, n do
+    if names[i] == '' then return false end
+    fields[i] = l_pre .. names[i]
+  end
+  local got, unpack_bytes, pack_bytes = load_fields(LANE, fields, n), struct.unpack, struct.pack
+  q.by_lane = known
+  for i = 1, n do
+    local s, name = got[i], names[i]
+    if not s or string.byte(s) ~= 1 then return false end
+    local u, _, ready, _, due = unpack_bytes('>I4I6I4I8I8', s, 2)
+    u = u - ended[name]
+    if due > 0 or ready == 0 or (most and u >= most) then
+      s = pack_bytes('>BI4', 1, u) .. sub(s, 6)
+      known[name] = s
+      put(LANE, fields[i], s)
+    else
+      local l = open_lane(q, name, fields[i], s)
+      l[4], known[name] = u, l
+      touch_lane(l)
+      enter_if_open(l)
+    end
+  end
+  return true
+end
+
 local function chunk_of(l, n) return struct.pack('>Bc0c0BI6I7', 0, l[1].pre, l[2], 0, l[5] + BAND_ZERO, n) end
 
 -- Turns of a queue come in the order of their members of the ring.
@@ -102,11 +140,79 @@ local function is_before(t, u)
   return is_less(l[2], m[2])
 end
 
+local ADDS, DELS, NEW = {n = 0}, {n = 0}, {n = 0}
+
+-- Whether the next `want` turns are one of each lane of a page of the ring: the band. The first lane comes again a stride
+-- later, behind those of that time whose names are less.
+local function is_round(q, page, want, at)
+  if #page < want or q.entered then return false end
+  local band, due = struct.unpack('>I6I7', page[1], at)
+  local last_band, last_due = struct.unpack('>I6I7', page[want], at)
+  local lead = due + STRIDE - last_due
+  if last_band ~= band or lead < 0 then return false end
+  return (lead > 0 or is_less(sub(page[want], at + 13), sub(page[1], at + 13))) and band
+end
+
+-- The next jobs of such lanes, a job each, with their records as bytes: no table is made for a lane. nil: not plain.
+local function peek_round(q, page, n, from, band)
+  local names, fields, most, l_pre, pre, known = {}, {}, q.most, 'l' .. q.pre, q.pre, q.by_lane or {}
+  for i = 1, n do
+    local name = sub(page[i], from)
+    names[i], fields[i] = name, l_pre .. name
+  end
+  local records, chunks, offsets = load_fields(LANE, fields, n), {}, {}
+  local unpack_bytes, pack_bytes, byte = struct.unpack, struct.pack, string.byte
+  for i = 1, n do
+    local s = known[names[i]] or records[i]
+    if not s or byte(s) ~= 1 then return nil end
+    local u, _, _, _, _, _, first, used = unpack_bytes('>I4I6I4I8I8I8I4B', s, 2)
+    if first == 0 or (most and u >= most) then return nil end -- the limit has changed
+    if used >= PER_LANE_CHUNK then first, used = first + 1, used - PER_LANE_CHUNK end
+    records[i], offsets[i] = s, used * ENTRY + 1
+    chunks[i] = pack_bytes('>Bc0c0BI6I7', 0, pre, names[i], 0, band, first)
+  end
+  local ids, places, got = {}, {}, load_fields(FIFO, chunks, n)
+  for i = 1, n do
+    local chunk, at = got[i], offsets[i]
+    if not chunk or at + ENTRY > #chunk + 1 then return nil end
+    places[i], ids[i] = unpack_bytes('>I7c16', chunk, at)
+  end
+  return {n = n, ids = ids, places = places, q = q, page = page, from = from, band = band, fields = fields, records = records}
+end
+
+local function take_round(found, n) -- so many of them are handed out
+  local q, page, records, fields, band = found.q, found.page, found.records, found.fields, found.band
+  local r, most, pre, unpack_bytes, pack_bytes = ring_of(q, band - BAND_ZERO), q.most, q.pre, struct.unpack, struct.pack
+  local time, seats, adds, dels = r[1], r.seats, ADDS.n, DELS.n
+  for i = 1, n do
+    local _, u, _, ready, clock, due, born, f1, f2, f3, f4, f5 = unpack_bytes(SIMPLE_LANE, records[i])
+    if clock > time then time = clock end
+    clock, due, ready, u, f2, f5 = due, due + STRIDE, ready - 1, u + 1, f2 + 1, f5 - 1
+    local name = sub(page[i], found.from)
+    if ready == 0 or (most and u >= most) then
+      due, r[2] = 0, r[2] - 1
+      if r[2] == 0 then r[3] = NOW end
+    else
+      ADDS[adds + 1], ADDS[adds + 2], adds = '0', pack_bytes('>c0I7c0', seats, due, name), adds + 2
+    end
+    dels = dels + 1
+    DELS[dels] = page[i]
+    if f2 >= PER_LANE_CHUNK or (f1 == f3 and f2 >= f4) then
+      remove(FIFO, pack_bytes('>Bc0c0BI6I7', 0, pre, name, 0, band, f1))
+      if f1 < f3 then f1, f2 = f1 + 1, f2 - PER_LANE_CHUNK else f1, f2, f3, f4, f5 = 0, 0, 0, 0, 0 end
+    end
+    put(LANE, fields[i], pack_bytes(SIMPLE_LANE, 1, u, band, ready, clock, due, born, f1, f2, f3, f4, f5))
+  end
+  r[1], r.touched, ADDS.n, DELS.n = time, true, adds, dels
+end
+
 -- The next `want` jobs by ring, as `peek` gives them, with their lanes and when it was their turn; nil: not plain.
 local function peek_lanes(q, want)
   local p = 'R' .. q.pre
   local page = call('ZRANGEBYLEX', RING, '[' .. p, '(' .. p .. LAST, 'LIMIT', 0, want)
   local names, n, from = {}, #page, #p + 14
+  local band = is_round(q, page, want, #p + 1)
+  if band then return peek_round(q, page, n, from, band) end
   for i = 1, n do names[i] = sub(page[i], from) end
   if not load_lanes(q, names, n) then return nil end
   -- A turn: 1 lane, 2 ready, 3 running, 4 due, 5 entries of its chunk that are used up, 6 which chunk, 7 the chunk.
@@ -168,6 +274,7 @@ local function peek_lanes(q, want)
 end
 
 local function take_lanes(found, n) -- so many of them are handed out
+  if found.records then return take_round(found, n) end
   for i = 1, n do
     local l, due = found.lanes[i], found.dues[i]
     local q, r = l[1], ring_of(l[1], l[5])
@@ -192,8 +299,6 @@ local function take_lanes(found, n) -- so many of them are handed out
   end
 end
 
-local ADDS, DELS, NEW = {n = 0}, {n = 0}, {n = 0}
-
 local function save_lanes() -- what is to be written of them
   local pack_bytes = struct.pack
   for i = 1, LANE_LIST.n do
@@ -206,10 +311,10 @@ local function save_lanes() -- what is to be written of them
         DELS[DELS.n] = l[18] or seat_name(l, l[15])
       end
       if l[8] > 0 then
-        ADDS[ADDS.n + 1], ADDS[ADDS.n + 2], ADDS.n = 0, seat_name(l, l[8]), ADDS.n + 2
+        ADDS[ADDS.n + 1], ADDS[ADDS.n + 2], ADDS.n = '0', seat_name(l, l[8]), ADDS.n + 2
       end
     end
-    if l[17] then NEW[NEW.n + 1], NEW[NEW.n + 2], NEW.n = 0, 'L' .. sub(l[3], 2), NEW.n + 2 end
+    if l[17] then NEW[NEW.n + 1], NEW[NEW.n + 2], NEW.n = '0', 'L' .. sub(l[3], 2), NEW.n + 2 end
   end
   for i = 1, #RINGS do
     local r = RINGS[i]
@@ -230,6 +335,6 @@ local function must_rebase()
   return false
 end
 
-return {load_fields = load_fields, load = load_lanes, touch = touch_lane, enter_if_open = enter_if_open,
+return {load_fields = load_fields, load = load_lanes, touch = touch_lane, enter_if_open = enter_if_open, end_runs = end_runs,
   chunk_of = chunk_of, per_chunk = PER_LANE_CHUNK, peek = peek_lanes, take = take_lanes, must_rebase = must_rebase,
   save = save_lanes, write = write_rings}

@@ -55,39 +55,47 @@ if ask then session = ask[4] end
 -- What was said of a job begins with what a claim said of many; its names follow. The few beginnings of each kind are
 -- read, and how many have them; jobs without a lane are known by all that was said.
 local records, fronts, front_of, per, lane_of, told = {}, {}, {}, nil, {}, false
+local opening, opened, opener = nil, 0, nil -- how a job before began, up to its lane
 for i = 1, n do
   local said = said_of[i]
   local f = records[said]
   if not f then
-    session = session or unpack_bytes('>I2c0', said, 35)
-    local width = 40 + #session
-    local names, front = sub(said, width + 1), sub(said, 1, width)
-    per = kind_of(names, per)
-    if not per then return otherwise() end
-    f = per.fronts[front]
-    if not f then
-      local _, _, _, _, unsettle, _, attempt, fence, claimed, asked, holder, size = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4',
-        said)
-      if unsettle ~= 0 or holder ~= session then return otherwise() end
-      f = {per = per, fence = fence, asked = asked, size = size, n = 0, said = front, ended = false, attempt = attempt,
-        claimed = claimed, events = false}
-      per.fronts[front], fronts[#fronts + 1] = f, f
-    end
-    local q = per.q
-    if not q then
-      q = queues[per.queue] or plain_queue(per.queue)
-      if not q or not (q.laned or q.unlimited) then return otherwise() end
-      queues[per.queue], per.q, q.touched, told = q, q, true, told or q.emits
-    end
-    local lane = sub(names, per.size + 1)
-    if q.laned then
-      local ended, list = q.ended, q.lanes
-      if not ended then
-        ended, list = {}, {}
-        q.ended, q.lanes = ended, list
+    if opening and sub(said, 1, opened) == opening then
+      f = opener
+    else
+      session = session or unpack_bytes('>I2c0', said, 35)
+      local width = 40 + #session
+      local front = sub(said, 1, width)
+      per = kind_of(sub(said, width + 1), per)
+      if not per then return otherwise() end
+      f = per.fronts[front]
+      if not f then
+        local _, _, _, _, unsettle, _, attempt, fence, claimed, asked, holder, size = unpack_bytes('>BBBBBBI4I8I8I8I2c0I4',
+          said)
+        if unsettle ~= 0 or holder ~= session then return otherwise() end
+        f = {per = per, fence = fence, asked = asked, size = size, n = 0, said = front, ended = false, attempt = attempt,
+          claimed = claimed, events = false}
+        per.fronts[front], fronts[#fronts + 1] = f, f
       end
-      if not ended[lane] then list[#list + 1] = lane end
-      ended[lane], lane_of[i] = (ended[lane] or 0) + 1, lane
+      if not per.q then
+        local q = queues[per.queue] or plain_queue(per.queue)
+        if not q or not (q.laned or q.unlimited) then return otherwise() end
+        queues[per.queue], per.q, q.touched, told = q, q, true, told or q.emits
+      end
+      opened, opener = width + per.size, f
+      opening = sub(said, 1, opened)
+    end
+    local q, lane = f.per.q, sub(said, opened + 1)
+    if q.laned then
+      local ended = q.ended
+      if not ended then
+        ended = {}
+        q.ended, q.lanes = ended, {}
+      end
+      local before = ended[lane]
+      if not before then q.lanes[#q.lanes + 1] = lane end
+      ended[lane] = (before or 0) + 1
+      if q.emits then lane_of[i] = lane end
     elseif lane ~= '' then
       return otherwise()
     else
@@ -118,19 +126,11 @@ if told then -- an event says how long a job waited, and its head when it was du
 end
 
 for _, q in pairs(queues) do
-  if q.lanes and not lanes.load(q, q.lanes, #q.lanes) then return otherwise() end
+  if q.lanes and not lanes.end_runs(q, q.lanes, q.ended) then return otherwise() end
 end
 
 local kept, graves, ngraves, emptied = {n = 0}, {}, 0, {}
 local till = NOW + CTX[3]
-for _, q in pairs(queues) do
-  for i = 1, q.lanes and #q.lanes or 0 do
-    local l = q.by_lane[q.lanes[i]]
-    l[4] = l[4] - q.ended[l[2]]
-    lanes.touch(l)
-    lanes.enter_if_open(l)
-  end
-end
 count_moves(RUNNING, DONE)
 local gone, ngone, fresh = {}, 0, {} -- what is said of them from now on; of whom nothing is
 for i = 1, #fronts do
