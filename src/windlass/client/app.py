@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -23,7 +23,7 @@ from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
 from windlass.client.sending import Counted, handle_of, handles_of, in_groups, jobs_of
-from windlass.client.settings import LaneOptions, QueueOptions, flag, lane_settings, queue_settings
+from windlass.client.settings import LIMITS, LaneOptions, QueueOptions, flag, lane_settings, queue_settings
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
 from windlass.config import Config, Settings, configure
@@ -208,7 +208,7 @@ class Windlass:
         function = check_function(given.function if isinstance(given, Task) else given)
         name = name_of(function, options.get("name"))
         self._refuse_second(name)
-        limits = cast("QueueOptions", {limit: options.get(limit) for limit in _LIMITS})
+        limits = cast("QueueOptions", {limit: options.get(limit) for limit in LIMITS})
         settings = queue_settings(limits)
         owns = settings != QueueSettings()
         queue = self._queue_of(name, options, owns=owns)
@@ -234,12 +234,12 @@ class Windlass:
             if queue is None and options.get("namespace") not in (None, self.home.config.namespace):
                 raise InvalidOption(
                     f'task "{task}": a task in another namespace names a queue there, queue=..., or has one '
-                    f"of its own by its limits ({', '.join(_LIMITS)})"
+                    f"of its own by its limits ({', '.join(LIMITS)})"
                 )
             return "default" if queue is None else check_queue(queue)
         if queue is not None or task in self._places:
             raise InvalidOption(
-                f'task "{task}": its limits ({", ".join(_LIMITS)}) give it a queue of its own; '
+                f'task "{task}": its limits ({", ".join(LIMITS)}) give it a queue of its own; '
                 f'set them with app.queue() on queue "{task if queue is None else queue}" instead'
             )
         return task
@@ -497,11 +497,3 @@ class Windlass:
         """Async twin of `close`."""
         for place in self.namespaces.values():
             await place.connection.close()
-
-
-_LIMITS: tuple[Literal["concurrency", "rate", "lane_concurrency", "lane_rate"], ...] = (
-    "concurrency",
-    "rate",
-    "lane_concurrency",
-    "lane_rate",
-)

@@ -14,6 +14,14 @@ from windlass.core.settings import LaneSettings, QueueSettings, check_lane_setti
 from windlass.core.units import MAX_INTEGER
 from windlass.errors import InvalidOption
 
+LIMITS: tuple[Literal["concurrency", "rate", "lane_concurrency", "lane_rate"], ...] = (
+    "concurrency",
+    "rate",
+    "lane_concurrency",
+    "lane_rate",
+)
+"""Those of a queue that a task may have, too, which then has a queue of its own."""
+
 
 class QueueOptions(TypedDict, total=False):
     """What `app.queue(...)` takes. None says nothing."""
