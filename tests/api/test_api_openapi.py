@@ -63,6 +63,9 @@ CHECKS = [
     schemathesis.checks.not_a_server_error,
 ]
 
+TOO_LONG = 414
+"""What the HTTP server itself says, without a body, of an address that it does not pass on."""
+
 
 def keeps_its_word(described: Any, key: str, *, examples: int, derandomize: bool) -> None:
     """Ask every operation for what its description allows, and for what it does not."""
@@ -85,7 +88,9 @@ def keeps_its_word(described: Any, key: str, *, examples: int, derandomize: bool
             )
             @given(case=strategy)
             def ask(case: Any) -> None:
-                case.call_and_validate(headers=_headers(key), checks=CHECKS)
+                answer = case.call(headers=_headers(key))
+                if answer.status_code != TOO_LONG:
+                    case.validate_response(answer, checks=CHECKS)
 
             try:
                 ask()

@@ -157,7 +157,8 @@ class Flow:
     async def acancel(self) -> int:
         """Async twin of `cancel`."""
         broker = await self._app.connection.broker()
-        return await self._each(broker.cancel, UNFINISHED)
+        # One that its parent's end took along, in the same call, is cancelled as well.
+        return await self._each(broker.cancel, UNFINISHED, also=State.CANCELLED)
 
     async def areplay(self) -> int:
         """Async twin of `replay`."""
@@ -179,12 +180,24 @@ class Flow:
                     yield job
             cursor = page.cursor
 
-    async def _each(self, verb: _Verb, states: frozenset[State], *, expect: State | None = None) -> int:
+    async def _each(
+        self,
+        verb: _Verb,
+        states: frozenset[State],
+        *,
+        expect: State | None = None,
+        also: State | None = None,
+    ) -> int:
+        """How many jobs a verb had an effect on, or are in that other state now."""
         ids = [job.id async for job in self._all(states)]
         done = 0
         for start in range(0, len(ids), CALL_ITEMS):
             answers = await verb([Target(job, expect) for job in ids[start : start + CALL_ITEMS]])
-            done += sum(answer.effect in (Effect.APPLIED, Effect.FLAGGED) for answer in answers)
+            done += sum(
+                answer.effect in (Effect.APPLIED, Effect.FLAGGED)
+                or (also is not None and answer.state is also)
+                for answer in answers
+            )
         return done
 
     async def _last(self) -> list[JobId]:
