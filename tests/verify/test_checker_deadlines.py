@@ -77,3 +77,18 @@ def test_a_lease_that_nobody_ends_is_found() -> None:
 
 def test_a_missed_deadline_that_counts_as_a_crash_is_found() -> None:
     assert "deadlines_are_kept" in story(ended=4 * SECOND, crashes=1).violated
+
+
+@pytest.mark.parametrize(("remembered", "again"), [(10, 4), (9, 4), (10, 3)])
+def test_a_deadline_explains_what_the_store_no_longer_tells(remembered: int, again: int) -> None:
+    """Of two leases nothing was said, and the store keeps the last ten: the first had run out, or had not."""
+    told = Story()
+    told("p", h.Enqueue(call=1, jobs=(h.Asked(job="j"),)), at=SECOND // 2)
+    told("p", h.Enqueued(call=1, receipts=(h.Receipt("j", "created"),)), at=SECOND // 2)
+    for worker, fence, at in (("w", 10, 1), ("v", 20, again)):
+        _claim(told, worker, 1, fence=fence, at=at * SECOND)
+        told(worker, h.Start(job="j", fence=fence, attempt=1), at=at * SECOND)
+    kept = tuple(h.Delivery(fence=20 + n, attempt=1, outcome="snooze") for n in range(remembered))
+    told("h", h.Final(job="j", state="scheduled", deliveries=kept), at=60 * SECOND)
+    unexplained = "duplicates_are_explained" in told.verdict().violated
+    assert unexplained is not (remembered == 10 and again == 4)

@@ -72,14 +72,16 @@ def _why_taken_away(book: Book, job: JobBook, run: Run, following: Run, word: Wo
         return "holder crashed" if session.died < FAR else "holder lost"
     if kept is not None and kept.cause is not None:
         return f"holder ended ({kept.cause})"
+    # The store has had so many leases since then that it tells no more of this one.
+    untold = len(deliveries) >= HISTORY and run.fence < min(e.fence for e in deliveries)
     if word is None:
-        return None
-    if (
-        word.verdict == "stale"
-        and len(deliveries) >= HISTORY
-        and run.fence < min(e.fence for e in deliveries)
-    ):
-        return "holder lost"  # the store has had so many leases since then that it tells no more of this one
+        ran_out = any(
+            lease.fence == run.fence and 0 < lease.visibility <= following.start - lease.asked
+            for lease in job.leases
+        )
+        return "holder ended (deadline)" if untold and ran_out else None
+    if word.verdict == "stale" and untold:
+        return "holder lost"
     settle_lost = word.verdict == "" and kept is not None and kept.outcome != "done"
     return "settle lost" if settle_lost else None
 
