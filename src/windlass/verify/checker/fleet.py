@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from windlass.verify.checker.book import Book
 from windlass.verify.checker.life import HISTORY, last_word
@@ -16,7 +17,7 @@ LIVENESS_STEP = 1_000_000
 
 def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
     """A session is given up only when it was silent for longer than its TTL while somebody swept."""
-    sweeps = sorted(book.sweeps.values(), key=lambda one: (one[1], one[0]))
+    sweeps = sorted(book.sweeps.values())
     for name, session in book.sessions.items():
         if session.reaped >= FAR or not session.ttl:
             continue
@@ -36,16 +37,23 @@ def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
 def _liveness(sweeps: list[tuple[int, int]], since: int, until: int) -> int:
     """How far the liveness clock can have come: a second a pass, and never more than time itself.
 
-    A pass happened at some time between its question and its answer: one that waited for the store counts
-    from when that moves the clock most.
+    A pass happened at some time between its question and its answer, which may never have come: each counts
+    from when that moves the clock most, those first that had to happen soonest.
     """
+    left = [one for one in sweeps if one[0] <= until and one[1] >= since - LIVENESS_STEP]
+    left.reverse()  # the first asked for is taken from the end
+    under_way: list[int] = []
     moved, before = 0, since
-    for asked, answered in sweeps:
-        if asked <= until and answered >= since - LIVENESS_STEP:
-            at = min(max(asked, before + LIVENESS_STEP), answered, until)
-            if at > before:
-                moved += min(at - before, LIVENESS_STEP)
-                before = at
+    while left or under_way:
+        while left and (left[-1][0] <= before + LIVENESS_STEP or not under_way):
+            heappush(under_way, left[-1][1])
+            asked, _ = left.pop()
+            if asked > before + LIVENESS_STEP:  # nothing could have moved it any sooner
+                before = asked - LIVENESS_STEP
+        at = min(before + LIVENESS_STEP, heappop(under_way), until)
+        if at > before:
+            moved += at - before
+            before = at
     # The pass that gave it up was asked for some time before it was answered; and a beat stamps its session
     # with the last pass, which may be a step behind it.
     return moved + min(until - before, LIVENESS_STEP) + LIVENESS_STEP
