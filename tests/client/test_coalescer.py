@@ -64,9 +64,9 @@ def test_callers_gather_while_a_call_is_under_way() -> None:
         wire = Wire()
         wire.gate.clear()
         coalescer = Coalescer(wire.send, WINDOW)
-        first = asyncio.create_task(coalescer.enqueue([job("first")]))
+        first = asyncio.ensure_future(coalescer.enqueue([job("first")]))
         await wire.called.wait()
-        rest = [asyncio.create_task(coalescer.enqueue([job(str(number))])) for number in range(50)]
+        rest = [asyncio.ensure_future(coalescer.enqueue([job(str(number))])) for number in range(50)]
         await asyncio.sleep(0)
         wire.gate.set()
         receipts = await asyncio.gather(first, *rest)
@@ -161,9 +161,9 @@ def test_whatever_ends_the_sending_nobody_waits_for_ever(kind: type[BaseExceptio
         wire.gate.clear()
         wire.fail, wire.error = {"a"}, kind()
         coalescer = Coalescer(wire.send, WINDOW)
-        sent = asyncio.create_task(coalescer.enqueue([job("a")]))
+        sent = asyncio.ensure_future(coalescer.enqueue([job("a")]))
         await wire.called.wait()
-        waiting = asyncio.create_task(coalescer.enqueue([job("b")]))
+        waiting = asyncio.ensure_future(coalescer.enqueue([job("b")]))
         await asyncio.sleep(0)
         sender = coalescer._plain._sender
         assert sender is not None
@@ -193,8 +193,7 @@ def test_callers_that_all_left_cost_no_round_trip() -> None:
     async def main() -> None:
         wire = Wire()
         coalescer = Coalescer(wire.send, WINDOW)
-        tasks = [asyncio.create_task(coalescer.enqueue([job(name)])) for name in ("a", "b")]
-        await asyncio.sleep(0)
+        tasks = [asyncio.ensure_future(coalescer.enqueue([job(name)])) for name in ("a", "b")]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -225,7 +224,7 @@ def test_a_hundred_thousand_may_wait() -> None:
         wire = Wire()
         wire.gate.clear()
         coalescer = Coalescer(wire.send, WINDOW)
-        first = asyncio.create_task(coalescer.enqueue([job("first")]))
+        first = asyncio.ensure_future(coalescer.enqueue([job("first")]))
         await wire.called.wait()
         rest = [asyncio.ensure_future(coalescer.enqueue([job(str(number))])) for number in range(100_000)]
         await asyncio.sleep(0)
@@ -247,9 +246,11 @@ def test_a_caller_that_leaves_harms_nobody() -> None:
         wire = Wire()
         wire.gate.clear()
         coalescer = Coalescer(wire.send, WINDOW)
-        sent = asyncio.create_task(coalescer.enqueue([job("sent")]))
+        sent = asyncio.ensure_future(coalescer.enqueue([job("sent")]))
         await wire.called.wait()
-        waiting, staying = (asyncio.create_task(coalescer.enqueue([job(name)])) for name in ("left", "stays"))
+        waiting, staying = (
+            asyncio.ensure_future(coalescer.enqueue([job(name)])) for name in ("left", "stays")
+        )
         await asyncio.sleep(0)
         sent.cancel()
         waiting.cancel()

@@ -423,9 +423,8 @@ class Windlass:
         """Send one group from async code."""
         with sending(jobs_of(calls)) as jobs:
             if connection is not None:
-                return handles_of(
-                    self, calls, (await self.connection.aenqueue_on(connection, [jobs]))[0], None
-                )
+                (receipts,) = await self.connection.aenqueue_on(connection, [jobs])
+                return handles_of(self, calls, receipts, None)
             sent = time.monotonic()
             return handles_of(self, calls, (await self.connection.send([jobs]))[0], sent)
 
@@ -433,9 +432,11 @@ class Windlass:
         """Send one call from async code, together with those of other callers."""
         if connection is not None:
             return (await self.asend([call], connection))[0]
+        sent = time.monotonic()
+        if not call.task.needs_parents and traced() is None:
+            return handle_of(self, call, (await self.connection.aenqueue((call.job,)))[0], sent)
         with sending(jobs_of([call])) as jobs:
-            sent = time.monotonic()
-            return handles_of(self, [call], await self.connection.aenqueue(jobs), sent)[0]
+            return handle_of(self, call, (await self.connection.aenqueue(jobs))[0], sent)
 
     # --- reading --------------------------------------------------------------------------------------------
 

@@ -35,12 +35,14 @@ class Coalescer:
         self._plain = _Lane(send, window)
         self._keyed = _Lane(send, window)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
-        """Send one group and wait for its receipts. A caller that is cancelled may or may not have been
+    def enqueue(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Receipt]]:
+        """Send one group; its receipts are to be awaited. A caller that is cancelled may or may not have been
         served.
         """
-        lane = self._keyed if any(job.key is not None for job in jobs) else self._plain
-        return await lane.enqueue(jobs)
+        for job in jobs:
+            if job.key is not None:
+                return self._keyed.enqueue(jobs)
+        return self._plain.enqueue(jobs)
 
 
 class _Lane:
@@ -51,7 +53,7 @@ class _Lane:
         self._sending = False
         self._sender: asyncio.Task[None] | None = None
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
+    def enqueue(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Receipt]]:
         group = _Group(jobs)
         self._waiting.append(group)
         if not self._sending:
@@ -59,7 +61,7 @@ class _Lane:
             # context, because it outlives the caller and serves others.
             self._sending = True
             self._sender = asyncio.create_task(self._run(), context=contextvars.Context())
-        return await group.receipts
+        return group.receipts
 
     async def _run(self) -> None:
         batch: list[_Group] = []

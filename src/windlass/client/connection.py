@@ -6,13 +6,13 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from windlass.broker.contract import BlockingProduce, Broker, Transact
 from windlass.broker.observed import Observer, observe
-from windlass.broker.registry import open_broker, serves_any_loop
+from windlass.broker.registry import load, open_broker, serves_any_loop
 from windlass.client.coalescer import Coalescer
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import not_known
@@ -97,6 +97,8 @@ class Connection:
         self._given = broker
         self._window = config.resend_window / SECOND
         self._any_loop = broker is not None or serves_any_loop(config.url)
+        if broker is None:
+            load(config.url)
         self._observers: list[Observer] = []
         self._process = _Process()
         self._inherited: list[_Process] = []
@@ -138,9 +140,9 @@ class Connection:
         """Async twin of `enqueue_on`."""
         return await _transact(await self.broker()).enqueue_on(connection, groups)
 
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
+    def aenqueue(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Receipt]]:
         """Send one group from async code, together with those of other callers."""
-        return await self._loop().coalescer.enqueue(jobs)
+        return self._loop().coalescer.enqueue(jobs)
 
     async def send(self, groups: Groups, resend: Resend | None = None) -> Receipts:
         """Send groups from async code, again while the resend window allows it: an id that is sent again

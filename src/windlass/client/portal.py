@@ -1,6 +1,7 @@
 """A door from blocking code to async code: one event loop on a thread of its own."""
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - asyncio imports it late, in a thread, perhaps while another forks
 import contextlib
 import contextvars
 import threading

@@ -15,6 +15,7 @@ languages can go on with it. A job that brings a `traceparent` of its own keeps 
 numbers and the class of an error: never arguments, results or an error's text.
 """
 
+import os
 import sys
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 PARENT, STATE = "traceparent", "tracestate"
 _FAILED = frozenset((Outcome.RETRY, Outcome.DEAD))
 
+_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+"""Whether the provider is one that OpenTelemetry itself sets up when it is first asked for."""
+
 _active: "Spans | None" = None
 
 
@@ -50,6 +54,9 @@ def active() -> "Spans | None":
 def _found(trace: Any) -> "Spans | None":
     """Whether a provider was set; looked at again until one is."""
     global _active  # noqa: PLW0603 - a program has one provider, and sets it once
+    # To ask for it reads the environment each time, in every enqueue. Private, so it may not be there.
+    if getattr(trace, "_TRACER_PROVIDER", trace) is None and not _NAMED:
+        return None
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         return None
