@@ -60,6 +60,21 @@ def test_a_valid_key_is_let_in_although_others_at_its_address_guess(house: House
     house.run(story)
 
 
+def test_a_login_that_is_over_is_no_guess_at_a_key(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("operate")
+        wrong = {"authorization": "Bearer windlass_wrong"}
+        over = {"cookie": "windlass_session=over", "origin": "http://localhost"}
+        async with house.open() as client:
+            while (await client.get("/v1/session", headers=wrong)).status_code != 429:
+                pass
+            assert (await client.get("/v1/session", headers=over)).status_code == 401
+            login = await client.post("/v1/session", json={"key": key}, headers=over)
+            assert login.status_code == 204
+
+    house.run(story)
+
+
 def test_bodies_have_limits(house: House) -> None:
     async def story() -> None:
         async with house.open(body_timeout=0.2) as client:

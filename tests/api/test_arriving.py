@@ -62,6 +62,15 @@ def test_a_body_of_another_length_than_announced_goes_on_to_its_end(length: byte
     asyncio.run(story())
 
 
+def test_an_empty_word_before_a_body_without_a_length_is_not_its_end() -> None:
+    async def story() -> None:
+        receive = arriving(Connection(word(b""), word(b"ef", more=False)))
+        assert await receive() == word(b"")
+        assert await receive() == word(b"ef", more=False)
+
+    asyncio.run(story())
+
+
 def test_a_body_that_stops_coming_is_408() -> None:
     async def story() -> None:
         receive = arriving(Connection(word(b"ab")), b"4")

@@ -180,11 +180,15 @@ def test_an_empty_body_is_refused_either_way(memory_house: House) -> None:
             answer = await client.post("/enqueue", headers={"content-type": "application/json"})
             assert answer.status_code == 400
             assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["detail"] == "body: there is none: send JSON"
 
     house.run(story)
 
 
-def test_half_a_body_of_a_caller_that_left_makes_no_job(memory_house: House) -> None:
+@pytest.mark.parametrize("query", [b"", b"framework=1"], ids=["short", "framework"])
+def test_half_a_body_of_a_caller_that_left_makes_no_job_and_no_noise(
+    memory_house: House, caplog: pytest.LogCaptureFixture, query: bytes
+) -> None:
     house = memory_house
     server = house.server()
     whole = json.dumps(ENQUEUE).encode()
@@ -207,10 +211,11 @@ def test_half_a_body_of_a_caller_that_left_makes_no_job(memory_house: House) -> 
             headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
             headers.append((b"content-length", b"%d" % (len(whole) + 1)))
             scope = {"type": "http", "method": "POST", "path": "/enqueue", "raw_path": b"/enqueue"}
-            scope |= {"query_string": b"", "headers": headers, "state": {}, "client": ("127.0.0.1", 1)}
+            scope |= {"query_string": query, "headers": headers, "state": {}, "client": ("127.0.0.1", 1)}
             await server(scope, receive, send)  # type: ignore[arg-type]
-            assert sent == []
+            assert bool(sent) == bool(query), "the framework answers, to nobody"
             assert (await client.get("/v1/jobs")).json()["items"] == []
+            assert not caplog.records
 
     house.run(story)
 

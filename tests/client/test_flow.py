@@ -256,6 +256,13 @@ def test_a_flow_can_be_cancelled(tasks: Tasks) -> None:
     assert (flow.cancel(), flow.replay()) == (0, 0)
 
 
+def test_what_goes_with_its_parent_and_is_not_kept_counts_as_cancelled(app: Windlass, tasks: Tasks) -> None:
+    app.queue("brief", retention=0)
+    one = tasks.one.using(queue="brief")
+    flow = chain(one.call(1), one.call(2), one.call(3)).enqueue()
+    assert flow.cancel() == 3
+
+
 def test_a_flow_that_does_not_end_in_time(tasks: Tasks) -> None:
     flow = chain(tasks.one.call(1), tasks.one.call(2)).enqueue()
     with pytest.raises(ResultTimeout, match=r"has not finished within 0\.05 s"):

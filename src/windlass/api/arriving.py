@@ -54,7 +54,7 @@ class Arriving:
         if self._read > self._most:
             self._ended = True
             raise _too_large(self._most)
-        if not self._ended and self._read == self._length:
+        if not self._ended and self._length and self._read == self._length:
             # All is here. That nothing follows comes in a word of its own, for which two other threads would
             # have to be woken: it is passed over when somebody listens again.
             self._ended = self._last_word_due = True

@@ -109,7 +109,7 @@ class Gate:
         # After the key: one that was just made may be the first, and its caller is not anybody any more.
         if self._is_local and await self._running.keys.is_empty():
             return _local(headers)
-        if given is not None or cookie is not None:
+        if given is not None:  # a login that is over has been valid, and one that is made up asks no store
             self._running.failed(address_of(scope))
         return None
 

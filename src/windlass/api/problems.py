@@ -166,6 +166,8 @@ def on_http_exception(_: Request[Any, Any, Any], error: HTTPException) -> Respon
         fields = _fields(error)
         detail = "; ".join(f"{each.field}: {each.detail}" for each in fields) or error.detail
         return problem(400, "invalid", detail, fields)
+    if error.detail == _LEFT:
+        return problem(400, "invalid", "the body did not come to its end")  # nobody is there to read it
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("unexpected: %s", error.detail, exc_info=error)
         return problem(500, "internal", "the server has failed; its log says where")
@@ -173,6 +175,8 @@ def on_http_exception(_: Request[Any, Any, Any], error: HTTPException) -> Respon
     return problem(status, kind, error.detail, headers=error.headers or {})
 
 
+_LEFT = "client disconnected prematurely"
+"""What the framework takes for a fault of the server: a caller that leaves while it sends."""
 _WORDS = {
     401: "unauthorized",
     403: "forbidden",
@@ -190,6 +194,9 @@ def _fields(error: ValidationException) -> list[FieldProblem]:
     for item in extra:
         if isinstance(item, dict):
             each = cast("dict[str, Any]", item)
+            if each.get("key") == "data" and each.get("message") == "'data'":  # a key that was looked for
+                found.append(FieldProblem(field="body", detail="there is none: send JSON"))
+                continue
             name = str(each.get("key") or each.get("source") or "body")
             found.append(
                 FieldProblem(field=_shortened(name), detail=_shortened(str(each.get("message", ""))))

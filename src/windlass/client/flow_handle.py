@@ -189,7 +189,8 @@ class Flow:
         also: State | None = None,
     ) -> int:
         """How many jobs a verb had an effect on, or are in that other state now."""
-        ids = [job.id async for job in self._all(states)]
+        # Children first, as far as ids tell: what goes with its parent may be dropped before its own turn.
+        ids = sorted([job.id async for job in self._all(states)], reverse=True)
         done = 0
         for start in range(0, len(ids), CALL_ITEMS):
             answers = await verb([Target(job, expect) for job in ids[start : start + CALL_ITEMS]])

@@ -59,8 +59,6 @@ BEGIN
         RAISE EXCEPTION 'a queue has a line, or the namespace a bound' USING ERRCODE = 'WL005';
     ELSIF NOT p_alone AND (x.laned OR cardinality(p_lanes) > 0) THEN
         PERFORM _must_be_alone();
-    ELSIF _may_be_known(p_ids, p_first, x.slots) THEN
-        RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
     ELSIF cardinality(p_lanes) > 0 THEN
         PERFORM _become_laned(u.queue) FROM (
             SELECT DISTINCT coalesce(w.queue, v_queue) AS queue FROM unnest(p_queues, p_lanes) AS w (queue, lane) WHERE coalesce(w.lane, v_lane) <> '') u;
@@ -91,6 +89,10 @@ BEGIN
     )
     INSERT INTO delta (queue, task, state, n, bytes)
     SELECT f.queue, f.task, f.state, count(*), sum(f.size) FROM filed f GROUP BY f.queue, f.task, f.state;
+    -- Behind the insert, which has waited for whoever moves a job with such an id to the past: a look before it finds the job in neither.
+    IF _may_be_known(p_ids, p_first, x.slots) THEN
+        RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
+    END IF;
     IF p_alone THEN
         PERFORM _enter(p_queues, p_lanes, CASE WHEN cardinality(p_priorities) = 1 AND NOT x.banded THEN -v_priority END);
     END IF;
@@ -139,8 +141,6 @@ BEGIN
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();
-    ELSIF (x.old OR NOT _is_beyond_past(p_first, x.slots)) AND _may_be_known(p_ids, p_first, x.slots) THEN
-        RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
     END IF;
     IF v_at + x.ttl >= x.mark THEN   -- as `_begin`
         v_at := greatest(v_at, x.mark);
@@ -166,6 +166,10 @@ BEGIN
         SELECT p_queue, '', v_band, m.n, m.n, p_task, m.size, v_expires_at, p_max_attempts <= 1, false FROM made m WHERE v_state = 2
     )
     INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, p_task, v_state, count(*), sum(m.size) FROM made m;
+    -- Behind the insert, as in `enqueue_plain`.
+    IF (x.old OR NOT _is_beyond_past(p_first, x.slots)) AND _may_be_known(p_ids, p_first, x.slots) THEN
+        RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
+    END IF;
     IF x.emits THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, after, attempt, fence)
         SELECT v_at, j.id, j.task, j.queue, j.lane, 'enqueue', j.state, 0, 0 FROM job j WHERE j.id = ANY (p_ids) ORDER BY j.n;
@@ -199,8 +203,6 @@ BEGIN
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();
-    ELSIF x.known OR (NOT _is_beyond_past(p_id, x.slots) AND (_past(p_id)).n IS NOT NULL) THEN
-        RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
     END IF;
     IF v_at + x.ttl >= x.mark THEN   -- as `_begin`
         v_at := greatest(v_at, x.mark);
@@ -225,6 +227,10 @@ BEGIN
         SELECT p_queue, '', v_band, v_n, v_n, p_task, v_size, v_expires_at, p_max_attempts <= 1, false WHERE v_state = 2
     )
     INSERT INTO delta (queue, task, state, n, bytes) VALUES (p_queue, p_task, v_state, 1, v_size);
+    -- Behind the insert, as in `enqueue_plain`.
+    IF x.known OR (NOT _is_beyond_past(p_id, x.slots) AND (_past(p_id)).n IS NOT NULL) THEN
+        RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
+    END IF;
     IF x.emits THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, after, attempt, fence)
         VALUES (v_at, p_id, p_task, p_queue, '', 'enqueue', v_state, 0, 0);
