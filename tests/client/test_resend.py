@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.client import connection, resend
 from windlass.client.resend import Resend
-from windlass.core.job import NewJob
+from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.errors import StoreUnavailable
 
 ALWAYS = 1_000_000
@@ -163,3 +164,35 @@ def test_a_try_that_hangs_is_not_awaited_beyond_the_window(
     monkeypatch.setattr(opened[0], "enqueue", hangs)
     with pytest.raises(StoreUnavailable, match="no answer"):
         asyncio.run(asyncio.wait_for(send.aenqueue(1), 10))
+
+
+def test_the_window_counts_from_the_first_try_however_long_that_took(
+    new_app: Callable[..., Windlass], away: Callable[..., list[Away]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = new_app(resend_window="400ms")
+    opened, send = away(ALWAYS), send_of(app)
+    app.connection.run(app.connection.broker())
+    lose = opened[0]._lose
+
+    def late(groups: Any) -> None:
+        threading.Event().wait(0.25)  # the store is slow: nothing else happens meanwhile
+        lose(groups)
+
+    monkeypatch.setattr(opened[0], "_lose", late)
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        send.enqueue(1)
+    assert len(opened[0].asked) == 1, "half of the window is over: a second try might come too late"
+
+
+def test_one_forgotten_queue_is_noticed_among_groups_that_were_accepted(app: Windlass) -> None:
+    app.queue("mail")
+    send = send_of(app)
+    kept, lost = send.call(1).job, send.using(queue="mail").call(2).job
+    receipts = [
+        [Receipt(Status.CREATED, kept.id)],
+        [Receipt(Status.REFUSED, lost.id, refusal=Refusal.UNKNOWN_QUEUE)],
+    ]
+    app.connection._process.shared.told = 5
+    assert app.connection._was_forgotten([[kept], [lost]], receipts)
+    assert app.connection._process.shared.told == -1
+    assert not app.connection._was_forgotten([[kept]], receipts[:1])
