@@ -5,6 +5,7 @@ The table is fixed: nothing that comes from outside decides what is imported.
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from urllib.parse import urlsplit
 
 from windlass.broker.contract import Broker, Options
@@ -63,20 +64,22 @@ _OPENERS: dict[str, Opener] = {
 }
 
 
+_MODULES: dict[str, str] = {
+    "memory": "windlass.broker.memory",
+    "sqlite": "windlass.broker.sqlite",
+    **dict.fromkeys(_REDIS, "windlass.broker.redis"),
+    **dict.fromkeys(("postgres", "postgresql"), "windlass.broker.postgres"),
+}
+
+
 def load(url: str) -> None:
     """Import what opens the store of a URL. Else some thread would do so when it is first used, and the child
     of a fork in that very moment would have half a module for ever. What is missing is told by `open_broker`.
     """
-    scheme = urlsplit(url).scheme
-    with contextlib.suppress(ImportError):
-        if scheme == "memory":
-            import windlass.broker.memory  # noqa: PLC0415 - see _OPENERS
-        elif scheme == "sqlite":
-            import windlass.broker.sqlite  # noqa: PLC0415
-        elif scheme in _REDIS:
-            import windlass.broker.redis  # noqa: PLC0415
-        elif scheme in ("postgres", "postgresql"):
-            import windlass.broker.postgres  # noqa: F401, PLC0415
+    module = _MODULES.get(urlsplit(url).scheme)
+    if module is not None:
+        with contextlib.suppress(ImportError):
+            import_module(module)
 
 
 _ANY_LOOP = frozenset({"memory", "sqlite", *_REDIS})

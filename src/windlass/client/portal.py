@@ -1,18 +1,19 @@
 """A door from blocking code to async code: one event loop on a thread of its own."""
 
 import asyncio
-import concurrent.futures.thread  # noqa: F401 - asyncio imports it late, in a thread, perhaps while another forks
 import contextlib
 import contextvars
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from windlass.errors import ContractError, StoreError
 
 _T = TypeVar("_T")
+_POOL = ThreadPoolExecutor
+"""Imported here: asyncio does so when it first needs a thread, perhaps while another one forks."""
 
 
 class PortalClosed(Exception):

@@ -1,6 +1,7 @@
 """A child of a supervisor: `python -m windlass.worker.child FD`."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -131,6 +132,9 @@ class Child:
         while True:
             try:
                 broker = await open_broker(config.url, options=config.broker_options())
+                # All that is imported by now stays: no collection need look at it again.
+                gc.collect()
+                gc.freeze()
                 return broker if self._meter is None else observe(broker, [self._meter])
             except StoreUnavailable as error:
                 _log.warning("the store does not answer (%s); trying again", error)

@@ -236,7 +236,7 @@ class Current:
         async with broker.transact.transaction(run.program.config.session_ttl) as connection:
             yield connection
             done = Settlement(
-                job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, spawn=tuple(run.spawned)
+                job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, spawn=run.spawned
             )
             answer = await broker.transact.settle_on(connection, done)
             if answer.verdict is not Verdict.APPLIED:

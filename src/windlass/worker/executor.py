@@ -69,7 +69,7 @@ class Concluder:
             outcome=_DONE,
             runtime=runtime,
             result=result,
-            spawn=tuple(run.spawned),
+            spawn=run.spawned,
         )
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:

@@ -8,6 +8,7 @@ exchange is under way: the busier the worker, the larger the batches.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -41,6 +42,10 @@ LULL = 0.001
 """Seconds that outcomes wait for those of the jobs that run, if jobs take less than that."""
 EXCHANGE = 500
 """Jobs that one exchange asks for at the most: a job of high priority waits for those that are under way."""
+WAY = 0.0001
+"""Seconds for which this thread lets go of the interpreter when it has woken others from idleness. They would
+have to wait until it rests, and to ask for the next wake takes longer than to start a job.
+"""
 STOPPING = 2.0
 """Seconds that runs are given to end when they were stopped."""
 SHORT = 0.002
@@ -269,7 +274,8 @@ class Fetcher:
 
     async def _exchange(self, batch: Sequence[Ended], desk: Desk | None) -> None:
         self._lingering_since = None
-        self._measure(batch)
+        if batch:
+            self._measure(batch)
         ask = self._ask(desk) if desk is not None else self._sign() if batch else None
         claimed = None
         if batch:
@@ -317,11 +323,6 @@ class Fetcher:
         self._draw = next_draw(self._draw, len(claimed.leases))
         desk.shares.received(ask.queues, (lease.queue for lease in claimed.leases))
         now = self._pace.now()
-        if claimed.leases and self._drained_by is not None:
-            for lease in claimed.leases:
-                self._settler.put(Ended(None, given_back(lease), None))
-        elif claimed.leases:
-            self._take_in(desk, claimed.leases, now)
         pause = self._floor if claimed.next_in is None else min(self._floor, claimed.next_in / SECOND)
         if now < self._shy_until:
             pause = self._floor * (0.5 + self._pace.jitter())
@@ -333,20 +334,35 @@ class Fetcher:
             self._told_suspects(claimed.suspects)
         if self._alone and not claimed.leases and not claimed.suspects and not any(self._hand.unfinished):
             self._drained_by = now
+        if claimed.leases and self._drained_by is not None:
+            for lease in claimed.leases:
+                self._settler.put(Ended(None, given_back(lease), None))
+        elif claimed.leases:
+            # Last: the loop that runs them is woken by it, and waits for this thread to rest.
+            self._take_in(desk, claimed.leases, now)
 
     def _take_in(self, desk: Desk, leases: Sequence[Lease], now: float) -> None:
         if self._strikes.by_task:
             leases = self._not_struck(leases)
-        known = [(lease, task) for lease in leases if (task := self._tasks.get(lease.task)) is not None]
-        if len(known) < len(leases):
-            for lease in leases:
-                if lease.task not in self._tasks:
-                    _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
-                    self._settler.put(Ended(None, unknown(lease), None))
-        if known:
+        if not {lease.task for lease in leases} <= self._tasks.keys():
+            leases = self._known(leases)
+        if leases:
             self._taken_in_at = now
-            self._hand.take_in(known, desk.number, now)
+            idle = not any(self._hand.unfinished)
+            self._hand.take_in(leases, self._tasks, desk.number, now)
             self._runners.arrived(desk.number)
+            if idle and self._runners.is_apart_from(self._loop):
+                time.sleep(WAY)
+
+    def _known(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        left: list[Lease] = []
+        for lease in leases:
+            if lease.task in self._tasks:
+                left.append(lease)
+            else:
+                _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
+                self._settler.put(Ended(None, unknown(lease), None))
+        return left
 
     def _not_struck(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         left: list[Lease] = []
@@ -385,18 +401,19 @@ class Fetcher:
         """Call until the store answers. Between tries it waits longer and longer, by chance as long as others
         do not.
         """
-        backoff = Backoff(self._pace)
+        backoff: Backoff | None = None
         while True:
             try:
                 answer = await call()
             except StoreError as error:  # also a disk that is full: work goes on when there is space again
                 if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
                     raise
-                if not backoff.tries:
+                if backoff is None:
+                    backoff = Backoff(self._pace)
                     _log.warning("the store does not answer (%s); trying until it does", error)
                 await self._pace.sleep(backoff.failed())
             else:
-                if backoff.tries:
+                if backoff is not None:
                     _log.info("the store answers again")
                 return answer
 

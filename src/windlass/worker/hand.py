@@ -7,7 +7,7 @@ can do at once.
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -90,13 +90,15 @@ class Hand:
         """How many more leases it can hold."""
         return len(self._rows)
 
-    def take_in(self, leases: Iterable[tuple[Lease, Registered]], group: int, now: float) -> None:
-        """File leases that have arrived, and put them in line."""
+    def take_in(
+        self, leases: Iterable[Lease], tasks: Mapping[str, Registered], group: int, now: float
+    ) -> None:
+        """File leases that have arrived, all of tasks that there are, and put them in line."""
         taken: list[Ticket] = []
         file, rows, unstarted = self.table.file, self._rows, self.unstarted
-        for lease, task in leases:
+        for lease in leases:
             slot = rows.pop()
-            ticket = Ticket(lease, task, group, slot, now)
+            ticket = Ticket(lease, tasks[lease.task], group, slot, now)
             file(slot, lease.job, lease.fence)
             unstarted[ticket] = None
             taken.append(ticket)

@@ -31,9 +31,10 @@ class Reporter(Protocol):
         ...
 
 
-class Run(msgspec.Struct, eq=False, kw_only=True):
+class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
     """A job while its code runs. A Struct because one is made for each job: a class with `__init__` takes
-    four times as long.
+    four times as long. Not one that is collected: hundreds wait for their settlement, and only `stop`, which
+    goes with the end of the run, leads back to it.
     """
 
     lease: Lease
@@ -53,7 +54,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     timed_out: bool = False
     stop: Callable[[], object] | None = None
     """Stops the code, where it can be stopped; called on any thread."""
-    spawned: list[NewJob] = []
+    spawned: tuple[NewJob, ...] = ()
     cleaner: Cleaner | None = None
     """Made when it is needed: most runs say nothing."""
     span: Any = None
@@ -109,7 +110,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
                 raise InvalidOption(
                     f"a run spawns at most {GROUP_JOBS:,} jobs; enqueue more from its children"
                 )
-            self.spawned += jobs
+            self.spawned += tuple(jobs)
 
 
 _spawning = threading.Lock()

@@ -130,6 +130,10 @@ class Runners:
         if for_loop:
             self._loop.call_soon_threadsafe(self._run_inbox)
 
+    def is_apart_from(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether jobs run on another thread than that loop's."""
+        return self._loop is not loop
+
     def ping(self, answer: Callable[[], None]) -> None:
         """Ask for a sign of life of the loop."""
 

@@ -100,6 +100,50 @@ def _a_busy_hour(seed: int, **settings: Any) -> Callable[[Harness, list[str]], A
     return scenario
 
 
+def _many_lanes_alike(seed: int, **settings: Any) -> Callable[[Harness, list[str]], Awaitable[list[object]]]:
+    """Lanes without settings of their own, of which a claim looks at many: most have one turn, some several,
+    some leave. Tasks are timed, so that more is handed out than there are slots.
+    """
+
+    async def scenario(store: Harness, ids: list[str]) -> list[object]:
+        lot = random.Random(seed)
+        await store.queue("q", **settings)
+        workers = [await store.worker(), await store.worker()]
+        await store.add(id=ids[0])
+        await store.done(await workers[0].one())
+        held: list[list[Lease]] = [[], []]
+        found: list[object] = []
+        left = ids[1:]
+        while left or any(held):
+            if left and lot.random() < 0.4:
+                group = [left.pop() for _ in range(min(len(left), lot.randint(1, 60)))]
+                urgent = lot.choices((0, 0, 0, 5), k=len(group)) if lot.random() < 0.3 else [0] * len(group)
+                lanes = [f"l{int(lot.triangular(0, 20, 3))}" for _ in group]
+                jobs = [
+                    store.job(id=job, lane=lane, priority=priority)
+                    for job, lane, priority in zip(group, lanes, urgent, strict=True)
+                ]
+                found.append([receipt.status for receipt in await store.enqueue(*jobs)])
+            who = lot.randrange(2)
+            lot.shuffle(held[who])
+            keep = lot.choice((0, 0, len(held[who]) // 2))
+            ended, held[who] = held[who][keep:], held[who][:keep]
+            soon = lot.randint(2, 30)
+            ask = workers[who].ask(slots=2, soon=soon, limit=soon + lot.randint(0, 5))
+            items = [
+                Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE, runtime=1) for each in ended
+            ]
+            settled = await store.broker.settle(items, ask) if items else None
+            claimed = await store.broker.claim(ask) if settled is None else settled.claimed
+            assert claimed is not None
+            held[who].extend(claimed.leases)
+            found.append(([each.job for each in claimed.leases], claimed.more, claimed.next_in))
+            found.append((await store.broker.lanes("q")).lanes)
+        return found
+
+    return scenario
+
+
 _KINDS: tuple[dict[str, Any], ...] = (
     {},
     {"lane_concurrency": 2},
@@ -116,6 +160,12 @@ _KINDS: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("seed", range(4))
 def test_a_busy_hour_is_as_in_the_model(namespaces: Namespaces, seed: int, kind: dict[str, Any]) -> None:
     _compare(namespaces, _a_busy_hour(seed, **kind), [new_id() for _ in range(60)])
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_many_lanes_are_as_in_the_model(namespaces: Namespaces, seed: int, kind: dict[str, Any]) -> None:
+    _compare(namespaces, _many_lanes_alike(seed, **kind), [new_id() for _ in range(200)])
 
 
 @pytest.mark.parametrize("scenario", [_the_first_lane_is_declared, _a_batch_of_many_lanes])

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import astuple
+
 from windlass.broker.postgres.records import (
     FAILURES,
     MODES,
@@ -24,12 +26,8 @@ from windlass.core.settlement import Settlement
 
 _job_of = attrgetter("job")
 _id_of = attrgetter("id")
-_payload_of = attrgetter("payload")
-_common = attrgetter(
-    *("key", "lane", "after", "task", "queue", "priority", "delay", "run_at", "expires", "headers", "tags"),
-    *("max_attempts", "revision", "flow"),
-)
-"""What jobs of one task under the same options have in common."""
+_ID, _PAYLOAD = map(NewJob.__struct_fields__.index, ("id", "payload"))
+"""In which jobs of one task under the same options differ; the second comes later."""
 NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 
 
@@ -92,24 +90,29 @@ def alike_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
     """The smallest id of new jobs, their ids and payloads, then value by value what they have in common; None
     if they differ in more, or have keys, lanes or parents.
     """
-    common = _common(jobs[0])
-    key, lane, after, task, queue, priority, delay, run_at, expires, headers, tags, *rest = common
-    if key is not None or lane or after or list(map(_common, jobs)).count(common) != len(jobs):
+    first = jobs[0]
+    if first.key is not None or first.lane or first.after:
         return None
-    ids = new_ids(list(map(_id_of, jobs)))
+    columns = list(zip(*map(astuple, jobs), strict=True))
+    payloads, ids = columns.pop(_PAYLOAD), columns.pop(_ID)
+    for column in columns:
+        if column.count(column[0]) != len(column):
+            return None
     return (
-        min(ids, key=str),
-        ids,
-        list(map(_payload_of, jobs)),
-        task,
-        queue,
-        priority,
-        delay,
-        run_at,
-        expires,
-        pack(headers) if headers else None,
-        pack(tags) if tags else None,
-        *rest,
+        min(ids),
+        new_ids(list(ids)),
+        list(payloads),
+        first.task,
+        first.queue,
+        first.priority,
+        first.delay,
+        first.run_at,
+        first.expires,
+        pack(first.headers) if first.headers else None,
+        pack(first.tags) if first.tags else None,
+        first.max_attempts,
+        first.revision,
+        first.flow,
     )
 
 

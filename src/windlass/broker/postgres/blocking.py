@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from windlass.broker.postgres.arrays import one_of
+from windlass.broker.postgres.arrays import alike_of, one_of
 from windlass.broker.postgres.bells import Bell
-from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Refused, Row
+from windlass.broker.postgres.driver import AGAIN, NOT_PREPARED, UNAVAILABLE, Connection, Refused, Row
 from windlass.broker.postgres.driving import driven
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.producing import Groups, Producing, Receipts
@@ -23,12 +23,15 @@ from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.trouble import in_words
 from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.ways import Ways
-from windlass.core.job import GROUP_BYTES, NewJob, Receipt, Status
+from windlass.broker.postgres.wire import Wire, wire_of
+from windlass.core.group import too_large
+from windlass.core.job import NewJob, Receipt, Status
 from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
 
 _MOST_JOBS: Final = 1_000
 """Of those that one caller sends for others."""
+_CREATED: Final = Status.CREATED
 _inherited: list[object] = []
 """What a child of a fork got from its parent, and must not touch."""
 
@@ -59,6 +62,7 @@ class BlockingProducer:
         self._waiting: deque[_Turn] = deque()
         self._line = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._wire: Wire | None = None
         self._closed = False
         self._pool = Pool(self._place)
         self._ways = Ways(self._step)
@@ -73,13 +77,13 @@ class BlockingProducer:
         if self._pid != os.getpid():
             _inherited.append((self._loop, self._pool, self._line))
             self._begin()
-        if len(groups) == 1 and len(groups[0]) == 1 and self._line.acquire(blocking=False):
+        if len(groups) == 1 and groups[0] and self._line.acquire(blocking=False):
             try:
-                receipt = self._send_lone(groups[0][0])
+                receipts = self._send_shortly(groups[0])
             finally:
                 self._line.release()
-            if receipt is not None:
-                return ((receipt,),)
+            if receipts is not None:
+                return (receipts,)
         turn = _Turn(groups)
         self._waiting.append(turn)
         try:
@@ -101,7 +105,7 @@ class BlockingProducer:
             if self._loop is not None:
                 self._run(self._pool.close)
                 self._loop.close()
-                self._loop = None
+                self._loop = self._wire = None
 
     def _serve(self, own: "_Turn") -> None:
         """Send for oneself, and for those who wait and ask for nothing that could hold others up."""
@@ -145,19 +149,18 @@ class BlockingProducer:
             start += len(turn.groups)
         self._ring()
 
-    def _send_lone(self, job: NewJob) -> Receipt | None:
-        """Send one plain job, where nothing has to be opened or waited for first: what most calls are, with
-        as little around it as can be. None if it has to go the usual way.
+    def _send_shortly(self, jobs: Sequence[NewJob]) -> Sequence[Receipt] | None:
+        """Send one plain job, or some that are alike, where nothing has to be opened or waited for first:
+        what most calls are, with as little around it as can be. None if they have to go the usual way.
         """
-        loop = self._loop
-        if loop is None or _is_async() or not self._ways.may_be_beside(job.queue):
+        loop, queue = self._loop, jobs[0].queue
+        if loop is None or _is_async() or not self._ways.may_be_beside(queue) or too_large(jobs):
             return None
-        values = one_of(job)
-        if values is None or len(job.payload) > GROUP_BYTES or (connection := self._pool.at_hand()) is None:
+        values = one_of(jobs[0]) if len(jobs) == 1 else alike_of(jobs)
+        if values is None or (connection := self._pool.at_hand()) is None:
             return None
-        query = statement(self._schema, "enqueue_one", len(values) + 1)
         try:
-            driven(loop, connection.fetch(query, self._now(), *values))
+            receipts = self._call(loop, connection, jobs, values)
         except AGAIN:
             self._pool.take_back(connection)
             return None
@@ -166,16 +169,43 @@ class BlockingProducer:
             raise in_words(error, self._place) from error
         except Refused as error:
             self._pool.take_back(connection)
-            if self._ways.was_not_plain(job.queue, error):
-                return None
-            raise
+            if isinstance(error, NOT_PREPARED):
+                self._wire = None
+            elif not self._ways.was_not_plain(queue, error):
+                raise
+            return None
         except BaseException:
             # Interrupted in the middle of an answer: the connection is of no use any more.
             connection.terminate()
             raise
         self._pool.take_back(connection)
         self._ring()
-        return Receipt(Status.CREATED, job.id)
+        return receipts
+
+    def _call(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: Connection,
+        jobs: Sequence[NewJob],
+        values: Sequence[Any],
+    ) -> Sequence[Receipt]:
+        """By hand where that can be, else by the driver."""
+        wire = self._wire
+        if wire is None or wire.connection is not connection:
+            wire = self._wire = driven(loop, wire_of(connection, self._schema))
+        now = self._now()
+        message = None
+        if wire is not None:
+            message = wire.one(now, values) if len(jobs) == 1 else wire.alike(now, values)
+        if wire is None or message is None:
+            function, given = ("enqueue_one", ()) if len(jobs) == 1 else ("enqueue_alike", (True,))
+            query = statement(self._schema, function, len(given) + len(values) + 1)
+            driven(loop, connection.fetch(query, now, *given, *values))
+            return tuple(Receipt(_CREATED, job.id) for job in jobs)
+        wire.send(message)
+        receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)  # while the server works
+        wire.hear()
+        return receipts
 
     def _ring(self) -> None:
         if self._bell.is_waited_for:
@@ -205,7 +235,8 @@ class BlockingProducer:
         loop = self._loop
         if loop is None:
             self._tell(self._of_broker.set_apart)
-            loop = self._loop = asyncio.new_event_loop()
+            # Not of the application's kind, which may send later than it is told: the wire has to know.
+            loop = self._loop = asyncio.SelectorEventLoop()
         task = loop.create_task(work())
         try:
             return loop.run_until_complete(task)

@@ -24,6 +24,11 @@ AGAIN: Final[tuple[type[Exception], ...]] = (
     _errors.LockNotAvailableError,
 )
 """Others made a step impossible: begun anew, it may pass."""
+NOT_PREPARED: Final[tuple[type[Exception], ...]] = (
+    _errors.InvalidCachedStatementError,
+    _errors.InvalidSQLStatementNameError,
+)
+"""What was prepared is of no use any more: the function is another one, or the server was told to forget."""
 UNAVAILABLE: Final[tuple[type[Exception], ...]] = (
     OSError,
     TimeoutError,
@@ -48,6 +53,11 @@ MISCONFIGURED: Final[type[Exception]] = _errors.ClientConfigurationError
 def code_of(error: BaseException) -> str | None:
     """The code that the server gave for refusing."""
     return getattr(error, "sqlstate", None)
+
+
+def refusal(fields: Mapping[str, str]) -> Exception:
+    """What the driver would raise for an error of the server, given by its fields."""
+    return _errors.PostgresError.new(fields)
 
 
 async def connect(dsn: str, *, pooled: bool) -> Connection:

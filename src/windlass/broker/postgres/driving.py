@@ -32,6 +32,7 @@ def driven(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T
         if waiter is not None:
             # Interrupted while it waited: a stop that is on its way is not for the loop's next run.
             waiter.remove_done_callback(stop)
+            waiter.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody else asks
             loop.call_soon(loop.stop)
             loop.run_forever()
         raise

@@ -70,7 +70,7 @@ def new_uuid(job: JobId) -> UUID:
 _CANONICAL: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 is_canonical = re.compile(_CANONICAL, re.ASCII).fullmatch
 """Whether an id is canonical text: the driver reads that faster than anybody could make it a UUID."""
-_are_canonical = re.compile(f"(?:{_CANONICAL},)*", re.ASCII).fullmatch
+_HYPHENS: Final = (8, 13, 18, 23)
 
 
 def new_id(job: JobId) -> JobId | UUID:
@@ -79,12 +79,22 @@ def new_id(job: JobId) -> JobId | UUID:
 
 
 def new_ids(jobs: list[JobId]) -> list[JobId] | list[JobId | UUID]:
-    """As `new_id`, for many: one look at all of them, a third of the time of a look at each."""
-    joined = ",".join(jobs) + ","
-    # Of this length, none of them can have a comma of its own.
-    if len(joined) == 37 * len(jobs) and _are_canonical(joined):
-        return jobs
-    return [new_id(job) for job in jobs]
+    """As `new_id`, for many: a few looks at all of them, a fifth of the time of a look at each."""
+    return jobs if _are_canonical(jobs) else [new_id(job) for job in jobs]
+
+
+def _are_canonical(jobs: list[JobId]) -> bool:
+    many, joined = len(jobs), ",".join(jobs) + ","
+    # As many commas as there are ids, each in its place: so all of them have their length. Likewise hyphens.
+    if len(joined) != 37 * many or joined.count(",") != many or joined[36::37].count(",") != many:
+        return False
+    if joined.count("-") != 4 * many or any(joined[at::37].count("-") != many for at in _HYPHENS):
+        return False
+    try:
+        digits = bytes.fromhex(joined.replace(",", "").replace("-", ""))
+    except ValueError:
+        return False
+    return len(digits) == 16 * many and joined == joined.lower()  # spaces are passed over, and case, too
 
 
 def pack_text(text: str) -> bytes:

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import ThreadLink, connect_blocking, find
+from windlass.broker.redis.connections import find, open_blocking
 from windlass.broker.redis.conversation import Go, Pause, Say, Talk
+from windlass.broker.redis.links import ThreadLink
 from windlass.broker.redis.url import Address, Place
 
 _T = TypeVar("_T")
@@ -24,6 +25,8 @@ class BlockingWire:
         self._link: ThreadLink | None = None
         self._address: Address | None = None
         self._found = place.kind == "direct"
+        self._asked = False
+        """A question was sent whose answer was not read yet."""
         self._used = False
         """The connection has answered before."""
         self._said: exceptions.RedisError | None = None
@@ -39,6 +42,11 @@ class BlockingWire:
             told = complaint(error, self._place, self._address, used=self._used, said=self._said)
             self._drop()
             raise told from error
+        except BaseException:
+            # Interrupted, perhaps between a question and its answer: the next must not read that.
+            if self._asked:
+                self._drop()
+            raise
         finally:
             self._lock.release()
 
@@ -68,46 +76,34 @@ class BlockingWire:
     def _answer(self, step: Say) -> Any:
         if step.to is None:
             return self._say(self._connected(), step)
-        link = connect_blocking(self._place, step.to)  # another server, for once
+        link = open_blocking(self._place, step.to)  # another server, for once
         try:
-            link.connect()
             return self._say(link, step)
         finally:
-            link.disconnect()
+            link.hang_up()
 
     def _say(self, link: ThreadLink, step: Say) -> Any:
-        said = [step.packed] if step.packed is not None else None
+        said = step.packed
         if said is None:
-            said = [part for command in step.commands for part in link.pack_command(*command)]
-        link.send_packed_command(said)
-        reply: Any = None
-        for _ in step.commands:
-            try:
-                reply = link.read_response()
-            except exceptions.BusyLoadingError as error:  # a redis-py ConnectionError, although it is a reply
-                reply = error
-            except (exceptions.ConnectionError, exceptions.TimeoutError):
-                raise
-            except exceptions.RedisError as error:
-                reply = error
-        self._used = True
+            said = b"".join([link.pack(*command) for command in step.commands])
+        self._asked = True
+        reply = link.ask(said, len(step.commands))
+        self._asked, self._used = False, True
         return reply
 
     def _connected(self) -> ThreadLink:
         if self._link is None:
             if not self._found:
                 self._address, self._found = find(self._place, self._key), True
-            link = connect_blocking(self._place, self._address)
-            link.connect()
-            self._link = link
+            self._link = open_blocking(self._place, self._address)
         return self._link
 
     def _drop(self) -> None:
-        link, self._link, self._used = self._link, None, False
+        link, self._link, self._asked, self._used = self._link, None, False, False
         if self._place.kind != "direct":
             self._found = False
         if link is not None:
-            link.disconnect()
+            link.hang_up()
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
 from windlass.broker.redis import verbs
 from windlass.broker.redis.durability import Durability
-from windlass.broker.redis.ear import Ear
+from windlass.broker.redis.ear import Ear, Waiter
 from windlass.broker.redis.namespaces import enlist
 from windlass.broker.redis.records import pack_id
 from windlass.broker.redis.store import Store
@@ -97,28 +97,25 @@ class RedisBroker:
         if self._store.closed:
             return
         ear = self._store.side().ear
-        number, woken = await ear.wait_here()
+        number, waiter = await ear.wait_here()
         try:
             armed, since = await self._store.run(verbs.wait(queues, ear.channel, number))
             if armed or self._store.closed:
                 return
-            await self._woken(ear, number, woken, queues, since, timeout)
+            await self._woken(ear, number, waiter, queues, since, timeout)
         finally:
             ear.waits_no_longer(number)
 
     async def _woken(
-        self, ear: Ear, number: str, woken: asyncio.Event, queues: Sequence[str], since: int, timeout: float
+        self, ear: Ear, number: str, waiter: Waiter, queues: Sequence[str], since: int, timeout: float
     ) -> None:
         """Wait to be told, then leave the lists of the other queues. Who is cancelled passes the wake on."""
         pass_on = True
         try:
-            async with asyncio.timeout(timeout):
-                await woken.wait()
-            pass_on = False
-        except TimeoutError:
+            await waiter.wait(timeout)
             pass_on = False
         finally:
-            told = woken.is_set()
+            told = waiter.told
             if not self._store.closed and (not told or pass_on or len(queues) > 1):
                 leave = verbs.leave(queues, ear.channel, number, since, pass_on=pass_on and told)
                 await asyncio.shield(self._store.run(leave))

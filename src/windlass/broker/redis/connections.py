@@ -4,7 +4,7 @@ rare, so coroutines do it in a thread.
 
 import asyncio
 import contextlib
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 from redis import connection as blocking
 from redis import exceptions
@@ -12,6 +12,7 @@ from redis.asyncio import connection as on_loop
 from redis.crc import key_slot
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
+from windlass.broker.redis.links import LoopLink, ThreadLink
 from windlass.broker.redis.url import Address, Place
 from windlass.errors import StoreUnavailable
 
@@ -19,35 +20,15 @@ _GOODBYE: Final = 1.0
 """Seconds."""
 
 
-class LoopLink(Protocol):
-    """What is used of a redis-py connection for coroutines."""
-
-    async def connect(self) -> None: ...
-    async def disconnect(self, nowait: bool = ...) -> None: ...  # noqa: FBT001 - as redis-py has it
-    def pack_command(self, *parts: Any) -> list[bytes]: ...
-    async def send_packed_command(self, command: list[bytes]) -> None: ...
-    async def read_response(self) -> Any: ...
-
-
-class ThreadLink(Protocol):
-    """What is used of a redis-py connection for threads."""
-
-    def connect(self) -> None: ...
-    def disconnect(self) -> None: ...
-    def pack_command(self, *parts: Any) -> list[bytes]: ...
-    def send_packed_command(self, command: list[bytes]) -> None: ...
-    def read_response(self) -> Any: ...
-
-
 def options_for(place: Place, address: Address | None) -> dict[str, Any]:
     """Arguments of a connection."""
     said: dict[str, Any] = {
         "socket_timeout": None,  # a call has one timeout, kept by the transport
         "socket_connect_timeout": place.timeout,
-        "protocol": 2,
         "health_check_interval": 0,
         "client_name": "windlass",
         **place.options,
+        "protocol": 2,  # the form of replies that is read here
     }
     said.pop("unix", None)
     if address is not None:
@@ -55,45 +36,39 @@ def options_for(place: Place, address: Address | None) -> dict[str, Any]:
     return said
 
 
-def connect_on_loop(place: Place, address: Address | None) -> LoopLink:
-    """A connection for coroutines, not yet open."""
-    kind: Any = _kind(place, on_loop)
-    return cast("LoopLink", kind(**options_for(place, address)))
-
-
 async def open_on_loop(place: Place, address: Address | None) -> LoopLink:
     """An open connection for coroutines. Who is cancelled meanwhile leaves nothing open."""
-    link = connect_on_loop(place, address)
+    made: Any = _kind(place, on_loop)(**options_for(place, address))
     try:
-        await link.connect()
+        await made.connect()
     except BaseException:
-        await hang_up(link, in_order=False)
+        await _abandon(made)
         raise
-    return link
+    return LoopLink(made, place.timeout)
 
 
-async def hang_up(link: LoopLink, *, in_order: bool) -> None:
-    """Close a connection for coroutines. In order: with TLS both sides say goodbye, and a loop that ends
-    before would leave the socket open; a link that is broken is not waited for, but cut.
-    """
-    writer = cast("asyncio.StreamWriter | None", getattr(link, "_writer", None))
-    said = False
+async def _abandon(made: Any) -> None:
+    """Cut a connection that could not be opened."""
+    writer: asyncio.StreamWriter | None = made._writer  # noqa: SLF001 - `disconnect` forgets it
     try:
         with contextlib.suppress(*UNREACHABLE):
             async with asyncio.timeout(_GOODBYE):
-                await link.disconnect(nowait=not in_order)
-                said = in_order
+                await made.disconnect(nowait=True)
     finally:  # also for who is cancelled meanwhile
-        if writer is not None and not said:
+        if writer is not None:
             writer.transport.abort()
-    if not said:
-        await asyncio.sleep(0)  # the socket is closed in the loop's next turn
+    await asyncio.sleep(0)  # the socket is closed in the loop's next turn
 
 
-def connect_blocking(place: Place, address: Address | None) -> ThreadLink:
-    """A connection for threads, not yet open."""
-    kind: Any = _kind(place, blocking)
-    return cast("ThreadLink", kind(**{**options_for(place, address), "socket_timeout": place.timeout}))
+def open_blocking(place: Place, address: Address | None) -> ThreadLink:
+    """An open connection for threads."""
+    made: Any = _kind(place, blocking)(**{**options_for(place, address), "socket_timeout": place.timeout})
+    try:
+        made.connect()
+    except BaseException:
+        made.disconnect()
+        raise
+    return ThreadLink(made)
 
 
 def _kind(place: Place, module: Any) -> Any:
@@ -126,14 +101,16 @@ def _ask(place: Place, node: Address, *command: bytes | str) -> Any:
         for own in ("db", "username", "password", "client_name"):
             options.pop(own, None)
     options["socket_timeout"] = place.timeout
-    kind: Any = _kind(place, blocking)
-    link = cast("ThreadLink", kind(**options))
+    made: Any = _kind(place, blocking)(**options)
     try:
-        link.connect()
-        link.send_packed_command(link.pack_command(*command))
-        return link.read_response()
+        made.connect()
+        link = ThreadLink(made)
+        reply = link.ask(link.pack(*command))
+        if isinstance(reply, exceptions.RedisError):
+            raise reply
+        return reply
     finally:
-        link.disconnect()
+        made.disconnect()
 
 
 def _ask_sentinel(place: Place, node: Address, _key: bytes) -> Address | None:

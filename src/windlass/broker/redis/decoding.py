@@ -139,12 +139,17 @@ def _plain_leases(ids: bytes, runs: Sequence[Any], bodies: Sequence[bytes], part
     """All leases of a reply of the short way: what is said of many jobs comes once."""
     leases: list[Lease] = []
     rows = zip(unpack_ids(ids), chain.from_iterable(parts), bodies, strict=True)
+    known = b""
+    stamp: Any = None
+    cold: Any = None
     for at in range(0, len(runs), 2):
         attempt, fence, claimed_at = read_lease(runs[at + 1])
         for job, raw, body in islice(rows, runs[at]):
             (due,) = read_due(raw)
-            stamp = read_stamp(raw[CONSTANT:-8])
-            cold = stamp.cold
+            said = raw[CONSTANT:-8]
+            if said != known:  # of jobs without lanes it is mostly the same
+                known, stamp = said, read_stamp(said)
+                cold = stamp.cold
             headers, payload = ({}, body[4 : -body[0]]) if body[1:4] == _NO_HEADERS else read_body(body)
             leases.append(
                 Lease(

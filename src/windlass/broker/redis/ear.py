@@ -1,7 +1,6 @@
 """The ear: one connection on which a process hears of wakes and of jobs that end."""
 
 import asyncio
-import contextlib
 import itertools
 import secrets
 from typing import Any
@@ -9,10 +8,38 @@ from typing import Any
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import LoopLink, hang_up, open_on_loop
+from windlass.broker.redis.connections import open_on_loop
 from windlass.broker.redis.keys import ends_channel, waiter_channel
+from windlass.broker.redis.links import LoopLink
 from windlass.broker.redis.url import Place
 from windlass.broker.redis.wire import Wire
+
+
+class Waiter:
+    """Who waits to be told. One timer and one future: `asyncio.timeout` and an event take twice as long."""
+
+    __slots__ = ("_over", "told")
+
+    def __init__(self) -> None:
+        self._over = asyncio.get_running_loop().create_future()
+        self.told = False
+
+    def tell(self) -> None:
+        """It is its turn; or nobody will tell it any more."""
+        self.told = True
+        self._end()
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    async def wait(self, timeout: float) -> None:
+        """Until it is told, or the time is over."""
+        timer = asyncio.get_running_loop().call_later(timeout, self._end)
+        try:
+            await self._over
+        finally:
+            timer.cancel()
 
 
 class Ear:
@@ -25,24 +52,23 @@ class Ear:
         self._ends = ends_channel(namespace)
         self._numbers = itertools.count(1)
         self._link: LoopLink | None = None
-        self._reading: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._hears_ends = False
         self._refused: exceptions.RedisError | None = None
         """What the server said instead of letting this connection listen."""
         self._confirmed: dict[bytes, asyncio.Event] = {}
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, Waiter] = {}
         self._watching: dict[asyncio.Event, frozenset[bytes] | None] = {}
         self.closed = False
 
     # wakes
 
-    async def wait_here(self) -> tuple[str, asyncio.Event]:
-        """A number under which this caller can be told, and the event of being told."""
+    async def wait_here(self) -> tuple[str, Waiter]:
+        """A number under which this caller can be told, and what it can wait with."""
         await self._open(ends=False)
         number = str(next(self._numbers))
-        self._waiting[number] = woken = asyncio.Event()
-        return number, woken
+        self._waiting[number] = waiter = Waiter()
+        return number, waiter
 
     def waits_no_longer(self, number: str) -> None:
         """It has been told, or gave up."""
@@ -86,73 +112,71 @@ class Ear:
         link = await open_on_loop(self._place, await self._wire.address())
         self._link, self._hears_ends, self._refused = link, False, None
         self._confirmed.clear()
-        self._reading = asyncio.create_task(self._read(link))
+        link.on_reply = self._hear
+        link.on_end = self._ended
         await self._subscribe(self.channel)
 
     async def _subscribe(self, channel: bytes) -> None:
         link = self._link
         self._confirmed[channel] = confirmed = asyncio.Event()
         if link is not None:
-            await link.send_packed_command(link.pack_command(b"SUBSCRIBE", channel))
+            link.say(link.pack(b"SUBSCRIBE", channel))
             await confirmed.wait()
         if link is None or self._link is not link:  # everybody was let go because it broke
             raise self._refused or exceptions.ConnectionError("the connection was lost")
 
-    async def _read(self, link: LoopLink) -> None:
-        """Hand on what is heard, until the connection breaks."""
-        try:
-            while True:
-                self._hear(await link.read_response())
-        except UNREACHABLE:
-            pass
-        except exceptions.RedisError as error:
-            self._refused = error
-        finally:
-            if self._link is link:
-                self._link = self._reading = None
-            # Nobody is told any more: let them look for themselves, and come back.
-            self._wake_all()
-            if not self.closed:
-                await hang_up(link, in_order=False)  # a server that refuses does not close it
+    def _ended(self) -> None:
+        """The connection broke, or was closed. Nobody is told any more: let them look for themselves, and
+        come back.
+        """
+        if self._link is not None and self._link.is_lost:
+            self._link = None
+        self._wake_all()
 
     def _hear(self, message: Any) -> None:
+        if isinstance(message, exceptions.RedisError):
+            self._refuse(message)
+            return
         kind, channel, what = message
         if kind == b"subscribe":
             self._confirmed[channel].set()
         elif channel == self.channel:
-            woken = self._waiting.get(what.decode())
-            if woken is not None:
-                woken.set()
+            waiter = self._waiting.get(what.decode())
+            if waiter is not None:
+                waiter.tell()
         else:
             ended = {what[at : at + 16] for at in range(0, len(what), 16)}
             for heard, jobs in self._watching.items():
                 if jobs is None or not jobs.isdisjoint(ended):
                     heard.set()
 
+    def _refuse(self, why: exceptions.RedisError) -> None:
+        """A server that refuses does not close the connection."""
+        link, self._link, self._refused = self._link, None, why
+        self._wake_all()
+        if link is not None:
+            link.cut()
+
+    def _tell_all(self) -> None:
+        for waiter in self._waiting.values():
+            waiter.tell()
+        for heard in self._watching:
+            heard.set()
+
     def _wake_all(self) -> None:
-        for event in (*self._waiting.values(), *self._watching):
-            event.set()
+        self._tell_all()
         for confirmed in self._confirmed.values():
             confirmed.set()
 
     async def _hang_up(self) -> None:
-        reading, link = self._reading, self._link
-        self._reading = self._link = None
-        try:
-            if link is not None:  # first: a read that is cancelled leaves without a goodbye
-                await hang_up(link, in_order=self.closed)
-        finally:
-            if reading is not None:
-                reading.cancel()
-        if reading is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
+        link, self._link = self._link, None
+        if link is not None:
+            await link.hang_up(in_order=self.closed)
 
     def let_go(self) -> None:
         """Let everybody go who waits."""
         self.closed = True
-        for event in (*self._waiting.values(), *self._watching):
-            event.set()
+        self._tell_all()
 
     async def close(self) -> None:
         """Let everybody go, and the connection."""

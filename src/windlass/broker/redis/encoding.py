@@ -125,6 +125,8 @@ def ask(wish: Ask) -> Row:
 
 
 _DONE = struct.Struct(">16sQQB")
+PLAIN = b"\1"
+"""The first byte of settlements that are all plainly done."""
 
 
 def settlements(items: Sequence[Settlement]) -> tuple[bytes, tuple[bytes, ...]]:
@@ -132,9 +134,9 @@ def settlements(items: Sequence[Settlement]) -> tuple[bytes, tuple[bytes, ...]]:
     ids = new_ids([item.job for item in items])
     if ids is None:
         return pack([settlement(each) for each in items]), ()
-    parts, results, at, record = [b"\1"], list[bytes](), 0, _DONE.pack
+    parts, results, at, record, done = [PLAIN], list[bytes](), 0, _DONE.pack, Outcome.DONE
     for item in items:
-        if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
+        if item.outcome is not done or item.error is not None or item.spawn or item.hold is not None:
             return pack([settlement(each) for each in items]), ()
         result, runtime = item.result, item.runtime
         if result is not None:

@@ -133,7 +133,7 @@ _DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
 
 
 def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
-    _check_settlements(items)
+    check_items("settlements", items)
     wish = b"" if ask is None else pack(encoding.ask(check_ask(ask)))
 
     def read(answer: Any) -> Settled:
@@ -144,11 +144,12 @@ def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
         )
 
     said, results = encoding.settlements(items)
+    if not said.startswith(encoding.PLAIN):
+        _check_unusual(items)
     return Call("settle", (said, wish, *results), read)
 
 
-def _check_settlements(items: Sequence[Settlement]) -> None:
-    check_items("settlements", items)
+def _check_unusual(items: Sequence[Settlement]) -> None:
     unusual = [
         item for item in items if item.outcome is not Outcome.DONE or item.spawn or item.hold is not None
     ]

@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import LoopLink, find, hang_up, open_on_loop
-from windlass.broker.redis.conversation import Go, Pause, Say, Talk
+from windlass.broker.redis.connections import find, open_on_loop
+from windlass.broker.redis.conversation import Go, Pause, Say, Step, Talk
+from windlass.broker.redis.links import LoopLink
 from windlass.broker.redis.url import Address, Place
 
 _T = TypeVar("_T")
@@ -20,6 +21,8 @@ class Wire:
         self._place = place
         self._key = key
         self._lock = asyncio.Lock()
+        self._callers = 0
+        """Who has its turn, and who waits for one."""
         self._link: LoopLink | None = None
         self._address: Address | None = None
         self._found = place.kind == "direct"
@@ -31,18 +34,43 @@ class Wire:
         """Why it puts the caller off, if it does."""
 
     async def hold(self, talk: Talk[_T]) -> _T:
-        """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
+        """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line.
+
+        What nearly every call is has no timer of its own: on a link that is open, with nobody in line, one
+        question, of which the link keeps the time.
+        """
+        self._callers += 1
         try:
+            if self._callers == 1:
+                async with self._lock:
+                    if self._link is not None and not self._link.is_lost:
+                        return await self._alone(talk, timed=False)
             async with asyncio.timeout(self._place.timeout), self._lock:
-                return await self._alone(talk)
+                return await self._alone(talk, timed=True)
         except TimeoutError as error:
             raise complaint(error, self._place, self._address, used=self._used, said=self._said) from error
+        finally:
+            self._callers -= 1
 
-    async def _alone(self, talk: Talk[_T]) -> _T:
+    async def _alone(self, talk: Talk[_T], *, timed: bool) -> _T:
+        self._said = None
         try:
-            return await self._hold(talk)
+            step = next(talk)
+            if self._link is not None and not timed and isinstance(step, Say) and step.to is None:
+                answer = await self._say(self._link, step)
+                self._said = answer if isinstance(answer, exceptions.RedisError) else None
+            else:
+                answer = await self._take(step)
+            try:
+                step = talk.send(answer)
+            except StopIteration as end:
+                return end.value
+            if timed:
+                return await self._go_on(talk, step)
+            async with asyncio.timeout(self._place.timeout):
+                return await self._go_on(talk, step)
         except (*UNREACHABLE, exceptions.RedisError) as error:
-            told = complaint(error, self._place, self._address, used=self._used)
+            told = complaint(error, self._place, self._address, used=self._used, said=self._said)
             await self._drop()
             raise told from error
         except BaseException:
@@ -51,25 +79,27 @@ class Wire:
                 await self._drop()
             raise
 
-    async def _hold(self, talk: Talk[_T]) -> _T:
-        answer: Any = None
-        self._said = None
+    async def _go_on(self, talk: Talk[_T], step: Step) -> _T:
         while True:
+            answer = await self._take(step)
             try:
                 step = talk.send(answer)
             except StopIteration as end:
                 return end.value
-            answer = None
-            match step:
-                case Say():
-                    answer = await self._answer(step)
-                    self._said = answer if isinstance(answer, exceptions.RedisError) else None
-                case Pause():
-                    await asyncio.sleep(step.seconds)
-                case Go():
-                    await self._drop()
-                    self._address = step.to
-                    self._found = step.to is not None or self._place.kind == "direct"
+
+    async def _take(self, step: Step) -> Any:
+        match step:
+            case Say():
+                answer = await self._answer(step)
+                self._said = answer if isinstance(answer, exceptions.RedisError) else None
+                return answer
+            case Pause():
+                await asyncio.sleep(step.seconds)
+            case Go():
+                await self._drop()
+                self._address = step.to
+                self._found = step.to is not None or self._place.kind == "direct"
+        return None
 
     async def _answer(self, step: Say) -> Any:
         if step.to is None:
@@ -78,24 +108,14 @@ class Wire:
         try:
             return await self._say(link, step)
         finally:
-            await link.disconnect()
+            await link.hang_up(in_order=True)
 
     async def _say(self, link: LoopLink, step: Say) -> Any:
-        self._asked = True
-        said = [step.packed] if step.packed is not None else None
+        said = step.packed
         if said is None:
-            said = [part for command in step.commands for part in link.pack_command(*command)]
-        await link.send_packed_command(said)
-        reply: Any = None
-        for _ in step.commands:
-            try:
-                reply = await link.read_response()
-            except exceptions.BusyLoadingError as error:  # a redis-py ConnectionError, although it is a reply
-                reply = error
-            except (exceptions.ConnectionError, exceptions.TimeoutError):
-                raise
-            except exceptions.RedisError as error:
-                reply = error
+            said = b"".join([link.pack(*command) for command in step.commands])
+        self._asked = True
+        reply = await link.ask(said, len(step.commands))
         self._asked, self._used = False, True
         return reply
 
@@ -107,7 +127,9 @@ class Wire:
         return self._address
 
     async def link(self) -> LoopLink:
-        """The open connection."""
+        """The open connection. One that the server has closed meanwhile is made anew."""
+        if self._link is not None and self._link.is_lost:
+            await self._drop()
         if self._link is None:
             self._link = await open_on_loop(self._place, await self.address())
         return self._link
@@ -117,7 +139,7 @@ class Wire:
         if self._place.kind != "direct":
             self._found = False
         if link is not None:
-            await hang_up(link, in_order=in_order)
+            await link.hang_up(in_order=in_order)
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -100,11 +100,12 @@ def _inserted(
     except apsw.ConstraintError:
         if several:
             cursor.execute("ROLLBACK TO bulk")
+            cursor.execute("RELEASE bulk")
         tx.last_number -= 2 * len(group)
         return False
-    finally:
-        if several:
-            cursor.execute("RELEASE bulk")
+    # Whatever else is wrong ends the verb; on a full disk SQLite itself has taken back the transaction.
+    if several:
+        cursor.execute("RELEASE bulk")
     return True
 
 

@@ -132,9 +132,10 @@ class _Turns:
             if self._limited and not filing.queue_open(queue, now):
                 break
             stand = ring[0][2]
-            head = self._head(stand)
+            heads, place = stand.heads, stand.next
+            head = heads[place] if place < len(heads) else self._head(stand)
             assert head is not None, f"lane {stand.lane.name!r} is in a ring and has nothing to hand out"
-            n, _, t, attempt, max_attempts, *_ = head
+            n, _, t, attempt, max_attempts = head[:5]
             expires_at, started, size = head[10], head[11], head[14]
             if expires_at is not None and expires_at <= now and not started:
                 return n, False
@@ -172,7 +173,8 @@ class _Turns:
     def _take(self, stand: _Stand) -> None:
         """One job is claimed from a lane. A changed weight counts from the claim after this one."""
         lane, queue, now = stand.lane, self._queue, self._tx.now
-        self._time = max(self._time, stand.clock)
+        if stand.clock > self._time:
+            self._time = stand.clock
         stand.clock, stand.due = stand.due, stand.due + stand.step
         stand.next += 1
         lane.ready -= 1
@@ -240,13 +242,13 @@ class _Turns:
     def _hand_over(self, s: int | None) -> None:
         tx, queue, bound = self._tx, self._queue, self._bound
         numbers = as_json([head[0] for _, head in self._taken])
-        bodies = {n: body for n, *body in tx.all(SQL["bodies"], (numbers,))}
+        bodies = {row[0]: row[1:] for row in tx.all(SQL["bodies"], (numbers,))}
         tasks, remembered = Tasks(tx), tx.handle.leases
         if len(remembered) > MOST_LEASES:
             remembered.clear()
         for stand, head in self._taken:
             n, job, t, attempt = head[:4]
-            lease = lease_of_row(tx, queue, stand.lane.name, tasks[t][0], (*head[:14], *bodies[n]), bound.ask)
+            lease = lease_of_row(tx, queue, stand.lane.name, tasks[t][0], head[:14] + bodies[n], bound.ask)
             bound.add(n, lease)
             if not head[13]:
                 lane, waited = stand.lane.name, lease.waited

@@ -234,11 +234,10 @@ class Reading:
         """A lane of which a statement has brought the row, unless it is known already."""
         found = self._lanes.get((queue.q, name))
         if found is None:
-            ready, running, paused, *bucket, wake_at = row
+            ready, running, paused, level, level_at, level_per, wake_at = row
             policy = self.lane_policy_of(queue, name)
-            found = Lane(
-                queue.q, name, ready, running, bool(paused), read_bucket(*bucket), wake_at, policy, kept=True
-            )
+            bucket = None if level is None else read_bucket(level, level_at, level_per)
+            found = Lane(queue.q, name, ready, running, bool(paused), bucket, wake_at, policy, kept=True)
             self._lanes[queue.q, name] = found
         return found
 

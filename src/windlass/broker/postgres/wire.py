@@ -1,0 +1,216 @@
+"""New jobs on the wire by hand, for a thread that has nothing to do but wait for the answer.
+
+The driver is made for a loop: futures, timers, callbacks, a look at what is ready before and after, and a new
+buffer of 256 KiB for each read. Of a blocking call that was more than all the rest of the client's part. Here
+a call is one message, one wait and one read, what jobs of one task have in common is packed once, and arrays
+are joined, not walked. The driver still connects, logs in and prepares, and takes whatever else is said.
+"""
+
+import asyncio
+import select
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from os import read, write
+from typing import Any, Final
+
+from windlass.broker.postgres.driver import PATIENCE, Connection, refusal
+from windlass.broker.postgres.statements import statement
+
+_OPTIONS: Final = ("text", "text", "int2", "int8", "int8", "int8", "bytea", "bytea", "int4", "int8", "text")
+_TYPES: Final = {
+    "enqueue_one": ("int8", "uuid", "bytea", *_OPTIONS),
+    "enqueue_alike": ("int8", "bool", "uuid", "uuid[]", "bytea[]", *_OPTIONS),
+}
+"""Of the arguments, which travel in binary."""
+_PATIENCE_MS: Final = int(PATIENCE * 1_000)
+_MOST_BYTES: Final = 4_096
+"""Read at a time: the answer is 36 bytes, an error some hundred."""
+
+_small, _middle, _large = struct.Struct(">ih").pack, struct.Struct(">ii").pack, struct.Struct(">iq").pack
+_length: Final = struct.Struct(">i").pack
+_head: Final = struct.Struct(">ci").pack
+_array: Final = struct.Struct(">6i").pack
+"""Its length in bytes; one dimension, no NULL, the type of its elements, how many, the first one's number."""
+_AN_UUID, _A_BYTEA = 2950, 17
+_NULL: Final = _length(-1)
+_TRUE: Final = _length(1) + b"\1"
+_UUID: Final = _length(16)
+_ALL_BINARY: Final = b"\0\1\0\1"
+_END: Final = _ALL_BINARY + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\4"
+"""The result in binary; execute; that is all."""
+_CREATED: Final = b"2\0\0\0\4" + b"D\0\0\0\x0a\0\1\0\0\0\0" + b"C\0\0\0\x0dSELECT 1\0" + b"Z\0\0\0\5I"
+"""What the server answers if nothing is wrong: bound, one row of nothing, one row in all, ready and idle."""
+_ASIDE: Final = frozenset({b"A", b"N", b"S"})
+"""Notifications, notices, settings: no part of an answer."""
+_PARTS: Final = frozenset({b"2", b"C", b"D"})
+
+
+class Wire:
+    """A connection on which the short ways of enqueue are prepared."""
+
+    __slots__ = ("_feed", "_fileno", "_poll", "_prepared", "_starts", "connection")
+
+    def __init__(
+        self,
+        connection: Connection,
+        fileno: int,
+        prepared: dict[str, Any],
+        feed: Callable[[bytes], None],
+    ) -> None:
+        self.connection = connection
+        self._fileno = fileno
+        self._prepared = prepared  # the server forgets what nobody has any more
+        self._feed = feed
+        self._starts = {
+            function: b"\0%b\0%b\0%c" % (made.get_name().encode(), _ALL_BINARY, len(_TYPES[function]))
+            for function, made in prepared.items()
+        }
+        self._poll = _polled(fileno, select.POLLIN)
+
+    def one(self, now: int | None, values: Sequence[Any]) -> bytes | None:
+        """The call of `enqueue_one` for a job, given value by value; None if the driver has to make it: there
+        is no such value, and the driver says so.
+        """
+        job, payload, *options = values
+        given = (_UUID, _digits(job), _length(len(payload)), payload)
+        return self._bound("enqueue_one", now, given, options)
+
+    def alike(self, now: int | None, values: Sequence[Any]) -> bytes | None:
+        """Likewise the call of `enqueue_alike`, after which nothing follows."""
+        first, ids, payloads, *options = values
+        many = len(ids)
+        digits = bytes.fromhex("00000010" + "00000010".join(ids).replace("-", ""))
+        lengths = map(_length, map(len, payloads))
+        bodies = b"".join([part for pair in zip(lengths, payloads, strict=True) for part in pair])
+        given = (
+            *(_TRUE, _UUID, _digits(first)),
+            *(_array(len(digits) + 20, 1, 0, _AN_UUID, many, 1), digits),
+            *(_array(len(bodies) + 20, 1, 0, _A_BYTEA, many, 1), bodies),
+        )
+        return self._bound("enqueue_alike", now, given, options)
+
+    def _bound(
+        self, function: str, now: int | None, given: tuple[bytes, ...], options: Sequence[Any]
+    ) -> bytes | None:
+        try:
+            rest = _packed(*options)
+        except (struct.error, UnicodeError):
+            return None
+        parts = (self._starts[function], _NULL if now is None else _large(8, now), *given, rest)
+        return b"".join((_head(b"B", sum(map(len, parts)) + 4 + len(_ALL_BINARY)), *parts, _END))
+
+    def send(self, message: bytes) -> None:
+        """Send a call. `OSError`: the connection is of no use any more; the call was not made."""
+        sent = write(self._fileno, message)
+        if sent == len(message):
+            return
+        rest = memoryview(message)[sent:]
+        has_room = _polled(self._fileno, select.POLLOUT)
+        while rest:
+            if not has_room(_PATIENCE_MS):
+                raise TimeoutError
+            rest = rest[write(self._fileno, rest) :]
+
+    def hear(self) -> None:
+        """Wait until it is done. What the server says against it is raised as the driver would; `OSError`:
+        the connection is of no use any more, and whether the jobs were kept is not known.
+        """
+        answer = self._more()
+        if answer != _CREATED:
+            self._hear(answer)
+
+    def _more(self) -> bytes:
+        if not self._poll(_PATIENCE_MS):
+            raise TimeoutError
+        heard = read(self._fileno, _MOST_BYTES)
+        if not heard:
+            raise ConnectionError("the server closed the connection")
+        return heard
+
+    def _hear(self, heard: bytes) -> None:
+        """Read on, message by message, until the server is ready for the next call."""
+        error: Exception | None = None
+        kind = b""
+        while kind != b"Z":
+            try:
+                while len(heard) < (end := 1 + int.from_bytes(heard[1:5] if len(heard) > 4 else b"\4")):
+                    heard += self._more()
+            except OSError as lost:
+                raise error or lost from None
+            kind, said, heard = heard[:1], heard[5:end], heard[end:]
+            if kind == b"E":
+                fields = said.decode(errors="replace").split("\0")
+                error = refusal({field[0]: field[1:] for field in fields if field})
+            elif kind in _ASIDE:
+                self._feed(_head(kind, len(said) + 4) + said)
+            elif kind not in _PARTS and (kind, said, heard) != (b"Z", b"I", b""):
+                raise ConnectionError("the server said what was not asked for")
+        if error is not None:
+            raise error
+
+
+async def wire_of(connection: Connection, schema: str) -> Wire | None:
+    """Prepare the short ways on the wire of a connection; None if somebody has to be between the two, as with
+    TLS, or if driver or functions are others than those known here.
+    """
+    transport = getattr(connection, "_transport", None)
+    if not isinstance(transport, asyncio.Transport) or not hasattr(select, "poll"):
+        return None
+    socket, protocol = transport.get_extra_info("socket"), transport.get_protocol()
+    if socket is None or transport.get_extra_info("ssl_object") is not None:
+        return None
+    if not isinstance(protocol, asyncio.Protocol):
+        return None
+    prepared: dict[str, Any] = {}
+    for function, types in _TYPES.items():
+        made = prepared[function] = await connection.prepare(statement(schema, function, len(types)))
+        if tuple(kind.name for kind in made.get_parameters()) != types:
+            return None
+    return Wire(connection, socket.fileno(), prepared, protocol.data_received)
+
+
+def _polled(fileno: int, events: int) -> Callable[[int], object]:
+    poll = select.poll()
+    poll.register(fileno, events)
+    return poll.poll
+
+
+def _digits(job: object) -> bytes:
+    return bytes.fromhex(str(job).replace("-", ""))
+
+
+@lru_cache(maxsize=256)
+def _packed(
+    task: str,
+    queue: str,
+    priority: int,
+    delay: int,
+    run_at: int | None,
+    expires: int | None,
+    headers: bytes | None,
+    tags: bytes | None,
+    max_attempts: int,
+    revision: int,
+    flow: str,
+) -> bytes:
+    """What jobs of one task under the same options have in common."""
+    return b"".join(
+        (
+            _bytes(task.encode()),
+            _bytes(queue.encode()),
+            _small(2, priority),
+            _large(8, delay),
+            _NULL if run_at is None else _large(8, run_at),
+            _NULL if expires is None else _large(8, expires),
+            _NULL if headers is None else _bytes(headers),
+            _NULL if tags is None else _bytes(tags),
+            _middle(4, max_attempts),
+            _large(8, revision),
+            _bytes(flow.encode()),
+        )
+    )
+
+
+def _bytes(value: bytes) -> bytes:
+    return _length(len(value)) + value
