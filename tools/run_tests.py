@@ -1,6 +1,6 @@
 """Run the tests; what failed beside all the others is tried once more, alone.
 
-Hundreds of tests run real workers, servers and signals, two at a time, beside whatever the machine does. One
+Hundreds of tests run real workers, servers and signals, three at a time, beside whatever the machine does. One
 that fails there and passes alone is printed and does not fail the run; one that fails alone does, and so does
 a run with more than a few failures. With arguments there is no second try: whoever narrows is looking for it.
 docs/decisions/0017-second-try.md

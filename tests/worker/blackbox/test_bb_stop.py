@@ -16,7 +16,7 @@ from windlass.core.state import State
 def test_stop_under_load_loses_and_charges_nothing(fleet: Fleet, number: signal.Signals) -> None:
     worker = fleet.start("processes=2, concurrency=8")
     app = fleet.app
-    jobs = app.enqueue_many(app.tasks[name].call(0.05) for _ in range(300) for name in ("short", "ashort"))
+    jobs = app.enqueue_many(app.tasks[name].call(0.05) for _ in range(600) for name in ("short", "ashort"))
     eventually("jobs run", lambda: len(fleet.ledger.runs) > 50, hint=fleet.trouble)
     tree = tree_of(worker.pid)
     began = time.monotonic()
