@@ -1,8 +1,8 @@
 """Run the tests; what failed beside all the others is tried once more, alone.
 
-Hundreds of tests run real workers, servers and signals, three at a time, beside whatever the machine does. One
-that fails there and passes alone is printed and does not fail the run; one that fails alone does, and so does
-a run with more than a few failures. With arguments there is no second try: whoever narrows is looking for it.
+Hundreds of tests run real workers, servers and signals, three at a time, beside whatever the machine does.
+One that fails there and passes alone is printed and does not fail the run; one that fails alone does, and so
+does a run with more than a few failures. With arguments there is no second try: who narrows looks for it.
 docs/decisions/0017-second-try.md
 
 Stores of a whole run lie in memory, where the machine has enough of it: they sync every commit, and thousands
