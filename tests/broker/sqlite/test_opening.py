@@ -138,3 +138,23 @@ def test_a_url_names_a_file(url: str, path: str, timeout: float) -> None:
 def test_a_url_that_means_nothing_is_refused(url: str, said: str) -> None:
     with pytest.raises(InvalidOption, match=said):
         read_url(url)
+
+
+def test_a_file_that_another_process_makes_at_this_moment_is_not_anothers(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+
+    class Slow(apsw.Connection):
+        """Another process makes the file behind its first look at it."""
+
+        looks = 0
+
+        def execute(self, *said: object, **more: object) -> apsw.Cursor:
+            self.looks += 1
+            if self.looks == 2:
+                SqliteBroker(path, options=Options()).blocking.close()
+            return super().execute(*said, **more)  # type: ignore[arg-type]
+
+    connection = Slow(str(path))
+    files._check_owner(connection, path)
+    assert connection.looks == 2
+    connection.close()
