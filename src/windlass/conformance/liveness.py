@@ -204,6 +204,15 @@ async def test_clock_does_not_go_back(store: Harness) -> None:
     assert await _silence(store, worker) == 250 * MILLISECOND
 
 
+async def test_clock_does_not_go_back__for_many_at_once(store: Harness) -> None:
+    await _worker(store)
+    mark = store.clock.now()
+    store.advance(-SECOND)
+    jobs = [store.job() for _ in range(3)]
+    await store.broker.enqueue([jobs])
+    assert [(await store.get(job.id)).accepted_at for job in jobs] == [mark] * 3
+
+
 async def test_clock_does_not_go_back__so_nothing_due_becomes_undue(store: Harness) -> None:
     worker = await _worker(store)
     job = await store.add(delay=SECOND)
