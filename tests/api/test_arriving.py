@@ -89,6 +89,22 @@ def test_a_body_that_is_announced_to_be_too_large_is_413(length: bytes) -> None:
     assert refused.value.status == 413
 
 
+def test_a_body_that_trickles_is_408_although_each_word_comes_in_time() -> None:
+    class Trickle(Connection):
+        async def __call__(self) -> Any:
+            await asyncio.sleep(0.02)
+            return word(b"a")
+
+    async def story() -> None:
+        receive = arriving(Trickle(), b"90")
+        with pytest.raises(Refusal) as refused:
+            for _ in range(20):
+                await receive()
+        assert refused.value.status == 408
+
+    asyncio.run(story())
+
+
 def test_a_body_that_turns_out_to_be_too_large_is_413() -> None:
     async def story() -> None:
         receive = arriving(Connection(word(b"x" * 60), word(b"x" * 60)), b"10")

@@ -13,9 +13,11 @@ from tests.broker.sqlite.files import new_file
 
 from windlass.broker.contract import Options
 from windlass.broker.sqlite import SqliteBroker, single
+from windlass.core.event import Emit
 from windlass.core.job import Refusal, Status
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import QueueSettings
 from windlass.core.state import State
 
 
@@ -125,3 +127,27 @@ def test_two_brokers_of_a_file_give_no_number_twice(tmp_path: Path, crowd: str) 
     assert counted(brokers[0]) == counted(brokers[1]) == 82
     for broker in brokers:
         broker.blocking.close()
+
+
+def test_what_another_process_changed_of_a_queue_counts_at_once(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker, other = opened(path), SqliteBroker(path)
+    broker.blocking.enqueue([[new_job()]])
+    assert uncounted(path) == 1
+    emitting = msgspec.structs.replace(QUEUE, body=QueueSettings(emit=Emit.ALL), revision=1)
+    other.blocking.declare([emitting])
+    assert uncounted(path) == 0
+    broker.blocking.enqueue([[new_job()]])
+    assert uncounted(path) == 0, "it went the shortest way, which tells nobody"
+    for one in (broker, other):
+        one.blocking.close()
+
+
+def test_an_id_that_a_key_absorbed_makes_no_job(tmp_path: Path) -> None:
+    broker = opened(new_file(tmp_path))
+    holder, absorbed = new_job(), new_job()
+    for job in (holder, absorbed):
+        broker.blocking.enqueue([[msgspec.structs.replace(job, key="k")]])
+    receipt = broker.blocking.enqueue([[absorbed]])[0][0]
+    assert (receipt.status, receipt.of) == (Status.DUPLICATE, holder.id)
+    broker.blocking.close()
