@@ -97,9 +97,13 @@ def test_a_body_that_trickles_is_408_although_each_word_comes_in_time() -> None:
 
     async def story() -> None:
         receive = arriving(Trickle(), b"90")
-        with pytest.raises(Refusal) as refused:
+
+        async def twenty() -> None:
             for _ in range(20):
                 await receive()
+
+        with pytest.raises(Refusal) as refused:
+            await twenty()
         assert refused.value.status == 408
 
     asyncio.run(story())
