@@ -71,7 +71,7 @@ def prepare(path: Path, namespace: str, lock: FileLock) -> None:
 
 
 def _check_owner(connection: Connection, path: Path) -> None:
-    # In this order: another process may be making the file, and has given it its tables and its owner at once.
+    # In this order: another process may be making the file, and gives it tables and owner at once.
     has_tables = _number(connection, "SELECT COUNT(*) FROM sqlite_schema") > 0
     owner = _number(connection, "PRAGMA application_id")
     if owner != APPLICATION_ID and (owner or has_tables):
