@@ -177,6 +177,31 @@ def test_a_lease_cannot_be_taken_away_while_it_is_settled(run: Run) -> None:
     run(test)
 
 
+def test_committed_while_its_session_is_being_ended_it_does_not_run_again(run: Run) -> None:
+    """The commit comes between the first look of the step that ends the session and its look at the lease."""
+
+    async def test(bank: Bank) -> None:
+        job = await bank.add()
+        session = await bank.session("w")
+        lease = await bank.one(session)
+        async with bank.broker.transaction(_TTL) as holding:
+            await holding.execute(f"SELECT FROM {bank.broker._schema}.session FOR UPDATE")
+            async with bank.broker.transaction(_TTL) as connection:
+                await bank.write(connection, job)
+                await bank.broker.settle_on(connection, _done(lease))
+                ending = asyncio.ensure_future(bank.broker.end_session(session, Cause(CauseKind.LOST)))
+                waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+                async with asyncio.timeout(30):
+                    while not await holding.fetchval(waiting):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+        assert (await ending).moved == () or (await ending).moved[0].after is State.DONE
+        assert (await bank.broker.claim(Ask(queues=("q",), slots=1, limit=1, visibility=SECOND))).leases == ()
+        assert await bank.state(job) is State.DONE
+        assert await bank.written() == [job]
+
+    run(test)
+
+
 def test_rolled_back_after_its_session_ended_it_runs_again(run: Run) -> None:
     async def test(bank: Bank) -> None:
         await bank.add()

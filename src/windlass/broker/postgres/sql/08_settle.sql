@@ -110,6 +110,9 @@ BEGIN
     SELECT * INTO j FROM job WHERE id = p_id;
     IF j.n IS NOT NULL AND _is_live(j, p_fence) THEN
         SELECT * INTO j FROM job WHERE id = p_id FOR UPDATE NOWAIT;
+        IF _was_settled_here(p_id) THEN
+            SELECT * INTO j FROM job WHERE id = p_id;
+        END IF;
     END IF;
     IF j.n IS NULL THEN
         j := _past(p_id);
@@ -225,7 +228,8 @@ DECLARE
 BEGIN
     SELECT count(*) AS found, bool_or(j.tied) AS tied, min(j.queue) AS one, max(j.queue) AS other INTO x
     FROM (SELECT key IS NOT NULL OR has_children OR line IS NOT NULL AS tied, queue FROM job WHERE id = ANY (p_jobs) FOR UPDATE NOWAIT) j;
-    IF x.tied OR x.found < cardinality(p_jobs) OR NOT _may_go_first(x.one, x.other, p_outcomes) THEN
+    IF x.tied OR x.found < cardinality(p_jobs) OR NOT _may_go_first(x.one, x.other, p_outcomes)
+        OR EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs)) THEN
         RETURN '{}';
     END IF;
     v_done := _settle_done(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results);

@@ -56,6 +56,7 @@ BEGIN
     FOR v_n IN SELECT n FROM lease WHERE session = p_session ORDER BY i LIMIT p_limit LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
+        CONTINUE WHEN _was_settled_here(j.id);
         v_started := EXISTS (SELECT FROM unnest(s.started, s.fences) u (id, fence) WHERE u.id = j.id AND u.fence = j.fence);
         PERFORM _end_lease(j, _rule_session_end(j, s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
             s.cause, s.cause_kind);

@@ -101,6 +101,7 @@ DECLARE
 BEGIN
     FOR v_n IN SELECT n FROM job WHERE timer <= v_at AND state = 3 ORDER BY timer, n LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
         SELECT * INTO j FROM job WHERE n = v_n;
+        CONTINUE WHEN _was_settled_here(j.id);
         PERFORM _end_lease(j, _rule_deadline(j), false,
             convert_to('{"kind":"deadline","detail":"not extended in time"}', 'UTF8'), 'deadline');
         PERFORM _drop_if_unkept(v_n);

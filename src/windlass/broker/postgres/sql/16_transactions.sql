@@ -157,6 +157,21 @@ BEGIN
     PERFORM _drop_if_unkept(j.n);
 END $$;
 
+-- Whether a job whose row was locked just now had been settled in a caller's own transaction: one that has committed since this step
+-- began, and took in what there was. Then what follows from it is brought about now.
+CREATE OR REPLACE FUNCTION _was_settled_here(p_job uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    x aftermath;
+BEGIN
+    SELECT * INTO x FROM aftermath WHERE job = p_job;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM _follow_up(x);
+    DELETE FROM aftermath WHERE job = p_job;
+    RETURN true;
+END $$;
+
 -- Take in what was committed, before a read.
 CREATE OR REPLACE FUNCTION take_in(p_now bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
