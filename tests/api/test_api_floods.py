@@ -177,8 +177,12 @@ def test_who_takes_every_place_to_wait_leaves_some_to_the_others(house: House) -
             async def are_there(count: int) -> bool:
                 return running.waiting.total() == count
 
+            async def are_refused() -> bool:
+                return sum(each.done() for each in flood) == 16
+
             flood = [asyncio.create_task(waited(loud)) for _ in range(20)]
-            await until(lambda: are_there(4))
+            await until(are_refused)
+            assert await are_there(4)
             other = asyncio.create_task(waited(quiet))
             await until(lambda: are_there(5))
             running.stopping.set()
