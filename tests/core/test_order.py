@@ -1,6 +1,7 @@
 import itertools
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,11 +10,13 @@ from windlass.core.order import (
     REBASE_AT,
     STRIDE,
     Ring,
+    Turns,
     band_of,
     choose_band,
     draws,
     next_draw,
     stride,
+    turn_of,
 )
 from windlass.core.units import MAX_INTEGER, SECOND
 
@@ -277,3 +280,59 @@ def test_the_share_of_a_band_ends_exactly_where_its_weight_says():
         choose_band([0, -10], {10: 80, 0: 20}, its_draw) for its_draw in (0, border - 1, border, 2**32 - 1)
     ]
     assert chosen == [-10, -10, 0, 0]
+
+
+# turns
+
+
+def test_a_turn_is_one_job_more_for_every_32_that_start_soon_and_four_at_the_most() -> None:
+    assert [turn_of(16, soon) for soon in (0, 16, 47, 48, 79, 80, 111, 112, 1_000)] == [
+        1,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
+
+
+@given(
+    weights=st.dictionaries(st.sampled_from("abcde"), st.integers(1, 5), min_size=2), most=st.integers(1, 4)
+)
+def test_turns_share_by_weight(weights: dict[str, int], most: int) -> None:
+    """No lane is ahead of another by more than a turn and a job, in shares."""
+    ring, turns, had = Ring(), Turns(most), dict.fromkeys(weights, 0)
+    for lane, its_weight in weights.items():
+        ring.enter(lane, its_weight)
+    for _ in range(200):
+        lane = turns.lane(None, ring)
+        turns.take(None, ring, lane, weights[lane])
+        had[lane] += 1
+        shares = {each: had[each] / weights[each] for each in weights}
+        assert max(shares.values()) - min(shares.values()) <= 1 + most / min(weights.values())
+
+
+@pytest.mark.parametrize("lane", ["", "a"])
+def test_a_turn_sets_the_time_by_its_beginning(lane: str) -> None:
+    ring, turns = Ring(), Turns(4)
+    ring.enter(lane, 1)
+    for _ in range(6):
+        turns.take(0, ring, lane, 1)
+    assert ring.time == 4 * STRIDE
+    assert ring.lag(lane) == 2 * STRIDE
+
+
+def test_a_turn_goes_on_only_while_its_lane_is_in_the_ring() -> None:
+    ring, turns = Ring(), Turns(4)
+    for lane in "ab":
+        ring.enter(lane, 1)
+    turns.take(0, ring, "a", 1)
+    assert turns.lane(0, ring) == "a"
+    ring.leave("a")
+    assert turns.lane(0, ring) == "b"
+    ring.enter("a", 1)
+    turns.end()
+    assert turns.lane(0, ring) == "b"

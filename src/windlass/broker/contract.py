@@ -200,6 +200,14 @@ class Consume(Protocol):
         - idle_lane_returns_without_credit: at the ring's time.
         - idle_lane_returns_with_its_debt: at its own clock, if that is later.
         - parked_lane_returns_with_its_debt: likewise.
+        - turn_grows_with_what_starts_soon: a lane hands out up to four jobs in a row to an ask for many that
+          start in a moment (`order.turn_of`).
+        - turn_is_paid_for: each of them advances the lane's clock.
+        - turn_begins_anew_with_every_ask: nothing of it is kept.
+        - turn_ends_where_a_lane_may_no_more: at a limit of its lane or queue, or with its last job.
+        - turn_ends_with_an_expired_job: the next in the ring goes on.
+        - turn_sets_the_time_of_its_ring_by_where_it_begins: so that a lane that comes waits no longer for it.
+        - turn_is_of_one_band: of all bands of its lane where lanes come first.
         - weight_can_change_under_a_backlog: it counts from the lane's next claim but one.
         - plain_queue_leaves_no_debt: what a queue handed out before it ever had a lane counts for nobody.
         - sequence_is_order_of_enqueue: in a queue with `sequence`, each lane runs one job at a time in that

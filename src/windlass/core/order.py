@@ -6,7 +6,11 @@ lane has a clock, a claim advances it by `2^20 * cost // weight`, and the lane w
 *after* the claim goes first, ties by name. Ordering by the clock before the claim would give A B A A B A for
 weights 2 and 1; ordering by the clock after it gives A A B A A B.
 
-The ring's time is the highest clock at which a lane was ever claimed from. A lane that comes back, from being
+A lane's *turn* is one job. An asker that is about to start many short jobs gets up to four in a row of each
+(`turn_of`): within a moment nobody sees who of them was first, and what a lane costs a store is shared by
+them. Each of them advances the clock, so that shares stay what they are.
+
+The ring's time is the highest clock at which a lane's turn ever began. A lane that comes back, from being
 idle or parked, enters at the later of its own clock and the ring's time: it neither saves credit nor sheds
 debt.
 """
@@ -20,6 +24,8 @@ from windlass.core.units import Micros
 STRIDE = 2**20
 REBASE_AT = 2**52
 MAX_WEIGHT = 1_000
+MAX_TURN = 4
+TURN_STEP = 32
 WEYL = 2_654_435_769
 """2^32 divided by the golden ratio: steps of this size around a circle of 2^32 never leave a large gap."""
 
@@ -27,6 +33,11 @@ WEYL = 2_654_435_769
 def stride(weight: int, cost: int = 1) -> int:
     """What a claim adds to a lane's clock."""
     return STRIDE * cost // weight
+
+
+def turn_of(slots: int, soon: int) -> int:
+    """How many jobs a lane hands out in a row to an ask: one more for every 32 that start in a moment."""
+    return min(MAX_TURN, 1 + max(0, soon - slots) // TURN_STEP)
 
 
 def band_of(priority: int, due_at: Micros, bands: Mapping[int, int] | None, age_step: Micros | None) -> int:
@@ -119,11 +130,14 @@ class Ring:
         """A lane has nothing to hand out any more; it keeps its clock."""
         self._places[lane].due = None
 
-    def take(self, lane: str, weight: int) -> None:
-        """A job was claimed from a lane of the ring. A changed weight counts from the next claim on."""
+    def take(self, lane: str, weight: int, *, begins: bool = True) -> None:
+        """A job was claimed from a lane of the ring, the first of its turn or another. A changed weight
+        counts from the next claim on.
+        """
         place = self._places[lane]
         assert place.due is not None
-        self.time = max(self.time, place.clock)
+        if begins:
+            self.time = max(self.time, place.clock)
         place.clock = place.due
         place.due = place.clock + stride(weight)
         self._rebase()
@@ -147,3 +161,31 @@ class Ring:
             # An idle lane far behind would go below zero; it re-enters at the ring's time in any case.
             place.clock = max(0, place.clock - base)
             place.due = None if place.due is None else place.due - base
+
+
+class Turns:
+    """Whose turn it is in the rings of a queue, during one claim."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._last: dict[int | None, tuple[str, int]] = {}
+
+    def lane(self, band: int | None, ring: Ring) -> str:
+        """The lane to take from: the one that has begun its turn, or the first."""
+        lane, count = self._last.get(band, ("", 0))
+        if 0 < count < self._most and lane in ring:
+            return lane
+        first = ring.first()
+        assert first is not None
+        return first
+
+    def take(self, band: int | None, ring: Ring, lane: str, weight: int) -> None:
+        """A job was claimed from that lane."""
+        last, count = self._last.get(band, ("", 0))
+        begins = last != lane or count in (0, self._most)
+        ring.take(lane, weight, begins=begins)
+        self._last[band] = (lane, 1 if begins else count + 1)
+
+    def end(self) -> None:
+        """Something else came in between."""
+        self._last.clear()

@@ -78,8 +78,12 @@ def _a_busy_hour(seed: int, **settings: Any) -> Callable[[Harness, list[str]], A
                 found.append([receipt.status for receipt in await store.enqueue(*jobs)])
             elif drawn < 0.65:
                 slots = lot.randint(0, 6)
+                soon = slots + lot.choice((0, 0, 32, 96))
                 claimed = await lot.choice(workers).claim(
-                    slots=slots, limit=slots + lot.randint(0, 4), max_bytes=lot.choice((10, 100_000))
+                    slots=slots,
+                    soon=soon,
+                    limit=soon + lot.randint(0, 4),
+                    max_bytes=lot.choice((10, 200, 100_000)),
                 )
                 held.extend(claimed.leases)
                 found.append(([lease.job for lease in claimed.leases], claimed.more, claimed.next_in))
@@ -128,7 +132,7 @@ def _many_lanes_alike(seed: int, **settings: Any) -> Callable[[Harness, list[str
             lot.shuffle(held[who])
             keep = lot.choice((0, 0, len(held[who]) // 2))
             ended, held[who] = held[who][keep:], held[who][:keep]
-            soon = lot.randint(2, 30)
+            soon = lot.choice((lot.randint(2, 33), lot.randint(34, 130)))
             ask = workers[who].ask(slots=2, soon=soon, limit=soon + lot.randint(0, 5))
             items = [
                 Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE, runtime=1) for each in ended
@@ -139,6 +143,34 @@ def _many_lanes_alike(seed: int, **settings: Any) -> Callable[[Harness, list[str
             held[who].extend(claimed.leases)
             found.append(([each.job for each in claimed.leases], claimed.more, claimed.next_in))
             found.append((await store.broker.lanes("q")).lanes)
+        return found
+
+    return scenario
+
+
+def _more_than_soon(seed: int, **settings: Any) -> Callable[[Harness, list[str]], Awaitable[list[object]]]:
+    """Some lanes have no limit, so that an ask gets more of them than starts soon."""
+
+    async def scenario(store: Harness, ids: list[str]) -> list[object]:
+        lot = random.Random(seed)
+        await store.queue("q", **settings)
+        await store.lane("q", "a", concurrency=None)
+        await store.lane("q", "b", concurrency=None, weight=3)
+        worker = await store.worker()
+        await store.add(id=ids[0])
+        await store.done(await worker.one())
+        for job in ids[1:]:
+            await store.add(id=job, lane=lot.choice("aaabbcd"), priority=lot.choice((0, 0, 0, 5)))
+        found: list[object] = []
+        for _ in range(8):
+            soon = 2 + lot.choice((2, 33, 40, 70))
+            claimed = await worker.claim(
+                slots=2, soon=soon, limit=soon + lot.randint(0, 60), max_bytes=lot.choice((300, 100_000))
+            )
+            found.append(([lease.job for lease in claimed.leases], claimed.more))
+            found.append((await store.broker.lanes("q")).lanes)
+            for lease in claimed.leases[::2]:
+                await store.done(lease)
         return found
 
     return scenario
@@ -166,6 +198,14 @@ def test_a_busy_hour_is_as_in_the_model(namespaces: Namespaces, seed: int, kind:
 @pytest.mark.parametrize("seed", range(3))
 def test_many_lanes_are_as_in_the_model(namespaces: Namespaces, seed: int, kind: dict[str, Any]) -> None:
     _compare(namespaces, _many_lanes_alike(seed, **kind), [new_id() for _ in range(200)])
+
+
+@pytest.mark.parametrize("kind", _KINDS[1:5], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_more_than_starts_soon_is_as_in_the_model(
+    namespaces: Namespaces, seed: int, kind: dict[str, Any]
+) -> None:
+    _compare(namespaces, _more_than_soon(seed, **kind), [new_id() for _ in range(200)])
 
 
 @pytest.mark.parametrize("scenario", [_the_first_lane_is_declared, _a_batch_of_many_lanes])

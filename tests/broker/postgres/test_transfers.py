@@ -162,4 +162,5 @@ def test_five_thousand_transfers(bank: Bank) -> None:
     acts = [bank.kill_a_child, bank.stop_a_tree, bank.kill_a_tree, bank.stop_a_child, bank.kill_a_child] * 6
     bank.ill_treat(acts, every=120)
     bank.check(within=240)
-    assert min(bank.did.values()) >= 3
+    assert len(bank.did) == 4
+    assert bank.did.total() >= 15

@@ -48,19 +48,20 @@ async def _moved_under_load(nodes: Cluster) -> None:
     queue = Declaration(subject=Subject(Kind.QUEUE, "q"), body=QueueSettings(retention=0), app="a")
     await broker.declare([queue])
     await broker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
-    sent, runs, moving = 0, Counter[str](), True
+    sent, runs, moving, producing = 0, Counter[str](), True, True
 
     async def produce() -> None:
-        nonlocal sent
+        nonlocal sent, producing
         while moving:
             await broker.enqueue([jobs(1 + sent, 5)])
             sent += 5
             await asyncio.to_thread(broker.blocking.enqueue, [jobs(1 + sent, 1)])
             sent += 1
+        producing = False
 
     async def work() -> None:
         seq, settlements = 1, []
-        while moving or sum(runs.values()) < sent:
+        while producing or sum(runs.values()) < sent:
             claimed = (await broker.settle(settlements, ask(seq, 10))).claimed
             assert claimed is not None
             runs.update(lease.job for lease in claimed.leases)

@@ -62,7 +62,8 @@ class _ShortOnly(Store):
 @pytest.mark.parametrize("results", [(None,), (None, b"", b"result")])
 @pytest.mark.parametrize("retention", [0, 3600 * SECOND])
 @pytest.mark.parametrize(
-    ("lanes", "most"), [(("",), None), (LANES, None), (LANES, 1), (LANES[:5], 3), (LANES[:2], None)]
+    ("lanes", "most"),
+    [(("",), None), (LANES, None), (LANES, 1), (LANES, 4), (LANES[:5], 3), (LANES[:2], None)],
 )
 def test_short_ways_answer_as_the_model_does(
     redis_server: Server,  # noqa: F811

@@ -34,6 +34,7 @@ QUEUES = {
     "limits of the queue": QueueSettings(concurrency=7, rate=Rate(40, SECOND, 20), lane_concurrency=4),
     "lanes first": QueueSettings(order="lane", lane_concurrency=2),
     "aging": QueueSettings(age_step=SECOND),
+    "weighted bands": QueueSettings(bands={5: 2, 0: 1}, lane_concurrency=3),
     "every event": QueueSettings(emit=Emit.ALL, lane_concurrency=2),
     "nothing kept": QueueSettings(retention=0, result_ttl=0, lane_concurrency=2),
 }
@@ -83,10 +84,21 @@ class Both:
 
     def ask(self) -> Ask:
         slots = self.random.choice((0, 1, 3, 16, 60))
-        limit = slots + self.random.choice((0, 0, 5, 60))
-        most = self.random.choice((1 << 20, 150))
+        limit = slots + self.random.choice((0, 0, 5, 60, 100))
+        soon = min(limit, slots + self.random.choice((0, 0, 32, 64, 100)))
+        most = self.random.choice((1 << 20, 1_000, 150))
+        draw = self.random.randrange(2**32)
         self.seq += 1
-        return Ask(session="s", seq=self.seq, queues=("q",), slots=slots, limit=limit, max_bytes=most)
+        return Ask(
+            session="s",
+            seq=self.seq,
+            queues=("q",),
+            slots=slots,
+            soon=soon,
+            limit=limit,
+            max_bytes=most,
+            draw=draw,
+        )
 
     async def claim(self) -> None:
         ask = self.ask()

@@ -43,9 +43,9 @@ def drop_the_fence_check_of_notes() -> Planted:
 
 
 def _starting(fence_of: Callable[[Namespace, Any], int], *, attempt: int = 1) -> Callable[..., Any]:
-    def start(ns: Namespace, job: Any, ask: Any) -> Any:
+    def start(ns: Namespace, job: Any, ask: Any, turns: Any) -> Any:
         now = ns.now()
-        filing.occupy(ns, job)
+        filing.occupy(ns, job, turns)
         job.fence = fence_of(ns, job)
         job.attempt += attempt
         job.claimed_at = now

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue, Session
 from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
-from windlass.core.order import next_draw
+from windlass.core.order import Turns, next_draw, turn_of
 from windlass.core.session import SessionState
 from windlass.core.state import Move, State
 from windlass.core.units import Micros
@@ -47,7 +47,7 @@ def _answer(ns: Namespace, ask: Ask, leases: list[Lease], *, more: bool) -> Clai
     queues = list(_asked(ns, ask))
     for queue in queues:
         # Only what this kind of asker could have: a waiting suspect would wake the fleet for ever.
-        if _next(ns, queue, ask, 0) is not None:
+        if _next(ns, queue, ask, 0, Turns(1)) is not None:
             ns.bells.arm(queue.name)
     suspects = sum(len(lane.suspects) for queue in queues for lane in queue.lanes.values())
     return Claimed(
@@ -70,9 +70,11 @@ def _hand_out(ns: Namespace, ask: Ask) -> tuple[list[Lease], bool]:
     payload = 0
     for queue in queues:
         filing.refresh_all(ns, queue)
-        while (job := _next(ns, queue, ask, len(leases))) is not None:
+        turns = Turns(turn_of(ask.slots, ask.soon))
+        while (job := _next(ns, queue, ask, len(leases), turns)) is not None:
             if lifecycle.is_expired(job, ns.now()):
                 lifecycle.expire(ns, job)
+                turns.end()
                 bound -= 1
                 if bound < 0:
                     return leases, True
@@ -82,7 +84,7 @@ def _hand_out(ns: Namespace, ask: Ask) -> tuple[list[Lease], bool]:
             payload += len(job.asked.payload)
             if leases and payload > ask.max_bytes:
                 return leases, True
-            leases.append(_start(ns, job, ask))
+            leases.append(_start(ns, job, ask, turns))
     return leases, bound == 0 and _has_due(ns, queues)
 
 
@@ -94,10 +96,10 @@ def _has_due(ns: Namespace, queues: list[Queue]) -> bool:
     )
 
 
-def _next(ns: Namespace, queue: Queue, ask: Ask, handed_out: int) -> Job | None:
+def _next(ns: Namespace, queue: Queue, ask: Ask, handed_out: int, turns: Turns) -> Job | None:
     if ask.alone:
         return filing.next_suspect(ns, queue)
-    return filing.next_job(ns, queue, next_draw(ask.draw, handed_out))
+    return filing.next_job(ns, queue, next_draw(ask.draw, handed_out), turns)
 
 
 def _room(ns: Namespace, queue: Queue, job: Job, ask: Ask) -> int:
@@ -114,9 +116,9 @@ def _room(ns: Namespace, queue: Queue, job: Job, ask: Ask) -> int:
     return max(ask.slots, ask.soon) if limited else ask.limit
 
 
-def _start(ns: Namespace, job: Job, ask: Ask) -> Lease:
+def _start(ns: Namespace, job: Job, ask: Ask, turns: Turns) -> Lease:
     now = ns.now()
-    filing.occupy(ns, job)
+    filing.occupy(ns, job, turns)
     job.fence = max(job.fence + 1, now)
     job.attempt += 1
     job.claimed_at = now
@@ -166,7 +168,7 @@ def _next_in(ns: Namespace, queues: list[Queue], ask: Ask) -> Micros | None:
             for job in ns.jobs.values()
             if job.state is State.SCHEDULED and job.asked.queue == queue.name and job.suspect == ask.alone
         ]
-        if _next(ns, queue, ask, 0) is not None:
+        if _next(ns, queue, ask, 0, Turns(1)) is not None:
             waits.append(0)
         for lane in queue.lanes.values():
             if lane.suspects if ask.alone else lane.ready:

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 
 from windlass.broker.memory.namespace import Job, Lane, Namespace, Queue
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
-from windlass.core.order import Ring, band_of, choose_band
+from windlass.core.order import Ring, Turns, band_of, choose_band
 from windlass.core.query import Parked
 from windlass.core.settings import Kind, LaneSettings, Subject, lane_policy, overlay
 from windlass.core.state import State
@@ -160,7 +160,7 @@ def queue_open(queue: Queue, now: Micros) -> bool:
     )
 
 
-def next_job(ns: Namespace, queue: Queue, draw: int) -> Job | None:
+def next_job(ns: Namespace, queue: Queue, draw: int, turns: Turns) -> Job | None:
     """The job that a queue hands out next."""
     if not queue_open(queue, ns.now()):
         return None
@@ -169,20 +169,14 @@ def next_job(ns: Namespace, queue: Queue, draw: int) -> Job | None:
         return None
     bands = queue.policy.bands
     if queue.policy.one_ring:
-        lane = queue.lanes[_first(queue.rings[None])]
+        lane = queue.lanes[turns.lane(None, queue.rings[None])]
         if queue.policy.sequence:
             return _head(ns, lane)
         band = choose_band({band for band, _, _ in lane.ready}, bands, draw)
     else:
         band = choose_band([band for band in present if band is not None], bands, draw)
-        lane = queue.lanes[_first(queue.rings[band])]
+        lane = queue.lanes[turns.lane(band, queue.rings[band])]
     return ns.jobs[lane.ready[bisect_left(lane.ready, (band,))][2]]
-
-
-def _first(ring: Ring) -> str:
-    lane = ring.first()
-    assert lane is not None
-    return lane
 
 
 def next_suspect(ns: Namespace, queue: Queue) -> Job | None:
@@ -200,7 +194,7 @@ def next_suspect(ns: Namespace, queue: Queue) -> Job | None:
 
 def has_claimable(ns: Namespace, queue: Queue) -> bool:
     """Whether anybody could be handed something."""
-    return next_job(ns, queue, 0) is not None or next_suspect(ns, queue) is not None
+    return next_job(ns, queue, 0, Turns(1)) is not None or next_suspect(ns, queue) is not None
 
 
 def wake_if_claimable(ns: Namespace, queue: Queue) -> None:
@@ -212,14 +206,14 @@ def wake_if_claimable(ns: Namespace, queue: Queue) -> None:
 # what a claim takes, and an end gives back
 
 
-def occupy(ns: Namespace, job: Job) -> None:
+def occupy(ns: Namespace, job: Job, turns: Turns) -> None:
     """Take a ready job out of its place, with a slot and a token of its queue and of its lane."""
     now = ns.now()
     queue = ns.queues[job.asked.queue]
     lane = queue.lanes[job.asked.lane]
     if queue.laned and not job.suspect:
-        ring = queue.rings[None if queue.policy.one_ring else job.band]
-        ring.take(lane.name, lane.policy.weight)
+        band = None if queue.policy.one_ring else job.band
+        turns.take(band, queue.rings[band], lane.name, lane.policy.weight)
     for place in (queue, lane):
         place.running += 1
         rate = place.policy.rate

@@ -10,7 +10,7 @@ from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
-from windlass.core.order import next_draw
+from windlass.core.order import next_draw, turn_of
 from windlass.core.state import Move, State
 from windlass.core.units import Fence, Micros
 
@@ -98,9 +98,11 @@ def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> 
 def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bool:
     """Hand out what a queue has, each time asking anew who is next; whether a bound stopped it."""
     ask = bound.ask
-    while (job := _next(tx, queue, ask, len(bound.leases))) is not None:
+    turns = filing.Turns(turn_of(ask.slots, ask.soon))
+    while (job := _next(tx, queue, ask, len(bound.leases), turns)) is not None:
         if lifecycle.is_expired(job, tx.now):
             lifecycle.expire(tx, job)
+            turns.end()
             bound.left -= 1
             if bound.left < 0:
                 return True
@@ -109,14 +111,14 @@ def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None)
         room = _room(tx, queue, job, ask)
         if not bound.admits(room, len(payload)):
             return True
-        bound.add(job.n, _start(tx, job, ask, s))
+        bound.add(job.n, _start(tx, job, ask, s, turns))
     return False
 
 
-def _next(tx: Writing, queue: Queue, ask: Ask, handed_out: int) -> Job | None:
+def _next(tx: Writing, queue: Queue, ask: Ask, handed_out: int, turns: filing.Turns) -> Job | None:
     if ask.alone:
         return filing.next_suspect(tx, queue)
-    return filing.next_job(tx, queue, next_draw(ask.draw, handed_out))
+    return filing.next_job(tx, queue, next_draw(ask.draw, handed_out), turns)
 
 
 def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
@@ -131,8 +133,8 @@ def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
     return max(ask.slots, ask.soon) if limited else ask.limit
 
 
-def _start(tx: Writing, job: Job, ask: Ask, s: int | None) -> Lease:
-    filing.occupy(tx, job)
+def _start(tx: Writing, job: Job, ask: Ask, s: int | None, turns: filing.Turns) -> Lease:
+    filing.occupy(tx, job, turns)
     job.fence = max(job.fence + 1, tx.now)
     job.attempt += 1
     job.claimed_at = tx.now

@@ -233,11 +233,37 @@ def queue_open(queue: Queue, now: Micros) -> bool:
     )
 
 
-def next_job(tx: Reading, queue: Queue, draw: int) -> Job | None:
+class Turns:
+    """Whose turn it is in the rings of a queue, during one claim, as in `windlass.core.order`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._last: dict[int, tuple[str, int]] = {}
+
+    def lane(self, tx: Reading, queue: Queue, band: int) -> str | None:
+        """The lane to take from: the one that has begun its turn, or the first."""
+        lane, count = self._last.get(band, ("", 0))
+        if 0 < count < self._most and (band,) in tx.all(SQL["places"], (queue.q, lane)):
+            return lane
+        return tx.value(SQL["first_lane"], (queue.q, band))
+
+    def take(self, lane: str, band: int) -> bool:
+        """A job is claimed from that lane; whether its turn begins with it."""
+        last, count = self._last.get(band, ("", 0))
+        begins = last != lane or not 0 < count < self._most
+        self._last[band] = (lane, 1 if begins else count + 1)
+        return begins
+
+    def end(self) -> None:
+        """Something else came in between."""
+        self._last.clear()
+
+
+def next_job(tx: Reading, queue: Queue, draw: int, turns: Turns) -> Job | None:
     """The job that a queue hands out next."""
     if not queue_open(queue, tx.now):
         return None
-    name = _next_lane(tx, queue, draw)
+    name = _next_lane(tx, queue, draw, turns)
     if name is None:
         return None
     lane, band = name
@@ -249,18 +275,19 @@ def next_job(tx: Reading, queue: Queue, draw: int) -> Job | None:
     return None if n is None else tx.numbered(n)
 
 
-def _next_lane(tx: Reading, queue: Queue, draw: int) -> tuple[str, int | None] | None:
+def _next_lane(tx: Reading, queue: Queue, draw: int, turns: Turns) -> tuple[str, int | None] | None:
     """The lane to take from, with the band if that was chosen first."""
     if not queue.laned:
         lane = tx.lane(queue, "")
         return None if parked(tx, queue, lane) is not None else ("", None)
     if queue.policy.one_ring:
-        name = tx.value(SQL["first_lane"], (queue.q, ONE_RING))
+        name = turns.lane(tx, queue, ONE_RING)
         return None if name is None else (name, None)
     band = _choose(_rings_of(tx, queue), queue, draw)
     if band is None:
         return None
-    return tx.value(SQL["first_lane"], (queue.q, band)), band
+    name = turns.lane(tx, queue, band)
+    return None if name is None else (name, band)
 
 
 def _choose(present: Iterator[int], queue: Queue, draw: int) -> int | None:
@@ -294,7 +321,7 @@ def has_next(tx: Reading, queue: Queue) -> bool:
     """Whether a queue has a job to hand out next, be it not a suspect: a lane is in a ring only with one."""
     if queue.laned:
         return queue_open(queue, tx.now) and tx.one(SQL["any_place"], (queue.q,)) is not None
-    return next_job(tx, queue, 0) is not None
+    return next_job(tx, queue, 0, Turns(1)) is not None
 
 
 def wake_if_claimable(tx: Writing, queue: Queue) -> None:
@@ -306,13 +333,14 @@ def wake_if_claimable(tx: Writing, queue: Queue) -> None:
 # what a claim takes, and an end gives back
 
 
-def occupy(tx: Writing, job: Job) -> None:
+def occupy(tx: Writing, job: Job, turns: Turns) -> None:
     """Take a slot and a token of a job's queue and of its lane; the job is about to leave its place."""
     queue = tx.queue_of(job.q)
     lane = tx.lane(queue, job.lane)
     if queue.laned:
         if not job.suspect:
-            _take(tx, queue, lane, ONE_RING if queue.policy.one_ring else job.band)
+            band = ONE_RING if queue.policy.one_ring else job.band
+            _take(tx, queue, lane, band, begins=turns.take(lane.name, band))
         lane.running += 1
         lane.ready -= 1
         tx.touch_lane(lane)
@@ -331,9 +359,11 @@ def occupied(tx: Writing, job: Job) -> None:
     refresh(tx, queue, tx.lane(queue, job.lane))
 
 
-def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
-    """One job is claimed from a lane of a ring. A changed weight counts from the claim after this one."""
-    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name))
+def _take(tx: Writing, queue: Queue, lane: Lane, band: int, *, begins: bool) -> None:
+    """One job is claimed from a lane of a ring, the first of its turn or another. A changed weight counts
+    from the claim after this one.
+    """
+    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name)) if begins else 0
     tx.run(SQL["advance"], (queue.q, lane.name, band, stride(lane.policy.weight)))
     if time >= REBASE_AT:
         tx.run(SQL["rebase_places"], (queue.q, band, time))

@@ -30,7 +30,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Rounding between the store's clock and the machine's."""
     beat: int = 5_000_000
     fairness_slack: int = 3
-    """Claims that a lane may be behind its share, besides one for each claim that can be under way."""
+    """Claims that a lane may be behind its share, where a turn is one job."""
 
 
 class Finding(msgspec.Struct):

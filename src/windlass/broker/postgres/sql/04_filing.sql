@@ -25,7 +25,7 @@ BEGIN
     IF NOT p_keeps_place THEN
         j.band := _band_of(q, j.priority, j.due_at);
         IF NOT q.sequence THEN
-            j.seq := nextval('number');
+            j.seq := nextval('number') * 1024;
         END IF;
     END IF;
     PERFORM _put(j);
@@ -46,7 +46,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _line_up(j job) RETURNS job LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number');
+        j.seq := nextval('number') * 1024;
         j.line := j.seq;
     END IF;
     RETURN j;
@@ -306,8 +306,12 @@ BEGIN
     RETURN v_firsts[1];
 END $$;
 
--- The job that a queue hands out next to anyone, or NULL.
-CREATE OR REPLACE FUNCTION _next_job(q queue, p_draw bigint, p_at bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- The job that a queue hands out next to anyone, or NULL. p_rings, p_turns: in which rings a lane has begun a turn that goes on, and
+-- which.
+DROP FUNCTION IF EXISTS _next_job(queue, bigint, bigint);
+CREATE OR REPLACE FUNCTION _next_job(
+    q queue, p_draw bigint, p_at bigint, p_rings bigint[] DEFAULT '{}', p_turns text[] DEFAULT '{}'
+) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_lane text := '';
     v_band bigint;
@@ -321,8 +325,8 @@ BEGIN
             RETURN NULL;
         END IF;
     ELSIF q.one_ring THEN
-        SELECT lane INTO v_lane FROM seat WHERE queue = q.name AND band = 0 AND due IS NOT NULL ORDER BY due, lane LIMIT 1;
-        IF NOT FOUND THEN
+        v_lane := _next_lane(q.name, 0, p_turns[array_position(p_rings, 0)]);
+        IF v_lane IS NULL THEN
             RETURN NULL;
         END IF;
     ELSE
@@ -330,8 +334,7 @@ BEGIN
         IF v_band IS NULL THEN
             RETURN NULL;
         END IF;
-        SELECT lane INTO v_lane FROM seat
-        WHERE queue = q.name AND band = v_band AND due IS NOT NULL ORDER BY due, lane LIMIT 1;
+        v_lane := _next_lane(q.name, v_band, p_turns[array_position(p_rings, v_band)]);
     END IF;
     IF q.sequence THEN
         RETURN _head(q.name, v_lane);
@@ -347,6 +350,16 @@ BEGIN
     SELECT n INTO v_n FROM ready WHERE queue = q.name AND lane = v_lane AND NOT suspect AND band = v_band
     ORDER BY seq LIMIT 1;
     RETURN v_n;
+END $$;
+
+-- The lane of a ring to take from: the one that has begun a turn, unless it has left, or the first. NULL: there is none.
+CREATE OR REPLACE FUNCTION _next_lane(p_queue text, p_band bigint, p_begun text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_begun IS NOT NULL AND EXISTS (
+        SELECT FROM seat WHERE queue = p_queue AND lane = p_begun AND band = p_band AND due IS NOT NULL) THEN
+        RETURN p_begun;
+    END IF;
+    RETURN (SELECT lane FROM seat WHERE queue = p_queue AND band = p_band AND due IS NOT NULL ORDER BY due, lane LIMIT 1);
 END $$;
 
 -- The rings of a queue that have a lane in them, first to last; without weights the first is enough.
@@ -417,16 +430,19 @@ BEGIN
     END IF;
 END $$;
 
--- Take a slot and a token of a job's queue and of its lane; the job is about to leave its place.
-CREATE OR REPLACE FUNCTION _occupy(q queue, l lane, j job) RETURNS void LANGUAGE plpgsql AS $$
+-- Take a slot and a token of a job's queue and of its lane; the job is about to leave its place. p_begins: the lane's turn begins with it.
+DROP FUNCTION IF EXISTS _occupy(queue, lane, job);
+CREATE OR REPLACE FUNCTION _occupy(q queue, l lane, j job, p_begins boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
     v_band bigint := CASE WHEN q.one_ring THEN 0 ELSE j.band END;
     v_clock bigint;
 BEGIN
     IF q.laned AND j.crashes < 2 THEN
-        SELECT clock INTO v_clock FROM seat WHERE queue = q.name AND lane = j.lane AND band = v_band;
-        UPDATE ring SET time = v_clock WHERE queue = q.name AND band = v_band AND time < v_clock;
+        IF p_begins THEN
+            SELECT clock INTO v_clock FROM seat WHERE queue = q.name AND lane = j.lane AND band = v_band;
+            UPDATE ring SET time = v_clock WHERE queue = q.name AND band = v_band AND time < v_clock;
+        END IF;
         -- A changed weight counts from the claim after this one.
         UPDATE seat SET clock = due, due = due + 1048576 / l.weight
         WHERE queue = q.name AND lane = j.lane AND band = v_band;

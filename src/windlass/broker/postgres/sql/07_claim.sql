@@ -112,7 +112,7 @@ BEGIN
         FROM j ORDER BY j.place;
 END $$;
 
--- out: the numbers of jobs that are leased now; whether a bound of the ask stopped the claim; and whether no row of theirs says so yet, instead
+-- p_soon: at least its slots. out: the numbers of jobs that are leased now; whether a bound of the ask stopped the claim; and whether no row of theirs says so yet, instead
 -- of some.
 DROP FUNCTION IF EXISTS _hand_out(ask, text[]);
 DROP FUNCTION IF EXISTS _hand_out(ask, integer, text[]);
@@ -129,6 +129,12 @@ DECLARE
     v_room integer;
     v_able boolean;
     v_stopped boolean;
+    v_turn integer := least(4, 1 + (p_soon - a.slots) / 32);   -- of a lane, in jobs (`turn_of` in windlass.core.order)
+    v_rings bigint[];
+    v_turns text[];     -- whose turn it is in each of them, if it goes on
+    v_taken integer[];  -- how many jobs it had in it
+    v_ring integer;     -- where a ring stands among them
+    v_begins boolean;
 BEGIN
     leases := '{}';
     more := true;
@@ -147,20 +153,29 @@ BEGIN
         PERFORM _refresh_due(v_name, v_at < (SELECT mark FROM meta));
         IF NOT a.alone AND _has_simple_lanes(q) THEN
             SELECT t.leases, t.able, t.stopped, t.bytes INTO leases, v_able, v_stopped, v_bytes
-            FROM _take_laned(q, a, p_soon, leases, v_bytes) t;
+            FROM _take_laned(q, a, p_soon, v_turn, leases, v_bytes) t;
             IF v_stopped THEN
                 RETURN;
             END IF;
             CONTINUE WHEN v_able;
+            IF current_setting('windlass.sharing', true) = 'lanes' THEN
+                PERFORM _must_be_alone();
+            END IF;
         END IF;
+        v_rings := '{}';
+        v_turns := '{}';
+        v_taken := '{}';
         LOOP
             SELECT * INTO q FROM queue WHERE name = v_name;
             v_n := CASE WHEN a.alone THEN _next_suspect(q, v_at)
-                ELSE _next_job(q, (a.draw + cardinality(leases) * 2654435769) % 4294967296, v_at) END;
+                ELSE _next_job(q, (a.draw + cardinality(leases) * 2654435769) % 4294967296, v_at, v_rings, v_turns) END;
             EXIT WHEN v_n IS NULL;
             SELECT * INTO j FROM job WHERE n = v_n;
             IF j.expires_at <= v_at AND NOT j.started THEN
                 PERFORM _expire(j);
+                v_rings := '{}';
+                v_turns := '{}';
+                v_taken := '{}';
                 v_left := v_left - 1;
                 IF v_left < 0 THEN
                     RETURN;
@@ -179,7 +194,12 @@ BEGIN
             IF cardinality(leases) >= v_room OR (cardinality(leases) > 0 AND v_bytes > a.max_bytes) THEN
                 RETURN;
             END IF;
-            PERFORM _start(q, l, j, a);
+            v_ring := coalesce(array_position(v_rings, CASE WHEN q.one_ring THEN 0 ELSE j.band END), cardinality(v_rings) + 1);
+            v_begins := v_turns[v_ring] IS DISTINCT FROM j.lane;
+            v_rings[v_ring] := CASE WHEN q.one_ring THEN 0 ELSE j.band END;
+            v_taken[v_ring] := CASE WHEN v_begins THEN 1 ELSE v_taken[v_ring] + 1 END;
+            v_turns[v_ring] := CASE WHEN v_taken[v_ring] < v_turn THEN j.lane END;
+            PERFORM _start(q, l, j, a, v_begins);
             leases := leases || v_n;
             fresh := false;
         END LOOP;
@@ -311,12 +331,13 @@ BEGIN
     WHERE o.n = ANY (p_jobs) AND o.state = 2;
 END $$;
 
--- Lease one job.
-CREATE OR REPLACE FUNCTION _start(q queue, l lane, j job, a ask) RETURNS void LANGUAGE plpgsql AS $$
+-- Lease one job. p_begins: its lane's turn begins with it.
+DROP FUNCTION IF EXISTS _start(queue, lane, job, ask);
+CREATE OR REPLACE FUNCTION _start(q queue, l lane, j job, a ask, p_begins boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
 BEGIN
-    PERFORM _occupy(q, l, j);
+    PERFORM _occupy(q, l, j, p_begins);
     j.state := 3;
     j.reason := NULL;
     j.fence := greatest(j.fence + 1, v_at);

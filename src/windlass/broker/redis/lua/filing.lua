@@ -281,23 +281,28 @@ local function ring_bands(q)
   return found
 end
 
+-- The lane whose turn it is in a ring, of which m is the first: the one that has begun it in this claim, or the first. A claim
+-- says how many jobs a turn is: `q.turns`, with the lane and how many it has had by band.
+local function lane_in_turn(q, m, band)
+  local t = q.turns and q.turns[band]
+  if t and t[2] < q.turns.most and lane_of(q, t[1]).t[band][3] then return t[1] end
+  return sub(m, #q.pre + 15)
+end
+
 local function next_in_ring(q, draw) -- the job that comes next by ring, and the lane whose turn it is
   local p = 'R' .. q.pre
   local m
-  if q.p.one_ring then
-    m = zfirst(RING, p)
-    local lane = m and sub(m, #p + 14)
-    return m and first_of_lane(q, lane, draw), lane
-  end
-  if q.p.bands then
+  if q.p.bands and not q.p.one_ring then
     local bands = ring_bands(q)
     m = #bands > 0 and zfirst(RING, p .. b6(choose_band(bands, q.p, draw)))
   else
     m = zfirst(RING, p)
   end
   if not m then return nil end
-  local lane = sub(m, #p + 14)
-  return first_in_band(q, lane, rb6(m, #p + 1)), lane
+  local band = rb6(m, #p + 1)
+  local lane = lane_in_turn(q, m, band)
+  if q.p.one_ring then return first_of_lane(q, lane, draw), lane end
+  return first_in_band(q, lane, band), lane
 end
 
 local function next_job(q, draw)
@@ -372,7 +377,13 @@ local function occupy(j)
     local band = ring_band(q, j)
     local seat, r = l.t[band], ring_of(q, band)
     zrem(RING, 'R' .. q.pre .. b6(band) .. n7(seat[3]) .. l.name)
-    r[1] = max(r[1], seat[2])
+    local t = q.turns and q.turns[band]
+    if t and t[1] == l.name and t[2] < q.turns.most then
+      t[2] = t[2] + 1
+    else -- a turn begins
+      r[1] = max(r[1], seat[2])
+      if q.turns then q.turns[band] = {l.name, 1} end
+    end
     seat[2] = seat[3]
     seat[3] = seat[2] + floor(STRIDE / lane_weight(l))
     zadd(RING, 'R' .. q.pre .. b6(band) .. n7(seat[3]) .. l.name)

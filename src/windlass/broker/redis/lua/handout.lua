@@ -92,14 +92,16 @@ end
 local function hand_out(ask, queues) -- new leases, and whether a bound stopped the claim
   local bound = PROMOTE - promote_due(queues, PROMOTE)
   local leases, payload = {}, 0
+  local turn = min(4, 1 + floor(((ask[10] or ask[2]) - ask[2]) / 32)) -- `order.turn_of`
   for i = 1, #queues do
     local q = queues[i]
-    q.ahead = ask[3] + 1
+    q.ahead, q.turns = ask[3] + 1, {most = turn}
     unpark(q, UNPARK)
     local j = next_for(ask, q, #leases)
     while j do
       if is_expired(j) then
         expire(j)
+        q.turns = {most = turn}
         bound = bound - 1
         if bound < 0 then return leases, true end
       else
@@ -111,6 +113,7 @@ local function hand_out(ask, queues) -- new leases, and whether a bound stopped 
       end
       j = next_for(ask, q, #leases)
     end
+    q.turns = nil
     if SKIPPED_OUT then return leases, true end
   end
   return leases, bound == 0 and #with_due(queues) > 0

@@ -94,6 +94,7 @@ local function plain_claim(ask, s, queues)
     end
   end
   local leased, ids, slots, limit, most, soon = 0, {}, ask[2], ask[3], ask[8], ask[10] or ask[2]
+  local turn = math.min(4, 1 + math.floor((soon - slots) / 32)) -- `order.turn_of`
   local behind = struct.pack('>I8I8I2', NOW, ask[5], #ask[4]) .. ask[4]
   -- What a claim says of a job is the same for most of them, but for their lanes: runs that begin alike, their lengths
   -- before each.
@@ -110,7 +111,7 @@ local function plain_claim(ask, s, queues)
       local want = math.max(1, room + 1 - leased)
       if not q.laned then want = math.min(WITHIN, want) end
       local found
-      if q.laned then found = lanes.peek(q, want) else found = peek(q, want) end
+      if q.laned then found = lanes.peek(q, want, turn) else found = peek(q, want) end
       if not found then return nil end
       if found.n == 0 then break end
       local ids_found, places = found.ids, found.places

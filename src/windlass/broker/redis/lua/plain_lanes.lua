@@ -142,53 +142,79 @@ end
 
 local ADDS, DELS, NEW = {n = 0}, {n = 0}, {n = 0}
 
--- Whether the next `want` turns are one of each lane of a page of the ring: the band. The first lane comes again a stride
--- later, behind those of that time whose names are less.
-local function is_round(q, page, want, at)
-  if #page < want or q.entered then return false end
-  local band, due = struct.unpack('>I6I7', page[1], at)
-  local last_band, last_due = struct.unpack('>I6I7', page[want], at)
-  local lead = due + STRIDE - last_due
-  if last_band ~= band or lead < 0 then return false end
-  return (lead > 0 or is_less(sub(page[want], at + 13), sub(page[1], at + 13))) and band
-end
-
--- The next jobs of such lanes, a job each, with their records as bytes: no table is made for a lane. nil: not plain.
-local function peek_round(q, page, n, from, band)
+-- The next `want` jobs of a ring, where they are one turn of each of its first lanes: nobody's second turn comes before the
+-- last of these. Records are bytes: no table is made for a lane. nil: not plain; false: not a round.
+local function peek_round(q, page, want, turn, from)
   local names, fields, most, l_pre, pre, known = {}, {}, q.most, 'l' .. q.pre, q.pre, q.by_lane or {}
-  for i = 1, n do
-    local name = sub(page[i], from)
-    names[i], fields[i] = name, l_pre .. name
+  local records, counts, chunks, at_chunk, offsets = {}, {}, {}, {}, {}
+  local unpack_bytes, pack_bytes, byte, floor = struct.unpack, struct.pack, string.byte, math.floor
+  local band, first_due = unpack_bytes('>I6I7', page[1], from - 13)
+  local n, k, got = 0, 0, 0
+  while got < want do
+    local m = math.min(#page - n, floor((want - got + turn - 1) / turn))
+    if m == 0 then return false end -- some lane has another turn
+    local some = {}
+    for i = 1, m do
+      local name = sub(page[n + i], from)
+      names[n + i], some[i] = name, l_pre .. name
+    end
+    local read = load_fields(LANE, some, m)
+    for i = 1, m do
+      n = n + 1
+      local s = known[names[n]] or read[i]
+      if not s or byte(s) ~= 1 then return nil end
+      local u, _, ready, _, _, _, first, used = unpack_bytes('>I4I6I4I8I8I8I4B', s, 2)
+      local take = turn
+      if ready < take then take = ready end
+      if most and most - u < take then take = most - u end
+      if first == 0 or take <= 0 then return nil end -- the limit has changed
+      if want - got < take then take = want - got end
+      if used >= PER_LANE_CHUNK then first, used = first + 1, used - PER_LANE_CHUNK end
+      k = k + 1
+      records[n], fields[n], counts[n] = s, some[i], take
+      chunks[k] = pack_bytes('>Bc0c0BI6I7', 0, pre, names[n], 0, band, first)
+      for _ = 1, take do
+        if used >= PER_LANE_CHUNK then
+          k, first, used = k + 1, first + 1, 0
+          chunks[k] = pack_bytes('>Bc0c0BI6I7', 0, pre, names[n], 0, band, first)
+        end
+        got = got + 1
+        at_chunk[got], offsets[got], used = k, used * ENTRY + 1, used + 1
+      end
+      if got >= want then break end
+    end
   end
-  local records, chunks, offsets = load_fields(LANE, fields, n), {}, {}
-  local unpack_bytes, pack_bytes, byte = struct.unpack, struct.pack, string.byte
-  for i = 1, n do
-    local s = known[names[i]] or records[i]
-    if not s or byte(s) ~= 1 then return nil end
-    local u, _, _, _, _, _, first, used = unpack_bytes('>I4I6I4I8I8I8I4B', s, 2)
-    if first == 0 or (most and u >= most) then return nil end -- the limit has changed
-    if used >= PER_LANE_CHUNK then first, used = first + 1, used - PER_LANE_CHUNK end
-    records[i], offsets[i] = s, used * ENTRY + 1
-    chunks[i] = pack_bytes('>Bc0c0BI6I7', 0, pre, names[i], 0, band, first)
+  local last_band, last_due = unpack_bytes('>I6I7', page[n], from - 13)
+  local lead = first_due + turn * STRIDE - last_due
+  if last_band ~= band or lead < 0 or (lead == 0 and not is_less(names[n], names[1])) then return false end
+  for i = 1, q.entered and #q.entered or 0 do
+    local l = q.entered[i]
+    if l[5] + BAND_ZERO < band or (l[5] + BAND_ZERO == band and l[8] <= last_due) then return false end
   end
-  local ids, places, got = {}, {}, load_fields(FIFO, chunks, n)
-  for i = 1, n do
-    local chunk, at = got[i], offsets[i]
+  local ids, places, loaded = {}, {}, load_fields(FIFO, chunks, k)
+  for i = 1, got do
+    local chunk, at = loaded[at_chunk[i]], offsets[i]
     if not chunk or at + ENTRY > #chunk + 1 then return nil end
     places[i], ids[i] = unpack_bytes('>I7c16', chunk, at)
   end
-  return {n = n, ids = ids, places = places, q = q, page = page, from = from, band = band, fields = fields, records = records}
+  return {n = got, ids = ids, places = places, q = q, page = page, names = names, band = band, fields = fields, records = records,
+    counts = counts}
 end
 
 local function take_round(found, n) -- so many of them are handed out
-  local q, page, records, fields, band = found.q, found.page, found.records, found.fields, found.band
+  local q, page, records, fields, band, counts = found.q, found.page, found.records, found.fields, found.band, found.counts
   local r, most, pre, unpack_bytes, pack_bytes = ring_of(q, band - BAND_ZERO), q.most, q.pre, struct.unpack, struct.pack
-  local time, seats, adds, dels = r[1], r.seats, ADDS.n, DELS.n
-  for i = 1, n do
+  local time, seats, adds, dels, i = r[1], r.seats, ADDS.n, DELS.n, 0
+  while n > 0 do
+    i = i + 1
+    local c = counts[i]
+    if n < c then c = n end
+    n = n - c
     local _, u, _, ready, clock, due, born, f1, f2, f3, f4, f5 = unpack_bytes(SIMPLE_LANE, records[i])
     if clock > time then time = clock end
-    clock, due, ready, u, f2, f5 = due, due + STRIDE, ready - 1, u + 1, f2 + 1, f5 - 1
-    local name = sub(page[i], found.from)
+    clock = due + (c - 1) * STRIDE
+    due, ready, u, f2, f5 = clock + STRIDE, ready - c, u + c, f2 + c, f5 - c
+    local name = found.names[i]
     if ready == 0 or (most and u >= most) then
       due, r[2] = 0, r[2] - 1
       if r[2] == 0 then r[3] = NOW end
@@ -197,22 +223,37 @@ local function take_round(found, n) -- so many of them are handed out
     end
     dels = dels + 1
     DELS[dels] = page[i]
-    if f2 >= PER_LANE_CHUNK or (f1 == f3 and f2 >= f4) then
+    if f1 < f3 and f2 >= PER_LANE_CHUNK then
       remove(FIFO, pack_bytes('>Bc0c0BI6I7', 0, pre, name, 0, band, f1))
-      if f1 < f3 then f1, f2 = f1 + 1, f2 - PER_LANE_CHUNK else f1, f2, f3, f4, f5 = 0, 0, 0, 0, 0 end
+      f1, f2 = f1 + 1, f2 - PER_LANE_CHUNK
+    end
+    if f1 == f3 and f2 >= f4 then
+      remove(FIFO, pack_bytes('>Bc0c0BI6I7', 0, pre, name, 0, band, f1))
+      f1, f2, f3, f4, f5 = 0, 0, 0, 0, 0
     end
     put(LANE, fields[i], pack_bytes(SIMPLE_LANE, 1, u, band, ready, clock, due, born, f1, f2, f3, f4, f5))
   end
   r[1], r.touched, ADDS.n, DELS.n = time, true, adds, dels
 end
 
--- The next `want` jobs by ring, as `peek` gives them, with their lanes and when it was their turn; nil: not plain.
-local function peek_lanes(q, want)
+local function ring_page(q, n)
   local p = 'R' .. q.pre
-  local page = call('ZRANGEBYLEX', RING, '[' .. p, '(' .. p .. LAST, 'LIMIT', 0, want)
-  local names, n, from = {}, #page, #p + 14
-  local band = is_round(q, page, want, #p + 1)
-  if band then return peek_round(q, page, n, from, band) end
+  return call('ZRANGEBYLEX', RING, '[' .. p, '(' .. p .. LAST, 'LIMIT', 0, n)
+end
+
+-- The next `want` jobs by ring, as `peek` gives them, with their lanes and when it was their turn; nil: not plain.
+local function peek_lanes(q, want, turn)
+  local names, from = {}, #q.pre + 15
+  -- Most lanes have all jobs of a turn; else as many lanes as jobs are enough.
+  local few = math.min(want, math.floor(want / turn) + 32)
+  local page = ring_page(q, few)
+  local found = #page > 0 and peek_round(q, page, want, turn, from)
+  if found == false and #page == few and few < want then
+    page = ring_page(q, want)
+    found = peek_round(q, page, want, turn, from)
+  end
+  if found ~= false then return found end
+  local n = #page
   for i = 1, n do names[i] = sub(page[i], from) end
   if not load_lanes(q, names, n) then return nil end
   -- A turn: 1 lane, 2 ready, 3 running, 4 due, 5 entries of its chunk that are used up, 6 which chunk, 7 the chunk.
@@ -229,7 +270,7 @@ local function peek_lanes(q, want)
   end
   if #entered > 1 then table.sort(entered, is_before) end
   local at, en, ag, n_again, got = 1, 1, 1, 0, 0
-  local lanes, dues, fields, turns, k = {}, {}, {}, {}, 0
+  local lanes, dues, begins, fields, turns, k = {}, {}, {}, {}, {}, 0
   while got < want do
     local t, e, a = stored[at], entered[en], again[ag]
     if t and (not e or is_before(t, e)) and (not a or is_before(t, a)) then
@@ -247,9 +288,12 @@ local function peek_lanes(q, want)
       k = k + 1
       fields[k], t[6], turns[k] = chunk_of(l, l[10]), l[10], t
     end
-    got = got + 1
-    lanes[got], dues[got] = t, t[4]
-    t[2], t[3], t[4] = t[2] - 1, t[3] + 1, t[4] + STRIDE
+    local left = turn
+    repeat
+      got, left = got + 1, left - 1
+      lanes[got], dues[got], begins[got] = t, t[4], left == turn - 1
+      t[2], t[3], t[4] = t[2] - 1, t[3] + 1, t[4] + STRIDE
+    until left == 0 or got == want or t[2] == 0 or (most and t[3] >= most)
     if t[2] > 0 and not (most and t[3] >= most) then
       n_again = n_again + 1
       again[n_again] = t
@@ -270,7 +314,7 @@ local function peek_lanes(q, want)
     places[i], ids[i] = struct.unpack('>I7c16', t[7], off * ENTRY + 1)
     lanes[i], t[5] = l, off + 1
   end
-  return {n = got, ids = ids, places = places, lanes = lanes, dues = dues}
+  return {n = got, ids = ids, places = places, lanes = lanes, dues = dues, begins = begins}
 end
 
 local function take_lanes(found, n) -- so many of them are handed out
@@ -278,7 +322,7 @@ local function take_lanes(found, n) -- so many of them are handed out
   for i = 1, n do
     local l, due = found.lanes[i], found.dues[i]
     local q, r = l[1], ring_of(l[1], l[5])
-    if l[7] > r[1] then r[1] = l[7] end
+    if found.begins[i] and l[7] > r[1] then r[1] = l[7] end
     l[7], l[8] = due, due + STRIDE
     l[6], l[4], l[11], l[14] = l[6] - 1, l[4] + 1, l[11] + 1, l[14] - 1
     if l[6] == 0 or (q.most and l[4] >= q.most) then

@@ -56,12 +56,15 @@ if ask then session = ask[4] end
 -- read, and how many have them; jobs without a lane are known by all that was said.
 local records, fronts, front_of, per, lane_of, told = {}, {}, {}, nil, {}, false
 local opening, opened, opener = nil, 0, nil -- how a job before began, up to its lane
+local before, lane -- what was said of the job before, which its lane's next one shares; its lane
 for i = 1, n do
   local said = said_of[i]
   local f = records[said]
   if not f then
-    if opening and sub(said, 1, opened) == opening then
+    if said == before then
       f = opener
+    elseif opening and sub(said, 1, opened) == opening then
+      f, lane = opener, sub(said, opened + 1)
     else
       session = session or unpack_bytes('>I2c0', said, 35)
       local width = 40 + #session
@@ -83,18 +86,18 @@ for i = 1, n do
         queues[per.queue], per.q, q.touched, told = q, q, true, told or q.emits
       end
       opened, opener = width + per.size, f
-      opening = sub(said, 1, opened)
+      opening, lane = sub(said, 1, opened), sub(said, opened + 1)
     end
-    local q, lane = f.per.q, sub(said, opened + 1)
+    local q = f.per.q
     if q.laned then
       local ended = q.ended
       if not ended then
         ended = {}
         q.ended, q.lanes = ended, {}
       end
-      local before = ended[lane]
-      if not before then q.lanes[#q.lanes + 1] = lane end
-      ended[lane] = (before or 0) + 1
+      local so_far = ended[lane]
+      if not so_far then q.lanes[#q.lanes + 1] = lane end
+      ended[lane], before = (so_far or 0) + 1, said
       if q.emits then lane_of[i] = lane end
     elseif lane ~= '' then
       return otherwise()

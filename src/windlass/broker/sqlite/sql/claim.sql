@@ -57,60 +57,43 @@ UPDATE job NOT INDEXED SET state = 3, reason = NULL, attempt = attempt + 1, fenc
 WHERE n BETWEEN ?1 AND ?2 AND state = 2 AND crashes < 2 AND q = ?3 AND lane = '' AND priority = ?4 AND deadline IS NULL;
 
 -- name: ring_lanes
--- in:   ?1 q, ?2 band, ?3 limit
--- out:  name, clock, due, ready, running, paused, level, level_at, level_per, wake_at of the first lanes of a ring, in order
+-- in:   ?1 q, ?2 band, ?3 limit, ?4 and ?5 due and name of the lane before
+-- out:  name, clock, due, ready, running, paused, level, level_at, level_per, wake_at of the next lanes of a ring, in order
 -- cost: `limit` rows of an index, and of lanes
 SELECT lane.name, place.clock, place.due, lane.ready, lane.running, lane.paused, lane.level, lane.level_at, lane.level_per,
     lane.wake_at
 FROM place CROSS JOIN lane ON lane.q = place.q AND lane.name = place.lane
-WHERE place.due IS NOT NULL AND place.q = ?1 AND place.band = ?2
-ORDER BY place.due, place.lane LIMIT ?3;
-
--- name: ring_heads
--- in:   ?1 q, ?2 band, ?3 limit
--- out:  as ring_lanes; then of the first ready job of each in the band as heads_of_band; then 1 if another is behind it
--- cost: `limit` rows of an index, of lanes and of heads, two seeks each
-SELECT lane.name, place.clock, place.due, lane.ready, lane.running, lane.paused, lane.level, lane.level_at, lane.level_per,
-    lane.wake_at, job.n, job.id, job.t, job.attempt, job.max_attempts, job.crashes, job.revision, job.priority, job.fence,
-    job.due_at, job.expires_at, job.started, job.flow, job.marks, job.size,
-    (SELECT 1 FROM job AS next WHERE next.state = 2 AND next.crashes < 2 AND next.q = ?1 AND next.lane = place.lane
-        AND next.band = ?2 AND next.sequence > job.sequence LIMIT 1)
-FROM place CROSS JOIN lane ON lane.q = place.q AND lane.name = place.lane
-CROSS JOIN job ON job.n = (SELECT n FROM job AS first WHERE first.state = 2 AND first.crashes < 2 AND first.q = ?1
-    AND first.lane = place.lane AND first.band = ?2 ORDER BY first.sequence LIMIT 1)
-WHERE place.due IS NOT NULL AND place.q = ?1 AND place.band = ?2
+WHERE place.due IS NOT NULL AND place.q = ?1 AND place.band = ?2 AND (place.due, place.lane) > (?4, ?5)
 ORDER BY place.due, place.lane LIMIT ?3;
 
 -- name: heads_of_band
--- in:   ?1 q, ?2 lane, ?3 limit, ?4 how many to leave out, ?5 band
--- out:  n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
---       of the first ready jobs of a lane in a band, in order
--- cost: `limit` rows and what is left out
-SELECT n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
-FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND band = ?5 ORDER BY sequence LIMIT ?3 OFFSET ?4;
+-- in:   ?1 q, ?2 lane, ?3 limit, ?4 the job before (NULL: none), ?5 band
+-- out:  as ready_jobs, of the next ready jobs of a lane in a band, in order
+-- cost: `limit` rows of an index, a head and a body each
+SELECT job.n, job.id, job.t, job.attempt, job.max_attempts, job.crashes, job.revision, job.priority, job.fence,
+    job.due_at, job.expires_at, job.started, job.flow, job.marks, body.headers, body.tags, body.after, body.payload
+FROM job CROSS JOIN body ON body.n = job.n
+WHERE job.state = 2 AND job.crashes < 2 AND job.q = ?1 AND job.lane = ?2 AND job.band = ?5
+    AND job.sequence > COALESCE((SELECT sequence FROM job AS last WHERE last.n = ?4), -1)
+ORDER BY job.sequence LIMIT ?3;
 
 -- name: heads_of_lane
--- in:   ?1 q, ?2 lane, ?3 limit, ?4 how many to leave out
+-- in:   ?1 q, ?2 lane, ?3 limit, ?4 the job before (NULL: none)
 -- out:  as heads_of_band, over all bands
--- cost: `limit` rows and what is left out
-SELECT n, id, t, attempt, max_attempts, crashes, revision, priority, fence, due_at, expires_at, started, flow, marks, size
-FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 ORDER BY band, sequence LIMIT ?3 OFFSET ?4;
-
--- name: bodies
--- in:   ?1 numbers (JSON)
--- out:  n, headers, tags, after, payload
--- cost: one row each
-SELECT n, headers, tags, after, payload FROM json_each(?1) AS taken CROSS JOIN body ON body.n = taken.value;
-
--- name: move_places
--- in:   ?1 q, ?2 lane, ?3 band, ?4 clock, ?5 due (NULL: it has left the ring)
--- cost: one row
-UPDATE place SET clock = ?4, due = ?5 WHERE q = ?1 AND lane = ?2 AND band = ?3;
+-- cost: `limit` rows of an index, a head and a body each
+SELECT job.n, job.id, job.t, job.attempt, job.max_attempts, job.crashes, job.revision, job.priority, job.fence,
+    job.due_at, job.expires_at, job.started, job.flow, job.marks, body.headers, body.tags, body.after, body.payload
+FROM job CROSS JOIN body ON body.n = job.n
+WHERE job.state = 2 AND job.crashes < 2 AND job.q = ?1 AND job.lane = ?2
+    AND (job.band, job.sequence) > (COALESCE((SELECT band FROM job AS last WHERE last.n = ?4), -9223372036854775808),
+        COALESCE((SELECT sequence FROM job AS last WHERE last.n = ?4), -1))
+ORDER BY job.band, job.sequence LIMIT ?3;
 
 -- name: advance_places
--- in:   ?1 q, ?2 names of lanes (JSON) of each of which one job is claimed, ?3 band, ?4 their stride
+-- in:   ?1 q, ?2 names of lanes (JSON), ?3 band, ?4 how far behind their due times their clocks are now, ?5 how much
+--       later they are due (NULL: they have left the ring)
 -- cost: one row per lane
-UPDATE place SET clock = due, due = due + ?4
+UPDATE place SET clock = due + ?4, due = due + ?5
 WHERE q = ?1 AND lane IN (SELECT value FROM json_each(?2)) AND band = ?3;
 
 -- name: take_from_lanes
