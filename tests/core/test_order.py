@@ -1,7 +1,6 @@
 import itertools
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -313,16 +312,6 @@ def test_turns_share_by_weight(weights: dict[str, int], most: int) -> None:
         had[lane] += 1
         shares = {each: had[each] / weights[each] for each in weights}
         assert max(shares.values()) - min(shares.values()) <= 1 + most / min(weights.values())
-
-
-@pytest.mark.parametrize("lane", ["", "a"])
-def test_a_turn_sets_the_time_by_its_beginning(lane: str) -> None:
-    ring, turns = Ring(), Turns(4)
-    ring.enter(lane, 1)
-    for _ in range(6):
-        turns.take(0, ring, lane, 1)
-    assert ring.time == 4 * STRIDE
-    assert ring.lag(lane) == 2 * STRIDE
 
 
 def test_a_turn_goes_on_only_while_its_lane_is_in_the_ring() -> None:

@@ -22,7 +22,7 @@ from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
-from windlass.client.sending import Counted, handle_of, handles_of, in_groups, jobs_of
+from windlass.client.sending import Accepted, handle_of, handles_of, in_groups, jobs_of, send_alike
 from windlass.client.settings import LIMITS, LaneOptions, QueueOptions, flag, lane_settings, queue_settings
 from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
 from windlass.clock import Clock
@@ -390,22 +390,22 @@ class Windlass:
         refused, those of the groups before it are kept, and the error says how many. With a `connection` of
         yours all of them come with its commit.
         """
-        jobs: dict[int, Job[T]] = {}
-        with Counted(jobs):
+        with Accepted[T]() as accepted:
             for place, group in in_groups(self, calls):
-                jobs.update(zip(group.numbers, place.send(group.calls, connection), strict=True))
-        return [jobs[number] for number in range(len(jobs))]
+                accepted.add(group, place.send(group.calls, connection))
+        return accepted.in_order()
 
     async def aenqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
         """Async twin of `enqueue_many`."""
-        jobs: dict[int, Job[T]] = {}
-        with Counted(jobs):
+        with Accepted[T]() as accepted:
             for place, group in in_groups(self, calls):
-                jobs.update(zip(group.numbers, await place.asend(group.calls, connection), strict=True))
-        return [jobs[number] for number in range(len(jobs))]
+                accepted.add(group, await place.asend(group.calls, connection))
+        return accepted.in_order()
 
     def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code."""
+        if connection is None and traced() is None and (handles := send_alike(self, calls)) is not None:
+            return handles
         with sending(jobs_of(calls)) as jobs:
             if connection is not None:
                 return handles_of(self, calls, self.connection.enqueue_on(connection, [jobs])[0], None)

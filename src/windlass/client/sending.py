@@ -1,12 +1,13 @@
 """Calls on their way to a store: filled into groups, and what comes back: handles, or why one was refused."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from windlass.client.handle import Job
-from windlass.client.task import Call, made_jobs
+from windlass.client.task import Call, alike_jobs, made_jobs
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
 from windlass.core.option import shown
 from windlass.errors import EnqueueRefused, InvalidOption
@@ -163,6 +164,27 @@ def handles_of(
     ]
 
 
+def send_alike(app: "Windlass", calls: Sequence[Call[T]]) -> list[Job[T]] | None:
+    """Send a group of calls that are alike, from blocking code; None if they are not. Their handles are made
+    while the store works, where it lets one.
+    """
+    jobs = None if len(calls) == 1 else alike_jobs(calls)
+    if jobs is None:
+        return None
+    handles: list[Job[T]] = []
+    signature = calls[0].task.known_signature
+    sent = time.monotonic()
+
+    def make_handles() -> None:
+        handles[:] = [Job(app, job, signature, exists=True, created=True, sent=sent) for job in jobs.ids]
+
+    jobs.meanwhile = make_handles
+    (receipts,) = app.connection.enqueue([jobs])
+    if handles and set(map(_status_of, receipts)) == _ALL_CREATED:
+        return handles
+    return handles_of(app, calls, receipts, sent)
+
+
 def handle_of(app: "Windlass", call: Call[T], receipt: Receipt, sent: float) -> Job[T]:
     """The handle of one call that was accepted; `EnqueueRefused`: it was not."""
     if receipt.status is not _CREATED:
@@ -170,15 +192,31 @@ def handle_of(app: "Windlass", call: Call[T], receipt: Receipt, sent: float) -> 
     return Job(app, receipt.job, call.task.known_signature, exists=True, created=True, sent=sent)
 
 
-class Counted:
-    """Adds to an error how much had been accepted before it."""
+class Accepted(Generic[T]):
+    """The handles of groups that were accepted, by the numbers of their calls. Adds to an error how many
+    there were before it.
+    """
 
-    def __init__(self, jobs: Mapping[int, Job[Any]]) -> None:
-        self._jobs = jobs
+    def __init__(self) -> None:
+        self._groups: list[tuple[Sequence[int], list[Job[T]]]] = []
 
-    def __enter__(self) -> None:
-        pass
+    def add(self, group: Filling[T], handles: list[Job[T]]) -> None:
+        """Take those of one group more."""
+        self._groups.append((group.numbers, handles))
+
+    def in_order(self) -> list[Job[T]]:
+        """All of them in the order of the calls; a single group has it already."""
+        if len(self._groups) == 1:
+            return self._groups[0][1]
+        jobs: dict[int, Job[T]] = {}
+        for numbers, handles in self._groups:
+            jobs.update(zip(numbers, handles, strict=True))
+        return [jobs[number] for number in range(len(jobs))]
+
+    def __enter__(self) -> "Accepted[T]":
+        return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and self._jobs:
-            error.add_note(f"the first {len(self._jobs):,} calls were accepted")
+        if error is not None and self._groups:
+            count = sum(len(handles) for _, handles in self._groups)
+            error.add_note(f"the first {count:,} calls were accepted")

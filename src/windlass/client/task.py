@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from windlass.client.forks import renew_after_fork
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known, check_parents, policy_of, prepared
+from windlass.core.alike import Alike
 from windlass.core.duration import Duration, micros
 from windlass.core.ids import check_job_id
 from windlass.core.job import NewJob
@@ -116,14 +118,16 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
     made: NewJob | bytes
     """The job, or the payload of one that nobody has asked for yet: many are made at once when they are sent.
     """
+    sent_id: JobId | None = None
+    """That of a job that was sent and never looked at."""
 
     @property
     def job(self) -> NewJob:
-        """The job that is sent. It takes its id when it is first asked for."""
+        """The job that is sent. It takes its id when it is first asked for, or sent."""
         if not isinstance(self.made, NewJob):
             with _making.lock:
                 if not isinstance(self.made, NewJob):
-                    self.made = self.task.job(self.task.app.new_id(), self.made)
+                    self.made = self.task.job(self.sent_id or self.task.app.new_id(), self.made)
         return self.made
 
     @job.setter
@@ -167,18 +171,41 @@ _making = _Making()
 def made_jobs(calls: "Sequence[Call[Any]]") -> list[NewJob]:
     """The jobs of calls; those that are not made yet are made now."""
     with _making.lock:
-        new = Counter([call.task.app for call in calls if not isinstance(call.made, NewJob)])
+        new = Counter(
+            [call.task.app for call in calls if call.sent_id is None and not isinstance(call.made, NewJob)]
+        )
         ids = {app: iter(app.new_id.many(count)) for app, count in new.items()}
         jobs: list[NewJob] = []
         for call in calls:
             made = call.made
             if not isinstance(made, NewJob):
                 task = call.task
-                made = call.made = task.job(next(ids[task.app]), made)
+                made = call.made = task.job(call.sent_id or next(ids[task.app]), made)
             jobs.append(made)
         return jobs
 
 
+def alike_jobs(calls: "Sequence[Call[Any]]") -> Alike | None:
+    """The jobs of calls of one task under the same options, of which none was sent or asked for its job; None
+    if they are others.
+    """
+    task = calls[0].task
+    if task.edges or task.needs_parents or len(set(map(_task_of, calls))) > 1:
+        return None
+    with _making.lock:
+        payloads = list(map(_made_of, calls))
+        # One call may be there twice, and is one job.
+        if set(map(type, payloads)) != {bytes} or len(set(map(id, calls))) < len(calls):
+            return None
+        if set(map(_sent_of, calls)) != {None}:
+            return None
+        ids = task.app.new_id.many(len(calls))
+        for call, job_id in zip(calls, ids, strict=True):
+            call.sent_id = job_id
+    return Alike(task.pattern, ids, payloads, task.job)
+
+
+_task_of, _made_of, _sent_of = attrgetter("task"), attrgetter("made"), attrgetter("sent_id")
 _new_job: Callable[..., NewJob] = NewJob
 _PAYLOAD = NewJob.__struct_fields__.index("payload")
 
@@ -213,7 +240,9 @@ class Sender(Generic[P, R]):
         fields = prepared(name, options.revision, cast("CallOptions", merged))
         # What all jobs have in common, before and after their payload: to make one takes half as long by
         # position as by name.
-        _, *common = msgspec.structs.astuple(NewJob("", **fields))
+        self.pattern = NewJob("", **fields)
+        """A job of this task, but for id and payload."""
+        _, *common = msgspec.structs.astuple(self.pattern)
         self._before, self._behind = tuple(common[: _PAYLOAD - 1]), tuple(common[_PAYLOAD:])
         self.edges = len(fields.get("after", ()))
         """How many parents each of its jobs has."""

@@ -109,13 +109,27 @@ async def test_turn_ends_with_an_expired_job(store: Harness) -> None:
     assert await _served(await store.worker(), 20) == "abbaa"
 
 
-async def test_turn_sets_the_time_of_its_ring_by_where_it_begins(store: Harness) -> None:
-    """A lane that comes new, or back, waits for nobody's second job more than without turns."""
+async def test_turn_moves_the_time_of_its_ring(store: Harness) -> None:
+    """A lane that comes now is behind those that wait for their first turn, and before all second ones."""
     await _backlog(store, "bc")
     worker = await store.worker()
     assert await _served(worker, 4) == "bbbb"
     await _backlog(store, "a", count=5)
-    assert await _served(worker, 12) == "aaaacccca" + "bbb"
+    assert await _served(worker, 12) == "cccc" + "aaaa" + "bbbb"
+
+
+async def test_turn_moves_the_time_of_its_ring__so_that_lanes_that_come_and_go_starve_nobody(
+    store: Harness,
+) -> None:
+    """A new lane of four jobs comes as often as four are claimed: the old one has its share of them."""
+    await _backlog(store, "o", count=30)
+    worker = await store.worker()
+    assert await _served(worker, 4) == "oooo"
+    served = ""
+    for number in range(12):
+        await store.add_many(4, lane=f"new-{number}", payload=_PAYLOAD)
+        served += await _served(worker, 4)
+    assert served.count("o") >= 12
 
 
 async def test_turn_is_of_one_band(store: Harness) -> None:

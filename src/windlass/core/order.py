@@ -10,7 +10,7 @@ A lane's *turn* is one job. An asker that is about to start many short jobs gets
 (`turn_of`): within a moment nobody sees who of them was first, and what a lane costs a store is shared by
 them. Each of them advances the clock, so that shares stay what they are.
 
-The ring's time is the highest clock at which a lane's turn ever began. A lane that comes back, from being
+The ring's time is the highest clock at which a lane was ever claimed from. A lane that comes back, from being
 idle or parked, enters at the later of its own clock and the ring's time: it neither saves credit nor sheds
 debt.
 """
@@ -130,14 +130,11 @@ class Ring:
         """A lane has nothing to hand out any more; it keeps its clock."""
         self._places[lane].due = None
 
-    def take(self, lane: str, weight: int, *, begins: bool = True) -> None:
-        """A job was claimed from a lane of the ring, the first of its turn or another. A changed weight
-        counts from the next claim on.
-        """
+    def take(self, lane: str, weight: int) -> None:
+        """A job was claimed from a lane of the ring. A changed weight counts from the next claim on."""
         place = self._places[lane]
         assert place.due is not None
-        if begins:
-            self.time = max(self.time, place.clock)
+        self.time = max(self.time, place.clock)
         place.clock = place.due
         place.due = place.clock + stride(weight)
         self._rebase()
@@ -182,9 +179,8 @@ class Turns:
     def take(self, band: int | None, ring: Ring, lane: str, weight: int) -> None:
         """A job was claimed from that lane."""
         last, count = self._last.get(band, ("", 0))
-        begins = last != lane or count in (0, self._most)
-        ring.take(lane, weight, begins=begins)
-        self._last[band] = (lane, 1 if begins else count + 1)
+        ring.take(lane, weight)
+        self._last[band] = (lane, count + 1 if last == lane and count < self._most else 1)
 
     def end(self) -> None:
         """Something else came in between."""

@@ -13,7 +13,7 @@ from windlass.broker.postgres.records import new_ids
 from windlass.clock import ManualClock
 from windlass.conformance.harness import Harness, new_id
 from windlass.core.event import FROM_START
-from windlass.core.job import NewJob
+from windlass.core.job import NewJob, Status
 from windlass.core.state import State
 from windlass.core.units import HOUR, SECOND
 from windlass.errors import ContractError
@@ -76,6 +76,34 @@ def test_groups_of_jobs_alike_are_kept_as_in_the_model(
             assert found == expected, f"observation {number}"
 
     asyncio.run(compare())
+
+
+def test_jobs_are_handed_out_in_the_order_in_which_they_came_however_many_at_once(
+    namespaces: Namespaces,
+) -> None:
+    """Alone, alike, as several groups of a call, or differing: whichever way each call goes."""
+    lanes: tuple[dict[str, Any], ...] = ({}, {"lane": ""}, {"headers": {"a": "b"}})
+    sizes = (1, 1_000, 2, 1_000, 1)
+    groups = [[_job(b"", **lanes[size % 3]) for _ in range(size)] for size in sizes]
+    several = [[_job(b"") for _ in range(900)], [_job(b"") for _ in range(900)]]
+    unlike = [[_job(b"", priority=0, flow=f"f{number % 2}") for number in range(700)] for _ in "12"]
+
+    async def test() -> None:
+        store = await Harness.open(namespaces.open, Options())
+        await store.queue("q")
+        for call in (*([group] for group in groups), several, unlike, [[_job(b"last")]]):
+            receipts = await store.broker.enqueue(call)
+            assert {one.status for group in receipts for one in group} == {Status.CREATED}
+            sent.extend(job.id for group in call for job in group)
+        worker = await store.worker()
+        while leases := (await worker.claim(slots=500)).leases:
+            handed_out.extend(lease.job for lease in leases)
+        await store.close()
+
+    sent: list[str] = []
+    handed_out: list[str] = []
+    asyncio.run(test())
+    assert handed_out == sent
 
 
 async def _modelled(clock: ManualClock, options: Options) -> Broker:

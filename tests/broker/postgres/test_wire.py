@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
@@ -15,7 +16,8 @@ from windlass.broker.postgres.blocking import BlockingProducer
 from windlass.broker.postgres.driver import UNAVAILABLE, Refused, code_of
 from windlass.broker.postgres.driving import driven
 from windlass.conformance.harness import APP, new_id
-from windlass.core.job import JobView, NewJob, Status
+from windlass.core.alike import Alike
+from windlass.core.job import JobView, NewJob, Refusal, Status
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.errors import StoreError
 
@@ -72,6 +74,52 @@ def test_what_is_sent_by_hand_is_kept_as_what_the_driver_sends(namespaces: Names
                 assert _view(kept) == _view(by_driver), name
             again = await asyncio.to_thread(blocking.enqueue, [group])
             assert {receipt.status for receipt in again[0]} == {Status.DUPLICATE}, name
+            columns = _columns(NewJob(**{"id": "", "task": "t", "queue": "q", **given}), 3)
+            receipts = await asyncio.to_thread(blocking.enqueue, [columns])
+            assert [receipt.job for receipt in receipts[0]] == columns.ids, name
+            for kept, payload in zip(await broker.get(columns.ids), columns.payloads, strict=True):
+                assert _view(kept) == {**_view(by_driver), "payload": payload}, name
+            again = await asyncio.to_thread(blocking.enqueue, [columns])
+            assert {receipt.status for receipt in again[0]} == {Status.DUPLICATE}, name
+        await broker.close()
+
+    asyncio.run(test())
+
+
+def _columns(pattern: NewJob, count: int) -> Alike:
+    """Jobs by columns, whose payloads differ in their length."""
+
+    def make(job: str, payload: bytes) -> NewJob:
+        return replace(pattern, id=job, payload=payload)
+
+    payloads = [pattern.payload + b"y" * number for number in range(count)]
+    return Alike(pattern, [new_id() for _ in range(count)], payloads, make)
+
+
+def test_columns_are_sent_as_they_are(namespaces: Namespaces) -> None:
+    """No job is made of them, what the caller has to do is done before the answer, and all of them count."""
+
+    async def test() -> None:
+        broker, blocking = await _opened(namespaces)
+        done: list[str] = []
+
+        def make(job: str, payload: bytes) -> NewJob:
+            raise AssertionError((job, payload))
+
+        for count in (2, 1_000):
+            pattern = NewJob(id="", task="t", queue="q")
+            ids, payloads = [new_id() for _ in range(count)], [b"%04d" % number for number in range(count)]
+            jobs = Alike(pattern, ids, payloads, make, lambda: done.append("meanwhile"))
+            ((*receipts,),) = await asyncio.to_thread(blocking.enqueue, [jobs])
+            assert [(receipt.status, receipt.job) for receipt in receipts] == [
+                (Status.CREATED, job) for job in ids
+            ]
+            assert [kept.payload for kept in await broker.get(ids[-2:])] == payloads[-2:]
+        assert done == ["meanwhile"] * 2
+        large = _columns(NewJob(id="", task="t", queue="q", payload=b"x" * 5_000_000), 2)
+        assert {one.refusal for one in (await asyncio.to_thread(blocking.enqueue, [large]))[0]} == {
+            Refusal.GROUP_TOO_LARGE
+        }
         await broker.close()
 
     asyncio.run(test())

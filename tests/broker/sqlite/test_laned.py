@@ -35,6 +35,7 @@ QUEUES = {
     "lanes first": QueueSettings(order="lane", lane_concurrency=2),
     "aging": QueueSettings(age_step=SECOND),
     "weighted bands": QueueSettings(bands={5: 2, 0: 1}, lane_concurrency=3),
+    "in sequence": QueueSettings(sequence=True),
     "every event": QueueSettings(emit=Emit.ALL, lane_concurrency=2),
     "nothing kept": QueueSettings(retention=0, result_ttl=0, lane_concurrency=2),
 }

@@ -33,7 +33,7 @@ def let_a_lane_reenter_without_its_debt() -> Planted:
 @bug("weights of lanes are ignored", by=("lanes_share",), seed=3)
 def ignore_weights() -> Planted:
     with swapped(Ring, "take", None) as real_take, swapped(Ring, "enter", None) as real_enter:
-        Ring.take = lambda self, lane, weight, **turn: real_take(self, lane, 1, **turn)
+        Ring.take = lambda self, lane, weight: real_take(self, lane, 1)
         Ring.enter = lambda self, lane, weight: real_enter(self, lane, 1)
         yield
 

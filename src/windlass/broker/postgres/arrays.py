@@ -17,6 +17,7 @@ from windlass.broker.postgres.records import (
     pack_text,
     uuid_of,
 )
+from windlass.core.alike import Alike
 from windlass.core.group import too_large
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
@@ -90,18 +91,21 @@ def alike_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
     """The smallest id of new jobs, their ids and payloads, then value by value what they have in common; None
     if they differ in more, or have keys, lanes or parents.
     """
-    first = jobs[0]
+    first = jobs.pattern if isinstance(jobs, Alike) else jobs[0]
     if first.key is not None or first.lane or first.after:
         return None
-    columns = list(zip(*map(astuple, jobs), strict=True))
-    payloads, ids = columns.pop(_PAYLOAD), columns.pop(_ID)
-    for column in columns:
-        if column.count(column[0]) != len(column):
-            return None
+    if isinstance(jobs, Alike):
+        ids, payloads = jobs.ids, jobs.payloads
+    else:
+        columns = list(zip(*map(astuple, jobs), strict=True))
+        payloads, ids = list(columns.pop(_PAYLOAD)), list(columns.pop(_ID))
+        for column in columns:
+            if column.count(column[0]) != len(column):
+                return None
     return (
         min(ids),
-        new_ids(list(ids)),
-        list(payloads),
+        ids if isinstance(jobs, Alike) else new_ids(ids),
+        payloads,
         first.task,
         first.queue,
         first.priority,

@@ -24,8 +24,9 @@ from windlass.broker.postgres.trouble import in_words
 from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.ways import Ways
 from windlass.broker.postgres.wire import Wire, wire_of
+from windlass.core.alike import Alike
 from windlass.core.group import too_large
-from windlass.core.job import NewJob, Receipt, Status
+from windlass.core.job import GROUP_BYTES, GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
 
@@ -153,8 +154,8 @@ class BlockingProducer:
         """Send one plain job, or some that are alike, where nothing has to be opened or waited for first:
         what most calls are, with as little around it as can be. None if they have to go the usual way.
         """
-        loop, queue = self._loop, jobs[0].queue
-        if loop is None or _is_async() or not self._ways.may_be_beside(queue) or too_large(jobs):
+        loop, queue = self._loop, (jobs.pattern if isinstance(jobs, Alike) else jobs[0]).queue
+        if loop is None or _is_async() or not self._ways.may_be_beside(queue) or not _fits(jobs):
             return None
         values = one_of(jobs[0]) if len(jobs) == 1 else alike_of(jobs)
         if values is None or (connection := self._pool.at_hand()) is None:
@@ -202,8 +203,14 @@ class BlockingProducer:
             query = statement(self._schema, function, len(given) + len(values) + 1)
             driven(loop, connection.fetch(query, now, *given, *values))
             return tuple(Receipt(_CREATED, job.id) for job in jobs)
-        wire.send(message)
-        receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)  # while the server works
+        wire.send(*message)
+        # While the server works:
+        if isinstance(jobs, Alike):
+            receipts = tuple(Receipt(_CREATED, job) for job in jobs.ids)
+            if jobs.meanwhile is not None:
+                jobs.meanwhile()
+        else:
+            receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)
         wire.hear()
         return receipts
 
@@ -246,6 +253,13 @@ class BlockingProducer:
                 task.cancel()
                 loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
             raise
+
+
+def _fits(jobs: Sequence[NewJob]) -> bool:
+    """Whether a group is not larger than a step may be; without a look at each job, if they are alike."""
+    if not isinstance(jobs, Alike):
+        return not too_large(jobs)
+    return len(jobs) <= GROUP_JOBS and sum(map(len, jobs.payloads)) <= GROUP_BYTES
 
 
 def _is_async() -> bool:

@@ -7,10 +7,12 @@ are joined, not walked. The driver still connects, logs in and prepares, and tak
 """
 
 import asyncio
+import os
 import select
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from os import read, write
 from typing import Any, Final
 
@@ -68,44 +70,45 @@ class Wire:
         }
         self._poll = _polled(fileno, select.POLLIN)
 
-    def one(self, now: int | None, values: Sequence[Any]) -> bytes | None:
-        """The call of `enqueue_one` for a job, given value by value; None if the driver has to make it: there
-        is no such value, and the driver says so.
+    def one(self, now: int | None, values: Sequence[Any]) -> tuple[bytes, ...] | None:
+        """The call of `enqueue_one` for a job, given value by value, in parts; None if the driver has to make
+        it: there is no such value, and the driver says so.
         """
         job, payload, *options = values
         given = (_UUID, _digits(job), _length(len(payload)), payload)
-        return self._bound("enqueue_one", now, given, options)
+        return self._bound("enqueue_one", now, given, b"", options)
 
-    def alike(self, now: int | None, values: Sequence[Any]) -> bytes | None:
+    def alike(self, now: int | None, values: Sequence[Any]) -> tuple[bytes, ...] | None:
         """Likewise the call of `enqueue_alike`, after which nothing follows."""
         first, ids, payloads, *options = values
         many = len(ids)
         digits = bytes.fromhex("00000010" + "00000010".join(ids).replace("-", ""))
-        lengths = map(_length, map(len, payloads))
-        bodies = b"".join([part for pair in zip(lengths, payloads, strict=True) for part in pair])
+        bodies = _joined(payloads)
         given = (
             *(_TRUE, _UUID, _digits(first)),
             *(_array(len(digits) + 20, 1, 0, _AN_UUID, many, 1), digits),
-            *(_array(len(bodies) + 20, 1, 0, _A_BYTEA, many, 1), bodies),
+            _array(len(bodies) + 20, 1, 0, _A_BYTEA, many, 1),
         )
-        return self._bound("enqueue_alike", now, given, options)
+        return self._bound("enqueue_alike", now, given, bodies, options)
 
     def _bound(
-        self, function: str, now: int | None, given: tuple[bytes, ...], options: Sequence[Any]
-    ) -> bytes | None:
+        self, function: str, now: int | None, given: tuple[bytes, ...], large: bytes, options: Sequence[Any]
+    ) -> tuple[bytes, ...] | None:
+        """A call, in parts. What is large is a part of its own: half of what packing takes is new memory."""
         try:
             rest = _packed(*options)
         except (struct.error, UnicodeError):
             return None
-        parts = (self._starts[function], _NULL if now is None else _large(8, now), *given, rest)
-        return b"".join((_head(b"B", sum(map(len, parts)) + 4 + len(_ALL_BINARY)), *parts, _END))
+        first = b"".join((self._starts[function], _NULL if now is None else _large(8, now), *given))
+        head = _head(b"B", len(first) + len(large) + len(rest) + 4 + len(_ALL_BINARY))
+        return (head + first, large, rest + _END) if large else (b"".join((head, first, rest, _END)),)
 
-    def send(self, message: bytes) -> None:
+    def send(self, first: bytes, *more: bytes) -> None:
         """Send a call. `OSError`: the connection is of no use any more; the call was not made."""
-        sent = write(self._fileno, message)
-        if sent == len(message):
+        sent = os.writev(self._fileno, (first, *more)) if more else write(self._fileno, first)
+        if sent == len(first) + sum(map(len, more)):
             return
-        rest = memoryview(message)[sent:]
+        rest = memoryview(b"".join((first, *more)))[sent:]
         has_room = _polled(self._fileno, select.POLLOUT)
         while rest:
             if not has_room(_PATIENCE_MS):
@@ -178,6 +181,14 @@ def _polled(fileno: int, events: int) -> Callable[[int], object]:
 
 def _digits(job: object) -> bytes:
     return bytes.fromhex(str(job).replace("-", ""))
+
+
+def _joined(values: Sequence[bytes]) -> bytes:
+    """Elements of an array, each behind its length."""
+    lengths = list(map(len, values))
+    if lengths.count(lengths[0]) == len(lengths):
+        return _length(lengths[0]).join((b"", *values))
+    return b"".join(chain.from_iterable(zip(map(_length, lengths), values, strict=True)))
 
 
 @lru_cache(maxsize=256)

@@ -81,7 +81,7 @@ def _asked(tx: Writing, ask: Ask) -> list[Queue]:
 
 def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
     """New leases, and whether a bound stopped the claim."""
-    bound = Bound(ask, PROMOTE - promote_due(tx, queues, PROMOTE))
+    bound = Bound(tx, ask, PROMOTE - promote_due(tx, queues, PROMOTE))
     for queue in queues:
         filing.refresh_due(tx, queue)
         if handout.is_plain(tx, queue) and not ask.alone:

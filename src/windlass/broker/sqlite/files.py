@@ -41,9 +41,21 @@ def connect(path: Path, *, writes: bool) -> Handle:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        if not writes:
+        if writes:
+            _keep_freed_memory()
+        else:
             connection.execute("PRAGMA query_only = ON")
     return Handle(connection)
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator keep what SQLite frees.
+
+    A transaction that comes after one of another process frees all pages in memory and reads them anew. glibc
+    gives such memory back to the system, and faults it in again, until it has once seen as large a block come
+    and go; others do not mind.
+    """
+    bytes(_CACHE_KIB * 1024)
 
 
 def prepare(path: Path, namespace: str, lock: FileLock) -> None:

@@ -14,7 +14,7 @@ from windlass.broker.sqlite.writing import Writing
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
 from windlass.core.order import REBASE_AT, band_of, choose_band, stride
 from windlass.core.query import Parked
-from windlass.core.settings import lane_policy
+from windlass.core.settings import LanePolicy, lane_policy
 from windlass.core.units import Micros
 
 SQL = statements("filing")
@@ -56,6 +56,8 @@ def unfile(tx: Writing, job: Job) -> None:
     lane = tx.lane(queue, job.lane)
     lane.ready -= 1
     tx.touch_lane(lane)
+    if queue.policy.sequence:
+        return  # it stays in its line, and its lane in the ring, until it is known what becomes of it
     job.state_code = UNPLACED
     tx.touch(job)
     refresh(tx, queue, lane)
@@ -144,16 +146,15 @@ def park(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
             tx.run(SQL["empty_ring"], (queue.q, band, tx.now))
 
 
-def _unpark(tx: Writing, queue: Queue, lanes: Sequence[Lane]) -> None:
+def _unpark(tx: Writing, queue: Queue, lanes: Mapping[str, LanePolicy]) -> None:
     """Let lanes that were parked, and are in no ring, enter where they have something to hand out."""
-    if not lanes:
-        return
-    found = tx.all(SQL["bands_of_lanes"], (queue.q, as_json([lane.name for lane in lanes])))
-    bands = {(name, ONE_RING if queue.policy.one_ring else band) for name, band in found}
-    steps = {lane.name: stride(lane.policy.weight) for lane in lanes}
-    tx.many(SQL["enter"], [(queue.q, name, band, steps[name]) for name, band in bands])
-    for band in {band for _, band in bands}:
-        tx.run(SQL["fill_ring"], (queue.q, band))
+    by_weight: dict[int, list[str]] = {}
+    for name, policy in lanes.items():
+        by_weight.setdefault(policy.weight, []).append(name)
+    for weight, names in by_weight.items():
+        tx.run(SQL["enter_all"], (queue.q, as_json(names), stride(weight), int(queue.policy.one_ring)))
+    if by_weight:
+        tx.run(SQL["fill_rings"], (queue.q,))
 
 
 def refresh_all(tx: Writing, queue: Queue) -> None:
@@ -247,12 +248,10 @@ class Turns:
             return lane
         return tx.value(SQL["first_lane"], (queue.q, band))
 
-    def take(self, lane: str, band: int) -> bool:
-        """A job is claimed from that lane; whether its turn begins with it."""
+    def take(self, lane: str, band: int) -> None:
+        """A job is claimed from that lane."""
         last, count = self._last.get(band, ("", 0))
-        begins = last != lane or not 0 < count < self._most
-        self._last[band] = (lane, 1 if begins else count + 1)
-        return begins
+        self._last[band] = (lane, count + 1 if last == lane and count < self._most else 1)
 
     def end(self) -> None:
         """Something else came in between."""
@@ -340,7 +339,8 @@ def occupy(tx: Writing, job: Job, turns: Turns) -> None:
     if queue.laned:
         if not job.suspect:
             band = ONE_RING if queue.policy.one_ring else job.band
-            _take(tx, queue, lane, band, begins=turns.take(lane.name, band))
+            turns.take(lane.name, band)
+            _take(tx, queue, lane, band)
         lane.running += 1
         lane.ready -= 1
         tx.touch_lane(lane)
@@ -359,11 +359,9 @@ def occupied(tx: Writing, job: Job) -> None:
     refresh(tx, queue, tx.lane(queue, job.lane))
 
 
-def _take(tx: Writing, queue: Queue, lane: Lane, band: int, *, begins: bool) -> None:
-    """One job is claimed from a lane of a ring, the first of its turn or another. A changed weight counts
-    from the claim after this one.
-    """
-    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name)) if begins else 0
+def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
+    """One job is claimed from a lane of a ring. A changed weight counts from the claim after this one."""
+    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name))
     tx.run(SQL["advance"], (queue.q, lane.name, band, stride(lane.policy.weight)))
     if time >= REBASE_AT:
         tx.run(SQL["rebase_places"], (queue.q, band, time))
@@ -395,21 +393,23 @@ def vacate_done(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
         if any(policy.rate is not None for policy in policies.values()) or tx.knows_lanes(queue, ended):
             _vacate_each(tx, queue, ended)
         else:
-            were_full: list[str] = []
-            for count in set(ended.values()):
-                names = as_json([name for name, ends in ended.items() if ends == count])
-                for name, running, ready in tx.all(SQL["vacate_lanes"], (queue.q, names, count)):
-                    if ready and not has_slot(running + count, policies[name].concurrency):
-                        were_full.append(name)
-            tx.read_lanes(queue, were_full)
-            _unpark_open(tx, queue, were_full)
+            alike: dict[int, list[str]] = {}
+            for name, count in ended.items():
+                alike.setdefault(count, []).append(name)
+            opened: dict[str, LanePolicy] = {}
+            for count, names in alike.items():
+                for name, running, wants in tx.all(SQL["vacate_lanes"], (queue.q, as_json(names), count)):
+                    most = policies[name].concurrency
+                    if wants and has_slot(running, most) and not has_slot(running + count, most):
+                        opened[name] = policies[name]
+            _unpark(tx, queue, opened)
     if not queue.unlimited:
         wake_if_claimable(tx, queue)
 
 
 def _vacate_each(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
     tx.read_lanes(queue, ended)
-    were_full: list[str] = []
+    opened: dict[str, LanePolicy] = {}
     for name, count in ended.items():
         lane = tx.lane(queue, name)
         was_full = not has_slot(lane.running, lane.policy.concurrency)
@@ -417,14 +417,9 @@ def _vacate_each(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
         tx.touch_lane(lane)
         if lane.policy.rate is not None:
             refresh(tx, queue, lane)
-        elif was_full and lane.ready:
-            were_full.append(name)
-    _unpark_open(tx, queue, were_full)
-
-
-def _unpark_open(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
-    lanes = [tx.lane(queue, name) for name in names]
-    _unpark(tx, queue, [lane for lane in lanes if parked(tx, queue, lane) is None])
+        elif was_full and lane.ready and parked(tx, queue, lane) is None:
+            opened[name] = lane.policy
+    _unpark(tx, queue, opened)
 
 
 def _return_tokens(tx: Writing, queue: Queue, lane: Lane, claimed_at: Micros) -> None:

@@ -32,8 +32,9 @@ MEMO_SQL = statements("jobs")
 class Bound:
     """What one claim has handed out, and may hand out yet."""
 
-    def __init__(self, ask: Ask, left: int) -> None:
+    def __init__(self, tx: Writing, ask: Ask, left: int) -> None:
         self.ask = ask
+        self.tasks = Tasks(tx)
         self.left = left
         """Due and expired jobs that it may still look after."""
         self.leases: list[Lease] = []
@@ -92,7 +93,7 @@ def choose(
     """
     now, q, queue_name, ask = tx.now, queue.q, queue.name, bound.ask
     slots, most_bytes, visibility = ask.slots, ask.max_bytes, ask.visibility
-    leases, replied, remembered, tasks = bound.leases, bound.replied, tx.handle.leases, Tasks(tx)
+    leases, replied, remembered, tasks = bound.leases, bound.replied, tx.handle.leases, bound.tasks
     if len(remembered) > MOST_LEASES:
         remembered.clear()  # leases that others have ended; a settle of the rest goes the long way
     taken: list[Row] = []

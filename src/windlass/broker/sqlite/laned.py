@@ -145,8 +145,6 @@ class _Ring:
                 break
             chosen, stopped, expired = choose(tx, queue, name, heads, bound, room, self._s)
             if chosen:
-                if left == self._turn and stand.clock > self._time:
-                    self._time = stand.clock
                 self._take(stand, chosen)
                 left -= len(chosen)
             if stopped or expired is not None:
@@ -198,8 +196,11 @@ class _Ring:
     def _take(self, stand: _Stand, chosen: list[Row]) -> None:
         """Jobs are claimed from a lane. A changed weight counts from the claim after this one."""
         lane, queue, now, count = stand.lane, self._queue, self._tx.now, len(chosen)
-        stand.due += count * stand.step
-        stand.clock = stand.due - stand.step
+        if count > 1:
+            stand.due += (count - 1) * stand.step
+            stand.clock = stand.due - stand.step
+        self._time = max(self._time, stand.clock)  # before the last of them
+        stand.clock, stand.due = stand.due, stand.due + stand.step
         stand.next += count
         stand.taken += count
         lane.ready -= count

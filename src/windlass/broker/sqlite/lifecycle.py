@@ -111,7 +111,10 @@ def make_waiting(tx: Writing, job: Job, move: Move) -> None:
 
 def schedule(tx: Writing, job: Job) -> None:
     """Number a job that has just become scheduled: jobs that are due at the same time go in this order."""
-    if not tx.queue_of(job.q).policy.sequence:
+    queue = tx.queue_of(job.q)
+    if queue.policy.sequence:
+        filing.refresh(tx, queue, tx.lane(queue, job.lane))
+    else:
         job.sequence = tx.number()
         tx.touch(job)
 

@@ -380,10 +380,10 @@ local function occupy(j)
     local t = q.turns and q.turns[band]
     if t and t[1] == l.name and t[2] < q.turns.most then
       t[2] = t[2] + 1
-    else -- a turn begins
-      r[1] = max(r[1], seat[2])
-      if q.turns then q.turns[band] = {l.name, 1} end
+    elseif q.turns then -- a turn begins
+      q.turns[band] = {l.name, 1}
     end
+    r[1] = max(r[1], seat[2])
     seat[2] = seat[3]
     seat[3] = seat[2] + floor(STRIDE / lane_weight(l))
     zadd(RING, 'R' .. q.pre .. b6(band) .. n7(seat[3]) .. l.name)

@@ -211,6 +211,7 @@ local function take_round(found, n) -- so many of them are handed out
     if n < c then c = n end
     n = n - c
     local _, u, _, ready, clock, due, born, f1, f2, f3, f4, f5 = unpack_bytes(SIMPLE_LANE, records[i])
+    if c > 1 then clock = due + (c - 2) * STRIDE end
     if clock > time then time = clock end
     clock = due + (c - 1) * STRIDE
     due, ready, u, f2, f5 = clock + STRIDE, ready - c, u + c, f2 + c, f5 - c
@@ -270,7 +271,7 @@ local function peek_lanes(q, want, turn)
   end
   if #entered > 1 then table.sort(entered, is_before) end
   local at, en, ag, n_again, got = 1, 1, 1, 0, 0
-  local lanes, dues, begins, fields, turns, k = {}, {}, {}, {}, {}, 0
+  local lanes, dues, fields, turns, k = {}, {}, {}, {}, 0
   while got < want do
     local t, e, a = stored[at], entered[en], again[ag]
     if t and (not e or is_before(t, e)) and (not a or is_before(t, a)) then
@@ -291,7 +292,7 @@ local function peek_lanes(q, want, turn)
     local left = turn
     repeat
       got, left = got + 1, left - 1
-      lanes[got], dues[got], begins[got] = t, t[4], left == turn - 1
+      lanes[got], dues[got] = t, t[4]
       t[2], t[3], t[4] = t[2] - 1, t[3] + 1, t[4] + STRIDE
     until left == 0 or got == want or t[2] == 0 or (most and t[3] >= most)
     if t[2] > 0 and not (most and t[3] >= most) then
@@ -314,7 +315,7 @@ local function peek_lanes(q, want, turn)
     places[i], ids[i] = struct.unpack('>I7c16', t[7], off * ENTRY + 1)
     lanes[i], t[5] = l, off + 1
   end
-  return {n = got, ids = ids, places = places, lanes = lanes, dues = dues, begins = begins}
+  return {n = got, ids = ids, places = places, lanes = lanes, dues = dues}
 end
 
 local function take_lanes(found, n) -- so many of them are handed out
@@ -322,7 +323,7 @@ local function take_lanes(found, n) -- so many of them are handed out
   for i = 1, n do
     local l, due = found.lanes[i], found.dues[i]
     local q, r = l[1], ring_of(l[1], l[5])
-    if found.begins[i] and l[7] > r[1] then r[1] = l[7] end
+    if l[7] > r[1] then r[1] = l[7] end
     l[7], l[8] = due, due + STRIDE
     l[6], l[4], l[11], l[14] = l[6] - 1, l[4] + 1, l[11] + 1, l[14] - 1
     if l[6] == 0 or (q.most and l[4] >= q.most) then

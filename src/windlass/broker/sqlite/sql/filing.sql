@@ -106,25 +106,35 @@ UPDATE place SET due = NULL WHERE q = ?1 AND lane = ?2 AND band = ?3;
 UPDATE place SET due = NULL WHERE q = ?1 AND lane IN (SELECT value FROM json_each(?2)) AND +due IS NOT NULL
 RETURNING band;
 
--- name: bands_of_lanes
--- in:   ?1 q, ?2 names of lanes (JSON)
--- out:  lane, band of each band in which one of them has a ready job
--- cost: one seek per lane, and one per band of it
+-- name: enter_all
+-- in:   ?1 q, ?2 names of lanes (JSON), ?3 their stride, ?4 whether the queue has one ring, that of band 0
+-- cost: one seek per lane, and one and a row per band of it: they enter where they have a ready job, as by enter
 WITH RECURSIVE found (lane, band) AS (
     SELECT value, (SELECT MIN(band) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = value)
     FROM json_each(?2)
     UNION ALL
     SELECT lane, (SELECT MIN(job.band) FROM job
         WHERE state = 2 AND crashes < 2 AND q = ?1 AND job.lane = found.lane AND job.band > found.band)
-    FROM found WHERE band IS NOT NULL)
-SELECT lane, band FROM found WHERE band IS NOT NULL;
+    FROM found WHERE band IS NOT NULL AND NOT ?4),
+entering (lane, band) AS (SELECT lane, CASE WHEN ?4 THEN 0 ELSE band END FROM found WHERE band IS NOT NULL)
+INSERT INTO place (q, lane, band, clock, due)
+SELECT ?1, lane, band, t, t + ?3 FROM (SELECT entering.lane, entering.band,
+    COALESCE((SELECT time FROM ring WHERE q = ?1 AND ring.band = entering.band), 0) AS t FROM entering)
+WHERE TRUE
+ON CONFLICT (q, lane, band) DO UPDATE SET clock = MAX(clock, excluded.clock), due = MAX(clock, excluded.clock) + ?3;
+
+-- name: fill_rings
+-- in:   ?1 q
+-- cost: one row per ring of the queue that was empty: lanes have entered some of them
+UPDATE ring SET empty_since = NULL WHERE q = ?1 AND empty_since IS NOT NULL
+    AND EXISTS (SELECT 1 FROM place WHERE due IS NOT NULL AND place.q = ?1 AND place.band = ring.band);
 
 -- name: vacate_lanes
 -- in:   ?1 q, ?2 names of lanes (JSON), ?3 how many leases of each of them have ended
--- out:  name, running, whether it has ready jobs
+-- out:  name, running, whether it has ready jobs and is not paused
 -- cost: one row per lane
 UPDATE lane SET running = running - ?3 WHERE q = ?1 AND name IN (SELECT value FROM json_each(?2))
-RETURNING name, running, ready > 0;
+RETURNING name, running, ready > 0 AND NOT paused;
 
 -- name: any_place
 -- in:   ?1 q
