@@ -206,7 +206,7 @@ class Consume(Protocol):
         - turn_begins_anew_with_every_ask: nothing of it is kept.
         - turn_ends_where_a_lane_may_no_more: at a limit of its lane or queue, or with its last job.
         - turn_ends_with_an_expired_job: the next in the ring goes on.
-        - turn_moves_the_time_of_its_ring: with each of its jobs, so that lanes that come and go starve nobody.
+        - turn_moves_the_time_of_its_ring: with each of its jobs; lanes that come and go starve nobody.
         - turn_is_of_one_band: of all bands of its lane where lanes come first.
         - weight_can_change_under_a_backlog: it counts from the lane's next claim but one.
         - plain_queue_leaves_no_debt: what a queue handed out before it ever had a lane counts for nobody.

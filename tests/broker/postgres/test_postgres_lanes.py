@@ -16,6 +16,7 @@ from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.units import SECOND
 
 __all__ = ["namespaces"]
 
@@ -123,11 +124,13 @@ def _many_lanes_alike(seed: int, **settings: Any) -> Callable[[Harness, list[str
                 group = [left.pop() for _ in range(min(len(left), lot.randint(1, 60)))]
                 urgent = lot.choices((0, 0, 0, 5), k=len(group)) if lot.random() < 0.3 else [0] * len(group)
                 lanes = [f"l{int(lot.triangular(0, 20, 3))}" for _ in group]
+                expires = lot.choices((None, SECOND), (9, 1), k=len(group)) if lot.random() < 0.2 else [None]
                 jobs = [
-                    store.job(id=job, lane=lane, priority=priority)
-                    for job, lane, priority in zip(group, lanes, urgent, strict=True)
+                    store.job(id=job, lane=lane, priority=priority, expires=expires[place % len(expires)])
+                    for place, (job, lane, priority) in enumerate(zip(group, lanes, urgent, strict=True))
                 ]
                 found.append([receipt.status for receipt in await store.enqueue(*jobs)])
+            store.advance(lot.choice((0, 0, 0, SECOND // 4)))
             who = lot.randrange(2)
             lot.shuffle(held[who])
             keep = lot.choice((0, 0, len(held[who]) // 2))

@@ -5,7 +5,8 @@
 -- put in line instead of being told at once), windlass.recording (whether transitions are collected in `moved`).
 --
 -- The lock: verbs that touch only plain jobs share it and rely on row locks; all others have it alone. So what is
--- written for one verb at a time is never interleaved, and the hot path waits for nobody but these.
+-- written for one verb at a time is never interleaved, and the hot path waits for nobody but these. Who shares it and
+-- touches lanes has a second one, of lanes, alone (`settle_done`).
 
 -- in: the clock of a test, or NULL for the server's own. out: the row of `meta`. cost: one row.
 CREATE OR REPLACE FUNCTION _begin(p_now bigint) RETURNS meta LANGUAGE plpgsql AS $$

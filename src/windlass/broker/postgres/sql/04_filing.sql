@@ -430,19 +430,16 @@ BEGIN
     END IF;
 END $$;
 
--- Take a slot and a token of a job's queue and of its lane; the job is about to leave its place. p_begins: the lane's turn begins with it.
-DROP FUNCTION IF EXISTS _occupy(queue, lane, job);
-CREATE OR REPLACE FUNCTION _occupy(q queue, l lane, j job, p_begins boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- Take a slot and a token of a job's queue and of its lane; the job is about to leave its place.
+CREATE OR REPLACE FUNCTION _occupy(q queue, l lane, j job) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
     v_band bigint := CASE WHEN q.one_ring THEN 0 ELSE j.band END;
     v_clock bigint;
 BEGIN
     IF q.laned AND j.crashes < 2 THEN
-        IF p_begins THEN
-            SELECT clock INTO v_clock FROM seat WHERE queue = q.name AND lane = j.lane AND band = v_band;
-            UPDATE ring SET time = v_clock WHERE queue = q.name AND band = v_band AND time < v_clock;
-        END IF;
+        SELECT clock INTO v_clock FROM seat WHERE queue = q.name AND lane = j.lane AND band = v_band;
+        UPDATE ring SET time = v_clock WHERE queue = q.name AND band = v_band AND time < v_clock;
         -- A changed weight counts from the claim after this one.
         UPDATE seat SET clock = due, due = due + 1048576 / l.weight
         WHERE queue = q.name AND lane = j.lane AND band = v_band;

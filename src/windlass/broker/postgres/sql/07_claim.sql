@@ -134,7 +134,6 @@ DECLARE
     v_turns text[];     -- whose turn it is in each of them, if it goes on
     v_taken integer[];  -- how many jobs it had in it
     v_ring integer;     -- where a ring stands among them
-    v_begins boolean;
 BEGIN
     leases := '{}';
     more := true;
@@ -195,11 +194,10 @@ BEGIN
                 RETURN;
             END IF;
             v_ring := coalesce(array_position(v_rings, CASE WHEN q.one_ring THEN 0 ELSE j.band END), cardinality(v_rings) + 1);
-            v_begins := v_turns[v_ring] IS DISTINCT FROM j.lane;
             v_rings[v_ring] := CASE WHEN q.one_ring THEN 0 ELSE j.band END;
-            v_taken[v_ring] := CASE WHEN v_begins THEN 1 ELSE v_taken[v_ring] + 1 END;
+            v_taken[v_ring] := CASE WHEN v_turns[v_ring] = j.lane THEN v_taken[v_ring] + 1 ELSE 1 END;
             v_turns[v_ring] := CASE WHEN v_taken[v_ring] < v_turn THEN j.lane END;
-            PERFORM _start(q, l, j, a, v_begins);
+            PERFORM _start(q, l, j, a);
             leases := leases || v_n;
             fresh := false;
         END LOOP;
@@ -331,13 +329,12 @@ BEGIN
     WHERE o.n = ANY (p_jobs) AND o.state = 2;
 END $$;
 
--- Lease one job. p_begins: its lane's turn begins with it.
-DROP FUNCTION IF EXISTS _start(queue, lane, job, ask);
-CREATE OR REPLACE FUNCTION _start(q queue, l lane, j job, a ask, p_begins boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- Lease one job.
+CREATE OR REPLACE FUNCTION _start(q queue, l lane, j job, a ask) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
 BEGIN
-    PERFORM _occupy(q, l, j, p_begins);
+    PERFORM _occupy(q, l, j);
     j.state := 3;
     j.reason := NULL;
     j.fence := greatest(j.fence + 1, v_at);

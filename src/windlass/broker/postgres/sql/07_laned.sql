@@ -1,4 +1,4 @@
--- Claim from lanes, many jobs in a few statements, for one that has the namespace to itself.
+-- Claim from lanes, many jobs in a few statements, for one that has the namespace to itself, or its lanes.
 --
 -- Lanes go by stride (`windlass.core.order`): each claim takes from the lane whose `due` is lowest, and adds a stride to it. So the
 -- times of a lane's next claims are due, due + stride, due + 2 · stride …, whatever the others do, and the next claims of a ring are
@@ -119,7 +119,7 @@ BEGIN
         IF v_take > 0 THEN
             leases := leases || r.jobs[: v_take];
             PERFORM _start_many(q, a, r.jobs[: v_take], r.places[: v_take], r.lanes[: v_take]);
-            PERFORM _advance(q.name, v_ring, p_turn, r.lanes[: v_take], r.seats[: v_take], r.clocks[: v_take], r.dues[: v_take], r.strides[: v_take],
+            PERFORM _advance(q.name, v_ring, r.lanes[: v_take], r.seats[: v_take], r.clocks[: v_take], r.dues[: v_take], r.strides[: v_take],
                 r.rooms[: v_take], r.found[: v_take]);
         END IF;
         EXIT WHEN stopped;
@@ -141,11 +141,18 @@ DECLARE
     v_most bigint := q.lane_concurrency;
     v_want integer := greatest(1, p_most - p_count + 1);   -- one more than may be taken, to see whether that stops the claim
     v_ring bigint;
+    v_time bigint;
     v_until bigint;   -- when the first lane has its second turn
     v_bound bigint;
     v_take integer;
 BEGIN
-    SELECT band, due + p_turn * 1048576 INTO v_ring, v_until FROM seat WHERE queue = q.name AND due IS NOT NULL ORDER BY band, due, lane LIMIT 1;
+    IF q.age_step IS NULL THEN
+        -- Nobody in a ring is further behind its time than a turn: what is left in the index of those that were there is not waded through.
+        SELECT band, time - 4 * 1048576 INTO v_ring, v_time FROM ring WHERE queue = q.name AND empty_since IS NULL ORDER BY band LIMIT 1;
+    ELSE
+        SELECT band, 0 INTO v_ring, v_time FROM seat WHERE queue = q.name AND due IS NOT NULL ORDER BY band, due, lane LIMIT 1;
+    END IF;
+    v_until := p_turn * 1048576 + (SELECT due FROM seat WHERE queue = q.name AND band = v_ring AND due > v_time ORDER BY due, lane LIMIT 1);
     v_bound := CASE WHEN q.one_ring THEN 9223372036854775807 ELSE v_ring END;
     SELECT array_agg(c.n) AS jobs, array_agg(c.place) AS places, array_agg(c.lane) AS lanes, array_agg(c.seat) AS seats,
         array_agg(c.clock) AS clocks, array_agg(c.due) AS dues, array_agg(1048576::bigint) AS strides, array_agg(c.room) AS rooms,
@@ -154,7 +161,7 @@ BEGIN
     INTO r FROM (
         SELECT s.*, m.room, j.*
         FROM (
-            SELECT ctid AS seat, lane, clock, due FROM seat WHERE queue = q.name AND band = v_ring AND due < v_until
+            SELECT ctid AS seat, lane, clock, due FROM seat WHERE queue = q.name AND band = v_ring AND due > v_time AND due < v_until
             ORDER BY due, lane LIMIT v_want) s
         CROSS JOIN LATERAL (
             SELECT CASE WHEN v_most IS NULL THEN p_turn + 1 ELSE least(p_turn + 1, v_most - (
@@ -178,15 +185,14 @@ BEGIN
         RETURN;
     END IF;
     PERFORM _start_many(q, a, jobs, r.places[: v_take], r.lanes[: v_take]);
-    PERFORM _advance(q.name, v_ring, p_turn, r.lanes[: v_take], r.seats[: v_take], r.clocks[: v_take], r.dues[: v_take], r.strides[: v_take],
+    PERFORM _advance(q.name, v_ring, r.lanes[: v_take], r.seats[: v_take], r.clocks[: v_take], r.dues[: v_take], r.strides[: v_take],
         r.rooms[: v_take], r.found[: v_take]);
 END $$;
 
 -- Move the clocks of lanes that jobs were taken from, and let those leave that have nothing more to hand out. In, job by job: its
 -- lane; the lane's seat, its clock and due before; its stride; how many jobs it had room for, and how many of them were there.
-DROP FUNCTION IF EXISTS _advance(text, bigint, text[], tid[], bigint[], bigint[], bigint[], bigint[], bigint[]);
 CREATE OR REPLACE FUNCTION _advance(
-    p_queue text, p_ring bigint, p_turn integer, p_lanes text[], p_seats tid[], p_clocks bigint[], p_dues bigint[], p_strides bigint[], p_rooms bigint[],
+    p_queue text, p_ring bigint, p_lanes text[], p_seats tid[], p_clocks bigint[], p_dues bigint[], p_strides bigint[], p_rooms bigint[],
     p_found bigint[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -194,8 +200,7 @@ DECLARE
 BEGIN
     WITH moved_on AS (
         SELECT u.lane, u.seat, u.due, u.stride, count(*) AS taken, count(*) >= u.room AS full, count(*) >= least(u.room, u.found) AS leaves,
-            -- where its last turn began
-            CASE WHEN count(*) <= p_turn THEN u.clock ELSE u.due + ((count(*) - 1) / p_turn * p_turn - 1) * u.stride END AS last
+            CASE count(*) WHEN 1 THEN u.clock ELSE u.due + (count(*) - 2) * u.stride END AS last
         FROM unnest(p_lanes, p_seats, p_clocks, p_dues, p_strides, p_rooms, p_found) AS u (lane, seat, clock, due, stride, room, found)
         GROUP BY u.lane, u.seat, u.clock, u.due, u.stride, u.room, u.found
     ), seated AS (
@@ -222,42 +227,43 @@ BEGIN
     END IF;
     UPDATE ring r SET empty_since = _at()
     WHERE r.queue = p_queue AND r.band = ANY (v_left)
-      AND NOT EXISTS (SELECT FROM seat s WHERE s.queue = p_queue AND s.band = r.band AND s.due IS NOT NULL);
+      AND NOT EXISTS (SELECT FROM seat s WHERE s.queue = p_queue AND s.band = r.band AND s.due > r.time - 4 * 1048576);
 END $$;
 
 -- Let lanes of a queue come back in which slots were freed. Nothing else about them has changed, so those that are in a ring need no
--- look; of the others, where lanes have no settings of their own, all that have jobs in one band enter at once.
+-- look; of the others, where lanes have no settings of their own, all that have jobs in one band take their seats again at once.
 DROP FUNCTION IF EXISTS _bring_back(text[], text[]);
 CREATE OR REPLACE FUNCTION _bring_back(p_queue text, p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
+    g ring;
     r record;
     v_alike boolean;
+    v_band bigint;
 BEGIN
     SELECT * INTO q FROM queue WHERE name = p_queue;
     v_alike := _has_simple_lanes(q) AND NOT EXISTS (SELECT FROM lane WHERE queue = p_queue);
-    SELECT array_agg(c.lane) FILTER (WHERE c.plain) AS lanes, array_agg(c.band) FILTER (WHERE c.plain) AS bands,
+    SELECT array_agg(c.seat) FILTER (WHERE c.plain) AS seats, array_agg(DISTINCT c.band) FILTER (WHERE c.plain) AS bands,
         array_agg(c.lane) FILTER (WHERE NOT c.plain) AS others
     INTO r FROM (
-        SELECT l.lane, CASE WHEN q.one_ring THEN 0 ELSE j.band END AS band,
-            v_alike AND (q.one_ring OR NOT EXISTS (
+        SELECT l.lane, j.ring AS band, s.seat, v_alike AND s.seat IS NOT NULL
+            AND (q.one_ring OR NOT EXISTS (
                 SELECT FROM ready o WHERE o.queue = p_queue AND o.lane = l.lane AND o.band > j.band AND NOT o.suspect OFFSET 0))
             AND (q.lane_concurrency IS NULL OR q.lane_concurrency > (SELECT count(*) FROM lease WHERE queue = p_queue AND lane = l.lane)) AS plain
-        FROM (
-            SELECT u.lane FROM unnest(p_lanes) AS u (lane)
-            EXCEPT SELECT s.lane FROM (SELECT lane, due FROM seat WHERE queue = p_queue AND lane = ANY (p_lanes) OFFSET 0) s WHERE s.due IS NOT NULL) l
+        FROM (SELECT DISTINCT u.lane FROM unnest(p_lanes) AS u (lane)) l
         CROSS JOIN LATERAL (
-            SELECT band FROM ready WHERE queue = p_queue AND lane = l.lane AND NOT suspect ORDER BY band, seq LIMIT 1) j
+            SELECT band, CASE WHEN q.one_ring THEN 0 ELSE band END AS ring FROM ready
+            WHERE queue = p_queue AND lane = l.lane AND NOT suspect ORDER BY band, seq LIMIT 1) j
+        LEFT JOIN LATERAL (SELECT ctid AS seat, due FROM seat WHERE queue = p_queue AND lane = l.lane AND band = j.ring OFFSET 0) s ON true
+        WHERE s.due IS NULL
         OFFSET 0) c;
-    IF r.lanes IS NOT NULL THEN
-        INSERT INTO ring (queue, band) SELECT p_queue, u.band FROM (SELECT DISTINCT unnest(r.bands) AS band) u
-        ON CONFLICT (queue, band) DO UPDATE SET empty_since = NULL;
+    FOREACH v_band IN ARRAY coalesce(r.bands, '{}') LOOP   -- mostly one
+        SELECT * INTO g FROM ring WHERE queue = p_queue AND band = v_band;
+        IF g.empty_since IS NOT NULL THEN
+            UPDATE ring SET empty_since = NULL WHERE queue = p_queue AND band = v_band;
+        END IF;
         -- As `_refresh`: with their debt, without credit.
-        INSERT INTO seat (queue, lane, band, clock, due)
-        SELECT p_queue, u.lane, u.band, g.time, g.time + 1048576 FROM unnest(r.lanes, r.bands) AS u (lane, band)
-        CROSS JOIN LATERAL (SELECT time FROM ring WHERE queue = p_queue AND band = u.band OFFSET 0) g
-        ON CONFLICT (queue, lane, band) DO UPDATE
-        SET clock = greatest(seat.clock, excluded.clock), due = greatest(seat.clock, excluded.clock) + 1048576;
-    END IF;
+        UPDATE seat SET clock = greatest(clock, g.time), due = greatest(clock, g.time) + 1048576 WHERE ctid = ANY (r.seats) AND band = v_band;
+    END LOOP;
     PERFORM _refresh(p_queue, u.lane) FROM unnest(r.others) AS u (lane);
 END $$;

@@ -70,9 +70,22 @@ BEGIN
     DELETE FROM lease WHERE session = ANY (v_sessions) AND n = ANY (ended);
 END $$;
 
+-- Whether these queues have lanes, but nothing of these but clocks and leases, and nobody waits to be taken in. It stays so while the
+-- lock is held.
+CREATE OR REPLACE FUNCTION _have_lanes_alike(p_queues text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN NOT EXISTS (
+            SELECT FROM unnest(p_queues) AS u (name) WHERE NOT EXISTS (
+                SELECT FROM queue q WHERE q.name = u.name AND _has_simple_lanes(q) AND NOT EXISTS (SELECT FROM lane l WHERE l.queue = q.name)))
+        AND NOT EXISTS (SELECT FROM inbox) AND NOT EXISTS (SELECT FROM aftermath);
+END $$;
+
 -- in: jobs that are all done, in the order of their ids; p_alone: whether it needs the namespace to itself, as lanes and limits do;
 -- p_results: empty if there are none. out: as settle; no verdicts in the head if every one was applied. Gives up: WL001 if it must be alone, WL004 if something of
 -- this call, WL005 if something of its queues is more than it can do.
+--
+-- Where the lanes that are asked for are alike, only what is done with lanes is done alone, under a lock of their own, which all take who
+-- share the namespace and touch lanes: jobs end beside others, who go on counting their leases until this commits.
 DROP FUNCTION IF EXISTS settle_done(
     bigint, boolean, uuid[], bigint[], bigint[], bytea[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
 CREATE OR REPLACE FUNCTION settle_done(
@@ -89,9 +102,17 @@ DECLARE
     v_session text;
     v_left integer := cardinality(p_jobs);
     v_seen text[] := '{}';
+    v_freed text[] := '{}';   -- lanes in which slots were freed
+    v_of text[] := '{}';      -- and their queues
+    v_shares boolean := p_alone AND NOT p_suspects AND p_ask_queues IS NOT NULL AND _have_lanes_alike(p_ask_queues);
     v_patience text := current_setting('lock_timeout');
 BEGIN
-    IF p_alone THEN
+    IF v_shares THEN
+        PERFORM _begin_beside(p_now);
+        IF NOT _have_lanes_alike(p_ask_queues) THEN
+            RAISE EXCEPTION 'lanes have been given settings' USING ERRCODE = 'WL004';
+        END IF;
+    ELSIF p_alone THEN
         PERFORM _begin_alone(p_now);
     ELSE
         PERFORM _begin_beside(p_now);
@@ -100,7 +121,7 @@ BEGIN
         END IF;
     END IF;
     -- Nobody is waited for long while the lock is held: see settle.
-    PERFORM set_config('lock_timeout', '100', true);
+    PERFORM set_config('lock_timeout', '100', true), set_config('windlass.sharing', CASE WHEN v_shares THEN 'lanes' ELSE '' END, true);
     SELECT j.queue, s.id INTO v_queue, v_session FROM job j LEFT JOIN LATERAL (
         SELECT id FROM session WHERE id = j.session AND ended_at IS NULL OFFSET 0) s ON true WHERE j.id = p_jobs[1];
     WHILE v_queue IS NOT NULL LOOP   -- mostly once
@@ -111,7 +132,8 @@ BEGIN
         x := _settle_past(q, p_jobs, p_fences, p_runtimes, p_results, v_session);
         v_left := v_left - coalesce(cardinality(x.ended), 0);
         IF x.lanes IS NOT NULL THEN
-            PERFORM _bring_back(v_queue, x.lanes);
+            v_freed := v_freed || x.lanes;
+            v_of := v_of || array_fill(v_queue, ARRAY[cardinality(x.lanes)]);
         END IF;
         EXIT WHEN v_left = 0;
         v_seen := v_seen || v_queue;
@@ -127,6 +149,11 @@ BEGIN
         RAISE EXCEPTION 'some of them are done already' USING ERRCODE = 'WL004';
     END IF;
     PERFORM set_config('lock_timeout', v_patience, true);
+    IF v_shares THEN
+        PERFORM pg_advisory_xact_lock(1464422982, 'job'::regclass::oid::integer);
+    END IF;
+    PERFORM _bring_back(f.queue, f.lanes) FROM (
+        SELECT u.queue, array_agg(u.lane) AS lanes FROM unnest(v_of, v_freed) AS u (queue, lane) GROUP BY u.queue) f;
     IF p_ask_queues IS NULL THEN
         RETURN NEXT c;
         RETURN;
