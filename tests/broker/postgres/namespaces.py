@@ -4,7 +4,8 @@ Creating a schema with its tables and functions takes a tenth of a second, empty
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -16,6 +17,8 @@ from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.url import Place
 from windlass.clock import Clock
+from windlass.conformance.harness import APP
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 
 _EMPTY = """
 DO $$
@@ -67,6 +70,24 @@ class Namespaces:
         assert isinstance(broker, _Returned)
         broker.taken_from(self, name)
         return broker
+
+    @asynccontextmanager
+    async def several(self, count: int, **queues: QueueSettings) -> AsyncIterator[list[PostgresBroker]]:
+        """Brokers of so many processes on one namespace that has these queues."""
+        first = await self.open(None, Options())
+        options = Options(namespace=first.namespace)
+        others = [await PostgresBroker.open(self._place, options=options) for _ in range(count - 1)]
+        await first.declare(
+            [
+                Declaration(subject=Subject(Kind.QUEUE, name), body=body, app=APP)
+                for name, body in queues.items()
+            ]
+        )
+        try:
+            yield [first, *others]
+        finally:
+            for broker in (*others, first):
+                await broker.close()
 
     def give_back(self, name: str) -> None:
         """Nobody uses it any more, and it is empty."""

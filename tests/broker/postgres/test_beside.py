@@ -3,43 +3,23 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
-from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.url import Place
-from windlass.conformance.harness import APP, new_id
+from windlass.conformance.harness import new_id
 from windlass.core.job import GROUP_BYTES, NewJob, Status
 from windlass.core.lease import Ask, Lease
 from windlass.core.operate import Target
 from windlass.core.outcome import Outcome, Verdict
 from windlass.core.session import Beat, SessionInfo
-from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settings import QueueSettings
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
 
 __all__ = ["namespaces"]
 _PROCESSES = 4
-
-
-@asynccontextmanager
-async def _fleet(namespaces: Namespaces, **queues: QueueSettings) -> AsyncIterator[list[PostgresBroker]]:
-    """Brokers of several processes on one namespace."""
-    first = await namespaces.open(None, Options())
-    place, options = Place(namespaces.server.dsn), Options(namespace=first.namespace)
-    others = [await PostgresBroker.open(place, options=options) for _ in range(_PROCESSES - 1)]
-    await first.declare(
-        [Declaration(subject=Subject(Kind.QUEUE, name), body=body, app=APP) for name, body in queues.items()]
-    )
-    try:
-        yield [first, *others]
-    finally:
-        for broker in (*others, first):
-            await broker.close()
 
 
 class _Worker:
@@ -82,7 +62,7 @@ def test_every_job_is_done_once(namespaces: Namespaces) -> None:
 
     async def test() -> None:
         settings = {"plain": QueueSettings(), "laned": QueueSettings(lane_concurrency=3)}
-        async with _fleet(namespaces, **settings) as fleet:
+        async with namespaces.several(_PROCESSES, **settings) as fleet:
             finished = asyncio.Event()
             jobs = [
                 NewJob(id=new_id(), task="t", queue="plain", max_attempts=1_000)
@@ -140,7 +120,7 @@ async def _unfinished(broker: PostgresBroker) -> int:
 
 def test_an_id_sent_by_many_is_created_once(namespaces: Namespaces) -> None:
     async def test() -> None:
-        async with _fleet(namespaces, plain=QueueSettings()) as fleet:
+        async with namespaces.several(_PROCESSES, plain=QueueSettings()) as fleet:
             jobs = [NewJob(id=new_id(), task="t", queue="plain") for _ in range(40)]
 
             async def send(broker: PostgresBroker) -> list[Status]:
@@ -158,7 +138,7 @@ def test_an_id_sent_by_many_is_created_once(namespaces: Namespaces) -> None:
 @pytest.mark.parametrize("limit", [{"concurrency": 3}, {"lane_concurrency": 3}])
 def test_a_limit_holds_among_many(namespaces: Namespaces, limit: dict[str, int]) -> None:
     async def test() -> None:
-        async with _fleet(namespaces, q=QueueSettings(**limit)) as fleet:
+        async with namespaces.several(_PROCESSES, q=QueueSettings(**limit)) as fleet:
             await fleet[0].enqueue([[NewJob(id=new_id(), task="t", queue="q") for _ in range(20)]])
             asks = [Ask(queues=("q",), slots=2, limit=2, visibility=10**9) for _ in range(8)]
             claimed = await asyncio.gather(
@@ -173,7 +153,7 @@ def test_children_that_are_too_large_are_refused_in_a_plain_queue_too(namespaces
     """Nothing of them reaches the server, which could take their parent for one without children."""
 
     async def test() -> None:
-        async with _fleet(namespaces, q=QueueSettings()) as fleet:
+        async with namespaces.several(_PROCESSES, q=QueueSettings()) as fleet:
             await fleet[0].enqueue([[NewJob(id=new_id(), task="t", queue="q")]])
             lease = (await fleet[0].claim(Ask(queues=("q",), slots=1, limit=1, visibility=10**9))).leases[0]
             children = tuple(

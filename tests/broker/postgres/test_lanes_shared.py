@@ -2,45 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
-from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.url import Place
-from windlass.conformance.harness import APP, new_id
+from windlass.conformance.harness import new_id
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import Outcome, Verdict
 from windlass.core.session import Beat, SessionInfo
-from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settings import QueueSettings
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
 
 __all__ = ["namespaces"]
 _LANES_LOCK = 1464422982
-
-
-@asynccontextmanager
-async def _fleet(
-    namespaces: Namespaces, count: int, **queues: QueueSettings
-) -> AsyncIterator[list[PostgresBroker]]:
-    first = await namespaces.open(None, Options())
-    place, options = Place(namespaces.server.dsn), Options(namespace=first.namespace)
-    others = [await PostgresBroker.open(place, options=options) for _ in range(count - 1)]
-    await first.declare(
-        [Declaration(subject=Subject(Kind.QUEUE, name), body=body, app=APP) for name, body in queues.items()]
-    )
-    try:
-        yield [first, *others]
-    finally:
-        for broker in (*others, first):
-            await broker.close()
 
 
 def _done(leases: list[Lease] | tuple[Lease, ...]) -> list[Settlement]:
@@ -91,7 +70,7 @@ def test_limits_hold_and_every_job_is_done_once(namespaces: Namespaces, limits: 
             await broker.enqueue([[_job(f"l{number % lanes}") for number in range(start, start + 40)]])
 
     async def test() -> None:
-        async with _fleet(namespaces, 4, q=QueueSettings(**limits)) as fleet, asyncio.timeout(60):
+        async with namespaces.several(4, q=QueueSettings(**limits)) as fleet, asyncio.timeout(60):
             await asyncio.gather(
                 produce(fleet[0]), *(work(broker, f"w{place}") for place, broker in enumerate(fleet))
             )
@@ -106,7 +85,7 @@ def test_who_waits_for_lanes_has_ended_its_jobs_and_keeps_nobody_else(namespaces
     async def test() -> None:
         limited = QueueSettings(lane_concurrency=1)
         async with (
-            _fleet(namespaces, 2, q=limited, plain=QueueSettings()) as (one, other),
+            namespaces.several(2, q=limited, plain=QueueSettings()) as (one, other),
             asyncio.timeout(30),
         ):
             await one.enqueue([[_job(lane) for lane in "aaab"]])
