@@ -99,6 +99,16 @@ async def test_sweep_prunes_by_retention__by_a_count_far_beyond_what_is_kept(sto
     assert (swept.pruned, await _kept(store, jobs)) == (0, [True] * 5)
 
 
+async def test_sweep_prunes_by_retention__by_count_while_the_clock_goes_back(store: Harness) -> None:
+    """What finished later than it is now counts, and goes, like the rest."""
+    await store.queue("q", retention=DAY, retention_count=1)
+    jobs = await _finished(store, 3)
+    (cancelled,) = await store.add_many(1)
+    await store.cancel(cancelled)
+    (swept,) = await store.passes(1, -HOUR)
+    assert (swept.pruned, await _kept(store, [*jobs, cancelled])) == (3, [False, False, False, True])
+
+
 async def test_sweep_prunes_by_retention__by_both(store: Harness) -> None:
     await store.queue("q", retention=MINUTE, retention_count=2)
     await _finished(store, 5)

@@ -121,6 +121,7 @@ local function drop_batch(q, b, most) -- up to so many of it, the first that arr
   return n
 end
 
+local EVER = 2 ^ 53 - 1 -- later than any end, those that a clock that was set back has still before it included
 local TAKEN_APART = 10 -- batches that a pass may take apart
 
 local function prune_queue(q, left)
@@ -156,7 +157,7 @@ local function prune_queue(q, left)
   if p.retention_count then -- too many: the oldest of those that nothing needs
     local kept = q.kept
     for _, class in ipairs({'n', 'r', 'c'}) do kept = kept + zcount(TIME, 'k' .. q.pre .. class) end
-    prune_while({n = NOW, r = NOW, c = NOW}, kept - p.retention_count)
+    prune_while({n = EVER, r = EVER, c = EVER}, kept - p.retention_count)
   end
   local before = NOW - p.retention
   local with_result = NOW - max(p.retention, p.result_ttl)
