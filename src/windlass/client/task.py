@@ -226,7 +226,7 @@ class Sender(Generic[P, R]):
         self.signature = signature
         self.options = options
         self._calls = calls
-        self._encode = signature.encode
+        self._plain, self._encode = signature.plain, signature.encode
         self.on_failure = policy_of(calls)
         """What a call does, in a flow, when one that it waits for will never be done."""
         self.needs_parents = "on_failure" in calls
@@ -260,11 +260,12 @@ class Sender(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to be sent later, by `app.enqueue_many`, a schedule or a job."""
-        return Call(self, self._encode(args, kwargs))
+        return Call(self, self._plain(args, kwargs) or self._encode(args, kwargs))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        return self.app.send_one(Call(self, self._encode(args, kwargs)), self._connection)
+        call = Call(self, self._plain(args, kwargs) or self._encode(args, kwargs))
+        return self.app.send_one(call, self._connection)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""

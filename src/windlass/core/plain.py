@@ -48,37 +48,56 @@ def plain_encoder(parameters: Parameters, *, max_payload: int) -> PlainEncoder:
         "Envelope", [("v", Literal[1]), ("k", Any)], gc=False
     )
     choices = [kind if slot.required else (*kind, UnsetType) for slot, kind in zip(slots, kinds, strict=True)]
-    most, values_of = len(parameters.positional), msgspec.structs.astuple
-    shapes: dict[tuple[type, ...], _Shape] = {}
+    most, values_of, shapes = len(parameters.positional), msgspec.structs.astuple, _Shapes(choices)
+    simple, known, learned = shapes.simple, shapes.known, shapes.learned
 
-    def learned(shape: tuple[type, ...]) -> _Shape | None:
-        if not all(kind in choice for kind, choice in zip(shape, choices, strict=True)):
+    def looked_into(args: Sequence[object], kwargs: Mapping[str, object]) -> bytes | None:
+        given = arguments(*args, **kwargs)
+        values = values_of(given)
+        shape = tuple(map(type, values))
+        found = known.get(shape) or learned(shape)
+        # An argument that *is* UNSET would not be written.
+        if found is None or len(args) > most or found.given != len(args) + len(kwargs):
             return None
-        numbers = tuple(place for place, kind in enumerate(shape) if kind in (int, float))
-        found = _Shape(len(shape) - shape.count(UnsetType), numbers)
-        if len(shapes) < _MOST_SHAPES:
-            shapes[shape] = found
-        return found
+        if not all(_holds(values[place]) for place in found.numbers):
+            return None
+        if args and not kwargs and not found.numbers and len(simple) < _MOST_SHAPES:
+            simple.add(tuple(map(type, args)))
+        return encode(envelope(VERSION, given)) if found.given else _NOTHING
 
     def encoded(args: Sequence[object], kwargs: Mapping[str, object]) -> bytes | None:
         try:
-            given = arguments(*args, **kwargs)
-            values = values_of(given)
-            shape = tuple(map(type, values))
-            found = shapes.get(shape) or learned(shape)
-            # An argument that *is* UNSET would not be written.
-            if found is None or len(args) > most or found.given != len(args) + len(kwargs):
-                return None
-            for place in found.numbers:
-                if not _holds(values[place]):
-                    return None
-            payload = encode(envelope(VERSION, given)) if found.given else _NOTHING
+            if not kwargs and tuple(map(type, args)) in simple:
+                payload = encode(envelope(VERSION, arguments(*args)))
+            else:
+                payload = looked_into(args, kwargs)
         except Exception:  # noqa: BLE001 - the long way says what is wrong
             return None
         # Without a backslash there is no NUL.
-        return None if b"\\" in payload or len(payload) > max_payload else payload
+        return None if payload is None or b"\\" in payload or len(payload) > max_payload else payload
 
     return encoded
+
+
+class _Shapes:
+    """The calls of a task that fit, as far as they were seen."""
+
+    def __init__(self, choices: Sequence[tuple[type, ...]]) -> None:
+        """Take the types that each parameter may have."""
+        self._choices = choices
+        self.known: dict[tuple[type, ...], _Shape] = {}
+        self.simple: set[tuple[type, ...]] = set()
+        """Types of arguments by position, of which none is a number: most calls, and nothing else to ask."""
+
+    def learned(self, shape: tuple[type, ...]) -> _Shape | None:
+        """What is to know of a call with these types; None: it does not fit."""
+        if not all(kind in choice for kind, choice in zip(shape, self._choices, strict=True)):
+            return None
+        numbers = tuple(place for place, kind in enumerate(shape) if kind in (int, float))
+        found = _Shape(len(shape) - shape.count(UnsetType), numbers)
+        if len(self.known) < _MOST_SHAPES:
+            self.known[shape] = found
+        return found
 
 
 _NOTHING: Final = encode(Call(VERSION))

@@ -76,7 +76,8 @@ class Signature:
         signature = resolved(function, label=label)
         self._parameters = Parameters(signature, label=label)
         self._quick = _quick_decoder(self._parameters)
-        self._plain = plain_encoder(self._parameters, max_payload=max_payload)
+        self.plain = plain_encoder(self._parameters, max_payload=max_payload)
+        """The payload of a plain call; None: `encode` makes it, or says what is wrong."""
         returned: Any = signature.return_annotation
         self.keeps_result = keep_result and returned not in (None, type(None), NoReturn, Never)
         """Whether results are stored: not for a task annotated `-> None`."""
@@ -94,7 +95,7 @@ class Signature:
 
     def encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
         """The payload of a call; `InvalidPayload` names the argument that cannot be stored and read again."""
-        if (plain := self._plain(args, kwargs)) is not None:
+        if (plain := self.plain(args, kwargs)) is not None:
             return plain
         a, k = self._parameters.bind(args, kwargs)
         payload = self._written("payload", Call(VERSION, a, k), lambda: _by_place(a, k))
