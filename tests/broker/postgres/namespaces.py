@@ -48,13 +48,37 @@ WHERE timer IS DISTINCT FROM CASE WHEN state = 3 THEN deadline WHEN state > 3 TH
    OR waits IS DISTINCT FROM CASE WHEN state IN (0, 1) THEN state END
 """
 """Jobs of which a column that follows from others does not: indexes look for them by it."""
+_MISPLACED = """
+SELECT coalesce(j.n, p.n) AS n FROM (SELECT n FROM {schema}.job WHERE state = 2) j
+FULL JOIN (SELECT u.n FROM {schema}.ready r, unnest(coalesce(r.jobs, ARRAY[r.n])) u (n)) p ON p.n = j.n
+WHERE j.n IS NULL OR p.n IS NULL
+UNION ALL SELECT u.n FROM {schema}.ready r, unnest(coalesce(r.jobs, ARRAY[r.n])) u (n)
+GROUP BY u.n HAVING count(*) > 1
+UNION ALL SELECT r.n FROM {schema}.ready r
+WHERE r.jobs IS NOT NULL AND (r.n <> r.jobs[1] OR r.seq <> r.n OR cardinality(r.jobs) <> cardinality(r.sizes)
+      OR r.size <> (SELECT sum(s) FROM unnest(r.sizes) s))
+"""
+"""Ready jobs without a place or with two, places without a ready job, and blocks that are not in order."""
+_SMALL_BLOCKS = """
+CREATE OR REPLACE FUNCTION {schema}._block(p_jobs integer) RETURNS integer LANGUAGE sql IMMUTABLE AS
+'SELECT CASE WHEN p_jobs > 1 THEN 3 ELSE 1 END'
+"""
 
 
 class Namespaces:
     """The namespaces of one server."""
 
-    def __init__(self, server: Server, place: Place | None = None, prefix: str = "windlass") -> None:
+    def __init__(
+        self,
+        server: Server,
+        place: Place | None = None,
+        prefix: str = "windlass",
+        *,
+        small_blocks: bool = True,
+    ) -> None:
+        """`small_blocks`: up to three jobs to a block instead of a hundred, so that small groups are some."""
         self.server = server
+        self._small_blocks = small_blocks
         self._place = place or Place(server.dsn)
         self._prefix = prefix
         self._numbers = itertools.count(1)
@@ -62,13 +86,16 @@ class Namespaces:
 
     async def open(self, clock: Clock | None, options: Options) -> PostgresBroker:
         """A broker on an empty namespace."""
-        name = self._free.pop() if self._free else f"{self._prefix}_{next(self._numbers)}"
+        is_new = not self._free
+        name = f"{self._prefix}_{next(self._numbers)}" if is_new else self._free.pop()
         given = {field: getattr(options, field) for field in options.__struct_fields__}
         broker = await _Returned.open(
             self._place, clock=clock, options=Options(**{**given, "namespace": name})
         )
         assert isinstance(broker, _Returned)
         broker.taken_from(self, name)
+        if is_new and self._small_blocks:
+            await broker._pool.call(_SMALL_BLOCKS.format(schema=quoted(name)))
         return broker
 
     @asynccontextmanager
@@ -110,10 +137,12 @@ class _Returned(PostgresBroker):
         if hasattr(self, "_name"):
             connection = connection or await asyncpg.connect(self._namespaces.server.dsn)
             astray = await connection.fetch(_ASTRAY.format(schema=quoted(self._name)))
+            misplaced = await connection.fetch(_MISPLACED.format(schema=quoted(self._name)))
             await connection.execute(_EMPTY.format(schema=quoted(self._name)))
             await connection.close()
             self._namespaces.give_back(self._name)
             assert not astray, f"timer or waits is wrong: {astray}"
+            assert not misplaced, f"a place is wrong: {misplaced}"
 
 
 _running: list[Namespaces] = []

@@ -40,7 +40,7 @@ DECLARE
 BEGIN
     SELECT state, band, seq, session INTO o FROM job WHERE n = j.n;
     IF o.state = 2 THEN
-        DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = o.band AND seq = o.seq AND n = j.n;
+        PERFORM _leave_place(j, o.band, o.seq);
     ELSIF o.state = 3 THEN
         DELETE FROM lease WHERE session = coalesce(o.session, '') AND n = j.n;
     END IF;

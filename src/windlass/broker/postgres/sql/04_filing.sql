@@ -38,7 +38,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _unfile(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE job SET state = -1 WHERE n = j.n;
-    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
+    PERFORM _leave_place(j, j.band, j.seq);
     PERFORM _refresh(j.queue, j.lane);
 END $$;
 

@@ -132,11 +132,12 @@ DECLARE
     v_expires_at bigint;
     v_state smallint := 2;
     v_waits smallint;
+    v_block integer := 1;   -- jobs to a row of `ready`
     v_done boolean;
 BEGIN
     v_done := pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer) IS NULL;   -- an expression: 8 µs less than PERFORM
     SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded,
-        q.emit = 2 AS emits, m.slots, m.mark, m.session_ttl AS ttl,
+        q.unlimited, q.has_blocks, q.emit = 2 AS emits, m.slots, m.mark, m.session_ttl AS ttl,
         p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) OR p_first <= (SELECT parent FROM edge ORDER BY parent DESC LIMIT 1) AS old
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
@@ -154,6 +155,12 @@ BEGIN
     ELSIF x.banded THEN
         v_band := (SELECT _band_of(q, p_priority, v_due) FROM queue q WHERE q.name = p_queue);
     END IF;
+    IF x.unlimited AND v_state = 2 AND _block(cardinality(p_ids)) > 1 THEN
+        v_block := _block(cardinality(p_ids));
+        IF x.has_blocks IS NOT TRUE THEN
+            UPDATE queue SET has_blocks = true WHERE name = p_queue AND has_blocks IS NOT TRUE;
+        END IF;
+    END IF;
     WITH made AS (
         INSERT INTO job (id, n, seq, state, priority, band, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
             flow, expires_at, headers, tags, payload, timer, waits)
@@ -161,11 +168,16 @@ BEGIN
             octet_length(u.payload), p_flow, v_expires_at, p_headers, p_tags, u.payload, v_expires_at, v_waits
         FROM (SELECT unnest(p_ids) AS id, unnest(p_payloads) AS payload, nextval('number') AS n OFFSET 0) u
         RETURNING n, size::integer AS size
+    ), lined AS MATERIALIZED (
+        SELECT array_agg(m.n) AS jobs, array_agg(m.size) AS sizes, sum(m.size) AS size FROM made m   -- in the order of the call
     ), placed AS (
-        INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
-        SELECT p_queue, '', v_band, m.n, m.n, p_task, m.size, v_expires_at, p_max_attempts <= 1, false FROM made m WHERE v_state = 2
+        INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect, jobs, sizes)
+        SELECT p_queue, '', v_band, l.jobs[i], l.jobs[i], p_task, (SELECT sum(u.size) FROM unnest(l.sizes[i : i + v_block - 1]) AS u (size)),
+            v_expires_at, p_max_attempts <= 1, false, CASE WHEN v_block > 1 THEN l.jobs[i : i + v_block - 1] END,
+            CASE WHEN v_block > 1 THEN l.sizes[i : i + v_block - 1] END
+        FROM lined l CROSS JOIN LATERAL generate_series(1, cardinality(l.jobs), v_block) AS i WHERE v_state = 2
     )
-    INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, p_task, v_state, count(*), sum(m.size) FROM made m;
+    INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, p_task, v_state, cardinality(l.jobs), l.size FROM lined l;
     -- Behind the insert, as in `enqueue_plain`.
     IF (x.old OR NOT _is_beyond_past(p_first, x.slots)) AND _may_be_known(p_ids, p_first, x.slots) THEN
         RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';

@@ -221,7 +221,7 @@ DECLARE
     v_at bigint := _at();
     v_count integer := cardinality(p_leases);
     v_want integer;
-    v_seen integer;
+    v_rows integer;
     v_take bigint[];
     v_places tid[];
 BEGIN
@@ -232,21 +232,31 @@ BEGIN
     LOOP
         -- One more than may be taken, to see whether that has expired or stops the claim.
         v_want := a.size - v_count + 1;
+        v_rows := CASE WHEN q.has_blocks THEN _rows_of(q.name, v_want) ELSE v_want END;
         SELECT array_agg(f.place) AS places, array_agg(f.n) AS jobs, array_agg(f.task) AS tasks, min(f.task) AS one, max(f.task) AS other,
-            sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired INTO r
+            sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired, bool_or(f.is_block) AS blocks INTO r
         FROM (
-            SELECT ctid AS place, n, task, size, last, expires_at FROM ready
-            WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_want FOR UPDATE SKIP LOCKED) f;
-        v_seen := coalesce(cardinality(r.jobs), 0);
-        EXIT WHEN v_seen = 0;
+            SELECT ctid AS place, n, task, size, last, expires_at, jobs IS NOT NULL AS is_block FROM ready
+            WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED) f;
+        EXIT WHEN r.places IS NULL;
         IF r.expired IS NOT TRUE AND bytes + r.size <= a.max_bytes
             AND (a.slots = a.size OR (NOT r.last AND _are_timed(r.one, r.other, r.tasks))) THEN
             -- Nothing but their number stops it.
+            IF r.blocks THEN
+                r.jobs := _jobs_in(r.places);
+            END IF;
             v_take := r.jobs[: v_want - 1];
             v_places := r.places[: v_want - 1];
-            stopped := v_seen = v_want;
+            stopped := cardinality(r.jobs) >= v_want;
             bytes := bytes + r.size;
             v_count := v_count + cardinality(v_take);
+            IF r.blocks THEN
+                PERFORM _leave_blocks(q.name, r.places, cardinality(v_take));
+                v_places := '{}';
+            END IF;
+        ELSIF r.blocks THEN
+            PERFORM _open_blocks(r.places);   -- it is decided job by job
+            CONTINUE;
         ELSE
             v_take := '{}';
             v_places := '{}';
@@ -283,7 +293,7 @@ BEGIN
             leases := leases || v_take;
         END IF;
         -- Otherwise some had expired, and there may be others behind them.
-        EXIT WHEN stopped OR v_seen < v_want;
+        EXIT WHEN stopped OR cardinality(r.places) < v_rows;
     END LOOP;
 END $$;
 
@@ -340,7 +350,7 @@ BEGIN
     j.fence := greatest(j.fence + 1, v_at);
     j.attempt := j.attempt + 1;
     PERFORM _transition(j, 2::smallint, 3::smallint, 'claim', NULL, NULL, NULL, greatest(0, v_at - j.due_at));
-    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
+    PERFORM _leave_place(j, j.band, j.seq);
     INSERT INTO lease (session, n, i, ask, queue, lane) VALUES (coalesce(a.session, ''), j.n, nextval('number') * 1024, a.seq, j.queue, j.lane);
     UPDATE job SET state = 3, reason = NULL, fence = j.fence, attempt = j.attempt, claimed_at = v_at, session = a.session,
         deadline = v_at + a.visibility, timer = v_at + a.visibility

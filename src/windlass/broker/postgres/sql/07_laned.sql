@@ -64,9 +64,9 @@ BEGIN
             array_agg(c.before) AS before, array_agg(c.seat) AS seats, array_agg(c.clock) AS clocks, array_agg(c.due) AS dues,
             array_agg(c.stride) AS strides, array_agg(c.room) AS rooms, array_agg(c.found) AS found,
             array_agg(c.begins) AS begins, min(c.before) AS fewest, max(c.before) AS most, sum(c.size) AS size,
-            bool_or(c.rated OR c.expires_at <= v_at) AS odd
+            bool_or(c.rated OR c.is_block OR c.expires_at <= v_at) AS odd
         INTO r FROM (
-            SELECT l.*, j.place, j.n, j.size, j.found, j.expires_at, j.later % p_turn = 0 AS begins,
+            SELECT l.*, j.place, j.n, j.size, j.is_block, j.found, j.expires_at, j.later % p_turn = 0 AS begins,
                 CASE WHEN j.last OR NOT EXISTS (SELECT FROM timed t WHERE t.task = j.task) THEN a.slots
                     WHEN q.concurrency IS NOT NULL OR l.most IS NOT NULL THEN p_soon ELSE a.size END AS before
             FROM (
@@ -81,7 +81,7 @@ BEGIN
                 OFFSET 0) l
             CROSS JOIN LATERAL (
                 SELECT f.*, row_number() OVER () - 1 AS later, count(*) OVER () AS found FROM (
-                    SELECT ctid AS place, n, task, size, last, expires_at FROM ready
+                    SELECT ctid AS place, n, task, size, ready.jobs IS NOT NULL AS is_block, last, expires_at FROM ready
                     WHERE queue = q.name AND lane = l.lane AND band <= CASE WHEN q.one_ring THEN 9223372036854775807 ELSE v_ring END AND NOT suspect
                     ORDER BY band, seq LIMIT l.room) f) j
             ORDER BY l.due + (j.later - j.later % p_turn) * l.stride, l.lane, j.later LIMIT v_want) c;
@@ -157,7 +157,7 @@ BEGIN
     SELECT array_agg(c.n) AS jobs, array_agg(c.place) AS places, array_agg(c.lane) AS lanes, array_agg(c.seat) AS seats,
         array_agg(c.clock) AS clocks, array_agg(c.due) AS dues, array_agg(1048576::bigint) AS strides, array_agg(c.room) AS rooms,
         array_agg(c.found) AS found, array_agg(c.task) AS tasks, array_agg(c.size) AS sizes, sum(c.size) AS size,
-        min(c.task) AS one, max(c.task) AS other, bool_or(c.last OR c.expires_at <= v_at) AS odd
+        min(c.task) AS one, max(c.task) AS other, bool_or(c.last OR c.is_block OR c.expires_at <= v_at) AS odd
     INTO r FROM (
         SELECT s.*, m.room, j.*
         FROM (
@@ -168,7 +168,7 @@ BEGIN
                 SELECT count(*) FROM (SELECT FROM lease WHERE queue = q.name AND lane = s.lane LIMIT v_most) l)) END AS room OFFSET 0) m
         CROSS JOIN LATERAL (
             SELECT f.*, row_number() OVER () AS nth, count(*) OVER () AS found FROM (
-                SELECT ctid AS place, n, task, size, last, expires_at FROM ready
+                SELECT ctid AS place, n, task, size, ready.jobs IS NOT NULL AS is_block, last, expires_at FROM ready
                 WHERE queue = q.name AND lane = s.lane AND band <= v_bound AND NOT suspect ORDER BY band, seq LIMIT m.room) f) j
         WHERE j.nth <= p_turn
         ORDER BY s.due, s.lane, j.nth LIMIT v_want) c;

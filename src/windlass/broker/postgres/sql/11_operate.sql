@@ -145,7 +145,8 @@ BEGIN
     IF p_state = 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
-                SELECT o.n FROM ready o WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
+                SELECT u.n FROM ready o CROSS JOIN LATERAL unnest(coalesce(o.jobs, ARRAY[o.n])) AS u (n)
+                WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSIF p_state < 2 THEN
         v_jobs := array(

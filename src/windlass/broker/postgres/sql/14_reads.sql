@@ -190,7 +190,7 @@ BEGIN
         WHERE p_after IS NULL OR w.name > p_after COLLATE "C"
         ORDER BY w.name LIMIT p_limit + 1
     LOOP
-        ready := (SELECT count(*) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
+        ready := (SELECT coalesce(sum(coalesce(cardinality(r.jobs), 1)), 0) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
         running := (SELECT count(*) FROM lease r WHERE r.queue = p_queue AND r.lane = lanes.name);
         l := _lane(q, name);
         weight := l.weight;

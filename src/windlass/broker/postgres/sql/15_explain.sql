@@ -68,8 +68,9 @@ BEGIN
         RETURN (SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND lane = j.lane AND line < j.line AND state = 2
                 LIMIT p_limit) a);
     END IF;
-    RETURN (SELECT count(*) FROM (SELECT FROM ready WHERE queue = q.name AND lane = j.lane AND NOT suspect
-            AND (band, seq) < (j.band, j.seq) LIMIT p_limit) a);
+    RETURN (SELECT least(p_limit, coalesce(sum(a.jobs), 0)) FROM (
+        SELECT coalesce(array_position(jobs, j.n) - 1, cardinality(jobs), 1) AS jobs FROM ready
+        WHERE queue = q.name AND lane = j.lane AND NOT suspect AND (band, seq) < (j.band, j.seq) ORDER BY band, seq LIMIT p_limit) a);
 END $$;
 
 CREATE OR REPLACE FUNCTION _explain_ready(

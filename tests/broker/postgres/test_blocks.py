@@ -1,0 +1,278 @@
+"""Ready jobs of one bulk call share rows: whatever is done with one of them is done as in the model."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.broker.postgres.namespaces import Namespaces, namespaces
+
+from windlass.broker.contract import Options
+from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres.install import quoted
+from windlass.clock import ManualClock
+from windlass.conformance.harness import Harness, new_id
+from windlass.core.job import NewJob
+from windlass.core.lease import Ask, Lease
+from windlass.core.operate import Target
+from windlass.core.outcome import Outcome
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
+from windlass.core.settlement import Settlement
+from windlass.core.state import State
+from windlass.core.units import HOUR, SECOND, JobId
+
+__all__ = ["namespaces"]
+
+
+@pytest.fixture(scope="module")
+def large(namespaces: Namespaces) -> Namespaces:
+    """Namespaces with a hundred jobs to a block, as users have them."""
+    return Namespaces(namespaces.server, prefix="blocks", small_blocks=False)
+
+
+class House(Harness):
+    """A store, and a look at its rows."""
+
+    async def rows(self) -> list[int]:
+        """How many jobs stand in each row of ready ones, in order; 0: a job by itself."""
+        found = await self.call(
+            "SELECT coalesce(cardinality(jobs), 0) AS jobs FROM {}.ready ORDER BY queue, lane, band, seq"
+        )
+        return [row["jobs"] for row in found]
+
+    async def call(self, query: str, *values: Any) -> Sequence[Any]:
+        """Ask the database itself; "{}" is the schema."""
+        assert isinstance(self.broker, PostgresBroker)
+        return await self.broker._pool.call(query.format(quoted(self.broker.namespace)), *values)
+
+    async def sent(self, count: int, **options: Any) -> list[JobId]:
+        """Jobs of one bulk call."""
+        jobs = [NewJob(id=new_id(), task="t", queue="q", **options) for _ in range(count)]
+        await self.broker.enqueue([jobs])
+        return [job.id for job in jobs]
+
+
+@pytest.fixture
+def run(large: Namespaces) -> Callable[[Callable[[House], Awaitable[None]]], None]:
+    def ran(test: Callable[[House], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            async def opened(clock: ManualClock, options: Options) -> PostgresBroker:
+                return await large.open(clock, options)
+
+            store = await House.open(opened)
+            assert isinstance(store, House)
+            try:
+                await test(store)
+            finally:
+                await store.close()
+
+        asyncio.run(whole())
+
+    return ran
+
+
+Run = Callable[[Callable[[House], Awaitable[None]]], None]
+
+
+def _of(leases: "tuple[Lease, ...] | list[Lease]") -> list[JobId]:
+    return [lease.job for lease in leases]
+
+
+def test_claims_take_from_the_front(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(250)
+        assert await store.rows() == [100, 100, 50]
+        (single,) = await store.sent(1)
+        few = await store.sent(3)
+        assert await store.rows() == [100, 100, 50, 0, 0, 0, 0]
+        worker = await store.worker()
+        assert _of(await worker.take(16)) == jobs[:16]
+        assert await store.rows() == [84, 100, 50, 0, 0, 0, 0]
+        assert _of(await worker.take(84)) == jobs[16:100]
+        assert _of(await worker.take(149)) == jobs[100:249]
+        assert await store.rows() == [1, 0, 0, 0, 0]
+        assert _of(await worker.take(4)) == [jobs[249], single, *few[:2]]
+        assert (await store.count(State.READY), await store.count(State.RUNNING)) == (1, 253)
+
+    run(test)
+
+
+def test_a_job_that_comes_back_goes_before_what_is_left(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(100)
+        worker = await store.worker()
+        leases = await worker.take(40)
+        await store.settle(leases[7], Outcome.RELEASE)
+        assert await store.rows() == [0, 60]
+        assert _of(await worker.take(3)) == [jobs[7], jobs[40], jobs[41]]
+
+    run(test)
+
+
+def test_of_higher_priority_goes_first(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(60)
+        urgent = await store.sent(20, priority=5)
+        worker = await store.worker()
+        assert _of(await worker.take(5)) == urgent[:5]
+        assert _of(await worker.take(17)) == [*urgent[5:], *jobs[:2]]
+
+    run(test)
+
+
+def test_one_of_them_can_be_cancelled_and_explained(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(120)
+        assert (await store.broker.explain(jobs[57])).ahead == 57
+        assert (await store.broker.explain(jobs[110])).ahead == 110
+        assert (await store.lane_view("")).ready == 120
+        await store.cancel(jobs[57])
+        assert await store.rows() == [0] * 99 + [20]
+        await store.cancel(jobs[100])
+        assert await store.rows() == [0] * (99 + 19)
+        assert (await store.broker.explain(jobs[110])).ahead == 108
+        worker = await store.worker()
+        left = [job for job in jobs if job not in (jobs[57], jobs[100])]
+        assert _of(await worker.take(118)) == left
+
+    run(test)
+
+
+def test_purge_takes_the_oldest(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(220)
+        purged = await store.broker.purge("q", State.READY, 105)
+        assert (purged.count, purged.more) == (105, True)
+        worker = await store.worker()
+        assert _of(await worker.take(115)) == jobs[105:]
+
+    run(test)
+
+
+def test_they_expire(run: Run) -> None:
+    async def test(store: House) -> None:
+        await store.sent(30, expires=SECOND)
+        jobs = await store.sent(30, expires=HOUR)
+        store.advance(SECOND)
+        worker = await store.worker()
+        assert _of(await worker.take(20)) == jobs[:20]
+        assert await store.count(State.DEAD) == 30
+        store.advance(HOUR)
+        await store.sweep()
+        assert (await store.count(State.DEAD), await store.rows()) == (40, [])
+
+    run(test)
+
+
+def test_a_claim_is_bounded_by_their_bytes(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(40, payload=b"x" * 1000)
+        worker = await store.worker()
+        ask = Ask(queues=("q",), slots=40, limit=40, session=worker.id, seq=1, max_bytes=7_500)
+        assert _of((await store.broker.claim(ask)).leases) == jobs[:7]
+        assert await store.rows() == [0] * 33
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        QueueSettings(concurrency=30),
+        QueueSettings(lane_concurrency=30),
+        QueueSettings(bands={0: 1, 5: 2}),
+        QueueSettings(emit="all"),
+    ],
+    ids=["a limit", "a limit of lanes", "weights", "events"],
+)
+def test_a_queue_gets_other_settings_while_they_wait(run: Run, body: QueueSettings) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(60)
+        await store.broker.declare(
+            [Declaration(subject=Subject(Kind.QUEUE, "q"), body=body, app="conformance", revision=2)]
+        )
+        worker = await store.worker()
+        assert _of(await worker.take(25)) == jobs[:25]
+        await store.sent(20, lane="other")  # from now on the queue has lanes
+        taken = _of(await worker.take(5))
+        assert [job for job in taken if job in jobs] == jobs[25 : 25 + sum(job in jobs for job in taken)]
+
+    run(test)
+
+
+def test_numbers_that_calls_have_drawn_in_turns(run: Run) -> None:
+    """Two calls at the same time: their blocks stand in each other's span, and a job is found in its own."""
+
+    async def test(store: House) -> None:
+        one, other = await store.sent(16), await store.sent(16)
+        ns = [row["n"] for row in await store.call("SELECT n FROM {}.job ORDER BY n")]
+        turns = [*ns[::2], *ns[1::2]]
+        renumber = (
+            "UPDATE {}.job j SET n = -u.new, seq = -u.new "
+            "FROM unnest($1::bigint[], $2::bigint[]) u (old, new) WHERE j.n = u.old"
+        )
+        await store.call(renumber, ns, turns)
+        await store.call("UPDATE {}.job SET n = -n, seq = -seq")
+        for first, drawn in ((ns[16], turns[16:]), (ns[0], turns[:16])):
+            await store.call(
+                "UPDATE {}.ready SET n = $2, seq = $2, jobs = $3 WHERE n = $1", first, drawn[0], drawn
+            )
+        await store.cancel(one[9])
+        assert await store.rows() == [0, 16, *[0] * 14]
+        await store.cancel(other[3])
+        worker = await store.worker()
+        left = {*one, *other} - {one[9], other[3]}
+        assert set(_of(await worker.take(30))) == left
+
+    run(test)
+
+
+def test_each_is_run_once_by_workers_of_several_processes(large: Namespaces) -> None:
+    """While others send, cancel and look."""
+    total = 3_000
+
+    async def test() -> None:
+        done: Counter[JobId] = Counter()
+        cancelled: set[JobId] = set()
+        sent: list[JobId] = []
+
+        async def work(broker: PostgresBroker, name: str, slots: int) -> None:
+            await broker.beat([Beat(session=name, open=SessionInfo(queues=("q",)))])
+            leases: tuple[Lease, ...] = ()
+            seq = 0
+            while done.total() + len(cancelled) < total:
+                seq += 1
+                items = [
+                    Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE, runtime=1)
+                    for each in leases
+                ]
+                ask = Ask(queues=("q",), slots=slots, limit=slots * 3, session=name, seq=seq)
+                settled = await broker.settle(items, ask)
+                done.update(each.job for each in leases)
+                assert settled.claimed is not None
+                leases = settled.claimed.leases
+
+        async def send(broker: PostgresBroker) -> None:
+            while len(sent) < total:
+                jobs = [NewJob(id=new_id(), task="t", queue="q") for _ in range(150)]
+                sent.extend(job.id for job in jobs)
+                await broker.enqueue([jobs])
+
+        async def disturb(broker: PostgresBroker) -> None:
+            while len(sent) < total:
+                await asyncio.sleep(0.01)
+                for job in sent[-1:-20:-7]:
+                    (told,) = await broker.cancel([Target(job)])
+                    if told.state is State.CANCELLED:
+                        cancelled.add(job)
+
+        async with large.several(5, q=QueueSettings()) as (first, second, third, fourth, fifth):
+            workers = [work(first, "a", 7), work(second, "b", 40), work(third, "c", 130)]
+            async with asyncio.timeout(120):
+                await asyncio.gather(*workers, send(fourth), send(fifth), disturb(fifth))
+        assert set(done.values()) == {1}
+        assert done.keys() | cancelled == set(sent)
+
+    asyncio.run(test())
