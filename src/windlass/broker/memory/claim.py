@@ -6,6 +6,7 @@ from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue, Session
 from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
 from windlass.core.order import Turns, next_draw, turn_of
+from windlass.core.query import Parked
 from windlass.core.session import SessionState
 from windlass.core.state import Move, State
 from windlass.core.units import Micros
@@ -171,6 +172,8 @@ def _next_in(ns: Namespace, queues: list[Queue], ask: Ask) -> Micros | None:
         if _next(ns, queue, ask, 0, Turns(1)) is not None:
             waits.append(0)
         for lane in queue.lanes.values():
+            if filing.parked(lane, now) not in (None, Parked.RATE):
+                continue  # a slot that is freed, or a resume, is told; time alone changes nothing
             if lane.suspects if ask.alone else lane.ready:
                 token = max(
                     filing.wait_for_token(queue, queue.policy.rate, now),
