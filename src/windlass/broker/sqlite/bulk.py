@@ -45,7 +45,7 @@ expires_at.
 
 def accept(tx: Writing, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
     """Create the jobs of a group, or say that it needs the long way."""
-    if len(group) > GROUP_JOBS or any(map(_after_of, group)):
+    if len(group) > GROUP_JOBS or any(map(_after_of, group)) or tx.now < tx.numbered_at:
         return None
     kinds = list(map(_kind_of, group))
     different = set(kinds)

@@ -33,7 +33,7 @@ def file(tx: Writing, job: Job, *, keeps_place: bool = False) -> None:
     if not keeps_place:
         set_band(job, queue)
         if not queue.policy.sequence:
-            job.sequence = tx.number()
+            job.sequence = tx.place_number(job)
     tx.touch(job)
     if queue.laned:
         lane = tx.lane(queue, job.lane)

@@ -13,6 +13,8 @@ from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
 
 SQL = statements("operate")
 JOBS = statements("jobs")
+READY_LOOKED_AT = 10_000
+"""Ready jobs among which a purge finds the oldest."""
 _T = TypeVar("_T", Target, Edit)
 
 
@@ -128,12 +130,17 @@ def _change(tx: Writing, job: Job, change: Edit) -> None:
 
 
 def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
-    """Cancel waiting jobs, remove finished ones, oldest first."""
+    """Cancel waiting jobs, remove finished ones, oldest first.
+
+    Of ready ones, among so many of the first by lane and band: an index for it would cost every enqueue.
+    """
     queue = tx.queue(queue_name)
     if queue is None:
         return Purged(0, more=False)
     purged = 0
-    if state in WAITING:
+    if state is State.READY:
+        rows = sorted(tx.all(SQL["ready"], (queue.q, max(READY_LOOKED_AT, limit + 1))))
+    elif state in WAITING:
         rows = tx.all(SQL[state.value], (queue.q, limit + 1))
     else:
         rows = tx.all(SQL["finished"], (queue.q, limit + 1, CODES[state]))

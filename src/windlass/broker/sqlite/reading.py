@@ -53,6 +53,7 @@ class Counters(NamedTuple):
     event_end: int
     edges: int
     absorbed: int
+    numbered_at: Micros
 
 
 def seen_time(clock: Micros, mark: Micros, options: Options) -> Micros:

@@ -155,7 +155,7 @@ def counts(tx: Reading) -> Counts:
 
 def _counted(tx: Reading) -> Iterator[Count]:
     found = Counter({(queue, task, state): count for queue, task, state, count in tx.all(SQL["tallies"])})
-    for q, t, state, _ in tx.uncounted():
+    for q, t, state, *_ in tx.uncounted():
         found[tx.queue_of(q).name, tx.task_name(t), state] += 1
     for (queue, task, state), count in found.items():
         yield Count(queue, task, state_of(state), count)

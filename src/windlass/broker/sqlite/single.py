@@ -51,7 +51,7 @@ def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answ
     rows = cursor.execute(_STANDING, (job.queue,)).fetchall()
     if not rows:
         return None
-    mark, number, epoch, edges, absorbed, newest, q, laned = rows[0]
+    mark, number, epoch, edges, absorbed, numbered_at, newest, newest_at, q, laned = rows[0]
     handle.at(epoch)
     policy, t = handle.policies.get(q), handle.tasks.get(job.task)
     if policy is None or t is None or policy.sequence or policy.emit is _ALL:
@@ -61,8 +61,10 @@ def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answ
     if newest is not None:
         if newest - number > MOST_UNCOUNTED:
             return None
-        number = newest + 1
+        number, numbered_at = newest + 1, newest_at
     now = seen_time(clock, mark, options)
+    if now < numbered_at:
+        return None  # the clock was set back: its place does not tell when it is due
     n, due = number + 1, now + job.delay
     state = SCHEDULED if due > now else READY
     band = band_of(job.priority, due, policy.bands, policy.age_step) if state == READY else 0

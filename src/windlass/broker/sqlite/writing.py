@@ -58,6 +58,7 @@ class Writing(Reading):
             self.event_end,
             self.edges,
             self.absorbed,
+            self.numbered_at,
         ) = self.stored
         self.armed: set[str] = set()
         """Queues whose wake is armed once this is committed."""
@@ -79,9 +80,10 @@ class Writing(Reading):
 
     def _count_the_uncounted(self, newest: int) -> None:
         """Count what came the shortest way since somebody counted last; it is written with the rest."""
-        for q, t, state, size in self.uncounted():
+        for q, t, state, size, accepted_at in self.uncounted():
             self.count(q, t, state, 1)
             self.bytes += size
+            self.numbered_at = max(self.numbered_at, accepted_at)
         self.last_number = newest + 1  # its sequence
         self._newest = None
 
@@ -123,6 +125,7 @@ class Writing(Reading):
             self.event_end,
             self.edges,
             self.absorbed,
+            self.numbered_at,
         ) = saved.counters
         self.tally, self.armed, self.rung = saved.tally, saved.armed, saved.rung
         self._events.clear()
@@ -156,6 +159,7 @@ class Writing(Reading):
             self.event_end,
             self.edges,
             self.absorbed,
+            self.numbered_at,
         )
 
     # statements
@@ -277,12 +281,24 @@ class Writing(Reading):
     def number(self) -> int:
         """The next number of the store's sequence."""
         self.last_number += 1
+        if self.now > self.numbered_at:
+            self.numbered_at = self.now
         return self.last_number
+
+    def place_number(self, job: Job) -> int:
+        """A number for the place of a job that becomes ready: behind its own if it is the newest of all.
+
+        Such a job is the last to be due of all that are ready, so that it need not be in `job_late`. After
+        the clock was set back it is not; then there is a gap between its numbers.
+        """
+        number = self.number()
+        return self.number() if number == job.n + 1 and job.due_at < self.numbered_at else number
 
     def numbers(self, count: int) -> range:
         """The next numbers of the store's sequence."""
         first = self.last_number + 1
         self.last_number += count
+        self.numbered_at = max(self.numbered_at, self.now)
         return range(first, first + count)
 
     def new_version(self) -> int:

@@ -202,8 +202,9 @@ SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT 1;
 -- name: any_ready
 -- in:   ?1 q
 -- out:  1 if the queue has a ready job, suspects too
--- cost: one seek
-SELECT 1 FROM job WHERE state = 2 AND q = ?1 LIMIT 1;
+-- cost: two seeks
+SELECT 1 WHERE EXISTS (SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
+    OR EXISTS (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
 
 -- name: forget_idle
 -- in:   ?1 q, ?2 limit

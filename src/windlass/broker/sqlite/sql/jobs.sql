@@ -4,7 +4,8 @@
 -- in:   ?1 q
 -- out:  how many jobs of the queue are ready
 -- cost: one row per ready job; once in the life of a queue, when its first lane appears
-SELECT COUNT(*) FROM job WHERE state = 2 AND q = ?1;
+SELECT (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
+    + (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
 
 -- name: add_delivery
 -- in:   ?1 n, ?2 fence, ?3 record

@@ -2,24 +2,24 @@
 
 -- name: namespace
 -- in:   nothing
--- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed; the number of the last
---       job that is not counted yet, if there is one
+-- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed, numbered_at; the number
+--       of the last job that is not counted yet, if there is one
 -- cost: one row, and a seek
 SELECT mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed,
-    (SELECT MAX(n) FROM job WHERE n > number)
+    numbered_at, (SELECT MAX(n) FROM job WHERE n > number)
 FROM namespace WHERE one = 1;
 
 -- name: uncounted
 -- in:   ?1 the namespace's last number
--- out:  q, t, state, size of jobs that are not counted yet
+-- out:  q, t, state, size, accepted_at of jobs that are not counted yet
 -- cost: one row each, 130 at the most
-SELECT q, t, state, size FROM job WHERE n > ?1;
+SELECT q, t, state, size, accepted_at FROM job WHERE n > ?1;
 
 -- name: save_namespace
--- in:   the eleven of the namespace, in the same order
+-- in:   the twelve of the namespace, in the same order
 -- cost: one row
 UPDATE namespace SET mark = ?1, live = ?2, swept_at = ?3, left_work = ?4, number = ?5, version = ?6, epoch = ?7,
-    bytes = ?8, event_end = ?9, edges = ?10, absorbed = ?11
+    bytes = ?8, event_end = ?9, edges = ?10, absorbed = ?11, numbered_at = ?12
 WHERE one = 1;
 
 -- name: queue_by_name
