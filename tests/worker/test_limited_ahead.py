@@ -12,7 +12,7 @@ from windlass import Call, RetryPolicy, Windlass
 from windlass.core.lease import Ask, Claimed
 from windlass.worker.desk import Bound, Desk
 from windlass.worker.options import Group
-from windlass.worker.prefetch import MOST_SOON, SOON
+from windlass.worker.prefetch import SOON
 
 
 def _watch(bench: Bench) -> tuple[list[int], Counter[str]]:
@@ -162,7 +162,7 @@ def _answer(count: int, *, more: bool) -> Claimed:
 
 
 def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:
-    desk = Desk(0, Group(slots=4, queues=("q",)))
+    desk = Desk(0, Group(slots=4, queues=("q",)), 250)
     ask = Ask(queues=("q",), slots=2, soon=5, limit=9, session="s", seq=1)
     for count, bound in (
         (1, Bound.LIMIT),
@@ -178,15 +178,15 @@ def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:
 
 
 def test_what_is_held_ahead_grows_while_there_is_more_than_is_handed_out() -> None:
-    desk = Desk(0, Group(slots=4, queues=("q",)))
+    desk = Desk(0, Group(slots=4, queues=("q",)), 250)
     ask = Ask(queues=("q",), slots=2, soon=5, limit=9, session="s", seq=1)
     assert desk.soon.size == 0, "nothing is known yet"
     for _ in range(10):
         desk.measured(runtime=1e-5, waited=SOON / 4)
         desk.told(ask, _answer(5, more=True))
-    assert desk.soon.size == MOST_SOON
+    assert desk.soon.size == 250
     desk.measured(runtime=1e-5, waited=SOON * 2)
-    assert desk.soon.size == MOST_SOON // 2, "they waited for too long"
+    assert desk.soon.size == 125, "they waited for too long"
     desk.told(ask, _answer(4, more=False))
     assert desk.soon.size == 0
     assert desk.prefetch.size > 0, "others are not concerned"

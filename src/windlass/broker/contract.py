@@ -48,6 +48,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """`list` goes from the newest accepted job to the oldest; otherwise its order is the store's."""
     transactional_enqueue: bool
     transactional_completion: bool
+    soon: int = 250
+    """Jobs under a limit that a worker should ask for beyond its slots at the most (`Ask.soon`). The more of
+    them, the less an exchange costs a job, and the longer others wait for it.
+    """
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from enum import Enum
 
 from windlass.core.lease import Ask, Claimed
 from windlass.worker.options import Group
-from windlass.worker.prefetch import MOST_SOON, SOON, Prefetch
+from windlass.worker.prefetch import SOON, Prefetch
 from windlass.worker.shares import Shares
 
 
@@ -21,13 +21,13 @@ class Bound(Enum):
 class Desk:
     """One group: its queues, and what is known of its jobs."""
 
-    def __init__(self, number: int, group: Group) -> None:
+    def __init__(self, number: int, group: Group, most_soon: int) -> None:
         self.number = number
         self.slots = group.slots
         self.queues = group.queues
         self.shares = Shares(group)
         self.prefetch = Prefetch(group.slots)
-        self.soon = Prefetch(group.slots, wait=SOON, most=MOST_SOON)
+        self.soon = Prefetch(group.slots, wait=SOON, most=most_soon)
         """The same for jobs under a limit, while there are more of them than are handed out."""
         self.ask_at = 0.0
         """When it is worth asking although nothing has been heard."""

@@ -28,6 +28,7 @@ from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
 from windlass.worker.program import Registered
 from windlass.worker.runners import Ended, Runners
+from windlass.worker.sending import Sending
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
 
@@ -36,10 +37,6 @@ _T = TypeVar("_T")
 
 STUCK = 0.25
 """Seconds after which a job that has not started is given back, and a loop that has done nothing is asked."""
-LINGER = 0.005
-"""Seconds that outcomes wait for others while there is enough to run."""
-LULL = 0.001
-"""Seconds that outcomes wait for those of the jobs that run, if jobs take less than that."""
 EXCHANGE = 500
 """Jobs that one exchange asks for at the most: a job of high priority waits for those that are under way."""
 WAY = 0.0001
@@ -86,7 +83,7 @@ class Fetcher:
         self._told_lost = told_lost
         self._told_suspects = told_suspects
         self._told_jobs = told_jobs
-        self._desks = [Desk(number, group) for number, group in enumerate(groups)]
+        self._desks = [Desk(number, group, broker.capabilities.soon) for number, group in enumerate(groups)]
         self._turn = 0
         self._seq = 1
         self._draw = int(pace.jitter() * 2**32)
@@ -98,8 +95,6 @@ class Fetcher:
         self._drained_by: float | None = None
         self._released_at: float | None = None
         self._pinged = False
-        self._lingering_since: float | None = None
-        self._taken_in_at = 0.0
         self._shy_until = 0.0
 
     def attach(
@@ -108,6 +103,7 @@ class Fetcher:
         """The other parts of the worker."""
         self._hand, self._runners, self._settler = hand, runners, settler
         self._notes, self._executor = notes, executor
+        self._sending = Sending(self._desks, hand, settler)
 
     # --- from any thread ------------------------------------------------------------------------------------
 
@@ -143,7 +139,8 @@ class Fetcher:
     async def _step(self) -> None:
         now = self._pace.now()
         self._give_back(now)
-        batch = self._settler.batch() if self._is_worth_sending(now) else ()
+        goes = self._sending.is_worth_it(now, draining=self._drained_by is not None)
+        batch = self._settler.batch() if goes else ()
         desk = self._desk_to_ask(now, riding=bool(batch))
         if self._notes and (batch or self._notes.urgent or now >= self._notes.sent_at + EVERY):
             await self._patiently(lambda: self._notes.send(self._broker, now))
@@ -210,10 +207,13 @@ class Fetcher:
 
     def _room(self, desk: Desk) -> int:
         """How many jobs a group could take. Not one by one: it waits until half of the hand is used up."""
-        slots = desk.slots - self._hand.unfinished[desk.number]
+        unfinished = self._hand.unfinished[desk.number]
+        slots = desk.slots - unfinished
         if slots <= 0:
             extra = 0 if self._alone else desk.extra
-            if not extra or len(self._hand.lines[desk.number]) > (extra + desk.slots) // 2:
+            # What has ended and is not settled has its place under a limit yet.
+            held = unfinished if desk.bound is Bound.SOON else len(self._hand.lines[desk.number])
+            if not extra or held > (extra + desk.slots) // 2:
                 return 0
         prefetch = 0 if self._alone else desk.prefetch.size
         return max(0, min(slots + prefetch, self._hand.room, EXCHANGE))
@@ -222,11 +222,13 @@ class Fetcher:
         queues = desk.shares.order()
         limit = desk.shares.bound(queues, self._room(desk))
         free = desk.slots - self._hand.unfinished[desk.number]
+        slots = max(0, min(free, limit))
         return Ask(
             queues=queues,
-            slots=max(0, min(free, limit)),
+            slots=slots,
             limit=limit,
-            soon=max(0, min(free + desk.soon.size, limit)),
+            # Below the limit, so that the reply tells which of the two has stopped it.
+            soon=max(slots, min(free + desk.soon.size, limit - 1)),
             session=self._session,
             seq=self._seq,
             alone=self._alone,
@@ -243,37 +245,8 @@ class Fetcher:
 
     # --- exchanging -----------------------------------------------------------------------------------------
 
-    def _is_worth_sending(self, now: float) -> bool:
-        """Outcomes go when slots would stand empty, when half of what was in hand has ended, or after a
-        moment. Slots may stand empty for as long as the other jobs that run take anyway, if those are short:
-        else the first of sixteen ends would go alone, and the rest with the next exchange.
-        """
-        pending = len(self._settler)
-        if not pending:
-            self._lingering_since = None
-            return False
-        waiting = sum(len(line) for line in self._hand.lines)
-        others, linger = (waiting, LINGER) if waiting else (self._soon_done(), LULL)
-        if pending >= others or self._drained_by is not None:
-            return True
-        if self._lingering_since is None:
-            self._lingering_since = now
-        return now - self._lingering_since >= linger
-
-    def _soon_done(self) -> int:
-        """How many outcomes there will be in a moment, those that there are included, if nobody waits here
-        and what runs is short. Not quite all: one of them may take long, against the rule.
-        """
-        total = 0
-        for desk in self._desks:
-            running = self._hand.unfinished[desk.number]
-            if running and not desk.prefetch.shorter_than(LULL):
-                return 0
-            total += running
-        return total - total // 4
-
     async def _exchange(self, batch: Sequence[Ended], desk: Desk | None) -> None:
-        self._lingering_since = None
+        began = self._pace.now()
         if batch:
             self._measure(batch)
         ask = self._ask(desk) if desk is not None else self._sign() if batch else None
@@ -282,6 +255,7 @@ class Fetcher:
             claimed = await self._settle(batch, ask)
         elif ask is not None:
             claimed = await self._patiently(lambda: self._broker.claim(ask))
+        self._sending.took(self._pace.now() - began)
         if ask is not None and claimed is not None:
             self._received(desk, ask, claimed)
         self._told_jobs(self._settler.settled)
@@ -347,7 +321,7 @@ class Fetcher:
         if not {lease.task for lease in leases} <= self._tasks.keys():
             leases = self._known(leases)
         if leases:
-            self._taken_in_at = now
+            self._sending.taken_in(now)
             idle = not any(self._hand.unfinished)
             self._hand.take_in(leases, self._tasks, desk.number, now)
             self._runners.arrived(desk.number)
@@ -423,7 +397,7 @@ class Fetcher:
         """Wait for a wake of the store, an outcome, or the time of the next thing to do."""
         until = self._next_time(now)
         self._listen(until - now)
-        self._settler.nudge_at = self._enough_outcomes(now)
+        self._settler.nudge_at = self._sending.enough(now)
         if len(self._settler) >= self._settler.nudge_at:
             self._woken.set()  # they came just before
         timer = self._loop.call_later(max(0.0, until - now), self._woken.set)
@@ -432,26 +406,10 @@ class Fetcher:
         self._woken.clear()
         self._settler.nudge_at = None
 
-    def _enough_outcomes(self, now: float) -> int:
-        """How many outcomes are worth an exchange: one, or those that would make up half of the hand, or
-        those that will be there in a moment.
-        """
-        waiting = sum(len(line) for line in self._hand.lines)
-        if self._lingering_since is None:
-            fresh = not waiting and now - self._taken_in_at < LULL
-            return max(1, self._soon_done()) if fresh else 1
-        pending = len(self._settler)
-        if not waiting:
-            return max(pending + 1, self._soon_done())
-        return pending + max(1, (waiting - pending + 1) // 2)
-
     def _next_time(self, now: float) -> float:
         times = [now + LONGEST_PAUSE]
-        if self._lingering_since is not None:
-            waiting = any(len(line) for line in self._hand.lines)
-            times.append(self._lingering_since + (LINGER if waiting else LULL))
-        elif now - self._taken_in_at < LULL:
-            times.append(self._taken_in_at + LULL)
+        if (ends := self._sending.ends(now)) is not None:
+            times.append(ends)
         if self._notes:
             times.append(self._notes.sent_at + EVERY)
         oldest = self._hand.oldest()

@@ -6,8 +6,7 @@ WAIT = 0.05
 """Seconds that an unstarted job may wait in a worker."""
 MOST = 1_000
 SOON = 0.01
-"""The same for a job under a limit."""
-MOST_SOON = 250
+"""The same for a job under a limit; at the most so many as the store says (`Capabilities.soon`)."""
 
 
 class Prefetch:

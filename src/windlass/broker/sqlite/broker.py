@@ -35,6 +35,9 @@ CAPABILITIES = Capabilities(
     ordered_list=True,
     transactional_enqueue=False,
     transactional_completion=False,
+    # Jobs of different lanes stand on different pages, which an exchange writes once: by 500 jobs it takes a
+    # fifth less of each than by 250.
+    soon=500,
 )
 
 
