@@ -157,6 +157,50 @@ def test_one_that_cannot_start_runs_elsewhere(app: Windlass, bench: Callable[[Wi
     assert max(waited) < 1
 
 
+def test_nothing_is_asked_for_that_could_not_be_had(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    """What has ended and is not settled yet has its place: an ask that counts it as free comes back empty."""
+    app.queue("default", lane_concurrency=4)
+    asks: list[tuple[Ask, bool]] = []
+    """Each with whether the answer before it said that there was more."""
+
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(0.000_1)
+
+    async def scenario(bench: Bench) -> None:
+        settle, claim = bench.broker.settle, bench.broker.claim
+        more = False
+
+        async def settled(items: Any, ask: Ask | None = None) -> Any:
+            nonlocal more
+            assert ask is not None
+            asks.append((ask, more))
+            await asyncio.sleep(0.02)
+            answer = await settle(items, ask)
+            more = answer.claimed is not None and answer.claimed.more
+            return answer
+
+        async def claimed(ask: Ask) -> Any:
+            nonlocal more
+            asks.append((ask, more))
+            await asyncio.sleep(0.02)
+            answer = await claim(ask)
+            more = answer.more
+            return answer
+
+        bench.broker.claim, bench.broker.settle = claimed, settled  # type: ignore[method-assign]
+        ids = await bench.enqueue(*(work.using(lane=str(n % 300)).call() for n in range(900)))
+        async with bench.worker(slots=16):
+            await bench.ended(*ids)
+
+    run(scenario(bench(app)))
+    assert max(ask.soon - ask.slots for ask, _ in asks) > 50, "it holds many ahead"
+    assert [ask for ask, more in asks if more and ask.limit and not max(ask.slots, ask.soon)] == []
+    assert all(ask.soon < ask.limit or ask.soon == ask.slots for ask, _ in asks)
+
+
 def _answer(count: int, *, more: bool) -> Claimed:
     return Claimed(leases=(a_lease(),) * count, more=more)
 

@@ -11,7 +11,7 @@ LINGER = 0.005
 LULL = 0.001
 """Seconds that outcomes wait for those of the jobs that run, if jobs take less than that."""
 SLOW = 4
-"""So many times as long as the rest of the hand takes an exchange to whom it is worth waiting for all."""
+"""An exchange that takes so many times as long as the rest of the hand is worth waiting for all of it."""
 
 
 class Sending:
@@ -77,7 +77,7 @@ class Sending:
         return sum(len(line) for line in self._hand.lines)
 
     def _is_rest_short(self, pending: int, waiting: int, now: float) -> bool:
-        """Whether what waits here is run in a fraction of the time of an exchange, if it goes on as it has."""
+        """Whether what waits is run in a fraction of the time of an exchange, if it goes on as it has."""
         return SLOW * waiting * (now - self._taken_in_at) < self._took * pending
 
     def _soon_done(self) -> int:

@@ -1,0 +1,86 @@
+"""When outcomes go to the store: by halves of the hand, or all at once where an exchange takes long."""
+
+from pathlib import Path
+
+import pytest
+from tests.worker.leases import a_lease
+
+from windlass.core.outcome import Outcome
+from windlass.core.settlement import Settlement
+from windlass.worker.desk import Desk
+from windlass.worker.hand import Hand
+from windlass.worker.options import Group
+from windlass.worker.runners import Ended
+from windlass.worker.sending import LINGER, LULL, SLOW, Sending
+from windlass.worker.settler import Settler
+from windlass.worker.table import Table
+
+HAND = 100
+RUN = 0.001
+"""Seconds in which half of the hand is run."""
+
+
+class Scene:
+    """A hand that was filled at the time 0, and is run at an even pace."""
+
+    def __init__(self, path: Path) -> None:
+        self.hand = Hand(Table.create(path, HAND), [HAND])
+        self.settler = Settler(self.hand, nudge=lambda: None)
+        self.sending = Sending([Desk(0, Group(slots=16, queues=("q",)), 250)], self.hand, self.settler)
+        self.sending.taken_in(0.0)
+        tasks = {a_lease().task: None}
+        self.hand.take_in([a_lease()] * HAND, tasks, 0, 0.0)  # type: ignore[arg-type]
+
+    def ends(self, count: int) -> None:
+        """So many have ended, and as many fewer wait."""
+        done = Settlement(job="j", fence=1, outcome=Outcome.DONE)
+        for _ in range(count):
+            self.hand.lines[0].enter()
+            self.settler.put(Ended(None, done, None))
+
+    def is_worth_it(self, now: float) -> bool:
+        """Whether they go."""
+        return self.sending.is_worth_it(now, draining=False)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """A full hand."""
+    return Scene(tmp_path / "table")
+
+
+def test_half_of_the_hand_goes_while_the_rest_is_run(scene: Scene) -> None:
+    scene.sending.took(RUN)
+    scene.ends(HAND // 2 - 1)
+    assert not scene.is_worth_it(RUN)
+    scene.ends(1)
+    assert scene.is_worth_it(RUN)
+
+
+def test_all_of_it_goes_where_an_exchange_takes_much_longer_than_the_rest(scene: Scene) -> None:
+    scene.sending.took(2 * SLOW * RUN)
+    scene.ends(HAND // 2)
+    assert not scene.is_worth_it(RUN)
+    assert scene.sending.enough(RUN) == HAND
+    scene.ends(HAND // 2)
+    assert scene.is_worth_it(2 * RUN)
+
+
+def test_no_outcome_waits_longer_than_a_moment_for_the_rest(scene: Scene) -> None:
+    scene.sending.took(1_000.0)
+    scene.ends(HAND // 2)
+    assert not scene.is_worth_it(RUN)
+    assert scene.sending.ends(RUN) == RUN + LINGER
+    assert scene.is_worth_it(RUN + LINGER)
+
+
+def test_a_worker_that_drains_sends_what_there_is(scene: Scene) -> None:
+    scene.sending.took(1_000.0)
+    assert not scene.sending.is_worth_it(RUN, draining=True), "there is nothing yet"
+    scene.ends(1)
+    assert scene.sending.is_worth_it(RUN, draining=True)
+
+
+def test_what_has_just_come_is_given_a_moment(scene: Scene) -> None:
+    assert scene.sending.ends(LULL / 2) == LULL
+    assert scene.sending.ends(LULL) is None
