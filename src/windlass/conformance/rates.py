@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 
+from windlass.broker.contract import Options
 from windlass.conformance.harness import Harness, Worker
 from windlass.core.lease import Ask, Lease
 from windlass.core.limits import Rate
 from windlass.core.outcome import CauseKind, Outcome
+from windlass.core.query import Parked
 from windlass.core.settlement import HoldKey
 from windlass.core.state import State
 from windlass.core.units import HOUR, MINUTE, SECOND, Micros
@@ -131,6 +133,21 @@ async def _tokens_after(store: Harness, end: Callable[[Worker, list[Lease]], Awa
         found.add(len((await other.claim(queue)).leases))
     store.advance(1)
     return found
+
+
+async def test_lane_rate_holds__while_the_clock_goes_back(store: Harness) -> None:
+    """A lane whose bucket is of a later time has no token: it leaves its ring, which is forgotten if empty."""
+    await store.queue("rated", lane_rate=Rate(1, SECOND, 1))
+    await store.add_many(2, queue="rated", lane="a")
+    worker = await store.worker()
+    await worker.one("rated")
+    await store.passes(1, 2 * SECOND)
+    assert (await store.lane_view("a", "rated")).parked is None
+    await store.passes(1, -HOUR)
+    seen = await store.lane_view("a", "rated")
+    assert (seen.parked, (await worker.claim("rated")).leases) == (Parked.RATE, ())
+    await store.passes(2, Options().resend_window)
+    assert (await store.lane_view("a", "rated")).lag == 0
 
 
 async def test_given_back_work_returns_its_token(store: Harness) -> None:

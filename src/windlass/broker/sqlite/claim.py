@@ -83,7 +83,7 @@ def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> 
     """New leases, and whether a bound stopped the claim."""
     bound = Bound(tx, ask, PROMOTE - promote_due(tx, queues, PROMOTE))
     for queue in queues:
-        filing.refresh_due(tx, queue)
+        filing.refresh_due(tx, queue, stepped_back=tx.now < tx.mark)
         if handout.is_plain(tx, queue) and not ask.alone:
             stopped = handout.hand_out_plain(tx, queue, bound, s)
         elif laned.is_laned(queue) and not ask.alone:

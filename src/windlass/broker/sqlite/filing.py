@@ -164,11 +164,18 @@ def refresh_all(tx: Writing, queue: Queue) -> None:
             refresh(tx, queue, tx.lane(queue, name))
 
 
-def refresh_due(tx: Writing, queue: Queue) -> None:
-    """Time has passed: bring back lanes that have a token again."""
-    if queue.laned:
-        for (name,) in tx.all(SQL["due_lanes"], (queue.q, tx.now, LANES_WOKEN)):
-            refresh(tx, queue, tx.lane(queue, name))
+def refresh_due(tx: Writing, queue: Queue, *, stepped_back: bool) -> None:
+    """Time has passed: bring back lanes that have a token again. If the clock was found behind, some that had
+    one have none.
+    """
+    if not queue.laned:
+        return
+    if stepped_back:
+        names = tx.all(SQL["rated_lanes"], (queue.q,))
+    else:
+        names = tx.all(SQL["due_lanes"], (queue.q, tx.now, LANES_WOKEN))
+    for (name,) in names:
+        refresh(tx, queue, tx.lane(queue, name))
 
 
 def clear_rings(tx: Writing, queue: Queue) -> None:

@@ -39,7 +39,7 @@ def sweep(tx: Writing, limit: int, every: Micros) -> Swept:
     flows.keep_fates(tx, fates)
     prune.forget(tx, budget)
     for queue in tx.queues():
-        filing.refresh_due(tx, queue)
+        filing.refresh_due(tx, queue, stepped_back=stepped_back > 0)
         filing.forget_idle(tx, queue, IDLE_LANES)
     tx.left_work = int(budget.left == 0 or flows.any_fate(tx))
     return Swept(

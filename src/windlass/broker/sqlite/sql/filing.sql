@@ -187,6 +187,12 @@ SELECT name FROM lane WHERE q = ?1 AND ready > 0;
 -- cost: one row per lane, at most `limit`
 SELECT name FROM lane WHERE wake_at IS NOT NULL AND q = ?1 AND wake_at <= ?2 ORDER BY wake_at LIMIT ?3;
 
+-- name: rated_lanes
+-- in:   ?1 q
+-- out:  names of lanes that have spent a token
+-- cost: one row per lane of the queue; only when the clock was set back
+SELECT name FROM lane WHERE q = ?1 AND level IS NOT NULL;
+
 -- name: next_token
 -- in:   ?1 q
 -- out:  name, wake_at of the first parked lane that has a token again
