@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
@@ -225,6 +226,34 @@ def test_numbers_that_calls_have_drawn_in_turns(run: Run) -> None:
         worker = await store.worker()
         left = {*one, *other} - {one[9], other[3]}
         assert set(_of(await worker.take(30))) == left
+
+    run(test)
+
+
+def test_who_finds_others_before_a_block_waits_for_what_they_leave(run: Run, large: Namespaces) -> None:
+    """Somebody takes one of a hundred jobs: for all others nothing is there until it has committed."""
+
+    async def test(store: House) -> None:
+        assert isinstance(store.broker, PostgresBroker)
+        jobs = await store.sent(40)
+        worker = await store.worker()
+        other = await asyncpg.connect(large.server.dsn)
+        try:
+            async with other.transaction():
+                await other.execute(
+                    f"SELECT FROM {quoted(store.broker.namespace)}.ready FOR UPDATE"  # noqa: S608 - a name
+                )
+                claim = asyncio.create_task(worker.claim(slots=3))
+                async with asyncio.timeout(30):
+                    while not await other.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+                        await asyncio.sleep(0.001)
+                (single,) = await store.sent(1)
+                # It has one to itself, and does not wait for more: it is told to come again at once.
+                partly = await (await store.worker()).claim(slots=3)
+                assert (_of(partly.leases), partly.more, partly.next_in) == ([single], False, 0)
+            assert _of((await claim).leases) == jobs[:3]
+        finally:
+            await other.close()
 
     run(test)
 

@@ -54,7 +54,7 @@ BEGIN
         v_jobs := v_jobs + v_count;
         EXIT WHEN v_jobs >= p_jobs;
     END LOOP;
-    RETURN greatest(1, v_rows);
+    RETURN v_rows;
 END $$;
 
 -- The jobs in these rows, in their order.

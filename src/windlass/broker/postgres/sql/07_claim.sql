@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION _claim(a ask, p_soon integer, p_busy boolean, OUT hea
 DECLARE
     s session;
     v_queues text[] := a.queues;
+    v_missed boolean := false;
 BEGIN
     IF cardinality(v_queues) > 1 OR NOT EXISTS (SELECT FROM queue WHERE name = v_queues[1]) THEN
         v_queues := array(
@@ -45,7 +46,7 @@ BEGIN
     IF a.seq = s.seq THEN
         leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
-        SELECT o.leases, o.more, o.fresh INTO leases, head.more, fresh FROM _hand_out(a, greatest(a.slots, p_soon), v_queues) o;
+        SELECT o.leases, o.more, o.fresh, o.missed INTO leases, head.more, fresh, v_missed FROM _hand_out(a, greatest(a.slots, p_soon), v_queues) o;
         IF NOT fresh THEN
             PERFORM _lease(a, leases);
         END IF;
@@ -53,7 +54,7 @@ BEGIN
             UPDATE session SET seq = a.seq WHERE id = a.session;
         END IF;
     END IF;
-    head.next_in := CASE WHEN head.more THEN 0 WHEN a.has_lock OR a.seq = s.seq THEN _next_in(a, v_queues)
+    head.next_in := CASE WHEN head.more OR v_missed THEN 0 WHEN a.has_lock OR a.seq = s.seq THEN _next_in(a, v_queues)
         ELSE _next_due(v_queues) END;
     head.suspects := (
         SELECT count(*) FROM (
@@ -112,11 +113,11 @@ BEGIN
         FROM j ORDER BY j.place;
 END $$;
 
--- p_soon: at least its slots. out: the numbers of jobs that are leased now; whether a bound of the ask stopped the claim; and whether no row of theirs says so yet, instead
--- of some.
+-- p_soon: at least its slots. out: the numbers of jobs that are leased now; whether a bound of the ask stopped the claim; whether no row of theirs says so yet, instead
+-- of some; and whether there were jobs that others stood before.
 DROP FUNCTION IF EXISTS _hand_out(ask, text[]);
 DROP FUNCTION IF EXISTS _hand_out(ask, integer, text[]);
-CREATE OR REPLACE FUNCTION _hand_out(a ask, p_soon integer, p_queues text[], OUT leases bigint[], OUT more boolean, OUT fresh boolean) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _hand_out(a ask, p_soon integer, p_queues text[], OUT leases bigint[], OUT more boolean, OUT fresh boolean, OUT missed boolean) LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
     l lane;
@@ -129,6 +130,7 @@ DECLARE
     v_room integer;
     v_able boolean;
     v_stopped boolean;
+    v_missed boolean;
     v_turn integer := least(4, 1 + (p_soon - a.slots) / 32);   -- of a lane, in jobs (`turn_of` in windlass.core.order)
     v_rings bigint[];
     v_turns text[];     -- whose turn it is in each of them, if it goes on
@@ -138,12 +140,14 @@ BEGIN
     leases := '{}';
     more := true;
     fresh := true;
+    missed := false;
     FOREACH v_name IN ARRAY p_queues LOOP
         SELECT * INTO q FROM queue WHERE name = v_name;
         fresh := fresh AND q.emit < 2;
         IF NOT a.alone AND NOT q.paused AND (NOT a.has_lock OR _are_plain(ARRAY[v_name])) THEN
-            SELECT t.leases, t.stopped, t.remaining, t.bytes INTO leases, v_stopped, v_left, v_bytes
+            SELECT t.leases, t.stopped, t.remaining, t.bytes, t.missed INTO leases, v_stopped, v_left, v_bytes, v_missed
             FROM _take_plain(q, a, leases, v_left, v_bytes) t;
+            missed := missed OR v_missed;
             IF v_stopped THEN
                 RETURN;
             END IF;
@@ -208,11 +212,12 @@ BEGIN
 END $$;
 
 -- The same for a plain queue, in a few statements: the first jobs in order that nobody else is about to take. In: what
--- was leased before, how many expired jobs may still be looked after, bytes so far. Out: the same, and whether a bound of
--- the ask stopped it.
+-- was leased before, how many expired jobs may still be looked after, bytes so far. Out: the same; whether a bound of
+-- the ask stopped it; and whether others stood before jobs that it could have had, which they may leave in a moment.
+DROP FUNCTION IF EXISTS _take_plain(queue, ask, bigint[], integer, bigint);
 CREATE OR REPLACE FUNCTION _take_plain(
     q queue, a ask, p_leases bigint[], p_left integer, p_bytes bigint,
-    OUT leases bigint[], OUT stopped boolean, OUT remaining integer, OUT bytes bigint
+    OUT leases bigint[], OUT stopped boolean, OUT remaining integer, OUT bytes bigint, OUT missed boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -224,21 +229,39 @@ DECLARE
     v_rows integer;
     v_take bigint[];
     v_places tid[];
+    v_block tid;
+    v_holds boolean := cardinality(p_leases) > 0;   -- rows that others may wait for
 BEGIN
     leases := p_leases;
     stopped := false;
     remaining := p_left;
     bytes := p_bytes;
     LOOP
+        missed := false;
         -- One more than may be taken, to see whether that has expired or stops the claim.
         v_want := a.size - v_count + 1;
         v_rows := CASE WHEN q.has_blocks THEN _rows_of(q.name, v_want) ELSE v_want END;
+        EXIT WHEN v_rows = 0;
         SELECT array_agg(f.place) AS places, array_agg(f.n) AS jobs, array_agg(f.task) AS tasks, min(f.task) AS one, max(f.task) AS other,
             sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired, bool_or(f.is_block) AS blocks INTO r
         FROM (
             SELECT ctid AS place, n, task, size, last, expires_at, jobs IS NOT NULL AS is_block FROM ready
             WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED) f;
+        missed := q.has_blocks IS TRUE AND coalesce(cardinality(r.places), 0) < v_rows;
+        IF r.places IS NULL AND missed AND NOT v_holds THEN
+            -- Somebody who takes a few keeps a whole block from all others until it commits: waiting for that is less than
+            -- coming again. Who holds none itself can be waited for by nobody here, so that there is no circle.
+            SELECT ctid INTO v_block FROM ready
+            WHERE queue = q.name AND lane = '' AND NOT suspect AND jobs IS NOT NULL ORDER BY band, seq LIMIT 1;
+            IF NOT FOUND THEN
+                missed := false;   -- single jobs, which whoever stands before them takes
+                EXIT;
+            END IF;
+            PERFORM FROM ready WHERE ctid = v_block FOR UPDATE;
+            CONTINUE;
+        END IF;
         EXIT WHEN r.places IS NULL;
+        v_holds := true;
         IF r.expired IS NOT TRUE AND bytes + r.size <= a.max_bytes
             AND (a.slots = a.size OR (NOT r.last AND _are_timed(r.one, r.other, r.tasks))) THEN
             -- Nothing but their number stops it.
