@@ -107,6 +107,31 @@ def test_killed_half_way_it_goes_on(desk: Desk, owner: psycopg.Connection[Any]) 
     assert desk.run("--status", "--namespace", "halfway")[0] == 0
 
 
+_WITHOUT_BLOCKS = """
+ALTER TABLE begun.ready DROP COLUMN jobs, DROP COLUMN sizes;
+ALTER TABLE begun.queue DROP COLUMN has_blocks;
+UPDATE begun.layout SET number = 3;
+"""
+
+
+@pytest.mark.parametrize(
+    "aging", [_WITHOUT_BLOCKS, "UPDATE begun.layout SET functions = 'older'"], ids=["migration", "functions"]
+)
+def test_it_waits_for_steps_that_have_begun(desk: Desk, owner: psycopg.Connection[Any], aging: str) -> None:
+    """They go on with the functions of before, and hold tables that a migration wants for itself."""
+    assert desk.run("--namespace", "begun")[0] == 0
+    owner.execute(aging.encode())
+    with owner.transaction():
+        owner.execute("SELECT pg_advisory_xact_lock_shared(1464422980, 'begun.job'::regclass::oid::integer)")
+        owner.execute("SELECT FROM begun.queue")
+        process = desk.start("--namespace", "begun")
+        waits = "SELECT pid FROM pg_locks WHERE classid = 1464422980 AND NOT granted"
+        eventually("it waits", lambda: owner.execute(waits).fetchone())
+        owner.execute("SELECT FROM begun.ready")
+    assert process.communicate(timeout=60)[1] == ""
+    assert desk.run("--status", "--namespace", "begun")[0] == 0
+
+
 def test_an_older_namespace_gets_only_what_is_missing(desk: Desk, owner: psycopg.Connection[Any]) -> None:
     latest = len(migrations())
     assert desk.run("--namespace", "aged")[0] == 0

@@ -19,6 +19,12 @@ REVISION: Final = 3
 """Grows with every release that changes a function: an older program leaves a newer one's functions alone."""
 
 
+_ALONE: Final = "SELECT pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::integer)"
+"""Every step that changes jobs holds this lock. Without it one that has begun with an older function would go on with
+it among rows that newer ones have written, and take a block for its first job.
+"""
+
+
 def quoted(name: str) -> str:
     """A name as an identifier."""
     return '"' + name.replace('"', '""') + '"'
@@ -59,7 +65,7 @@ def script(namespace: str, *, layout: int = 0) -> str:
     steps = [f"CREATE SCHEMA IF NOT EXISTS {schema};\n{begin}{_LAYOUT};\nCOMMIT;"]
     for number, migration in enumerate(migrations()[layout:], layout + 1):
         steps.append(f"{begin}{migration}\nUPDATE layout SET number = {number};\nCOMMIT;")
-    steps.append(f"{begin}{functions()}\n{_note(REVISION, fingerprint())};\nCOMMIT;")
+    steps.append(f"{begin}{_ALONE};\n{functions()}\n{_note(REVISION, fingerprint())};\nCOMMIT;")
     return "\n".join(steps) + "\n"
 
 
@@ -103,6 +109,7 @@ async def _step(connection: Any) -> bool:
         return True
     if installed == fingerprint():
         return False
+    await connection.execute(_ALONE)
     await connection.execute(functions())
     await connection.execute(_note(REVISION, fingerprint()))
     return True
