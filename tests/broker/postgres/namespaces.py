@@ -57,8 +57,18 @@ GROUP BY u.n HAVING count(*) > 1
 UNION ALL SELECT r.n FROM {schema}.ready r
 WHERE r.jobs IS NOT NULL AND (r.n <> r.jobs[1] OR r.seq <> r.n OR cardinality(r.jobs) <> cardinality(r.sizes)
       OR r.size <> (SELECT sum(s) FROM unnest(r.sizes) s))
+UNION ALL SELECT j.n FROM {schema}.ready r
+CROSS JOIN unnest(coalesce(r.jobs, ARRAY[r.n]), coalesce(r.sizes::bigint[], ARRAY[r.size])) u (n, size)
+JOIN {schema}.job j ON j.n = u.n
+WHERE (r.queue, r.lane, r.band, r.task) <> (j.queue, j.lane, j.band, j.task)
+      OR u.size <> octet_length(j.payload)
+      OR j.seq <> CASE WHEN r.jobs IS NULL THEN r.seq ELSE j.n END
+      OR r.last <> (j.attempt + 1 >= j.max_attempts) OR r.suspect <> (j.crashes >= 2)
+      OR r.expires_at IS DISTINCT FROM CASE WHEN NOT j.started THEN j.expires_at END
 """
-"""Ready jobs without a place or with two, places without a ready job, and blocks that are not in order."""
+"""Ready jobs without a place or with two, places without a ready job, blocks that are not in order, and
+places that say something else than their jobs.
+"""
 _SMALL_BLOCKS = """
 CREATE OR REPLACE FUNCTION {schema}._block(p_jobs integer) RETURNS integer LANGUAGE sql IMMUTABLE AS
 'SELECT CASE WHEN p_jobs > 1 THEN 3 ELSE 1 END'

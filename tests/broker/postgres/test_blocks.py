@@ -230,6 +230,109 @@ def test_numbers_that_calls_have_drawn_in_turns(run: Run) -> None:
     run(test)
 
 
+def test_what_is_left_of_a_block_has_the_bytes_of_its_own_jobs(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = [
+            NewJob(id=new_id(), task="t", queue="q", payload=b"x" * (1_000 if place < 5 else 10))
+            for place in range(40)
+        ]
+        await store.broker.enqueue([jobs])
+        worker = await store.worker()
+        assert _of(await worker.take(5)) == [job.id for job in jobs[:5]]
+        (left,) = await store.call("SELECT size, sizes FROM {}.ready")
+        assert (left["size"], left["sizes"]) == (350, [10] * 35)
+        claimed = await worker.claim(slots=35, max_bytes=350)
+        assert _of(claimed.leases) == [job.id for job in jobs[5:]]
+        assert await store.rows() == []
+
+    run(test)
+
+
+def test_bytes_of_one_queue_count_for_the_next(run: Run) -> None:
+    async def test(store: House) -> None:
+        await store.queue("r")
+        jobs = await store.add_many(20, payload=b"x" * 100)
+        others = await store.add_many(20, payload=b"x" * 100, queue="r")
+        worker = await store.worker()
+        claimed = await worker.claim("q", "r", slots=40, max_bytes=2_500)
+        assert _of(claimed.leases) == [*jobs, *others[:5]]
+
+    run(test)
+
+
+def test_blocks_of_several_tasks_are_counted_apart(run: Run) -> None:
+    async def test(store: House) -> None:
+        for task, count in (("t", 20), ("u", 30)):
+            await store.add_many(count, task=task)
+        worker = await store.worker()
+        await worker.take(45)
+        counts = {(row.task, row.state): row.count for row in (await store.broker.counts()).rows}
+        running, ready = State.RUNNING, State.READY
+        assert counts == {("t", running): 20, ("u", running): 25, ("u", ready): 5}
+
+    run(test)
+
+
+def test_slots_bound_what_was_never_timed_and_last_attempts(run: Run) -> None:
+    async def test(store: House) -> None:
+        jobs = await store.sent(40)
+        worker = await store.worker()
+        claimed = await worker.claim(slots=3, limit=20)
+        assert (_of(claimed.leases), claimed.more) == (jobs[:3], True)
+        await store.done(claimed.leases[0])
+        assert _of((await worker.claim(slots=3, limit=20)).leases) == jobs[3:23]
+        last = await store.sent(20, max_attempts=1, priority=1)
+        assert _of((await worker.claim(slots=3, limit=20)).leases) == last[:3]
+
+    run(test)
+
+
+def test_who_is_far_behind_is_told_so(run: Run) -> None:
+    """Blocks are looked at as long as rows are, and no more jobs are told."""
+
+    async def test(store: House) -> None:
+        jobs = [job for _ in range(12) for job in await store.sent(100)]
+        assert (await store.broker.explain(jobs[640])).ahead == 640
+        assert (await store.broker.explain(jobs[1150])).ahead == 1_000
+
+    run(test)
+
+
+def test_lanes_in_turn_find_a_block_among_them(run: Run) -> None:
+    async def test(store: House) -> None:
+        worker = await store.worker()
+        await store.add()
+        await store.done(await worker.one())  # from now on runs of the task are timed
+        jobs = await store.sent(20)
+        lanes = [await store.add(lane=name) for name in "abc"]
+        assert set(_of(await worker.take(4))) == {jobs[0], *lanes}
+        assert _of(await worker.take(19)) == jobs[1:]
+
+    run(test)
+
+
+def test_a_claim_locks_no_more_rows_than_its_jobs_stand_in(run: Run, large: Namespaces) -> None:
+    """Others would find nothing else meanwhile."""
+
+    async def test(store: House) -> None:
+        assert isinstance(store.broker, PostgresBroker)
+        await store.sent(3)
+        assert [row["has_blocks"] for row in await store.call("SELECT has_blocks FROM {}.queue")] == [None]
+        await store.sent(250)
+        assert [row["has_blocks"] for row in await store.call("SELECT has_blocks FROM {}.queue")] == [True]
+        asker = await asyncpg.connect(
+            large.server.dsn, server_settings={"search_path": quoted(store.broker.namespace)}
+        )
+        try:
+            rows = [await asker.fetchval("SELECT _rows_of('q', $1)", jobs) for jobs in (2, 4, 103, 104, 999)]
+            assert rows == [2, 4, 4, 5, 6]
+            assert await asker.fetchval("SELECT _rows_of('r', 5)") == 0
+        finally:
+            await asker.close()
+
+    run(test)
+
+
 def test_who_finds_others_before_a_block_waits_for_what_they_leave(run: Run, large: Namespaces) -> None:
     """Somebody takes one of a hundred jobs: for all others nothing is there until it has committed."""
 
@@ -240,12 +343,11 @@ def test_who_finds_others_before_a_block_waits_for_what_they_leave(run: Run, lar
         other = await asyncpg.connect(large.server.dsn)
         try:
             async with other.transaction():
-                await other.execute(
-                    f"SELECT FROM {quoted(store.broker.namespace)}.ready FOR UPDATE"  # noqa: S608 - a name
-                )
+                await other.execute(f"SELECT FROM {quoted(store.broker.namespace)}.ready FOR UPDATE")
                 claim = asyncio.create_task(worker.claim(slots=3))
                 async with asyncio.timeout(30):
-                    while not await other.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+                    waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
+                    while not await other.fetchval(waits):  # noqa: ASYNC110 - the server tells nobody
                         await asyncio.sleep(0.001)
                 (single,) = await store.sent(1)
                 # It has one to itself, and does not wait for more: it is told to come again at once.

@@ -20,8 +20,8 @@ REVISION: Final = 3
 
 
 _ALONE: Final = "SELECT pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::integer)"
-"""Every step that changes jobs holds this lock. Without it one that has begun with an older function would go on with
-it among rows that newer ones have written, and take a block for its first job.
+"""Every step that changes jobs holds this lock. Without it one that has begun with an older function would go
+on with it among rows that newer ones have written, and take a block for its first job.
 """
 
 
