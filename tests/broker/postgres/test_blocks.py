@@ -318,7 +318,7 @@ def test_a_claim_locks_no_more_rows_than_its_jobs_stand_in(run: Run, large: Name
         assert isinstance(store.broker, PostgresBroker)
         await store.sent(3)
         assert [row["has_blocks"] for row in await store.call("SELECT has_blocks FROM {}.queue")] == [None]
-        await store.sent(250)
+        await store.sent(250, payload=b"x")
         assert [row["has_blocks"] for row in await store.call("SELECT has_blocks FROM {}.queue")] == [True]
         asker = await asyncpg.connect(
             large.server.dsn, server_settings={"search_path": quoted(store.broker.namespace)}
