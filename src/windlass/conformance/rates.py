@@ -136,7 +136,7 @@ async def _tokens_after(store: Harness, end: Callable[[Worker, list[Lease]], Awa
 
 
 async def test_lane_rate_holds__while_the_clock_goes_back(store: Harness) -> None:
-    """A lane whose bucket is of a later time has no token: it leaves its ring, which is forgotten if empty."""
+    """A lane whose bucket is of a later time has no token: it leaves its ring, which is forgotten empty."""
     await store.queue("rated", lane_rate=Rate(1, SECOND, 1))
     await store.add_many(2, queue="rated", lane="a")
     worker = await store.worker()

@@ -18,7 +18,7 @@ _STATEMENTS = 400
 _CACHE_KIB = 16 * 1024
 _CHECKPOINT = 4_000
 """Pages in the WAL at which a commit writes them to the file, each once however often it was changed.
-Exchanges of lanes would like more, single jobs less: while the WAL still grows, each sync takes twice as long.
+Exchanges of lanes would like more, single jobs less: while the WAL still grows, a sync takes twice as long.
 """
 
 

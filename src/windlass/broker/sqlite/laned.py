@@ -150,6 +150,8 @@ class _Ring:
             if stopped or expired is not None:
                 return stopped, expired
         stand.left = self._may(stand, 1, of_queue=False) <= 0 or not self._has_more(stand)
+        if stand.left and not stand.taken:
+            filing.refresh(tx, queue, stand.lane)  # else it would be met again for ever
         return False, None
 
     def _may(self, stand: _Stand, most: int, *, of_queue: bool = True) -> int:
