@@ -2,9 +2,9 @@
 
 from windlass.broker.contract import Options
 from windlass.conformance.endings import deadline_lease
-from windlass.conformance.harness import Harness, ids
-from windlass.core.job import Edge, OnFailure
-from windlass.core.outcome import CauseKind
+from windlass.conformance.harness import Harness, ids, new_id
+from windlass.core.job import Edge, NewJob, OnFailure
+from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.session import ENDED_KEPT
 from windlass.core.settings import Retention
 from windlass.core.state import Reason, State
@@ -190,6 +190,19 @@ async def test_nothing_kept_means_nothing_left__however_it_ended(store: Harness)
     assert [moved.after for moved in (*ended.moved, *swept.moved)] == [State.CANCELLED, State.CANCELLED]
     assert await store.listed() == []
     assert await store.states(jobs) == [State.CANCELLED, State.CANCELLED]
+
+
+async def test_nothing_kept_means_nothing_left__unless_a_job_that_it_spawned_needs_it(store: Harness) -> None:
+    """It is kept whole, and a settlement that is sent again is known."""
+    await store.queue("q", retention=0, result_ttl=0)
+    worker = await store.worker()
+    parent = await store.add()
+    lease = await worker.one()
+    child = NewJob(id=new_id(), task="t", queue="q", after=(Edge(parent, OnFailure.CANCEL),))
+    await store.settle(lease, Outcome.DONE, spawn=(child,))
+    assert [end.outcome for end in (await store.get(parent)).deliveries] == [Outcome.DONE]
+    again = await store.settle(lease, Outcome.DONE, spawn=(child,))
+    assert (again.verdict, again.state) == (Verdict.ALREADY, State.DONE)
 
 
 async def test_prune_keeps_what_is_needed(store: Harness) -> None:

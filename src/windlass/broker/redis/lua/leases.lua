@@ -145,11 +145,11 @@ end
 
 local function forget_hold(x) x.hold_key, x.hold_reason, x.hold_since, x.hold_times = nil, nil, nil, nil end
 
-local function end_lease(j, ruling, unstarted, cause, runtime, err)
+local function end_lease(j, ruling, unstarted, cause, runtime, err, spawns)
   local x = j.x
   local ran = runtime or ruling[6]
-  -- Of a job that leaves nothing behind, nothing is written.
-  local leaves = ruling[3] == DONE and not x.children and not x.result and queue(j.queue).p.retention == 0
+  -- Of a job that leaves nothing behind, nothing is written; one that it spawns may depend on it.
+  local leaves = ruling[3] == DONE and not (x.children or x.result or spawns) and queue(j.queue).p.retention == 0
   if not leaves or j.ends > 0 then deliver(j, ruling, cause, runtime or false, err or false) end
   if j.session then leave_session(j) end
   if x.deadline then

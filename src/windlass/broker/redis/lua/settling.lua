@@ -51,7 +51,7 @@ local function settle(item)
     if not x.hold_key then x.hold_since, x.hold_times = NOW, 0 end
     x.hold_key, x.hold_reason, x.hold_times = item[8], item[9], x.hold_times + 1
   end
-  end_lease(j, ruling, (outcome == 'release' or outcome == 'hold') and not runtime, nil, runtime, item[6])
+  end_lease(j, ruling, (outcome == 'release' or outcome == 'hold') and not runtime, nil, runtime, item[6], item[10])
   -- After the end, so that a job may spawn its successor under its own key.
   if item[10] then accept(item[10]) end
   local answer = {'applied', ruling[1], j.state, ''}
