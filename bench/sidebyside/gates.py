@@ -1,4 +1,6 @@
-"""What Windlass is to reach: ratios to the best gate peer of the same run, and bounds of its own."""
+"""What Windlass is to reach: ratios within one run, which are the gate, and absolute figures, which are aims: they
+say as much of the machine.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +20,8 @@ class Verdict:
     store: str
     needed: str
     reached: str
-    passed: bool | None  # None: an aim, or not measured against anything
+    passed: bool | None  # None: a rate without a ratio, or not measured against anything
+    is_aim: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ def _bound(row: str, measure: str, figure: str, most: Mapping[str, float], unit:
         value = run.own(measure, figure)
         if value is not None:
             bound = most[run.store]
-            yield Verdict(row, run.store, f"≤ {bound:g} {unit}", f"{value:.3g} {unit}", value <= bound)
+            needed = f"aim ≤ {bound:g} {unit}"
+            yield Verdict(row, run.store, needed, f"{value:.3g} {unit}", value <= bound, is_aim=True)
 
     return rule
 
@@ -181,8 +185,9 @@ _RULES: tuple[Rule, ...] = (
 def table(found: list[Verdict]) -> str:
     """The gate, to read."""
     lines = ["| | store | to reach | reached | |", "|---|---|---|---|---|"]
-    words = {True: "pass", False: "**FAIL**", None: ""}
+    gate, aim = {True: "pass", False: "**FAIL**", None: ""}, {True: "reached", False: "**missed**", None: ""}
     for one in found:
         reached = f"**{one.reached}**" if one.passed is False else one.reached
-        lines.append(f"| {one.row} | {one.store} | {one.needed} | {reached} | {words[one.passed]} |")
+        word = (aim if one.is_aim else gate)[one.passed]
+        lines.append(f"| {one.row} | {one.store} | {one.needed} | {reached} | {word} |")
     return "\n".join(lines) + "\n"

@@ -152,13 +152,14 @@ def test_the_pool_of_steps_is_filled_again() -> None:
 
 
 @pytest.mark.parametrize("tag", [None, 7])
-@pytest.mark.parametrize("randbytes", [os.urandom, lambda size: b"\xff" * size])
+@pytest.mark.parametrize("randbytes", [os.urandom, bytes, lambda size: b"\xff" * size])
 def test_many_ids_are_as_those_made_one_by_one(tag: int | None, randbytes: Callable[[int], bytes]) -> None:
     make = ids.JobIds(lambda: 5, randbytes, lock=threading.Lock, tag=tag)
     made = [make(), *make.many(2_500), make(), *make.many(0), *make.many(1)]
     assert len(made) == 2_503
     assert all(one < other for one, other in itertools.pairwise(made))
     assert [ids.check_job_id(each) for each in made] == made
+    assert tag is None or {ids.tag_of(each) for each in made} == {tag}
 
 
 def test_a_new_seed_forgets_what_was_drawn() -> None:

@@ -195,9 +195,9 @@ def alike_jobs(calls: "Sequence[Call[Any]]") -> Alike | None:
     with _making.lock:
         payloads = list(map(_made_of, calls))
         # One call may be there twice, and is one job.
-        if set(map(type, payloads)) != {bytes} or len(set(map(id, calls))) < len(calls):
+        if set(map(type, payloads)) != {bytes} or len(set(calls)) < len(calls):
             return None
-        if set(map(_sent_of, calls)) != {None}:
+        if any(map(_sent_of, calls)):
             return None
         ids = task.app.new_id.many(len(calls))
         for call, job_id in zip(calls, ids, strict=True):

