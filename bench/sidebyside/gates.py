@@ -1,5 +1,5 @@
-"""What Windlass is to reach: ratios within one run, which are the gate, and absolute figures, which are aims: they
-say as much of the machine.
+"""What Windlass is to reach: ratios within one run, which are the gate, and absolute figures, which are aims:
+they say as much of the machine.
 """
 
 from collections.abc import Callable, Iterator, Mapping

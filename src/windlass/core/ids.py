@@ -131,11 +131,12 @@ class JobIds:
         drawn = int.from_bytes(self._randbytes(4 * count), byteorder) & self._random_steps | self._least_steps
         steps = memoryview(drawn.to_bytes(4 * _STEPS, byteorder)).cast("I")[:count]
         numbers = list(accumulate(steps, initial=int(self._last[-12:], 16)))[1:]
-        while numbers and numbers[-1] > _ones(_LAST_BITS):  # the counter is full: the next call finds it so as well
+        # Is the counter full, the next call finds it so as well.
+        while numbers and numbers[-1] > _ones(_LAST_BITS):
             numbers.pop()
         if not numbers:
             return []
-        # Of the sixteen digits of eight bytes the first four are zeros: the beginning of an id takes their place.
+        # Of the sixteen digits of eight bytes four are zeros: the beginning of an id takes their place.
         digits = struct.pack(f">{len(numbers)}Q", *numbers).hex("-", 8)
         made = (self._first + digits[4:].replace("-0000", f"\n{self._first}")).split("\n")
         self._last = made[-1]

@@ -29,6 +29,8 @@ _job_of = attrgetter("job")
 _id_of = attrgetter("id")
 _ID, _PAYLOAD = map(NewJob.__struct_fields__.index, ("id", "payload"))
 """In which jobs of one task under the same options differ; the second comes later."""
+_NUMBERS = 1_024
+"""Of jobs that a call draws at once (`06_produce.sql`)."""
 NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 
 
@@ -89,10 +91,10 @@ def plain_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
 
 def alike_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
     """The smallest id of new jobs, their ids and payloads, then value by value what they have in common; None
-    if they differ in more, or have keys, lanes or parents.
+    if they differ in more, or have keys, lanes or parents, or are too many for one draw of numbers.
     """
     first = jobs.pattern if isinstance(jobs, Alike) else jobs[0]
-    if first.key is not None or first.lane or first.after:
+    if first.key is not None or first.lane or first.after or len(jobs) > _NUMBERS:
         return None
     if isinstance(jobs, Alike):
         ids, payloads = jobs.ids, jobs.payloads

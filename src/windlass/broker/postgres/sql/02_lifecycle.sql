@@ -84,7 +84,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _schedule(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number');
+        j.seq := nextval('number') * 1024;
     END IF;
     PERFORM _put(j);
 END $$;

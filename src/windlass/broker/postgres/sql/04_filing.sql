@@ -25,7 +25,7 @@ BEGIN
     IF NOT p_keeps_place THEN
         j.band := _band_of(q, j.priority, j.due_at);
         IF NOT q.sequence THEN
-            j.seq := nextval('number');
+            j.seq := nextval('number') * 1024;
         END IF;
     END IF;
     PERFORM _put(j);
@@ -46,7 +46,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _line_up(j job) RETURNS job LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number');
+        j.seq := nextval('number') * 1024;
         j.line := j.seq;
     END IF;
     RETURN j;

@@ -251,7 +251,7 @@ BEGIN
     INSERT INTO job (id, n, state, priority, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
         waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer,
         has_children)
-    VALUES (a.id, nextval('number'), -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
+    VALUES (a.id, nextval('number') * 1024, -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
         _due_at(a, v_at), octet_length(a.payload), (p_follows IS NOT NULL)::integer, p_parent, a.flow, v_at + a.expires,
         a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires,
         EXISTS (SELECT FROM edge WHERE edge.parent = a.id));

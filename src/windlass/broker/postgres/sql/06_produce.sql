@@ -2,6 +2,8 @@
 --
 -- Keys touched: those of `05_enqueue.sql`; by the short ways job, ready, delta and event_in, which are only inserted into. Cost:
 -- O(jobs log n); by the short ways two rows a job and one per task.
+--
+-- Numbers of jobs and places are drawn in steps of 1,024, so that one draw is enough for the jobs of a call that are alike.
 
 -- Whether one of these ids may have been sent before, but for jobs that are still there, which nobody can be twice. p_first: the
 -- smallest of them. Ids grow with time, so mostly it is enough to look at the largest that is there.
@@ -68,7 +70,7 @@ BEGIN
             CASE WHEN g.due > v_at THEN 0 WHEN NOT x.banded THEN -g.priority
                 ELSE (SELECT _band_of(q, g.priority, g.due) FROM queue q WHERE q.name = g.queue) END AS band
         FROM (
-            SELECT u.id, nextval('number') AS n, coalesce(u.task, v_task) AS task, coalesce(u.queue, v_queue) AS queue,
+            SELECT u.id, nextval('number') * 1024 AS n, coalesce(u.task, v_task) AS task, coalesce(u.queue, v_queue) AS queue,
                 coalesce(u.lane, v_lane) AS lane, coalesce(u.priority, v_priority) AS priority, u.payload,
                 CASE WHEN u.run_at IS NULL THEN v_at + coalesce(u.delay, v_delay) ELSE greatest(v_at, u.run_at) END AS due,
                 v_at + u.expires AS expires_at, u.headers, u.tags, coalesce(u.max_attempts, v_max_attempts) AS max_attempts,
@@ -132,6 +134,9 @@ DECLARE
     v_expires_at bigint;
     v_state smallint := 2;
     v_waits smallint;
+    v_n bigint;
+    v_jobs bigint[];
+    v_sizes integer[];
     v_block integer := 1;   -- jobs to a row of `ready`
     v_done boolean;
 BEGIN
@@ -155,29 +160,33 @@ BEGIN
     ELSIF x.banded THEN
         v_band := (SELECT _band_of(q, p_priority, v_due) FROM queue q WHERE q.name = p_queue);
     END IF;
+    IF cardinality(p_ids) > 1024 THEN
+        RAISE EXCEPTION 'more jobs than numbers of one draw' USING ERRCODE = 'WL005';
+    END IF;
     IF x.unlimited AND v_state = 2 AND _block(cardinality(p_ids)) > 1 THEN
         v_block := _block(cardinality(p_ids));
         IF x.has_blocks IS NOT TRUE THEN
             UPDATE queue SET has_blocks = true WHERE name = p_queue AND has_blocks IS NOT TRUE;
         END IF;
     END IF;
-    WITH made AS (
-        INSERT INTO job (id, n, seq, state, priority, band, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
-            flow, expires_at, headers, tags, payload, timer, waits)
-        SELECT u.id, u.n, u.n, v_state, p_priority, v_band, p_max_attempts, p_revision, p_queue, '', p_task, v_at, v_due,
-            octet_length(u.payload), p_flow, v_expires_at, p_headers, p_tags, u.payload, v_expires_at, v_waits
-        FROM (SELECT unnest(p_ids) AS id, unnest(p_payloads) AS payload, nextval('number') AS n OFFSET 0) u
-        RETURNING n, size::integer AS size
-    ), lined AS MATERIALIZED (
-        SELECT array_agg(m.n) AS jobs, array_agg(m.size) AS sizes, sum(m.size) AS size FROM made m   -- in the order of the call
-    ), placed AS (
+    -- First their numbers, drawn at once, then their rows: 0.4 µs a job less than to draw each and to ask for those of the rows that were made.
+    v_n := nextval('number') * 1024;
+    v_jobs := array(SELECT generate_series(v_n, v_n + cardinality(p_ids) - 1));
+    v_sizes := array(SELECT octet_length(unnest(p_payloads)));
+    INSERT INTO job (id, n, seq, state, priority, band, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
+        flow, expires_at, headers, tags, payload, timer, waits)
+    SELECT u.id, u.n, u.n, v_state, p_priority, v_band, p_max_attempts, p_revision, p_queue, '', p_task, v_at, v_due,
+        octet_length(u.payload), p_flow, v_expires_at, p_headers, p_tags, u.payload, v_expires_at, v_waits
+    FROM (SELECT unnest(p_ids) AS id, unnest(p_payloads) AS payload, unnest(v_jobs) AS n OFFSET 0) u;
+    WITH placed AS (
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect, jobs, sizes)
-        SELECT p_queue, '', v_band, l.jobs[i], l.jobs[i], p_task, (SELECT sum(u.size) FROM unnest(l.sizes[i : i + v_block - 1]) AS u (size)),
-            v_expires_at, p_max_attempts <= 1, false, CASE WHEN v_block > 1 THEN l.jobs[i : i + v_block - 1] END,
-            CASE WHEN v_block > 1 THEN l.sizes[i : i + v_block - 1] END
-        FROM lined l CROSS JOIN LATERAL generate_series(1, cardinality(l.jobs), v_block) AS i WHERE v_state = 2
+        SELECT p_queue, '', v_band, v_jobs[i], v_jobs[i], p_task, (SELECT sum(u.size) FROM unnest(v_sizes[i : i + v_block - 1]) AS u (size)),
+            v_expires_at, p_max_attempts <= 1, false, CASE WHEN v_block > 1 THEN v_jobs[i : i + v_block - 1] END,
+            CASE WHEN v_block > 1 THEN v_sizes[i : i + v_block - 1] END
+        FROM generate_series(1, cardinality(v_jobs), v_block) AS i WHERE v_state = 2
     )
-    INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, p_task, v_state, cardinality(l.jobs), l.size FROM lined l;
+    INSERT INTO delta (queue, task, state, n, bytes)
+    SELECT p_queue, p_task, v_state, cardinality(v_jobs), sum(u.size) FROM unnest(v_sizes) AS u (size);
     -- Behind the insert, as in `enqueue_plain`.
     IF (x.old OR NOT _is_beyond_past(p_first, x.slots)) AND _may_be_known(p_ids, p_first, x.slots) THEN
         RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
@@ -228,7 +237,7 @@ BEGIN
     ELSIF x.banded THEN
         v_band := (SELECT _band_of(q, p_priority, v_due) FROM queue q WHERE q.name = p_queue);
     END IF;
-    v_n := nextval('number');
+    v_n := nextval('number') * 1024;
     WITH made AS (
         INSERT INTO job (id, n, seq, state, priority, band, max_attempts, revision, queue, lane, task, accepted_at, due_at, size, flow,
             expires_at, headers, tags, payload, timer, waits)
