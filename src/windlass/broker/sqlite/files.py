@@ -16,10 +16,6 @@ _BUSY = 10_000
 """Milliseconds for what the lock beside the file does not cover: other programs, recovery after a crash."""
 _STATEMENTS = 400
 _CACHE_KIB = 16 * 1024
-_CHECKPOINT = 4_000
-"""Pages in the WAL at which a commit writes them to the file, each once however often it was changed.
-Exchanges of lanes would like more, single jobs less: while the WAL still grows, a sync takes twice as long.
-"""
 
 
 def check_library(version: str) -> None:
@@ -43,7 +39,6 @@ def connect(path: Path, *, writes: bool) -> Handle:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         if writes:
             _keep_freed_memory()

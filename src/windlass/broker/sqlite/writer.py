@@ -23,6 +23,7 @@ from windlass.broker.contract import Options
 from windlass.broker.sqlite.files import in_words, translated
 from windlass.broker.sqlite.handle import Handle
 from windlass.broker.sqlite.lock import FileLock
+from windlass.broker.sqlite.log import SHARED_PAGES, SINGLE_PAGES, Log
 from windlass.broker.sqlite.writing import Writing
 from windlass.clock import Clock
 from windlass.core.units import Micros
@@ -82,6 +83,7 @@ class Writer:
     ) -> None:
         self._path = path
         self._handle = handle
+        self._log = Log(handle.connection)
         self._lock = lock
         self._options = options
         self._clock = clock
@@ -172,7 +174,9 @@ class Writer:
         try:
             self._take_lock()
             try:
-                armed, rung = self._transact(calls)
+                armed, rung, pages = self._transact(calls)
+                self._answer(calls)  # before the log is seen to, which none of them need wait for
+                self._log.shorten(pages)
             finally:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
@@ -180,7 +184,7 @@ class Writer:
             for call in calls:
                 # Nothing was committed, so nobody's verb has happened.
                 call.answer, call.error = None, call.error or told
-        self._answer(calls)
+            self._answer(calls)
         if armed or rung:
             self._committed(armed, rung)
 
@@ -189,7 +193,8 @@ class Writer:
         try:
             self._take_lock()
             try:
-                armed, rung = self._transact([call])
+                armed, rung, pages = self._transact([call])
+                self._log.shorten(pages)
             finally:
                 self._lock.release()
         except apsw.Error as error:
@@ -203,7 +208,8 @@ class Writer:
             raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
         self._lock.acquire()
 
-    def _transact(self, calls: list[Call]) -> tuple[set[str], bool]:
+    def _transact(self, calls: list[Call]) -> tuple[set[str], bool, int]:
+        """Do verbs and commit; queues to wake, whether to ring, how long the log may be."""
         cursor = self._handle.cursor
         cursor.execute("BEGIN IMMEDIATE")
         try:
@@ -212,7 +218,7 @@ class Writer:
                 if done is not None:
                     cursor.execute("COMMIT")
                     calls[0].answer, woken = done
-                    return set() if woken is None else {woken}, False
+                    return set() if woken is None else {woken}, False, SINGLE_PAGES
             tx = Writing(self._handle, self._options, self._clock.now())
             if len(calls) == 1:
                 calls[0].answer = self._verb(tx, calls[0])
@@ -226,7 +232,7 @@ class Writer:
             if not self._handle.connection.getautocommit():
                 cursor.execute("ROLLBACK")
             raise
-        return tx.armed, tx.rung
+        return tx.armed, tx.rung, SHARED_PAGES
 
     def _verb(self, tx: Writing, call: Call) -> Any:
         tx.begin_verb(self._clock.now())

@@ -1,0 +1,55 @@
+"""The write-ahead log: how long it may get before its pages are written to the file.
+
+SQLite would do so within a commit, at one length for all. What is best differs by a factor of eight: while
+the log still grows, a sync takes twice as long, which is most of what one job costs; but a page that many
+exchanges change is written to the file once, so those would rather wait.
+
+It is done under the lock. Beside another process's commits it would never reach the end of the log, and
+nobody could begin it anew.
+"""
+
+import contextlib
+from typing import Final
+
+import apsw
+
+from windlass.broker.sqlite.handle import Connection
+
+SINGLE_PAGES: Final = 2_000
+"""Pages in the log that a commit of one job leaves there at the most."""
+SHARED_PAGES: Final = 16_000
+"""The same for every other commit."""
+AGAIN_PAGES: Final = 100
+"""How much longer it gets before the next try, where a reader was in the way of the last: it is begun anew by
+a commit that finds all of it in the file and nobody reading it. A try is two more syncs.
+"""
+
+
+class Log:
+    """The log of a file, as the writing connection of a process sees it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pages = 0
+        self._tried = 0
+        """How long it was when its pages were last written to the file."""
+        connection.set_wal_hook(self._committed)  # in the place of SQLite's own
+
+    def shorten(self, most: int) -> None:
+        """Write its pages to the file if there are `most`, so that the next commit begins it anew.
+
+        Called after a commit, under the lock. What is committed stays so whatever happens here: if it fails
+        (a full disk), the log goes on, and the next try comes soon.
+        """
+        pages = self._pages
+        if pages < self._tried:
+            self._tried = 0
+        if pages < most or pages - self._tried < AGAIN_PAGES:
+            return
+        self._tried = pages
+        with contextlib.suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _committed(self, _connection: Connection, _database: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
