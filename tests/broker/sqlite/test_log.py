@@ -1,5 +1,10 @@
-"""The write-ahead log stays short: for single jobs shorter than for others, and whoever reads meanwhile."""
+"""The write-ahead log stays short, whoever reads; single jobs keep it shorter than others,
+and find room in its file.
+"""
 
+import shutil
+import struct
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -10,7 +15,7 @@ from tests.broker.sqlite.files import new_file
 from windlass.broker.sqlite import SqliteBroker, log, writer
 from windlass.broker.sqlite.log import Log
 
-_FRAME = 24 + 4096
+_HEADER, _FRAME = 32, 24 + 4096
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +23,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SINGLE_PAGES", 40)
     monkeypatch.setattr(writer, "SHARED_PAGES", 200)
     monkeypatch.setattr(log, "AGAIN_PAGES", 20)
+    monkeypatch.setattr(log, "ROOM_PAGES", 30)
 
 
 def opened(path: Path) -> SqliteBroker:
@@ -27,14 +33,22 @@ def opened(path: Path) -> SqliteBroker:
     return broker
 
 
-def longest(path: Path) -> int:
-    """Pages that the log ever had: what is begun anew is written over from its beginning."""
-    return (Path(f"{path}-wal").stat().st_size - 32) // _FRAME
+def log_of(path: Path) -> Path:
+    return Path(f"{path}-wal")
 
 
-def single(broker: SqliteBroker, count: int) -> None:
-    for _ in range(count):
-        broker.blocking.enqueue([[new_job()]])
+def length(path: Path) -> int:
+    """Pages in the log, by its index: its file may be longer."""
+    return struct.unpack_from("=I", Path(f"{path}-shm").read_bytes(), 16)[0]
+
+
+def enqueued(broker: SqliteBroker, path: Path, calls: int, jobs: int = 1) -> int:
+    """How long the log was at the most while jobs were enqueued."""
+    lengths: list[int] = []
+    for _ in range(calls):
+        broker.blocking.enqueue([[new_job() for _ in range(jobs)]])
+        lengths.append(length(path))
+    return max(lengths)
 
 
 def counted(broker: SqliteBroker) -> int:
@@ -44,55 +58,105 @@ def counted(broker: SqliteBroker) -> int:
 def test_single_jobs_keep_it_short(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
-    single(broker, 100)
-    assert longest(path) < 60
+    assert 40 <= enqueued(broker, path, 100) < 60
+    assert length(path) < 40 + 20
     broker.blocking.close()
 
 
 def test_other_commits_let_it_grow_and_no_further(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
-    for _ in range(100):
-        broker.blocking.enqueue([[new_job() for _ in range(10)]])
-    assert 200 <= longest(path) < 250
+    assert 200 <= enqueued(broker, path, 100, jobs=10) < 250
     broker.blocking.close()
 
 
 def test_single_jobs_shorten_what_others_left(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
-    while longest(path) < 100:
-        broker.blocking.enqueue([[new_job() for _ in range(10)]])
-    left = longest(path)
-    single(broker, left)  # three pages and more each
-    assert longest(path) < left + 10
+    while length(path) < 100:
+        enqueued(broker, path, 1, jobs=10)
+    enqueued(broker, path, 1)
+    assert enqueued(broker, path, 50) < 60
     broker.blocking.close()
 
 
 def test_a_reader_is_waited_for_and_the_log_begun_anew_when_it_has_gone(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
-    reader = apsw.Connection(str(path))
-    reader.execute("BEGIN")
-    before = reader.execute("SELECT COUNT(*) FROM job").fetchall()
-    single(broker, 60)
-    assert longest(path) > 150
-    assert reader.execute("SELECT COUNT(*) FROM job").fetchall() == before
-    reader.execute("COMMIT")
-    single(broker, 10)  # until the next try
-    most = longest(path)
-    single(broker, 100)
-    assert longest(path) == most
-    reader.close()
+    with closing(apsw.Connection(str(path))) as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT COUNT(*) FROM job").fetchall()
+        assert enqueued(broker, path, 60) > 150
+        assert reader.execute("SELECT COUNT(*) FROM job").fetchall() == before
+        reader.execute("COMMIT")
+        enqueued(broker, path, 10)  # until the next try
+        assert enqueued(broker, path, 100) < 60
     assert counted(broker) == 171
     broker.blocking.close()
+
+
+def test_single_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    sizes: set[int] = set()
+    for _ in range(100):
+        enqueued(broker, path, 1)
+        sizes.add(log_of(path).stat().st_size)
+        assert log_of(path).stat().st_size >= _HEADER + (length(path) + 4) * _FRAME, "the next has no room"
+    assert max(sizes) < _HEADER + (60 + 30 + 16) * _FRAME
+    assert len(sizes) < 6, "room is made for many at once"
+    broker.blocking.close()
+
+
+def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path) -> None:
+    path, found = new_file(tmp_path), tmp_path / "found.db"
+    broker = opened(path)
+    for crash in range(1, 30):
+        enqueued(broker, path, 1)
+        shutil.copyfile(path, found)
+        shutil.copyfile(log_of(path), log_of(found))
+        after = SqliteBroker(found)
+        assert counted(after) == 1 + crash
+        assert enqueued(after, found, 3)
+        assert counted(after) == 4 + crash
+        after.blocking.close()
+        with closing(apsw.Connection(str(found))) as file:
+            assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    broker.blocking.close()
+
+
+def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
+    connection = _Connection(tmp_path / "log")
+    seen = Log(connection)
+    connection.wrote(20 * b"x" * _FRAME)
+    seen._committed(connection, "main", 3)
+    seen.make_room()  # there is some
+    connection.wrote(b"y" * 10)
+    seen._committed(connection, "main", 15)
+    seen.make_room()
+    assert connection.path.read_bytes() == 20 * b"x" * _FRAME + b"y" * 10 + bytes(16 * _FRAME)
+
+
+def test_no_room_is_no_harm(tmp_path: Path) -> None:
+    seen = Log(_Connection(tmp_path / "nowhere" / "log"))
+    seen.make_room()
 
 
 class _Connection:
     """Counts how often pages were to be written to the file, which fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.filename_wal = str(path)
         self.tried = 0
+
+    def pragma(self, name: str) -> int:
+        assert name == "page_size"
+        return 4096
+
+    def wrote(self, frames: bytes) -> None:
+        with self.path.open("ab") as file:
+            file.write(frames)
 
     def set_wal_hook(self, hook: object) -> None:
         self.hook = hook
@@ -103,8 +167,8 @@ class _Connection:
         raise apsw.FullError
 
 
-def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit() -> None:
-    connection = _Connection()
+def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_path: Path) -> None:
+    connection = _Connection(tmp_path / "log")
     seen = Log(connection)
     for pages in range(1, 101):
         seen._committed(connection, "main", pages)
@@ -112,8 +176,8 @@ def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit() ->
     assert connection.tried == 3, "at 41, 61 and 81 pages"
 
 
-def test_who_finds_it_begun_anew_by_others_tries_at_the_same_length() -> None:
-    connection = _Connection()
+def test_who_finds_it_begun_anew_by_others_tries_at_the_same_length(tmp_path: Path) -> None:
+    connection = _Connection(tmp_path / "log")
     seen = Log(connection)
     for pages in (45, 5, 44):
         seen._committed(connection, "main", pages)

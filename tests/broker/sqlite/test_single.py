@@ -17,8 +17,9 @@ from windlass.core.event import Emit
 from windlass.core.job import Refusal, Status
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
-from windlass.core.settings import QueueSettings
+from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.state import State
+from windlass.errors import StoreError
 
 
 def opened(path: Path, options: Options | None = None) -> SqliteBroker:
@@ -67,8 +68,9 @@ def test_another_verb_counts_them_for_good(tmp_path: Path) -> None:
     broker.blocking.close()
 
 
-def test_many_of_them_are_counted_in_between(tmp_path: Path) -> None:
+def test_many_of_them_are_counted_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the first claim after a million calls would have to count a million jobs."""
+    monkeypatch.setattr(single, "MOST_UNCOUNTED", 128)
     path = new_file(tmp_path)
     broker = opened(path)
     most = 0
@@ -127,6 +129,51 @@ def test_two_brokers_of_a_file_give_no_number_twice(tmp_path: Path, crowd: str) 
     assert counted(brokers[0]) == counted(brokers[1]) == 82
     for broker in brokers:
         broker.blocking.close()
+
+
+def test_two_brokers_in_turns_go_the_shortest_way(tmp_path: Path) -> None:
+    """What the one remembers of its last job is not true any more after the other's."""
+    path = new_file(tmp_path)
+    brokers = [opened(path), opened(path)]
+    jobs = [new_job() for _ in range(20)]
+    for number, job in enumerate(jobs):
+        assert brokers[number // 2 % 2].blocking.enqueue([[job]])[0][0].status is Status.CREATED
+        assert uncounted(path) == number + 1
+    assert counted(brokers[0]) == 22
+    for broker in brokers:
+        broker.blocking.close()
+
+
+def test_what_is_remembered_of_one_queue_is_not_taken_for_another(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    other = msgspec.structs.replace(QUEUE, subject=Subject(Kind.QUEUE, "other"))
+    broker.blocking.declare([other])
+    for queue in ("q", "other", "q", "q", "other", "nowhere", "q"):
+        broker.blocking.enqueue([[msgspec.structs.replace(new_job(), queue=queue)]])
+    assert uncounted(path) == 1, "the one behind the queue that is not there"
+    rows = {row.queue: row.count for row in broker.blocking.counts().rows}
+    assert rows == {"q": 5, "other": 2}
+    broker.blocking.close()
+
+
+def test_a_commit_that_fails_leaves_nothing_to_remember(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    broker.blocking.enqueue([[new_job()]])
+    lost, kept = new_job(), new_job()
+    with closing(apsw.Connection(str(path))) as other:
+        connection = broker.store.writer._handle.connection
+        connection.set_commit_hook(lambda: True)  # it becomes a rollback
+        with pytest.raises(StoreError):
+            broker.blocking.enqueue([[lost]])
+        connection.set_commit_hook(None)
+        # Another commit, after which the file has the version that the one that failed would have given it.
+        other.execute("UPDATE namespace SET epoch = epoch + 1")
+    assert broker.blocking.enqueue([[kept]])[0][0].status is Status.CREATED
+    assert [job and job.id for job in broker.blocking.get([lost.id, kept.id])] == [None, kept.id]
+    assert counted(broker) == 3
+    broker.blocking.close()
 
 
 def test_what_another_process_changed_of_a_queue_counts_at_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 QUICKEST, SLOWEST = 0.002, 0.050
@@ -46,7 +46,7 @@ class Bells:
 
     # work
 
-    def arm(self, queues: set[str]) -> None:
+    def arm(self, queues: Collection[str]) -> None:
         """Jobs of these queues became claimable: wake one waiter of each, or let the next return at once."""
         for name in queues:
             fifo = self._fifos.get(name) or self._fifo(name)

@@ -27,6 +27,9 @@ order.
 """
 MOST_STRETCHES = 64
 
+Stood: TypeAlias = tuple[str, Row]
+"""A queue, and how things stood for one more job of it (`standing` in bulk.sql) after the last one."""
+
 
 class Handle:
     """One connection and its memory. Used by one thread at a time."""
@@ -38,6 +41,8 @@ class Handle:
         "lane_policies",
         "leases",
         "policies",
+        "stood",
+        "stood_at",
         "stretches",
         "task_names",
         "tasks",
@@ -57,6 +62,9 @@ class Handle:
         """Plain leases that this connection has handed out, as far as it remembers: so that their end needs
         no look at the file but the one that judges it. A job that is not here is ended the long way.
         """
+        self.stood: Stood | None = None
+        self.stood_at = -1
+        """The version of the file that `stood` holds for: it changes with every commit, whoever's."""
         self.stretches: dict[int, Stretch] = {}
         """Of the last claims, by their lease numbers: a part of one without a gap ends as it began, between
         two numbers.
@@ -79,3 +87,4 @@ class Handle:
         self.timed.clear()
         self.leases.clear()
         self.stretches.clear()
+        self.stood_at = -1

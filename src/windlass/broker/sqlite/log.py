@@ -9,6 +9,7 @@ nobody could begin it anew.
 """
 
 import contextlib
+import os
 from typing import Final
 
 import apsw
@@ -24,6 +25,11 @@ AGAIN_PAGES: Final = 100
 a commit that finds all of it in the file and nobody reading it. A try is two more syncs.
 """
 
+ROOM_PAGES: Final = 256
+"""Pages for which room is made at once, at the most."""
+_NEAR = 16
+_FRAME_HEADER = 24
+
 
 class Log:
     """The log of a file, as the writing connection of a process sees it."""
@@ -33,6 +39,10 @@ class Log:
         self._pages = 0
         self._tried = 0
         """How long it was when its pages were last written to the file."""
+        self._room = 0
+        """For how many pages there is room in its own file, as far as this process knows."""
+        self._path: str = connection.filename_wal
+        self._frame: int = _FRAME_HEADER + connection.pragma("page_size")
         connection.set_wal_hook(self._committed)  # in the place of SQLite's own
 
     def shorten(self, most: int) -> None:
@@ -49,6 +59,24 @@ class Log:
         self._tried = pages
         with contextlib.suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def make_room(self) -> None:
+        """Write zeros behind its end, if that is near, so that the next syncs need not make its file longer.
+
+        Called after a commit of one job, under the lock. SQLite takes what it finds there for the rest of an
+        earlier log. It is only ever appended to, lest it be written over what another program has added.
+        """
+        if self._pages + _NEAR < self._room:
+            return
+        with contextlib.suppress(OSError):  # there is none to be had: the next commit says so, if it matters
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                self._room = os.fstat(file).st_size // self._frame
+                if self._pages + _NEAR >= self._room:
+                    more = min(max(self._pages, _NEAR), ROOM_PAGES)
+                    self._room += os.write(file, bytes(more * self._frame)) // self._frame
+            finally:
+                os.close(file)
 
     def _committed(self, _connection: Connection, _database: str, pages: int) -> int:
         self._pages = pages

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import apsw
 
 from windlass.broker.contract import Options
-from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.handle import Handle, Row
 from windlass.broker.sqlite.reading import seen_time
 from windlass.broker.sqlite.records import READY, SCHEDULED, pack
 from windlass.broker.sqlite.statements import statements
@@ -25,7 +25,7 @@ from windlass.core.units import Micros
 
 _SQL = statements("bulk")
 _STANDING, _ADD_JOB, _ADD_BODY = _SQL["standing"], _SQL["add_jobs"], _SQL["add_bodies"]
-MOST_UNCOUNTED: Final = 256
+MOST_UNCOUNTED: Final = 1_024
 """Numbers, two a job, behind the namespace's last one, up to which jobs stay uncounted: what it takes to
 count them is the next caller's.
 """
@@ -48,18 +48,19 @@ def alone(groups: Sequence[Sequence[NewJob]], full: str | None) -> NewJob | None
 def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answer | None:
     """Create a job inside a transaction; None, and nothing is written, if it needs another way."""
     cursor = handle.cursor
-    rows = cursor.execute(_STANDING, (job.queue,)).fetchall()
-    if not rows:
+    row = _standing(handle, job.queue)
+    if row is None:
         return None
-    mark, number, epoch, edges, absorbed, numbered_at, newest, newest_at, q, laned = rows[0]
+    mark, counted, epoch, edges, absorbed, counted_at, newest, newest_at, q, laned = row
     handle.at(epoch)
     policy, t = handle.policies.get(q), handle.tasks.get(job.task)
     if policy is None or t is None or policy.sequence or policy.emit is _ALL:
         return None
     if laned or edges or absorbed or options.max_size is not None:
         return None
+    number, numbered_at = counted, counted_at
     if newest is not None:
-        if newest - number > MOST_UNCOUNTED:
+        if newest - counted > MOST_UNCOUNTED:
             return None
         number, numbered_at = newest + 1, newest_at
     now = seen_time(clock, mark, options)
@@ -92,4 +93,14 @@ def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answ
     except apsw.ConstraintError:
         return None  # the id is known
     cursor.execute(_ADD_BODY, (n, pack(headers) if headers else None, pack(tags) if tags else None, payload))
+    handle.stood = job.queue, (mark, counted, epoch, edges, absorbed, counted_at, n, now, q, laned)
     return ((Receipt(_CREATED, job.id),),), job.queue if state == READY else None
+
+
+def _standing(handle: Handle, queue: str) -> Row | None:
+    """How things stand for one more job of a queue; from memory if nobody has written since the last one."""
+    stood = handle.stood
+    if stood is not None and stood[0] == queue and handle.stood_at == handle.connection.data_version():
+        return stood[1]
+    rows = handle.cursor.execute(_STANDING, (queue,)).fetchall()
+    return rows[0] if rows else None

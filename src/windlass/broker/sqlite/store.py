@@ -3,6 +3,7 @@
 import os
 import threading
 import weakref
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,7 @@ class Store:
         self.bells.let_go()
         self.lock.close()
 
-    def _committed(self, armed: set[str], rung: bool) -> None:  # noqa: FBT001 - a callback of one caller
+    def _committed(self, armed: Collection[str], rung: bool) -> None:  # noqa: FBT001 - a callback of one caller
         if armed:
             self.bells.arm(armed)
         if rung:

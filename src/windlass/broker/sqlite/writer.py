@@ -13,7 +13,7 @@ nobody.
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -79,7 +79,7 @@ class Writer:
         lock: FileLock,
         options: Options,
         clock: Clock,
-        committed: Callable[[set[str], bool], None],
+        committed: Callable[[Collection[str], bool], None],
     ) -> None:
         self._path = path
         self._handle = handle
@@ -97,15 +97,16 @@ class Writer:
 
     def call(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
-        call = Call(verb, short)
         if self._mutex.acquire(blocking=False):
             try:
                 if self._queue.empty():
-                    return self._alone(call)
+                    return self._alone(verb, short)
+                call = Call(verb, short)
                 self._execute([call, *self._waiting(MOST_VERBS - 1)])
             finally:
                 self._mutex.release()
         else:
+            call = Call(verb, short)
             call.done = threading.Event()
             self._put(call)
             call.done.wait()
@@ -169,12 +170,15 @@ class Writer:
 
     def _execute(self, calls: list[Call]) -> None:
         """Do verbs in one transaction, and answer."""
-        armed: set[str] = set()
+        armed: Collection[str] = ()
         rung = False
         try:
             self._take_lock()
             try:
-                armed, rung, pages = self._transact(calls)
+                if len(calls) == 1:
+                    calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
+                else:
+                    armed, rung, pages = self._several(calls)
                 self._answer(calls)  # before the log is seen to, which none of them need wait for
                 self._log.shorten(pages)
             finally:
@@ -188,12 +192,12 @@ class Writer:
         if armed or rung:
             self._committed(armed, rung)
 
-    def _alone(self, call: Call) -> Any:
+    def _alone(self, verb: Callable[[Writing], _T], short: Short | None) -> _T:
         """Do a verb in a transaction of its own, for who waits for nothing else: no loop to be told."""
         try:
             self._take_lock()
             try:
-                armed, rung, pages = self._transact([call])
+                answer, armed, rung, pages = self._one(verb, short)
                 self._log.shorten(pages)
             finally:
                 self._lock.release()
@@ -201,42 +205,60 @@ class Writer:
             raise translated(error, self._path) from error
         if armed or rung:
             self._committed(armed, rung)
-        return call.answer
+        return answer
 
     def _take_lock(self) -> None:
         if self._shut:
             raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
         self._lock.acquire()
 
-    def _transact(self, calls: list[Call]) -> tuple[set[str], bool, int]:
-        """Do verbs and commit; queues to wake, whether to ring, how long the log may be."""
-        cursor = self._handle.cursor
-        cursor.execute("BEGIN IMMEDIATE")
+    def _one(
+        self, verb: Callable[[Writing], Any], short: Short | None
+    ) -> tuple[Any, Collection[str], bool, int]:
+        """Do a verb and commit; its answer, queues to wake, whether to ring, how long the log may be."""
+        handle = self._handle
+        execute = handle.cursor.execute
+        execute("BEGIN IMMEDIATE")
         try:
-            if len(calls) == 1 and (short := calls[0].short) is not None:
-                done = short(self._handle, self._options, self._clock.now())
-                if done is not None:
-                    cursor.execute("COMMIT")
-                    calls[0].answer, woken = done
-                    return set() if woken is None else {woken}, False, SINGLE_PAGES
-            tx = Writing(self._handle, self._options, self._clock.now())
-            if len(calls) == 1:
-                calls[0].answer = self._verb(tx, calls[0])
-            else:
-                for call in calls:
-                    self._guarded(tx, call)
+            now = self._clock.now()
+            if short is not None and (done := short(handle, self._options, now)) is not None:
+                execute("COMMIT")
+                handle.stood_at = handle.connection.data_version()
+                self._log.make_room()
+                answer, woken = done
+                return answer, () if woken is None else (woken,), False, SINGLE_PAGES
+            tx = Writing(handle, self._options, now)
+            answer = self._verb(tx, verb)
             tx.finish()
-            cursor.execute("COMMIT")
+            execute("COMMIT")
         except BaseException:
-            self._handle.forget()
-            if not self._handle.connection.getautocommit():
-                cursor.execute("ROLLBACK")
+            self._take_back()
+            raise
+        return answer, tx.armed, tx.rung, SHARED_PAGES
+
+    def _several(self, calls: list[Call]) -> tuple[Collection[str], bool, int]:
+        """Do verbs and commit; queues to wake, whether to ring, how long the log may be."""
+        execute = self._handle.cursor.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            tx = Writing(self._handle, self._options, self._clock.now())
+            for call in calls:
+                self._guarded(tx, call)
+            tx.finish()
+            execute("COMMIT")
+        except BaseException:
+            self._take_back()
             raise
         return tx.armed, tx.rung, SHARED_PAGES
 
-    def _verb(self, tx: Writing, call: Call) -> Any:
+    def _take_back(self) -> None:
+        self._handle.forget()
+        if not self._handle.connection.getautocommit():
+            self._handle.cursor.execute("ROLLBACK")
+
+    def _verb(self, tx: Writing, verb: Callable[[Writing], _T]) -> _T:
         tx.begin_verb(self._clock.now())
-        answer = call.verb(tx)
+        answer = verb(tx)
         tx.end_verb()
         return answer
 
@@ -246,7 +268,7 @@ class Writer:
         saved = tx.saved()
         cursor.execute("SAVEPOINT verb")
         try:
-            call.answer = self._verb(tx, call)
+            call.answer = self._verb(tx, call.verb)
         except Exception as error:
             if self._handle.connection.getautocommit():
                 raise  # SQLite itself has taken back the whole transaction
