@@ -33,6 +33,8 @@ _RANDOM_BYTES = 10
 _MAX_RANDOM = (1 << RANDOM_BITS) - 1
 _MAX_MS = (1 << 48) - 1
 _LAST_BITS = 48  # the last group of digits
+_LAST = (1 << _LAST_BITS) - 1
+_VARIANT, _VARIANT_MASK = 1 << 15, (1 << 14) - 1
 _STEPS = 1024
 _LENGTH = 36
 
@@ -45,7 +47,7 @@ def new_job_id(now_ms: int, random_bits: bytes | int, tag: int | None = None) ->
     random_bits = whole(random_bits, name="random_bits", least=0, most=_MAX_RANDOM)
     if tag is not None:
         random_bits = random_bits & ~MAX_TAG | whole(tag, name="tag", least=0, most=MAX_TAG)
-    return f"{_beginning(now_ms, random_bits)}{random_bits & _ones(_LAST_BITS):012x}"
+    return f"{_beginning(now_ms, random_bits)}{random_bits & _LAST:012x}"
 
 
 def check_job_id(text: object) -> JobId:
@@ -152,10 +154,10 @@ class JobIds:
         self._texts: Iterator[str] = iter(())
 
     def _start(self, ms: int) -> None:
-        bits = _from_bytes(self._randbytes(_RANDOM_BYTES))
+        bits = int.from_bytes(self._randbytes(_RANDOM_BYTES), "big")
         self._ms = ms
-        self._first = _beginning(ms, bits)
-        self._count_from((bits & _ones(_LAST_BITS)) >> self._shift)  # is it full soon, the next ms follows
+        self._first = _beginning(ms, bits & _MAX_RANDOM)
+        self._count_from((bits & _LAST) >> self._shift)  # is it full soon, the next ms follows
 
     def _count_from(self, count: int) -> None:
         """Make ids of this millisecond, from a count on. Nothing of it is Python code, so that one of many
@@ -174,7 +176,7 @@ class JobIds:
 def _beginning(ms: int, random_bits: int) -> str:
     """All but the last 12 digits."""
     time = f"{ms:012x}"
-    first, second = random_bits >> 62, random_bits >> _LAST_BITS & _ones(14) | 1 << 15
+    first, second = random_bits >> 62, random_bits >> _LAST_BITS & _VARIANT_MASK | _VARIANT
     return f"{time[:8]}-{time[8:]}-7{first:03x}-{second:04x}-"
 
 
@@ -182,7 +184,3 @@ def _from_bytes(random_bits: bytes) -> int:
     if len(random_bits) != _RANDOM_BYTES:
         raise InvalidOption(f"random_bits must be {_RANDOM_BYTES} bytes, got {len(random_bits)}")
     return int.from_bytes(random_bits, "big") & _MAX_RANDOM
-
-
-def _ones(bits: int) -> int:
-    return (1 << bits) - 1

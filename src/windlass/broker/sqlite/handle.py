@@ -27,8 +27,10 @@ order.
 """
 MOST_STRETCHES = 64
 
-Stood: TypeAlias = tuple[str, Row]
-"""A queue, and how things stood for one more job of it (`standing` in bulk.sql) after the last one."""
+Stood: TypeAlias = tuple[str, int, QueuePolicy, Micros, int, int, Micros]
+"""How things stand for one more plain job of a queue: its name, number and policy; of the namespace the mark
+and the last number that is counted; the last number given, and when.
+"""
 
 
 class Handle:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import apsw
 
 from windlass.broker.contract import Options
-from windlass.broker.sqlite.handle import Handle, Row
+from windlass.broker.sqlite.handle import Handle, Stood
 from windlass.broker.sqlite.reading import seen_time
 from windlass.broker.sqlite.records import READY, SCHEDULED, pack
 from windlass.broker.sqlite.statements import statements
@@ -47,25 +47,15 @@ def alone(groups: Sequence[Sequence[NewJob]], full: str | None) -> NewJob | None
 
 def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answer | None:
     """Create a job inside a transaction; None, and nothing is written, if it needs another way."""
-    cursor = handle.cursor
-    row = _standing(handle, job.queue)
-    if row is None:
+    cursor, stood, t = handle.cursor, _stood(handle, options, job.queue), handle.tasks.get(job.task)
+    if stood is None or t is None:
         return None
-    mark, counted, epoch, edges, absorbed, counted_at, newest, newest_at, q, laned = row
-    handle.at(epoch)
-    policy, t = handle.policies.get(q), handle.tasks.get(job.task)
-    if policy is None or t is None or policy.sequence or policy.emit is _ALL:
-        return None
-    if laned or edges or absorbed or options.max_size is not None:
-        return None
-    number, numbered_at = counted, counted_at
-    if newest is not None:
-        if newest - counted > MOST_UNCOUNTED:
-            return None
-        number, numbered_at = newest + 1, newest_at
+    _, q, policy, mark, counted, number, numbered_at = stood
     now = seen_time(clock, mark, options)
     if now < numbered_at:
         return None  # the clock was set back: its place does not tell when it is due
+    if number - counted > MOST_UNCOUNTED:
+        return None
     n, due = number + 1, now + job.delay
     state = SCHEDULED if due > now else READY
     band = band_of(job.priority, due, policy.bands, policy.age_step) if state == READY else 0
@@ -93,14 +83,25 @@ def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answ
     except apsw.ConstraintError:
         return None  # the id is known
     cursor.execute(_ADD_BODY, (n, pack(headers) if headers else None, pack(tags) if tags else None, payload))
-    handle.stood = job.queue, (mark, counted, epoch, edges, absorbed, counted_at, n, now, q, laned)
+    handle.stood = job.queue, q, policy, mark, counted, n + 1, now
     return ((Receipt(_CREATED, job.id),),), job.queue if state == READY else None
 
 
-def _standing(handle: Handle, queue: str) -> Row | None:
-    """How things stand for one more job of a queue; from memory if nobody has written since the last one."""
+def _stood(handle: Handle, options: Options, queue: str) -> Stood | None:
+    """How things stand in the file for one more job of a queue; None if such jobs need another way."""
     stood = handle.stood
     if stood is not None and stood[0] == queue and handle.stood_at == handle.connection.data_version():
-        return stood[1]
+        return stood  # nobody has written since the last one
     rows = handle.cursor.execute(_STANDING, (queue,)).fetchall()
-    return rows[0] if rows else None
+    if not rows:
+        return None
+    mark, counted, epoch, edges, absorbed, numbered_at, newest, newest_at, q, laned = rows[0]
+    handle.at(epoch)
+    policy = handle.policies.get(q)
+    if policy is None or policy.sequence or policy.emit is _ALL:
+        return None
+    if laned or edges or absorbed or options.max_size is not None:
+        return None
+    if newest is None:
+        return queue, q, policy, mark, counted, counted, numbered_at
+    return queue, q, policy, mark, counted, newest + 1, newest_at
