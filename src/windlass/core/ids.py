@@ -134,7 +134,7 @@ class JobIds:
         steps = memoryview(drawn.to_bytes(4 * _STEPS, byteorder)).cast("I")[:count]
         numbers = list(accumulate(steps, initial=int(self._last[-12:], 16)))[1:]
         # Is the counter full, the next call finds it so as well.
-        while numbers and numbers[-1] > _ones(_LAST_BITS):
+        while numbers and numbers[-1] > _LAST:
             numbers.pop()
         if not numbers:
             return []

@@ -12,8 +12,11 @@ import pytest
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
-from windlass.broker.sqlite import SqliteBroker, log, writer
+from windlass.broker.sqlite import SqliteBroker, filesystem, log, writer
+from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.log import Log
+from windlass.core.lease import Ask
+from windlass.core.session import Beat, SessionInfo
 
 _HEADER, _FRAME = 32, 24 + 4096
 
@@ -21,6 +24,7 @@ _HEADER, _FRAME = 32, 24 + 4096
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SINGLE_PAGES", 40)
+    monkeypatch.setattr(log, "SINGLE_PAGES", 40)
     monkeypatch.setattr(writer, "SHARED_PAGES", 200)
     monkeypatch.setattr(log, "AGAIN_PAGES", 20)
     monkeypatch.setattr(log, "ROOM_PAGES", 30)
@@ -67,6 +71,25 @@ def test_other_commits_let_it_grow_and_no_further(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
     assert 200 <= enqueued(broker, path, 100, jobs=10) < 250
+    broker.blocking.close()
+
+
+def test_other_commits_keep_it_short_while_the_disk_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would grow into what is kept free so that workers can go on."""
+    path = new_file(tmp_path)
+    broker = opened(path)
+    enqueued(broker, path, 1, jobs=200)
+    monkeypatch.setattr(filesystem, "RESERVE", 2**62)
+    monkeypatch.setattr(filesystem, "_LOOK_AGAIN", 0)
+    broker.blocking.beat([Beat(session="s", open=SessionInfo())])
+    lengths: list[int] = []
+    for number in range(60):
+        ask = Ask(session="s", seq=number + 1, queues=("q",), slots=3, limit=3)
+        assert broker.blocking.claim(ask).leases
+        lengths.append(length(path))
+    assert max(lengths[1:]) < 60
     broker.blocking.close()
 
 
@@ -127,7 +150,7 @@ def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path
 
 def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
-    seen = Log(connection)
+    seen = Log(connection, Space(tmp_path))
     connection.wrote(20 * b"x" * _FRAME)
     seen._committed(connection, "main", 3)
     seen.make_room()  # there is some
@@ -138,7 +161,7 @@ def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
 
 
 def test_no_room_is_no_harm(tmp_path: Path) -> None:
-    seen = Log(_Connection(tmp_path / "nowhere" / "log"))
+    seen = Log(_Connection(tmp_path / "nowhere" / "log"), Space(tmp_path))
     seen.make_room()
 
 
@@ -169,7 +192,7 @@ class _Connection:
 
 def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
-    seen = Log(connection)
+    seen = Log(connection, Space(tmp_path))
     for pages in range(1, 101):
         seen._committed(connection, "main", pages)
         seen.shorten(41)
@@ -178,7 +201,7 @@ def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_
 
 def test_who_finds_it_begun_anew_by_others_tries_at_the_same_length(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
-    seen = Log(connection)
+    seen = Log(connection, Space(tmp_path))
     for pages in (45, 5, 44):
         seen._committed(connection, "main", pages)
         seen.shorten(41)

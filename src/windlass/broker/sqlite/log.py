@@ -1,8 +1,8 @@
 """The write-ahead log: how long it may get before its pages are written to the file.
 
-SQLite would do so within a commit, at one length for all. What is best differs by a factor of eight: while
-the log still grows, a sync takes twice as long, which is most of what one job costs; but a page that many
-exchanges change is written to the file once, so those would rather wait.
+SQLite would do so within a commit, at one length for all. What is best differs by a factor of eight: a page
+that many exchanges change is written to the file once, so those would rather wait; but while the file of the
+log still grows, a sync takes up to twice as long, which is most of what one job costs.
 
 It is done under the lock. Beside another process's commits it would never reach the end of the log, and
 nobody could begin it anew.
@@ -14,12 +14,13 @@ from typing import Final
 
 import apsw
 
+from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Connection
 
 SINGLE_PAGES: Final = 2_000
 """Pages in the log that a commit of one job leaves there at the most."""
 SHARED_PAGES: Final = 16_000
-"""The same for every other commit."""
+"""The same for every other commit, but while the disk is nearly full: then it is as for a single job."""
 AGAIN_PAGES: Final = 100
 """How much longer it gets before the next try, where a reader was in the way of the last: it is begun anew by
 a commit that finds all of it in the file and nobody reading it. A try is two more syncs.
@@ -34,8 +35,9 @@ _FRAME_HEADER = 24
 class Log:
     """The log of a file, as the writing connection of a process sees it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, space: Space) -> None:
         self._connection = connection
+        self._space = space
         self._pages = 0
         self._tried = 0
         """How long it was when its pages were last written to the file."""
@@ -54,11 +56,12 @@ class Log:
         pages = self._pages
         if pages < self._tried:
             self._tried = 0
-        if pages < most or pages - self._tried < AGAIN_PAGES:
+        if pages < SINGLE_PAGES or pages - self._tried < AGAIN_PAGES:
             return
-        self._tried = pages
-        with contextlib.suppress(apsw.Error):
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        with contextlib.suppress(apsw.Error, OSError):
+            if pages >= most or self._space.shortage() is not None:
+                self._tried = pages
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def make_room(self) -> None:
         """Write zeros behind its end, if that is near, so that the next syncs need not make its file longer.

@@ -14,6 +14,7 @@ from windlass.broker.sqlite.bells import Bells
 from windlass.broker.sqlite.files import check_library, connect, in_words, prepare
 from windlass.broker.sqlite.filesystem import Space, check_place
 from windlass.broker.sqlite.lock import FileLock
+from windlass.broker.sqlite.log import Log
 from windlass.broker.sqlite.readers import Readers
 from windlass.broker.sqlite.writer import Writer
 from windlass.clock import Clock
@@ -41,7 +42,9 @@ class Store:
             self._looking = threading.Lock()
             self.bells = Bells(Path(f"{path}-wake"), self._version)
             self.readers = Readers(path, options, clock)
-            self.writer = Writer(path, connect(path, writes=True), self.lock, options, clock, self._committed)
+            writing = connect(path, writes=True)
+            log = Log(writing.connection, self.space)
+            self.writer = Writer(path, writing, log, self.lock, options, clock, self._committed)
         except BaseException:
             self.lock.close()
             raise

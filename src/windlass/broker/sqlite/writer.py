@@ -76,6 +76,7 @@ class Writer:
         self,
         path: Path,
         handle: Handle,
+        log: Log,
         lock: FileLock,
         options: Options,
         clock: Clock,
@@ -83,7 +84,7 @@ class Writer:
     ) -> None:
         self._path = path
         self._handle = handle
-        self._log = Log(handle.connection)
+        self._log = log
         self._lock = lock
         self._options = options
         self._clock = clock
