@@ -112,7 +112,7 @@ class Operate(Protocol):
         """Cancel (waiting) or remove (terminal) up to `limit` jobs of a queue.
 
         - purge_cancels_waiting_and_removes_finished: nothing accepted vanishes while unfinished; running jobs
-          are not purged.
+          are not purged. Oldest first, where there are not thousands to choose from.
         """
         ...
 

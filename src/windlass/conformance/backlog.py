@@ -196,6 +196,15 @@ async def test_purge_cancels_waiting_and_removes_finished__in_bounded_steps(
     assert [await store.missing(job) for job in jobs] == [state in _ENDED] * 5
 
 
+async def test_purge_cancels_waiting_and_removes_finished__oldest_first(store: Harness) -> None:
+    """Not the first to be due, nor the most urgent."""
+    ready = [await store.add(priority=priority) for priority in range(3)]
+    scheduled = [await store.add(delay=(3 - place) * HOUR) for place in range(3)]
+    for state, jobs in ((State.READY, ready), (State.SCHEDULED, scheduled)):
+        assert await _purge(store, state, 2) == Purged(2, more=True)
+        assert await store.states(jobs) == [State.CANCELLED, State.CANCELLED, state]
+
+
 async def test_purge_cancels_waiting_and_removes_finished__of_every_lane(store: Harness) -> None:
     jobs = [await store.add(lane=lane, priority=priority) for lane in ("", "a", "b") for priority in (0, 1)]
     assert await _purge(store, State.READY) == Purged(6, more=False)

@@ -168,7 +168,7 @@ def test_a_limited_purge_takes_the_oldest(tmp_path: Path, monkeypatch: pytest.Mo
     assert purged.more
     states = [detail is not None and detail.state for detail in stage.said.get([job.id for job in jobs])]
     assert states == [State.CANCELLED] * 7 + [State.READY] * 23
-    monkeypatch.setattr(operate, "READY_LOOKED_AT", 3)
+    monkeypatch.setattr(operate, "LOOKED_AT", 3)
     assert stage.said.purge("q", State.READY, 22).more
     last = stage.said.purge("q", State.READY, 22)
     assert (last.count, last.more) == (1, False)

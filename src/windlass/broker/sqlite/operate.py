@@ -13,8 +13,8 @@ from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
 
 SQL = statements("operate")
 JOBS = statements("jobs")
-READY_LOOKED_AT = 10_000
-"""Ready jobs among which a purge finds the oldest."""
+LOOKED_AT = 10_000
+"""Waiting jobs among which a purge finds the oldest."""
 _T = TypeVar("_T", Target, Edit)
 
 
@@ -132,14 +132,15 @@ def _change(tx: Writing, job: Job, change: Edit) -> None:
 def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
     """Cancel waiting jobs, remove finished ones, oldest first.
 
-    Of ready ones, among so many of the first by lane and band: an index for it would cost every enqueue.
+    Of ready ones among so many of the first by lane and band, of scheduled ones among the first to be due: an
+    index for it would cost every enqueue.
     """
     queue = tx.queue(queue_name)
     if queue is None:
         return Purged(0, more=False)
     purged = 0
-    if state is State.READY:
-        rows = sorted(tx.all(SQL["ready"], (queue.q, max(READY_LOOKED_AT, limit + 1))))
+    if state in (State.READY, State.SCHEDULED):
+        rows = sorted(tx.all(SQL[state.value], (queue.q, max(LOOKED_AT, limit + 1))))
     elif state in WAITING:
         rows = tx.all(SQL[state.value], (queue.q, limit + 1))
     else:
