@@ -190,7 +190,7 @@ def alike_jobs(calls: "Sequence[Call[Any]]") -> Alike | None:
     if they are others.
     """
     task = calls[0].task
-    if task.edges or task.needs_parents or len(set(map(_task_of, calls))) > 1:
+    if task.edges or task.needs_parents or list(map(_task_of, calls)).count(task) < len(calls):
         return None
     with _making.lock:
         payloads = list(map(_made_of, calls))
