@@ -15,8 +15,10 @@ from tests.broker.sqlite.files import new_file
 from windlass.broker.sqlite import SqliteBroker, filesystem, log, writer
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.writing import Writing
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
+from windlass.errors import StoreError
 
 _HEADER, _FRAME = 32, 24 + 4096
 
@@ -90,6 +92,25 @@ def test_other_commits_keep_it_short_while_the_disk_is_nearly_full(
         assert broker.blocking.claim(ask).leases
         lengths.append(length(path))
     assert max(lengths[1:]) < 60
+    broker.blocking.close()
+
+
+def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) -> None:
+    """What is in it has its place in the file: with the room of the log itself, workers can go on."""
+    path = new_file(tmp_path)
+    broker = opened(path)
+    enqueued(broker, path, 5, jobs=10)
+    before = length(path)
+    assert before > 20
+
+    def full(_tx: Writing) -> None:
+        raise apsw.FullError
+
+    with pytest.raises(StoreError, match="disk is full"):
+        broker.store.writer.call(full)
+    enqueued(broker, path, 1, jobs=10)
+    assert length(path) < before
+    assert counted(broker) == 61
     broker.blocking.close()
 
 

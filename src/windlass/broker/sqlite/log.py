@@ -63,6 +63,15 @@ class Log:
                 self._tried = pages
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
+    def give_way(self) -> None:
+        """Write its pages to the file, however few, after a commit for which the disk had no room.
+
+        Most of them have their place in the file, so that this needs none; and then the log has its own file
+        to begin anew in. Without it every commit would fail as the last one did.
+        """
+        with contextlib.suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
     def make_room(self) -> None:
         """Write zeros behind its end, if that is near, so that the next syncs need not make its file longer.
 

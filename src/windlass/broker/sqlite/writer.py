@@ -232,8 +232,8 @@ class Writer:
             answer = self._verb(tx, verb)
             tx.finish()
             execute("COMMIT")
-        except BaseException:
-            self._take_back()
+        except BaseException as error:
+            self._take_back(error)
             raise
         return answer, tx.armed, tx.rung, SHARED_PAGES
 
@@ -247,15 +247,17 @@ class Writer:
                 self._guarded(tx, call)
             tx.finish()
             execute("COMMIT")
-        except BaseException:
-            self._take_back()
+        except BaseException as error:
+            self._take_back(error)
             raise
         return tx.armed, tx.rung, SHARED_PAGES
 
-    def _take_back(self) -> None:
+    def _take_back(self, error: BaseException) -> None:
         self._handle.forget()
         if not self._handle.connection.getautocommit():
             self._handle.cursor.execute("ROLLBACK")
+        if isinstance(error, apsw.FullError):
+            self._log.give_way()
 
     def _verb(self, tx: Writing, verb: Callable[[Writing], _T]) -> _T:
         tx.begin_verb(self._clock.now())
