@@ -10,6 +10,8 @@ from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker
+from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.writer import Call
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.errors import StoreUnavailable
@@ -96,3 +98,31 @@ def test_a_closed_broker_says_so(tmp_path: Path) -> None:
         broker.blocking.declare([QUEUE])
     with pytest.raises(StoreUnavailable, match="is closed"):
         asyncio.run(broker.declare([QUEUE]))
+
+
+def test_who_is_interrupted_behind_the_commit_spoils_nobody_elses_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blocking caller takes along what waits; Ctrl-C while it sees to the log is nobody's but its own."""
+
+    def interrupted(_log: Log, _most: int) -> None:
+        raise KeyboardInterrupt
+
+    async def scenario() -> None:
+        broker = await SqliteBroker.open(new_file(tmp_path))
+        await broker.declare([QUEUE])
+        monkeypatch.setattr(Log, "shorten", interrupted)
+        own, thread, coroutine = (Call(lambda _tx, number=number: number) for number in range(3))
+        thread.done = threading.Event()
+        coroutine.loop = asyncio.get_running_loop()
+        coroutine.future = coroutine.loop.create_future()
+        broker.store.writer._execute([own, thread, coroutine])
+        with pytest.raises(KeyboardInterrupt):
+            own.outcome()
+        assert thread.done.is_set()
+        assert thread.outcome() == 1
+        assert await coroutine.future == 2
+        monkeypatch.undo()
+        await broker.close()
+
+    asyncio.run(scenario())

@@ -172,7 +172,7 @@ class Writer:
     def _execute(self, calls: list[Call]) -> None:
         """Do verbs in one transaction, and answer."""
         armed: Collection[str] = ()
-        rung = False
+        rung = committed = False
         try:
             self._take_lock()
             try:
@@ -180,6 +180,7 @@ class Writer:
                     calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
                 else:
                     armed, rung, pages = self._several(calls)
+                committed = True
                 self._answer(calls)  # before the log is seen to, which none of them need wait for
                 self._log.shorten(pages)
             finally:
@@ -187,8 +188,10 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
             told = translated(error, self._path) if isinstance(error, apsw.Error) else error
             for call in calls:
-                # Nothing was committed, so nobody's verb has happened.
-                call.answer, call.error = None, call.error or told
+                # Nothing was committed, so nobody's verb has happened; or all of it was, and then this is the
+                # business of the one in whose thread it came up (Ctrl-C), who has not looked yet.
+                if not committed or (call.done is None and call.loop is None):
+                    call.answer, call.error = None, call.error or told
             self._answer(calls)
         if armed or rung:
             self._committed(armed, rung)
