@@ -162,6 +162,13 @@ def test_many_ids_are_as_those_made_one_by_one(tag: int | None, randbytes: Calla
     assert tag is None or {ids.tag_of(each) for each in made} == {tag}
 
 
+@pytest.mark.parametrize("tag", [None, 7])
+def test_many_ids_go_by_random_steps(tag: int | None) -> None:
+    made = ids.JobIds(lambda: 5, os.urandom, lock=threading.Lock, tag=tag).many(500)
+    numbers = [int(each[-12:], 16) for each in made if each[:24] == made[0][:24]]
+    assert len({other - one for one, other in itertools.pairwise(numbers)}) > len(numbers) // 2
+
+
 def test_a_new_seed_forgets_what_was_drawn() -> None:
     locks: list[threading.Lock] = []
 

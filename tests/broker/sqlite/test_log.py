@@ -143,12 +143,15 @@ def test_single_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Pa
     path = new_file(tmp_path)
     broker = opened(path)
     sizes: set[int] = set()
+    enqueued(broker, path, 1)
+    files = len(list(Path("/dev/fd").iterdir()))
     for _ in range(100):
         enqueued(broker, path, 1)
         sizes.add(log_of(path).stat().st_size)
         assert log_of(path).stat().st_size >= _HEADER + (length(path) + 4) * _FRAME, "the next has no room"
     assert max(sizes) < _HEADER + (60 + 30 + 16) * _FRAME
     assert len(sizes) < 6, "room is made for many at once"
+    assert len(list(Path("/dev/fd").iterdir())) == files, "a file was left open"
     broker.blocking.close()
 
 

@@ -13,17 +13,19 @@ from tests.broker.sqlite.files import new_file
 
 from windlass.broker.contract import Options
 from windlass.broker.sqlite import SqliteBroker, single
+from windlass.clock import Clock, ManualClock
 from windlass.core.event import Emit
 from windlass.core.job import Refusal, Status
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.state import State
+from windlass.core.units import SECOND
 from windlass.errors import StoreError
 
 
-def opened(path: Path, options: Options | None = None) -> SqliteBroker:
-    broker = SqliteBroker(path, options=options)
+def opened(path: Path, options: Options | None = None, clock: Clock | None = None) -> SqliteBroker:
+    broker = SqliteBroker(path, options=options, clock=clock)
     broker.blocking.declare([QUEUE])
     broker.blocking.enqueue([[new_job()]])  # the first of its task goes another way, which learns the task
     return broker
@@ -197,4 +199,50 @@ def test_an_id_that_a_key_absorbed_makes_no_job(tmp_path: Path) -> None:
         broker.blocking.enqueue([[msgspec.structs.replace(job, key="k")]])
     receipt = broker.blocking.enqueue([[absorbed]])[0][0]
     assert (receipt.status, receipt.of) == (Status.DUPLICATE, holder.id)
+    broker.blocking.close()
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_clock_that_is_set_back_between_two_of_them_sends_the_second_another_way(
+    tmp_path: Path, remembered: bool
+) -> None:
+    """It is due before the first and stands behind it: the shortest way does not say so."""
+    path, clock = new_file(tmp_path), ManualClock(10**15)
+    broker = opened(path, clock=clock)
+    clock.advance(5 * SECOND)
+    broker.blocking.enqueue([[new_job()]])
+    assert uncounted(path) == 1
+    clock.advance(-SECOND)
+    other = broker if remembered else SqliteBroker(path, clock=clock)
+    if not remembered:
+        other.blocking.enqueue([[new_job("of another task")]])  # the long way, which learns queue and task
+        clock.advance(2 * SECOND)
+        other.blocking.enqueue([[new_job()]])
+        other.blocking.enqueue([[new_job()]])
+        clock.advance(10 * SECOND)
+        broker.blocking.enqueue([[new_job()]])
+        assert uncounted(path) > 0
+        clock.advance(-SECOND)
+    other.blocking.enqueue([[new_job()]])
+    assert uncounted(path) == 0
+    for one in {id(broker): broker, id(other): other}.values():
+        one.blocking.close()
+
+
+def test_a_store_with_a_most_size_is_filled_no_further_by_them(tmp_path: Path) -> None:
+    broker = opened(new_file(tmp_path), Options(max_size=1_000))
+    statuses = [broker.blocking.enqueue([[new_job()]])[0][0].status for _ in range(6)]
+    assert statuses == [Status.CREATED] * 4 + [Status.REFUSED] * 2, "of 200 bytes each, and one is there"
+    broker.blocking.close()
+
+
+def test_one_that_is_ready_wakes_a_worker_and_one_that_is_not_does_not(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    told: list[tuple[set[str], bool]] = []
+    broker.store.writer._committed = lambda armed, rung: told.append((set(armed), rung))
+    broker.blocking.enqueue([[new_job()]])
+    broker.blocking.enqueue([[msgspec.structs.replace(new_job(), delay=1_000_000_000)]])
+    assert uncounted(path) == 2
+    assert told == [({"q"}, False)]
     broker.blocking.close()
