@@ -130,8 +130,9 @@ class JobIds:
         """
         if count == 0:
             return []
-        drawn = int.from_bytes(self._randbytes(4 * count), byteorder) & self._random_steps | self._least_steps
-        steps = memoryview(drawn.to_bytes(4 * _STEPS, byteorder)).cast("I")[:count]
+        drawn = int.from_bytes(self._randbytes(4 * count), byteorder) & self._random_steps
+        drawn |= self._least_steps >> 32 * (_STEPS - count)
+        steps = memoryview(drawn.to_bytes(4 * count, byteorder)).cast("I")
         numbers = list(accumulate(steps, initial=int(self._last[-12:], 16)))[1:]
         # Is the counter full, the next call finds it so as well.
         while numbers and numbers[-1] > _LAST:

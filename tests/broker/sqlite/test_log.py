@@ -15,6 +15,7 @@ from tests.broker.sqlite.files import new_file
 from windlass.broker.sqlite import SqliteBroker, filesystem, log, writer
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.verbs import do_enqueue
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
@@ -73,6 +74,18 @@ def test_other_commits_let_it_grow_and_no_further(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
     assert 200 <= enqueued(broker, path, 100, jobs=10) < 250
+    broker.blocking.close()
+
+
+def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    lengths: list[int] = []
+    for _ in range(100):
+        calls = [writer.Call(do_enqueue([[new_job() for _ in range(5)]], None)) for _ in range(2)]
+        broker.store.writer._execute(calls)
+        lengths.append(length(path))
+    assert 200 <= max(lengths) < 250
     broker.blocking.close()
 
 

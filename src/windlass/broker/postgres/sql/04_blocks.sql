@@ -31,7 +31,7 @@ BEGIN
     IF FOUND THEN
         RETURN;
     END IF;
-    -- Mostly the nearest; calls that ran at the same time have drawn their numbers in turns.
+    -- Mostly the nearest; earlier functions drew the numbers of calls that ran at the same time in turns.
     SELECT ctid INTO v_block FROM ready
     WHERE queue = j.queue AND lane = j.lane AND band = p_band AND seq <= p_seq AND j.n = ANY (jobs) ORDER BY seq DESC LIMIT 1;
     IF FOUND THEN
