@@ -152,7 +152,12 @@ class Job(Generic[R]):
                 closings = connection.closings
         while True:
             left = _WATCH if end is None else min(_WATCH, max(0.0, end - time.monotonic()))
-            finished = await (await connection.broker()).watch([self.id], left)
+            try:
+                finished = await (await connection.broker()).watch([self.id], left)
+            except StoreError:
+                if connection.closings == closings:
+                    raise
+                finished = ()
             if finished:
                 return await self._with_cause(finished[0])
             if connection.closings != closings:

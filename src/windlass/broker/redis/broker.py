@@ -130,6 +130,8 @@ class RedisBroker:
             async with asyncio.timeout(timeout):
                 while not (found := await self._store.run(call)) and not self._store.closed:
                     await heard.wait()
+                    if self._store.closed:
+                        break
                     heard.clear()
                     await ear.stay()
                 return found

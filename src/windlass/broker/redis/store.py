@@ -16,7 +16,7 @@ from windlass.broker.redis.side import Side
 from windlass.broker.redis.url import Place
 from windlass.broker.redis.verbs import Call
 from windlass.clock import Clock
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnavailable
 
 _T = TypeVar("_T")
 
@@ -87,6 +87,8 @@ class Store:
         loop = asyncio.get_running_loop()
         side = self._sides.get(loop)
         if side is None:
+            if self.closed:  # who was let go would open anew what nobody closes
+                raise StoreUnavailable("the broker is closed; open another")
             with self._guard:
                 for other in [each for each in self._sides if each.is_closed()]:
                     del self._sides[other]  # it did not end in order, and closed nothing
