@@ -118,8 +118,8 @@ BEGIN
         WHERE s.queue = l.queue AND s.lane = l.lane AND s.band = CASE WHEN q.one_ring THEN 0 ELSE p_band END AND s.due IS NOT NULL OFFSET 0);
 END $$;
 
--- The same for jobs without lanes that differ in nothing but their ids and payloads, beside others: 8.7 µs of the server a job instead
--- of 9.6 (`docs/decisions/0007-postgres.md`). p_last: whether nothing follows in its transaction; who listens is told then, since a
+-- The same for jobs without lanes that differ in nothing but their ids and payloads, beside others, and so for less of the server
+-- (`docs/decisions/0007-postgres.md`). p_last: whether nothing follows in its transaction; who listens is told then, since a
 -- bell that was rung in vain keeps quiet for others, too. out, gives up: as `enqueue_plain`.
 CREATE OR REPLACE FUNCTION enqueue_alike(
     p_now bigint, p_last boolean, p_first uuid, p_ids uuid[], p_payloads bytea[], p_task text, p_queue text, p_priority smallint,
