@@ -260,3 +260,19 @@ async def test_prune_keeps_what_is_needed__not_a_dead_parent(store: Harness) -> 
     assert await store.missing(parent)
     assert await store.states([cancelled, freed]) == [State.CANCELLED, State.READY]
     assert (await store.get(cancelled)).reason is Reason.PARENT_FAILED
+
+
+async def test_prune_keeps_what_is_needed__not_by_another_job_that_has_the_id_of_a_dependent(
+    store: Harness,
+) -> None:
+    """A dependent that is forgotten leaves its id free; who takes it depends on nobody."""
+    await store.queue("q", retention=0, result_ttl=0, dead_retention=0)
+    worker = await store.worker()
+    parent = await store.add()
+    lease = await worker.one()
+    child = await store.add(expires=SECOND, after=(Edge(parent),))
+    await store.passes(2, _WINDOW)
+    assert await store.missing(child)
+    assert await store.add(id=child, delay=DAY) == child
+    await store.done(lease)
+    assert await _kept(store, [parent, child]) == [False, True]

@@ -326,8 +326,11 @@ def is_needed(ns: Namespace, job: Job) -> bool:
     if any(fate.parent == job.id for fate in ns.fates):
         return True
     for child in (ns.jobs.get(child_id) for child_id in ns.dependents.get(job.id, ())):
-        waits_in_vain = child is not None and job.state is State.DEAD and job.id in child.waiting_for
-        if child is not None and child.state in UNFINISHED and not waits_in_vain:
+        if child is None or child.state not in UNFINISHED:
+            continue
+        waits_in_vain = job.state is State.DEAD and job.id in child.waiting_for
+        # A dependent that is gone and forgotten may have left its id to a job that depends on nobody.
+        if not waits_in_vain and any(edge.parent == job.id for edge in child.asked.after):
             return True
     return False
 
