@@ -8,7 +8,8 @@
     work                        run the workers, until ended
 
 The environment says the rest: BENCH_URL (the store), BENCH_MARKS (a folder for what workers note), BENCH_TASK
-(`async` or `def`), BENCH_LANES (over how many lanes the jobs of `bulk` go). `peer.mjs` is the same for Node.
+(`async` or `def`), BENCH_LANES (over how many lanes the jobs of `bulk` go) and BENCH_DEALT (in `turn` or at
+`random`). `peer.mjs` is the same for Node.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ URL = os.environ.get("BENCH_URL", "")
 MARKS = Path(os.environ.get("BENCH_MARKS", "."))
 TASK = os.environ.get("BENCH_TASK", "async")
 LANES = int(os.environ.get("BENCH_LANES", "1"))
+DEALT = os.environ.get("BENCH_DEALT", "turn")
 CALL = 1000
 WORKERS = 2
 

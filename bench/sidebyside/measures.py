@@ -75,11 +75,20 @@ def drain_def(peer: Peer, server: Server, size: Size) -> Figures:
 
 
 def drain_lanes(peer: Peer, server: Server, size: Size) -> Figures:
-    """The same over 1,000 lanes, each limited to four jobs at once."""
+    """The same over 1,000 lanes, each limited to four jobs at once; jobs are dealt out to them in turn."""
+    return _drained_in_lanes(peer, server, size, "turn")
+
+
+def drain_lanes_random(peer: Peer, server: Server, size: Size) -> Figures:
+    """The same dealt out at random: what stands together is not claimed together."""
+    return _drained_in_lanes(peer, server, size, "random")
+
+
+def _drained_in_lanes(peer: Peer, server: Server, size: Size, dealt: str) -> Figures:
     if peer.name != "windlass":
         raise Absent
-    jobs = size.of(peer.drain)
-    return _drained(peer, server, jobs, size.payload, BENCH_LANES="1000", BENCH_LANE_LIMIT="4")
+    lanes = {"BENCH_LANES": "1000", "BENCH_LANE_LIMIT": "4", "BENCH_DEALT": dealt}
+    return _drained(peer, server, size.of(peer.drain), size.payload, **lanes)
 
 
 def _drained(peer: Peer, server: Server, jobs: int, payload: int, **extra: str) -> Figures:
@@ -234,6 +243,7 @@ MEASURES: dict[str, Callable[[Peer, Server, Size], Figures]] = {
     "urgent": urgent,
     "idle": idle,
     "drain_lanes": drain_lanes,
+    "drain_lanes_random": drain_lanes_random,
     "backlog": _grown("backlog", 1_000_000),
     "lanes": _grown("lanes", 10_000),
     "sessions": _grown("sessions", 1000),

@@ -4,7 +4,7 @@ import os
 import random
 import sys
 
-from bench_peer import LANES, TASK, URL, Peer, mark, ping
+from bench_peer import DEALT, LANES, TASK, URL, Peer, mark, ping
 
 from windlass import Windlass
 
@@ -61,6 +61,9 @@ class WindlassPeer(Peer):
         """A thousand jobs."""
         if LANES == 1:
             app.enqueue_many(noop.call(text) for text in texts)
+        elif DEALT == "turn":
+            turns = enumerate(texts)
+            app.enqueue_many(noop.using(lane=str(number % LANES)).call(text) for number, text in turns)
         else:
             app.enqueue_many(noop.using(lane=str(random.randrange(LANES))).call(text) for text in texts)
 
