@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from windlass.broker.contract import Options
 from windlass.conformance.harness import Harness, Worker
+from windlass.core.job import Edge
 from windlass.core.lease import Ask, Lease
 from windlass.core.limits import Rate
 from windlass.core.outcome import CauseKind, Outcome
@@ -269,3 +270,17 @@ async def test_given_back_work_returns_its_token__although_it_was_cancelled(stor
         assert await store.state(leases[0].job) is State.CANCELLED
 
     assert await _tokens_after(store, end) == {1}
+
+
+async def test_given_back_work_returns_its_token__and_nothing_of_the_job_behind_it(store: Harness) -> None:
+    """What happens to that one meanwhile counts."""
+    await store.queue("q", lane_rate=Rate(10, MINUTE, 10))
+    worker = await store.worker()
+    first, parent = await store.add_many(2, lane="a")
+    await store.settle(await worker.one(), Outcome.RELEASE)
+    child = await store.add(after=(Edge(parent),))
+    leases = await worker.take(2)
+    assert [lease.job for lease in leases] == [first, parent]
+    for lease in leases:
+        await store.done(lease)
+    assert await store.state(child) is State.READY

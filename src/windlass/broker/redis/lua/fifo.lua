@@ -11,6 +11,8 @@ local function fifo_owner(q, lane) -- the queue for what has no lane, else the l
   return lane_of(q, lane)
 end
 
+-- The first job of a band, once it was looked for, is remembered beside the fifos (`firsts`) and not in them: those of a
+-- lane are written with it, and another call would take what was remembered for the job.
 local function fifos(q) -- of a queue or a lane
   local f = q.fifo
   if f == nil then
@@ -18,6 +20,7 @@ local function fifos(q) -- of a queue or a lane
     f = read_fifos(s)
     q.fifo = f
   end
+  q.firsts = q.firsts or {}
   return f
 end
 
@@ -60,8 +63,8 @@ local function pull(queue_of, j) -- it leaves its place
   local q = fifo_owner(queue_of, j.lane)
   local f = fifos(q)[j.band]
   f[5] = f[5] - 1
-  if f.first == j then
-    f.first = nil
+  if q.firsts[j.band] == j then
+    q.firsts[j.band] = nil
     f[2] = f[2] + 1
   end
   q.fifo_touched = true
@@ -70,7 +73,7 @@ end
 local function fifo_first(q, band) -- the first live job of a band
   local f = fifos(q)[band]
   if not f or f[5] <= 0 then return nil end
-  if f.first then return f.first end
+  if q.firsts[band] then return q.firsts[band] end
   settle_pending(q, band, f)
   while true do
     local used = f[1] == f[3] and f[4] or per_chunk(q)
@@ -92,7 +95,7 @@ local function fifo_first(q, band) -- the first live job of a band
       end
       local j = job(id)
       if j and j.state == RDY and j.place == IN_FIFO and j.seq == r7(s, from + 1) then
-        f.first = j
+        q.firsts[band] = j
         return j
       end
       if SKIPS == 0 then
@@ -112,7 +115,6 @@ local function flush_fifo(q)
   local all = q.fifo
   for band, f in pairs(all) do
     settle_pending(q, band, f)
-    f.first = nil
     if f[5] == 0 and f[3] - f[1] < EMPTY_CHUNKS then
       for n = f[1], f[3] - 1 do hset(FIFO, chunk_name(q, band, n), false) end
       f[1], f[2] = f[3], f[4]
