@@ -185,6 +185,16 @@ async def test_cycle_is_refused__but_not_one_of_edges_that_a_key_absorbed(store:
     assert await (await store.worker()).drain() == [first.id, third.id]
 
 
+async def test_cycle_is_refused__but_not_one_of_edges_that_were_sent_before(store: Harness) -> None:
+    """Whatever an id says that is sent again, it is the job that it was."""
+    first, name = store.job(), store.job().id
+    await store.enqueue(first)
+    again = store.job(id=first.id, after=after(name))
+    receipts = await store.enqueue(again, store.job(id=name, after=after(first.id)))
+    assert [receipt.status for receipt in receipts] == [Status.DUPLICATE, Status.CREATED]
+    assert await (await store.worker()).drain() == [first.id, name]
+
+
 async def test_cycle_is_refused__but_not_a_diamond(store: Harness) -> None:
     top = store.job()
     left, right = store.job(after=after(top.id)), store.job(after=after(top.id))

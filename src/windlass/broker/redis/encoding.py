@@ -18,7 +18,7 @@ from windlass.broker.redis.records import (
     write_body,
     write_tags,
 )
-from windlass.core.group import in_cycle, too_large
+from windlass.core.group import too_large
 from windlass.core.job import Mode, NewJob, OnFailure, Refusal
 from windlass.core.lease import Ask
 from windlass.core.operate import Edit, Target
@@ -29,14 +29,12 @@ from windlass.core.units import Fence, JobId
 
 _MODES = {Mode.IGNORE: 0, Mode.REPLACE: 1, Mode.THROTTLE: 2}
 _POLICIES = {OnFailure.CANCEL: b"c", OnFailure.IGNORE: b"i", OnFailure.RUN: b"r"}
-_NOBODY: frozenset[JobId] = frozenset()
 Row = list[Any]
 
 
 def calls(group: Sequence[NewJob], parent: JobId = "") -> list[Row]:
     """The jobs of a group."""
-    cyclic = in_cycle(group) if any(job.after for job in group) else _NOBODY
-    return [_call(job, parent, job.id in cyclic) for job in group]
+    return [_call(job, parent) for job in group]
 
 
 _SIMPLE = struct.Struct(">16sHIII")
@@ -78,7 +76,7 @@ def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | Non
     return b"".join(parts), pack(([len(group) for group in groups], rows))
 
 
-def _call(job: NewJob, parent: JobId, cyclic: bool) -> Row:  # noqa: FBT001 - on the way of every job
+def _call(job: NewJob, parent: JobId) -> Row:
     raw = new_id(job.id)
     return [
         blob(raw),
@@ -100,7 +98,6 @@ def _call(job: NewJob, parent: JobId, cyclic: bool) -> Row:  # noqa: FBT001 - on
         _after(job) if job.after else False,
         blob(write_body(job.headers, job.payload, raw)),
         len(job.payload),
-        cyclic,
     ]
 
 
