@@ -10,6 +10,7 @@ import pytest
 from windlass.conformance.harness import Harness, Worker
 from windlass.core.lease import Lease
 from windlass.core.limits import Rate
+from windlass.core.order import STRIDE
 from windlass.core.units import HOUR, SECOND
 
 
@@ -88,6 +89,20 @@ async def test_lanes_share_by_weight__of_claims_whatever_becomes_of_them(store: 
         lanes += lease.lane
         await store.release(lease)
     assert lanes == "ababab"
+
+
+async def test_lanes_share_by_weight__by_the_one_from_before_a_queue_had_lanes(store: Harness) -> None:
+    """What waits takes its place when the first lane comes, though its token came after anybody looked."""
+    await store.queue("q", lane_rate=Rate(1, SECOND))
+    worker = await store.worker()
+    await store.add_many(2)
+    await worker.one()
+    assert not (await worker.claim()).leases
+    store.advance(SECOND)
+    await store.lane("q", "a", weight=2)
+    await store.lane("q", "", weight=5, rate=None)
+    await worker.one()
+    assert (await store.lane_view("")).lag == STRIDE
 
 
 # idle lanes

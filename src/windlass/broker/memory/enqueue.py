@@ -149,7 +149,8 @@ def _create(
 ) -> Receipt:
     now = ns.now()
     queue = ns.queues[asked.queue]
-    queue.laned = queue.laned or asked.lane != ""
+    if asked.lane:
+        filing.become_laned(ns, queue)
     job = Job(asked, now, ns.number(), _due_at(asked, now), parent, expires_at=_expires_at(asked, now))
     ns.jobs[job.id] = job
     ns.remembered.pop(job.id, None)

@@ -117,6 +117,16 @@ def refresh(ns: Namespace, queue: Queue, lane: Lane) -> None:
             ring.empty_since = None if len(ring) else ns.now()
 
 
+def become_laned(ns: Namespace, queue: Queue) -> None:
+    """The first lane of a queue. What waits takes its place in the ring now, by the weight that it has now: a
+    token may have come since anybody looked.
+    """
+    if not queue.laned:
+        queue.laned = True
+        if "" in queue.lanes:
+            refresh(ns, queue, queue.lanes[""])
+
+
 def refresh_all(ns: Namespace, queue: Queue) -> None:
     """Time has passed, or settings have changed."""
     for lane in queue.lanes.values():

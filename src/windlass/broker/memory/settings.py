@@ -121,7 +121,7 @@ def _apply_queue(ns: Namespace, name: str, paper: Paper) -> None:
 
 
 def _apply_lane(ns: Namespace, queue: Queue, name: str) -> None:
-    queue.laned = True
+    filing.become_laned(ns, queue)
     lane = filing.lane_of(ns, queue, name)
     lane.policy = lane_policy(filing.lane_settings(ns, queue, name), queue.policy)
     filing.refresh(ns, queue, lane)
