@@ -36,9 +36,19 @@ def in_cycle(group: Sequence[NewJob]) -> frozenset[JobId]:
         for job in group
         if stands[job.id] == job.id  # an absorbed call waits for nobody
     }
-    while free := [job for job, after in parents.items() if not after & parents.keys()]:
-        for job in free:
-            del parents[job]
+    children: dict[JobId, list[JobId]] = {}
+    for job, after in parents.items():
+        after.intersection_update(parents)  # an id that comes twice may stand for a call that is none
+        for parent in after:
+            children.setdefault(parent, []).append(job)
+    free = [job for job, after in parents.items() if not after]
+    while free:  # each job once: a long chain frees one at a time
+        done = free.pop()
+        del parents[done]
+        for child in children.get(done, ()):
+            parents[child].discard(done)
+            if not parents[child]:
+                free.append(child)
     return frozenset(job for job, stand in stands.items() if stand in parents)
 
 

@@ -58,9 +58,11 @@ local function in_cycle(calls)
   for id, parents in pairs(open) do
     waits[id] = 0
     for parent in pairs(parents) do
-      waits[id] = waits[id] + 1
-      children[parent] = children[parent] or {}
-      table.insert(children[parent], id)
+      if open[parent] then -- an id that comes twice may stand for a call that is none
+        waits[id] = waits[id] + 1
+        children[parent] = children[parent] or {}
+        table.insert(children[parent], id)
+      end
     end
     if waits[id] == 0 then free[#free + 1] = id end
   end
