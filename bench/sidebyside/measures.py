@@ -96,6 +96,7 @@ def _drained(peer: Peer, server: Server, jobs: int, payload: int, **extra: str) 
         raise Absent
     with staged(peer, server.fresh(), **extra) as stage:
         _fill(stage, jobs, payload)
+        server.filled()
         with stage.working() as root:
             warm = await_starts(stage.marks, round(jobs * _WARM), _DRAINS_WITHIN)
             before = _Spent.now(root, server)
@@ -173,6 +174,7 @@ def urgent(peer: Peer, server: Server, size: Size) -> Figures:
     jobs, pings = max(size.of(peer.drain * 3), _LOAD), _PINGS
     with staged(peer, server.fresh()) as stage:
         _fill(stage, jobs, size.payload)
+        server.filled()
         with stage.working():
             await_starts(stage.marks, 1000, _DRAINS_WITHIN)
             _ask(stage, "ping", pings, 0.01, 50)
