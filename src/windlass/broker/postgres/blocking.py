@@ -33,6 +33,8 @@ from windlass.errors import StoreUnavailable
 _MOST_JOBS: Final = 1_000
 """Of those that one caller sends for others."""
 _CREATED: Final = Status.CREATED
+_QUEUE: Final = 4
+"""Its place among the values of jobs that are alike."""
 _inherited: list[object] = []
 """What a child of a fork got from its parent, and must not touch."""
 
@@ -196,23 +198,37 @@ class BlockingProducer:
             wire = self._wire = driven(loop, wire_of(connection, self._schema))
         now = self._now()
         message = None
-        if wire is not None:
-            message = wire.one(now, values) if len(jobs) == 1 else wire.alike(now, values)
+        if wire is not None and len(jobs) > 1:
+            receipts = self._copy(wire, now, jobs, values)
+            if receipts is not None:
+                return receipts
+            message = wire.alike(now, values)
+        elif wire is not None:
+            message = wire.one(now, values)
         if wire is None or message is None:
             function, given = ("enqueue_one", ()) if len(jobs) == 1 else ("enqueue_alike", (True,))
             query = statement(self._schema, function, len(given) + len(values) + 1)
             driven(loop, connection.fetch(query, now, *given, *values))
             return tuple(Receipt(_CREATED, job.id) for job in jobs)
-        wire.send(*message)
-        # While the server works:
-        if isinstance(jobs, Alike):
-            receipts = tuple(Receipt(_CREATED, job) for job in jobs.ids)
-            if jobs.meanwhile is not None:
-                jobs.meanwhile()
-        else:
-            receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)
-        wire.hear()
-        return receipts
+        return _sent(wire, message, jobs)
+
+    def _copy(
+        self, wire: Wire, now: Micros | None, jobs: Sequence[NewJob], values: Sequence[Any]
+    ) -> Sequence[Receipt] | None:
+        """Send jobs that are alike as rows, if they are large; None if that cannot be: nothing is kept then,
+        and whoever sends them otherwise is told why.
+        """
+        queue = values[_QUEUE]
+        if not self._ways.may_copy(queue):
+            return None
+        try:
+            message = wire.copied(now, values)
+            return None if message is None else _sent(wire, message, jobs)
+        except UNAVAILABLE:
+            raise
+        except Refused as error:
+            self._ways.was_not_copied(queue, error)
+            return None
 
     def _ring(self) -> None:
         if self._bell.is_waited_for:
@@ -253,6 +269,20 @@ class BlockingProducer:
                 task.cancel()
                 loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
             raise
+
+
+def _sent(wire: Wire, message: Sequence[bytes], jobs: Sequence[NewJob]) -> Sequence[Receipt]:
+    """Send a message; make receipts while the server works, and what else the caller has to do."""
+    wire.send(*message)
+    if isinstance(jobs, Alike):
+        receipts = tuple(Receipt(_CREATED, job) for job in jobs.ids)
+        meanwhile, jobs.meanwhile = jobs.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+    else:
+        receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)
+    wire.hear()
+    return receipts
 
 
 def _fits(jobs: Sequence[NewJob]) -> bool:

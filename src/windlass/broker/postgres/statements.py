@@ -3,7 +3,9 @@
 from functools import cache
 from typing import Final
 
-_ANSWER_NOTHING: Final = frozenset({"enqueue_alike", "enqueue_one", "enqueue_plain"})
+_VALUES: Final = frozenset(
+    {"enqueue_alike", "enqueue_copied", "enqueue_number", "enqueue_one", "enqueue_plain"}
+)
 """Called as a value: 15 µs less than as a table, for the shortest calls there are."""
 
 
@@ -11,5 +13,5 @@ _ANSWER_NOTHING: Final = frozenset({"enqueue_alike", "enqueue_one", "enqueue_pla
 def statement(schema: str, function: str, arguments: int) -> str:
     """Call a function of a namespace with so many arguments."""
     places = ", ".join(f"${place}" for place in range(1, arguments + 1))
-    what = "" if function in _ANSWER_NOTHING else "* FROM "
+    what = "" if function in _VALUES else "* FROM "
     return f"SELECT {what}{schema}.{function}({places})"

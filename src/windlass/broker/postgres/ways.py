@@ -4,14 +4,16 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
-from windlass.broker.postgres.driver import Refused, Row, code_of
+from windlass.broker.postgres.copying import COPIED
+from windlass.broker.postgres.driver import AGAIN, Refused, Row, code_of
 
 _ALONE: Final = True
 _MUST_BE_ALONE: Final = "WL001"
 """What `_must_be_alone` says."""
 _NOT_SHORT: Final = "WL005"
 """What short ways say of queues that they will not do."""
-_NOT_PLAIN: Final = frozenset({_MUST_BE_ALONE, _NOT_SHORT, "WL004", "23505"})
+_OF_ONE_CALL: Final = frozenset({"WL004", "23505"})
+_NOT_PLAIN: Final = frozenset({_MUST_BE_ALONE, _NOT_SHORT, *_OF_ONE_CALL})
 """What short ways say when the long one has to be gone; the others concern one call, as an id sent twice."""
 _REMEMBERED: Final = 5.0
 """Seconds. Laned and limited queues stay so: nobody tries in vain every time."""
@@ -82,6 +84,15 @@ class Ways:
     def may_be_beside(self, queue: str) -> bool:
         """Whether a call for this queue need not have the namespace to itself, as far as is known."""
         return not self._alone or not self._need_to_be_alone((queue,))
+
+    def may_copy(self, queue: str) -> bool:
+        """Whether jobs of this queue may be sent as rows, as far as is known."""
+        return not self._long or self._long.get((COPIED, queue), 0.0) <= time.monotonic()
+
+    def was_not_copied(self, queue: str, error: BaseException) -> None:
+        """Take note that rows were refused: mostly those of the next call will be, too."""
+        if code_of(error) not in _OF_ONE_CALL and not isinstance(error, AGAIN):
+            self._long[COPIED, queue] = time.monotonic() + _REMEMBERED
 
     def was_not_plain(self, queue: str, error: BaseException) -> bool:
         """Whether a short way has given up, and a longer one has to be gone."""

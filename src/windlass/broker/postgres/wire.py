@@ -10,13 +10,14 @@ import asyncio
 import os
 import select
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from os import read, write
 from typing import Any, Final
 
-from windlass.broker.postgres.driver import PATIENCE, Connection, refusal
+from windlass.broker.postgres import copying
+from windlass.broker.postgres.driver import PATIENCE, Connection, Refused, refusal
 from windlass.broker.postgres.statements import statement
 
 _OPTIONS: Final = ("text", "text", "int2", "int8", "int8", "int8", "bytea", "bytea", "int4", "int8", "text")
@@ -45,13 +46,17 @@ _CREATED: Final = b"2\0\0\0\4" + b"D\0\0\0\x0a\0\1\0\0\0\0" + b"C\0\0\0\x0dSELEC
 """What the server answers if nothing is wrong: bound, one row of nothing, one row in all, ready and idle."""
 _ASIDE: Final = frozenset({b"A", b"N", b"S"})
 """Notifications, notices, settings: no part of an answer."""
-_PARTS: Final = frozenset({b"2", b"C", b"D"})
+_PARTS: Final = frozenset({b"2", b"C", b"D", b"G"})
+_COPY: Final = b"\0\0\0\0\0\0" + b"E\0\0\0\x09\0\0\0\0\0"
+"""Without arguments and results; execute."""
+_COPIED: Final = b"c\0\0\0\4"
+"""These were all the rows."""
 
 
 class Wire:
     """A connection on which the short ways of enqueue are prepared."""
 
-    __slots__ = ("_feed", "_fileno", "_poll", "_prepared", "_starts", "connection")
+    __slots__ = ("_copy", "_feed", "_fileno", "_poll", "_prepared", "_starts", "connection")
 
     def __init__(
         self,
@@ -59,15 +64,22 @@ class Wire:
         fileno: int,
         prepared: dict[str, Any],
         feed: Callable[[bytes], None],
+        copy: Any = None,
     ) -> None:
+        """`copy` is the prepared statement by which rows are sent, if there is one."""
         self.connection = connection
         self._fileno = fileno
         self._prepared = prepared  # the server forgets what nobody has any more
         self._feed = feed
         self._starts = {
-            function: b"\0%b\0%b\0%c" % (made.get_name().encode(), _ALL_BINARY, len(_TYPES[function]))
+            function: b"\0%b\0%b\0%c" % (made.get_name().encode(), _ALL_BINARY, len(made.get_parameters()))
             for function, made in prepared.items()
         }
+        self._copy = b""
+        if copy is not None:
+            self._prepared = {**prepared, "": copy}
+            start = b"\0%b\0" % copy.get_name().encode()
+            self._copy = _head(b"B", len(start) + 10) + start + _COPY
         self._poll = _polled(fileno, select.POLLIN)
 
     def one(self, now: int | None, values: Sequence[Any]) -> tuple[bytes, ...] | None:
@@ -90,6 +102,30 @@ class Wire:
             _array(len(bodies) + 20, 1, 0, _A_BYTEA, many, 1),
         )
         return self._bound("enqueue_alike", now, given, bodies, options)
+
+    def copied(self, now: int | None, values: Sequence[Any]) -> tuple[bytes, ...] | None:
+        """Likewise jobs that are alike, as rows; None too if they are better sent otherwise. First a number
+        is drawn, which may fail as `send` and `hear` do.
+        """
+        _, _, payloads, _, queue, *_ = values
+        if not self._copy or not copying.are_large(payloads):
+            return None
+        try:
+            self.send(self._call(copying.DRAWN, copying.draw(now, queue)))
+        except UnicodeError:
+            return None
+        rows = copying.Rows(values)
+        drawn = copying.drawn(self._hear(self._more()))
+        try:
+            data, left = rows.packed(*drawn)
+        except (struct.error, UnicodeError):
+            return None
+        copies = [(self._copy + _head(b"d", len(some) + 4), some, _COPIED) for some in data]
+        return (*chain.from_iterable(copies), self._call(copying.COPIED, left))
+
+    def _call(self, function: str, arguments: bytes) -> bytes:
+        first = self._starts[function] + arguments
+        return _head(b"B", len(first) + 4 + len(_ALL_BINARY)) + first + _END
 
     def _bound(
         self, function: str, now: int | None, given: tuple[bytes, ...], large: bytes, options: Sequence[Any]
@@ -131,10 +167,10 @@ class Wire:
             raise ConnectionError("the server closed the connection")
         return heard
 
-    def _hear(self, heard: bytes) -> None:
-        """Read on, message by message, until the server is ready for the next call."""
+    def _hear(self, heard: bytes) -> bytes:
+        """Read on, message by message, until the server is ready for the next call; the last row, if any."""
         error: Exception | None = None
-        kind = b""
+        kind = row = b""
         while kind != b"Z":
             try:
                 while len(heard) < (end := 1 + int.from_bytes(heard[1:5] if len(heard) > 4 else b"\4")):
@@ -145,12 +181,15 @@ class Wire:
             if kind == b"E":
                 fields = said.decode(errors="replace").split("\0")
                 error = refusal({field[0]: field[1:] for field in fields if field})
+            elif kind == b"D":
+                row = said
             elif kind in _ASIDE:
                 self._feed(_head(kind, len(said) + 4) + said)
             elif kind not in _PARTS and (kind, said, heard) != (b"Z", b"I", b""):
                 raise ConnectionError("the server said what was not asked for")
         if error is not None:
             raise error
+        return row
 
 
 async def wire_of(connection: Connection, schema: str) -> Wire | None:
@@ -165,12 +204,30 @@ async def wire_of(connection: Connection, schema: str) -> Wire | None:
         return None
     if not isinstance(protocol, asyncio.Protocol):
         return None
+    prepared = await _prepared(connection, schema, _TYPES)
+    if prepared is None:
+        return None
+    copy: Any = None
+    try:
+        more = await _prepared(connection, schema, copying.TYPES)
+        if more is not None:
+            copy = await connection.prepare(copying.copy_statement(schema))
+            prepared |= more
+    except Refused:
+        copy = None  # older functions, which this role may not renew
+    return Wire(connection, socket.fileno(), prepared, protocol.data_received, copy)
+
+
+async def _prepared(
+    connection: Connection, schema: str, known: Mapping[str, Sequence[str]]
+) -> dict[str, Any] | None:
+    """Statements that call these functions, by their names; None if their types are others."""
     prepared: dict[str, Any] = {}
-    for function, types in _TYPES.items():
+    for function, types in known.items():
         made = prepared[function] = await connection.prepare(statement(schema, function, len(types)))
         if tuple(kind.name for kind in made.get_parameters()) != types:
             return None
-    return Wire(connection, socket.fileno(), prepared, protocol.data_received)
+    return prepared
 
 
 def _polled(fileno: int, events: int) -> Callable[[int], object]:

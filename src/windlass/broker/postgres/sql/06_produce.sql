@@ -118,6 +118,32 @@ BEGIN
         WHERE s.queue = l.queue AND s.lane = l.lane AND s.band = CASE WHEN q.one_ring THEN 0 ELSE p_band END AND s.due IS NOT NULL OFFSET 0);
 END $$;
 
+-- Put jobs of one call that are alike, without lanes, into their places, and count them. p_jobs: their numbers; p_sizes: the bytes of
+-- their payloads; p_unlimited, p_has_blocks: of their queue.
+CREATE OR REPLACE FUNCTION _file_alike(
+    p_jobs bigint[], p_sizes integer[], p_task text, p_queue text, p_band bigint, p_state smallint, p_expires_at bigint,
+    p_max_attempts integer, p_unlimited boolean, p_has_blocks boolean
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_block integer := 1;   -- jobs to a row of `ready`
+BEGIN
+    IF p_unlimited AND p_state = 2 AND _block(cardinality(p_jobs)) > 1 THEN
+        v_block := _block(cardinality(p_jobs));
+        IF p_has_blocks IS NOT TRUE THEN
+            UPDATE queue SET has_blocks = true WHERE name = p_queue AND has_blocks IS NOT TRUE;
+        END IF;
+    END IF;
+    WITH placed AS (
+        INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect, jobs, sizes)
+        SELECT p_queue, '', p_band, p_jobs[i], p_jobs[i], p_task, (SELECT sum(u.size) FROM unnest(p_sizes[i : i + v_block - 1]) AS u (size)),
+            p_expires_at, p_max_attempts <= 1, false, CASE WHEN v_block > 1 THEN p_jobs[i : i + v_block - 1] END,
+            CASE WHEN v_block > 1 THEN p_sizes[i : i + v_block - 1] END
+        FROM generate_series(1, cardinality(p_jobs), v_block) AS i WHERE p_state = 2
+    )
+    INSERT INTO delta (queue, task, state, n, bytes)
+    SELECT p_queue, p_task, p_state, cardinality(p_jobs), sum(u.size) FROM unnest(p_sizes) AS u (size);
+END $$;
+
 -- The same for jobs without lanes that differ in nothing but their ids and payloads, beside others, and so for less of the server
 -- (`docs/decisions/0007-postgres.md`). p_last: whether nothing follows in its transaction; who listens is told then, since a
 -- bell that was rung in vain keeps quiet for others, too. out, gives up: as `enqueue_plain`.
@@ -137,7 +163,6 @@ DECLARE
     v_n bigint;
     v_jobs bigint[];
     v_sizes integer[];
-    v_block integer := 1;   -- jobs to a row of `ready`
     v_done boolean;
 BEGIN
     v_done := pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer) IS NULL;   -- an expression: 8 µs less than PERFORM
@@ -163,12 +188,6 @@ BEGIN
     IF cardinality(p_ids) > 1024 THEN
         RAISE EXCEPTION 'more jobs than numbers of one draw' USING ERRCODE = 'WL005';
     END IF;
-    IF x.unlimited AND v_state = 2 AND _block(cardinality(p_ids)) > 1 THEN
-        v_block := _block(cardinality(p_ids));
-        IF x.has_blocks IS NOT TRUE THEN
-            UPDATE queue SET has_blocks = true WHERE name = p_queue AND has_blocks IS NOT TRUE;
-        END IF;
-    END IF;
     -- First their numbers, drawn at once, then their rows: 0.4 µs a job less than to draw each and to ask for those of the rows that were made.
     v_n := nextval('number') * 1024;
     v_jobs := array(SELECT generate_series(v_n, v_n + cardinality(p_ids) - 1));
@@ -178,15 +197,7 @@ BEGIN
     SELECT u.id, u.n, u.n, v_state, p_priority, v_band, p_max_attempts, p_revision, p_queue, '', p_task, v_at, v_due,
         octet_length(u.payload), p_flow, v_expires_at, p_headers, p_tags, u.payload, v_expires_at, v_waits
     FROM (SELECT unnest(p_ids) AS id, unnest(p_payloads) AS payload, unnest(v_jobs) AS n OFFSET 0) u;
-    WITH placed AS (
-        INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect, jobs, sizes)
-        SELECT p_queue, '', v_band, v_jobs[i], v_jobs[i], p_task, (SELECT sum(u.size) FROM unnest(v_sizes[i : i + v_block - 1]) AS u (size)),
-            v_expires_at, p_max_attempts <= 1, false, CASE WHEN v_block > 1 THEN v_jobs[i : i + v_block - 1] END,
-            CASE WHEN v_block > 1 THEN v_sizes[i : i + v_block - 1] END
-        FROM generate_series(1, cardinality(v_jobs), v_block) AS i WHERE v_state = 2
-    )
-    INSERT INTO delta (queue, task, state, n, bytes)
-    SELECT p_queue, p_task, v_state, cardinality(v_jobs), sum(u.size) FROM unnest(v_sizes) AS u (size);
+    PERFORM _file_alike(v_jobs, v_sizes, p_task, p_queue, v_band, v_state, v_expires_at, p_max_attempts, x.unlimited, x.has_blocks);
     -- Behind the insert, as in `enqueue_plain`.
     IF (x.old OR NOT _is_beyond_past(p_first, x.slots)) AND _may_be_known(p_ids, p_first, x.slots) THEN
         RAISE EXCEPTION 'an id was sent before' USING ERRCODE = 'WL004';
