@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 from windlass.broker.postgres.copying import COPIED
-from windlass.broker.postgres.driver import AGAIN, Refused, Row, code_of
+from windlass.broker.postgres.driver import Refused, Row, code_of
 
 _ALONE: Final = True
 _MUST_BE_ALONE: Final = "WL001"
@@ -13,8 +13,9 @@ _MUST_BE_ALONE: Final = "WL001"
 _NOT_SHORT: Final = "WL005"
 """What short ways say of queues that they will not do."""
 _OF_ONE_CALL: Final = frozenset({"WL004", "23505"})
+"""What they say of one call, as of an id that was sent twice."""
 _NOT_PLAIN: Final = frozenset({_MUST_BE_ALONE, _NOT_SHORT, *_OF_ONE_CALL})
-"""What short ways say when the long one has to be gone; the others concern one call, as an id sent twice."""
+"""What short ways say when the long one has to be gone."""
 _REMEMBERED: Final = 5.0
 """Seconds. Laned and limited queues stay so: nobody tries in vain every time."""
 
@@ -90,8 +91,10 @@ class Ways:
         return not self._long or self._long.get((COPIED, queue), 0.0) <= time.monotonic()
 
     def was_not_copied(self, queue: str, error: BaseException) -> None:
-        """Take note that rows were refused: mostly those of the next call will be, too."""
-        if code_of(error) not in _OF_ONE_CALL and not isinstance(error, AGAIN):
+        """Take note that rows were refused: mostly those of the next call will be, too; also if others keep
+        the namespace to themselves for longer than rows wait for it.
+        """
+        if code_of(error) not in _OF_ONE_CALL:
             self._long[COPIED, queue] = time.monotonic() + _REMEMBERED
 
     def was_not_plain(self, queue: str, error: BaseException) -> bool:
