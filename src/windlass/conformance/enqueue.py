@@ -114,6 +114,17 @@ async def test_group_is_all_or_nothing(store: Harness) -> None:
     assert _statuses(await store.enqueue(first, last)) == [_CREATED, _CREATED]
 
 
+async def test_group_is_all_or_nothing__and_an_id_that_comes_twice_is_refused_for_what_it_said_last(
+    store: Harness,
+) -> None:
+    first = store.job(after=(Edge(new_id()),))
+    for last, why in (
+        (store.job(id=first.id, queue="nowhere"), Refusal.UNKNOWN_QUEUE),
+        (first, Refusal.UNKNOWN_PARENT),
+    ):
+        assert _refusals(await store.enqueue(first, last)) == [why, why]
+
+
 async def test_group_is_all_or_nothing__keys(store: Harness) -> None:
     """A refused group takes no key, replaces nothing, follows nobody and absorbs no call."""
     waiting = await store.add(key="waits", payload=b"old")

@@ -153,7 +153,7 @@ CREATE OR REPLACE FUNCTION _refused_whole(g asked[], p_refused receipt[]) RETURN
     SELECT w.i, 'refused', NULL::uuid, coalesce(r.refusal, 'another job of its group was refused'),
            coalesce(r.why, format('job %s of its group was refused', (p_refused[1]).of))
     FROM unnest(g) w
-    LEFT JOIN LATERAL (SELECT x.refusal, x.why FROM unnest(p_refused) x WHERE x.of = w.id LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT x.refusal, x.why FROM unnest(p_refused) x WHERE x.of = w.id ORDER BY x.i DESC LIMIT 1) r ON true
     ORDER BY w.i
 $$;
 
