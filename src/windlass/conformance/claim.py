@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from windlass.conformance.harness import Harness, Worker, ids
-from windlass.core.job import Edge
+from windlass.core.job import Edge, OnFailure
 from windlass.core.lease import Ask, Asker, Lease
 from windlass.core.limits import Rate
 from windlass.core.outcome import CauseKind, Verdict
@@ -239,6 +239,17 @@ async def test_expired_job_is_not_handed_out__and_costs_no_token(store: Harness)
     lasting = await store.add(queue="rated")
     store.advance(SECOND)
     assert ids((await worker.claim("rated")).leases) == [lasting]
+
+
+async def test_expired_job_is_not_handed_out__but_what_its_end_frees_is(store: Harness) -> None:
+    """By the same claim, though nothing else was left."""
+    first = await store.add()
+    parent = await store.add(expires=SECOND)
+    child = await store.add(after=(Edge(parent, OnFailure.RUN),))
+    store.advance(SECOND)
+    claimed = await (await store.worker()).claim()
+    assert ids(claimed.leases) == [first, child]
+    assert await store.state(parent) is State.DEAD
 
 
 async def test_expired_job_is_not_handed_out__however_many_stand_before(store: Harness) -> None:

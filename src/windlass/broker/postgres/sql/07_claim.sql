@@ -230,6 +230,7 @@ DECLARE
     v_take bigint[];
     v_places tid[];
     v_block tid;
+    v_again boolean;
     v_holds boolean := cardinality(p_leases) > 0;   -- rows that others may wait for
 BEGIN
     leases := p_leases;
@@ -238,6 +239,7 @@ BEGIN
     bytes := p_bytes;
     LOOP
         missed := false;
+        v_again := false;
         -- One more than may be taken, to see whether that has expired or stops the claim.
         v_want := a.size - v_count + 1;
         v_rows := CASE WHEN q.has_blocks THEN _rows_of(q.name, v_want) ELSE v_want END;
@@ -289,6 +291,8 @@ BEGIN
                 FROM ready o WHERE o.ctid = ANY (r.places) ORDER BY o.band, o.seq
             LOOP
                 IF x.expired THEN
+                    v_again := true;   -- its end may free others, which stand behind
+                    EXIT WHEN cardinality(v_take) > 0;   -- those come first: events tell in which order it was
                     SELECT * INTO e FROM job WHERE n = x.n;
                     IF NOT a.has_lock AND (e.key IS NOT NULL OR e.has_children) THEN
                         PERFORM _must_be_alone();
@@ -315,8 +319,7 @@ BEGIN
             PERFORM _start_many(q, a, v_take, v_places, '{}');
             leases := leases || v_take;
         END IF;
-        -- Otherwise some had expired, and there may be others behind them.
-        EXIT WHEN stopped OR cardinality(r.places) < v_rows;
+        EXIT WHEN stopped OR (cardinality(r.places) < v_rows AND NOT v_again);
     END LOOP;
 END $$;
 
