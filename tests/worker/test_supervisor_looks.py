@@ -193,7 +193,8 @@ async def test_a_slow_import_is_said_once(world: World) -> None:
     with capture() as lines:
         await world.begin()
         await world.pace.advance(120)
-    assert lines == ["WARNING child 100 has been importing tasks:app for 30 s"]
+    said = "WARNING child 100 is not ready after 30 s: it imports tasks:app, or waits for its store"
+    assert lines == [said]
 
 
 @scenario(processes=1)

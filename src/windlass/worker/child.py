@@ -129,15 +129,20 @@ class Child:
 
     async def _open(self) -> Broker:
         config = self._program.config
+        complained = False
         while True:
             try:
                 broker = await open_broker(config.url, options=config.broker_options())
+                if complained:
+                    _log.info("the store answers")
                 # All that is imported by now stays: no collection need look at it again.
                 gc.collect()
                 gc.freeze()
                 return broker if self._meter is None else observe(broker, [self._meter])
             except StoreUnavailable as error:
-                _log.warning("the store does not answer (%s); trying again", error)
+                if not complained:
+                    _log.warning("the store does not answer (%s); trying until it does", error)
+                complained = True
                 await self._pace.sleep(0.5 + self._pace.jitter())
             except StoreError as error:
                 self._control.sendall(messages.framed(Failed(str(error))))

@@ -110,7 +110,8 @@ class Lookout:
             ward.kill("it outlasted its grace")
         if not ward.ready and now - ward.born >= SLOW_IMPORT and ward.session not in self._slow:
             self._slow.add(ward.session)
-            _log.warning("child %d has been importing %s for %.0f s", ward.pid, ward.begin.app, SLOW_IMPORT)
+            said = "child %d is not ready after %.0f s: it imports %s, or waits for its store"
+            _log.warning(said, ward.pid, SLOW_IMPORT, ward.begin.app)
 
     def _for_stops(self, ward: Ward, now: float) -> None:
         """Fill the place of a child that was stopped for so long that its session is over."""
