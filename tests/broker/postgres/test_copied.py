@@ -287,8 +287,9 @@ def test_a_bound_of_the_namespace_holds_for_them(namespaces: Namespaces, copies:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("slept", [SECOND, HOUR], ids=["for a moment", "for longer than a session lives"])
 def test_a_sweep_between_number_and_rows_makes_them_begin_anew(
-    namespaces: Namespaces, copies: _Copies
+    namespaces: Namespaces, copies: _Copies, slept: int
 ) -> None:
     """No step is older than the last sweep."""
 
@@ -298,7 +299,7 @@ def test_a_sweep_between_number_and_rows_makes_them_begin_anew(
         loop = asyncio.get_running_loop()
 
         def sweep() -> None:
-            clock.advance(SECOND)
+            clock.advance(slept)
             asyncio.run_coroutine_threadsafe(broker.sweep(limit=100), loop).result()
 
         copies.before = sweep
@@ -309,6 +310,25 @@ def test_a_sweep_between_number_and_rows_makes_them_begin_anew(
         copies.before = lambda: None
         await _all_are(blocking, _jobs(), Status.CREATED)
         assert copies.sent == 2
+        await broker.close()
+
+    asyncio.run(test())
+
+
+def test_rows_are_not_sent_while_the_clock_is_behind_the_last_sweep(
+    namespaces: Namespaces, copies: _Copies
+) -> None:
+    async def test() -> None:
+        clock = ManualClock()
+        broker, blocking = await _opened(namespaces, clock)
+        await broker.sweep(limit=100)
+        clock.advance(-HOUR)
+        for _ in range(2):  # the second time it is remembered
+            jobs = _jobs()
+            await _all_are(blocking, jobs, Status.CREATED)
+            assert {kept.accepted_at for kept in await broker.get([job.id for job in jobs])} == {clock.now()}
+        assert copies.sent == 0
+        assert copies.refused == ["WL005"]
         await broker.close()
 
     asyncio.run(test())

@@ -196,12 +196,13 @@ class BlockingProducer:
         wire = self._wire
         if wire is None or wire.connection is not connection:
             wire = self._wire = driven(loop, wire_of(connection, self._schema))
-        now = self._now()
         message = None
         if wire is not None and len(jobs) > 1:
-            receipts = self._copy(wire, now, jobs, values)
+            receipts = self._copy(wire, self._now(), jobs, values)
             if receipts is not None:
                 return receipts
+        now = self._now()  # as late as can be: rows may have taken their time
+        if wire is not None and len(jobs) > 1:
             message = wire.alike(now, values)
         elif wire is not None:
             message = wire.one(now, values)

@@ -5,19 +5,23 @@
 -- Keys touched: as `enqueue_alike`. Cost: a row a job, one per hundred jobs and one per task.
 
 -- The first number of up to 1,024 jobs, and the time at which they are accepted. No lock: nothing is promised by either. Gives up:
--- WL001 if the jobs of this queue need the namespace to themselves, WL005 if their places depend on more than their priority.
+-- WL001 if the jobs of this queue need the namespace to themselves, WL005 if their places depend on more than their priority, or if the
+-- clock was set back.
 CREATE OR REPLACE FUNCTION enqueue_number(p_now bigint, p_queue text) RETURNS bigint[] LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     x record;
+    v_at bigint := _seen_at(p_now);
 BEGIN
-    SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded
+    SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded, m.mark
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();
     ELSIF x.banded THEN
         RAISE EXCEPTION 'the bands of a queue are told under the lock alone' USING ERRCODE = 'WL005';
+    ELSIF v_at < x.mark THEN
+        RAISE EXCEPTION 'the clock was set back' USING ERRCODE = 'WL005';
     END IF;
-    RETURN ARRAY[nextval('number') * 1024, _seen_at(p_now)];
+    RETURN ARRAY[nextval('number') * 1024, v_at];
 END $$;
 
 -- What is left to do for jobs whose rows were copied in this transaction. in: what they were written with; p_first: the smallest of
@@ -39,14 +43,14 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer);
     SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded,
-        q.unlimited, q.has_blocks, q.emit = 2 AS emits, m.slots, m.mark, m.session_ttl AS ttl,
+        q.unlimited, q.has_blocks, q.emit = 2 AS emits, m.slots, m.mark,
         p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) OR p_first <= (SELECT parent FROM edge ORDER BY parent DESC LIMIT 1) AS old
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();
     ELSIF x.banded THEN
         RAISE EXCEPTION 'the bands of a queue are told under the lock alone' USING ERRCODE = 'WL005';
-    ELSIF p_at < x.mark AND p_at + x.ttl >= x.mark THEN   -- as `_begin`, which would take the mark
+    ELSIF p_at < x.mark THEN   -- by whatever: from here a clock that was set back looks as a client that slept for long
         RAISE EXCEPTION 'a sweep has moved the clock on' USING ERRCODE = 'WL004';
     END IF;
     PERFORM _file_alike(v_jobs, p_sizes, p_task, p_queue, CASE v_state WHEN 2 THEN -p_priority ELSE 0 END, v_state, p_expires_at,
