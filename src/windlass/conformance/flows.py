@@ -195,6 +195,36 @@ async def test_cycle_is_refused__but_not_one_of_edges_that_were_sent_before(stor
     assert await (await store.worker()).drain() == [first.id, name]
 
 
+async def test_cycle_is_refused__of_an_id_that_comes_twice_by_what_it_said_first(store: Harness) -> None:
+    """The second call is a duplicate, whatever it says: what it does not wait for, the job may."""
+    first = store.job()
+    second = store.job(after=after(first.id))
+    waits, free = store.job(id=first.id, after=after(second.id)), first
+    receipts = await store.enqueue(waits, second, free)
+    assert [receipt.refusal for receipt in receipts] == [Refusal.CYCLE] * 3
+    receipts = await store.enqueue(free, second, waits)
+    assert [receipt.status for receipt in receipts] == [Status.CREATED, Status.CREATED, Status.DUPLICATE]
+    assert await (await store.worker()).drain() == [first.id, second.id]
+
+
+async def test_cycle_is_refused__with_calls_that_a_key_of_it_absorbed(store: Harness) -> None:
+    name = store.job().id
+    first = store.job(key="k", after=after(name))
+    receipts = await store.enqueue(first, store.job(key="k"), store.job(id=name, after=after(first.id)))
+    assert [receipt.refusal for receipt in receipts] == [Refusal.CYCLE] * 3
+
+
+@pytest.mark.parametrize("other", [{"queue": "another"}, {"lane": "a"}, {"task": "another"}], ids=str)
+async def test_cycle_is_refused__but_not_by_the_same_key_elsewhere(
+    store: Harness, other: dict[str, str]
+) -> None:
+    await store.queue("another")
+    free, name = store.job(key="k", **other), store.job().id
+    waiting = store.job(key="k", after=after(name))
+    receipts = await store.enqueue(waiting, free, store.job(id=name, after=after(free.id)))
+    assert {receipt.status for receipt in receipts} == {Status.CREATED}
+
+
 async def test_cycle_is_refused__but_not_a_diamond(store: Harness) -> None:
     top = store.job()
     left, right = store.job(after=after(top.id)), store.job(after=after(top.id))

@@ -91,7 +91,10 @@ async def test_lanes_share_by_weight__of_claims_whatever_becomes_of_them(store: 
     assert lanes == "ababab"
 
 
-async def test_lanes_share_by_weight__by_the_one_from_before_a_queue_had_lanes(store: Harness) -> None:
+@pytest.mark.parametrize("by_job", [False, True])
+async def test_lanes_share_by_weight__by_the_one_from_before_a_queue_had_lanes(
+    store: Harness, *, by_job: bool
+) -> None:
     """What waits takes its place when the first lane comes, though its token came after anybody looked."""
     await store.queue("q", lane_rate=Rate(1, SECOND))
     worker = await store.worker()
@@ -99,7 +102,10 @@ async def test_lanes_share_by_weight__by_the_one_from_before_a_queue_had_lanes(s
     await worker.one()
     assert not (await worker.claim()).leases
     store.advance(SECOND)
-    await store.lane("q", "a", weight=2)
+    if by_job:
+        await store.add(lane="a", priority=-1)
+    else:
+        await store.lane("q", "a", weight=2)
     await store.lane("q", "", weight=5, rate=None)
     await worker.one()
     assert (await store.lane_view("")).lag == STRIDE

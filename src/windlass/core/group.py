@@ -28,20 +28,24 @@ def too_large(group: Sequence[NewJob]) -> Refusals:
 
 
 def in_cycle(group: Sequence[NewJob]) -> frozenset[JobId]:
-    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job."""
+    """Jobs that can never be free: in a cycle, or behind one. Calls under one key count as one job, and of an
+    id that comes twice the first call is what is kept.
+    """
     first: dict[object, JobId] = {}
-    stands = {job.id: first.setdefault(key_place(job) or job.id, job.id) for job in group}
+    calls: dict[JobId, NewJob] = {}
+    for job in group:
+        calls.setdefault(job.id, job)
+    stands = {job.id: first.setdefault(key_place(job) or job.id, job.id) for job in calls.values()}
     parents = {
         job.id: {stands[edge.parent] for edge in job.after if edge.parent in stands}
-        for job in group
+        for job in calls.values()
         if stands[job.id] == job.id  # an absorbed call waits for nobody
     }
     children: dict[JobId, list[JobId]] = {}
-    for job, after in parents.items():
-        after.intersection_update(parents)  # an id that comes twice may stand for a call that is none
+    for child, after in parents.items():
         for parent in after:
-            children.setdefault(parent, []).append(job)
-    free = [job for job, after in parents.items() if not after]
+            children.setdefault(parent, []).append(child)
+    free = [child for child, after in parents.items() if not after]
     while free:  # each job once: a long chain frees one at a time
         done = free.pop()
         del parents[done]
@@ -49,7 +53,7 @@ def in_cycle(group: Sequence[NewJob]) -> frozenset[JobId]:
             parents[child].discard(done)
             if not parents[child]:
                 free.append(child)
-    return frozenset(job for job, stand in stands.items() if stand in parents)
+    return frozenset(call for call, stand in stands.items() if stand in parents)
 
 
 def refused_whole(group: Sequence[NewJob], refused: Refusals) -> tuple[Receipt, ...]:

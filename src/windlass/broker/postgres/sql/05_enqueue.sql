@@ -31,11 +31,13 @@ CREATE OR REPLACE FUNCTION _is_full(p_limit bigint, p_more bigint) RETURNS boole
         + coalesce((SELECT sum(bytes) FROM delta), 0) > p_limit
 $$;
 
--- The jobs of a group that can never be free: in a cycle, or behind one. Calls under one key count as one job.
+-- The jobs of a group that can never be free: in a cycle, or behind one. Calls under one key count as one job, and of an id that
+-- comes twice the first call is what is kept.
 CREATE OR REPLACE FUNCTION _in_cycle(g asked[]) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    v_count integer := cardinality(g);
-    v_ids uuid[] := array(SELECT u.id FROM unnest(g) u ORDER BY u.i);
+    v_calls asked[] := array(SELECT f.u FROM (SELECT DISTINCT ON (u.id) u.i, u FROM unnest(g) u ORDER BY u.id, u.i) f ORDER BY f.i);
+    v_count integer := cardinality(v_calls);
+    v_ids uuid[] := array(SELECT u.id FROM unnest(v_calls) u ORDER BY u.i);
     v_stands integer[] := '{}';
     v_free boolean[] := array_fill(false, ARRAY[v_count]);
     v_moved boolean := true;
@@ -45,10 +47,10 @@ DECLARE
 BEGIN
     FOR v_i IN 1 .. v_count LOOP
         v_p := v_i;
-        IF (g[v_i]).key IS NOT NULL THEN
+        IF (v_calls[v_i]).key IS NOT NULL THEN
             v_p := array_position(v_ids, (
-                SELECT u.id FROM unnest(g) u
-                WHERE (u.queue, u.lane, u.task, u.key) = ((g[v_i]).queue, (g[v_i]).lane, (g[v_i]).task, (g[v_i]).key)
+                SELECT u.id FROM unnest(v_calls) u
+                WHERE (u.queue, u.lane, u.task, u.key) = ((v_calls[v_i]).queue, (v_calls[v_i]).lane, (v_calls[v_i]).task, (v_calls[v_i]).key)
                 ORDER BY u.i LIMIT 1));
         END IF;
         v_stands := v_stands || v_p;
@@ -58,7 +60,7 @@ BEGIN
         FOR v_i IN 1 .. v_count LOOP
             CONTINUE WHEN v_free[v_i] OR v_stands[v_i] <> v_i;
             v_waits := false;
-            FOREACH v_parent IN ARRAY coalesce((g[v_i]).after_ids, '{}') LOOP
+            FOREACH v_parent IN ARRAY coalesce((v_calls[v_i]).after_ids, '{}') LOOP
                 v_p := v_stands[array_position(v_ids, v_parent)];
                 IF v_p IS NOT NULL AND NOT v_free[v_p] THEN
                     v_waits := true;

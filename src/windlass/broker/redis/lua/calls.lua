@@ -32,12 +32,13 @@ local function look_up(calls) -- everything that a group asks for, at once
 end
 
 -- Those of a group that can never be free: in a cycle, or behind one. Calls under one key count as one job; those that
--- were sent before are what they were then (`core/group.py`).
+-- were sent before are what they were then, also if that was earlier in the group (`core/group.py`).
 local function in_cycle(calls)
-  local by_key, stands, open = {}, {}, {}
+  local by_key, stands, open, first = {}, {}, {}, {}
   for i = 1, #calls do
     local c = calls[i]
-    if not known(c[1]) then
+    if not stands[c[1]] and not known(c[1]) then
+      first[i] = true
       local place = c[10] and c[2] .. NUL .. c[4] .. NUL .. c[3] .. NUL .. c[10]
       if place then by_key[place] = by_key[place] or c[1] end
       stands[c[1]] = place and by_key[place] or c[1]
@@ -46,7 +47,7 @@ local function in_cycle(calls)
   local waits, children, free = {}, {}, {}
   for i = 1, #calls do
     local c = calls[i]
-    if stands[c[1]] == c[1] then -- an absorbed call waits for nobody
+    if first[i] and stands[c[1]] == c[1] then -- an absorbed call waits for nobody
       local parents = {}
       for at = 1, c[17] and #c[17] or 0, 17 do
         local parent = stands[sub(c[17], at, at + 15)]
@@ -58,11 +59,9 @@ local function in_cycle(calls)
   for id, parents in pairs(open) do
     waits[id] = 0
     for parent in pairs(parents) do
-      if open[parent] then -- an id that comes twice may stand for a call that is none
-        waits[id] = waits[id] + 1
-        children[parent] = children[parent] or {}
-        table.insert(children[parent], id)
-      end
+      waits[id] = waits[id] + 1
+      children[parent] = children[parent] or {}
+      table.insert(children[parent], id)
     end
     if waits[id] == 0 then free[#free + 1] = id end
   end
