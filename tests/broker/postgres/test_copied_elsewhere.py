@@ -10,6 +10,7 @@ from tests.broker.postgres.test_copied import _all_are, _Copies, _enqueue, _jobs
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres import broker as broker_module
+from windlass.broker.postgres.driver import PATIENCE, connect
 from windlass.broker.postgres.listening import ROOM
 from windlass.broker.postgres.url import Place
 from windlass.core.job import Status
@@ -55,3 +56,20 @@ def test_they_wake_who_waits_elsewhere(
         await broker.close()
 
     asyncio.run(test())
+
+
+def test_a_client_that_is_gone_is_found_out_before_it_sends_the_same_again(namespaces: Namespaces) -> None:
+    """Its rows would be waited for, by whoever sends them again and by all behind that."""
+
+    async def told() -> dict[str, int]:
+        connection = await connect(namespaces.server.dsn, pooled=False)
+        try:
+            return {
+                name: int(await connection.fetchval(f"SHOW tcp_keepalives_{name}"))
+                for name in ("idle", "interval", "count")
+            }
+        finally:
+            await connection.close()
+
+    after = asyncio.run(told())
+    assert 0 < after["idle"] + after["interval"] * after["count"] < PATIENCE

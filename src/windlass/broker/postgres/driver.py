@@ -60,12 +60,26 @@ def refusal(fields: Mapping[str, str]) -> Exception:
     return _errors.PostgresError.new(fields)
 
 
+_KEPT_ALIVE: Final = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "2",
+}
+"""The server learns within 20 s that a client's machine or network is gone, and takes back what it had begun:
+before the client, whose patience is longer, sends the same again and waits for it.
+"""
+
+
 async def connect(dsn: str, *, pooled: bool) -> Connection:
     """Connect; behind a pooler in transaction mode without anything that belongs to a session."""
     settings: Mapping[str, str] | None = None
     if not pooled:
-        # A function's later statements must see what was committed while it waited for a lock.
-        settings = {"default_transaction_isolation": "read committed", "application_name": "windlass"}
+        settings = {
+            # A function's later statements must see what was committed while it waited for a lock.
+            "default_transaction_isolation": "read committed",
+            "application_name": "windlass",
+            **_KEPT_ALIVE,
+        }
     return await _asyncpg.connect(
         dsn,
         timeout=PATIENCE,

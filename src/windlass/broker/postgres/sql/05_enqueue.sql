@@ -44,6 +44,8 @@ DECLARE
     v_waits boolean;
     v_parent uuid;
     v_p integer;
+    v_at integer;
+    v_back boolean := false;
 BEGIN
     FOR v_i IN 1 .. v_count LOOP
         v_p := v_i;
@@ -58,9 +60,10 @@ BEGIN
     WHILE v_moved LOOP
         v_moved := false;
         FOR v_i IN 1 .. v_count LOOP
-            CONTINUE WHEN v_free[v_i] OR v_stands[v_i] <> v_i;
+            v_at := CASE WHEN v_back THEN v_count + 1 - v_i ELSE v_i END;
+            CONTINUE WHEN v_free[v_at] OR v_stands[v_at] <> v_at;
             v_waits := false;
-            FOREACH v_parent IN ARRAY coalesce((v_calls[v_i]).after_ids, '{}') LOOP
+            FOREACH v_parent IN ARRAY coalesce((v_calls[v_at]).after_ids, '{}') LOOP
                 v_p := v_stands[array_position(v_ids, v_parent)];
                 IF v_p IS NOT NULL AND NOT v_free[v_p] THEN
                     v_waits := true;
@@ -68,10 +71,11 @@ BEGIN
                 END IF;
             END LOOP;
             IF NOT v_waits THEN
-                v_free[v_i] := true;
+                v_free[v_at] := true;
                 v_moved := true;
             END IF;
         END LOOP;
+        v_back := NOT v_back;   -- a chain, whichever of its ends comes first, is done in two
     END LOOP;
     RETURN array(SELECT v_ids[i] FROM generate_series(1, v_count) i WHERE NOT v_free[v_stands[i]]);
 END $$;
