@@ -33,8 +33,17 @@ class Trio:
     def fail_over(self) -> None:
         """Let the replica take over, and wait until everybody knows."""
         before = self.primary()
-        self.sentinels[0].execute_command("SENTINEL", "FAILOVER", NAME)
+        until(self._has_begun, 30)
         until(lambda: self.primary() not in (0, before), 60)
+
+    def _has_begun(self) -> bool:
+        try:
+            self.sentinels[0].execute_command("SENTINEL", "FAILOVER", NAME)
+        except redis.ResponseError as error:
+            if "NOGOODSLAVE" not in str(error):  # on a busy machine it may not have heard of the replica lately
+                raise
+            return False
+        return True
 
     def close(self) -> None:
         """Let go."""
