@@ -40,7 +40,7 @@ class Trio:
         try:
             self.sentinels[0].execute_command("SENTINEL", "FAILOVER", NAME)
         except redis.ResponseError as error:
-            if "NOGOODSLAVE" not in str(error):  # on a busy machine it may not have heard of the replica lately
+            if "NOGOODSLAVE" not in str(error):  # it may not have heard of the replica lately
                 raise
             return False
         return True
