@@ -49,11 +49,23 @@ WHERE timer IS DISTINCT FROM CASE WHEN state = 3 THEN deadline WHEN state > 3 TH
 """
 """Jobs of which a column that follows from others does not: indexes look for them by it."""
 _MISPLACED = """
+WITH places AS (
+    SELECT u.n FROM {schema}.ready r, unnest(coalesce(r.jobs, ARRAY[r.n])) u (n)
+    UNION ALL SELECT u.n FROM {schema}.lease_block b, unnest(b.jobs) u (n)
+), leases AS (
+    SELECT l.n, l.session FROM {schema}.lease l
+)
 SELECT coalesce(j.n, p.n) AS n FROM (SELECT n FROM {schema}.job WHERE state = 2) j
-FULL JOIN (SELECT u.n FROM {schema}.ready r, unnest(coalesce(r.jobs, ARRAY[r.n])) u (n)) p ON p.n = j.n
-WHERE j.n IS NULL OR p.n IS NULL
-UNION ALL SELECT u.n FROM {schema}.ready r, unnest(coalesce(r.jobs, ARRAY[r.n])) u (n)
-GROUP BY u.n HAVING count(*) > 1
+FULL JOIN places p ON p.n = j.n WHERE j.n IS NULL OR p.n IS NULL
+UNION ALL SELECT p.n FROM places p GROUP BY p.n HAVING count(*) > 1
+UNION ALL SELECT coalesce(j.n, l.n) AS n FROM (SELECT n, session FROM {schema}.job WHERE state = 3) j
+FULL JOIN leases l ON l.n = j.n WHERE j.n IS NULL OR l.n IS NULL OR l.session <> coalesce(j.session, '')
+UNION ALL SELECT l.n FROM leases l GROUP BY l.n HAVING count(*) > 1
+UNION ALL SELECT b.n FROM {schema}.lease_block b
+WHERE b.n <> b.jobs[1] OR b.jobs <> array(SELECT u.n FROM unnest(b.jobs) u (n) ORDER BY u.n)
+UNION ALL SELECT j.n FROM {schema}.lease_block b
+CROSS JOIN unnest(b.jobs) u (n) JOIN {schema}.job j ON j.n = u.n
+WHERE (j.queue, j.lane, j.attempt, j.fence, j.started) <> (b.queue, '', 0, 0, false)
 UNION ALL SELECT r.n FROM {schema}.ready r
 WHERE r.jobs IS NOT NULL AND (r.n <> r.jobs[1] OR r.seq <> r.n OR cardinality(r.jobs) <> cardinality(r.sizes)
       OR r.size <> (SELECT sum(s) FROM unnest(r.sizes) s))
@@ -66,8 +78,8 @@ WHERE (r.queue, r.lane, r.band, r.task) <> (j.queue, j.lane, j.band, j.task)
       OR r.last <> (j.attempt + 1 >= j.max_attempts) OR r.suspect <> (j.crashes >= 2)
       OR r.expires_at IS DISTINCT FROM CASE WHEN NOT j.started THEN j.expires_at END
 """
-"""Ready jobs without a place or with two, places without a ready job, blocks that are not in order, and
-places that say something else than their jobs.
+"""Ready jobs without a place or with two, places without a ready job, blocks that are not in order,
+places that say something else than their jobs; and the same of leases.
 """
 _SMALL_BLOCKS = """
 CREATE OR REPLACE FUNCTION {schema}._block(p_jobs integer) RETURNS integer LANGUAGE sql IMMUTABLE AS

@@ -1,6 +1,6 @@
 """What a verb answers, from the rows that its function returned."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -62,7 +62,7 @@ def claimed(rows: Sequence[Row]) -> Claimed:
     head = rows[0]
     return Claimed(
         session=Asker(head["asker"]),
-        leases=tuple(_lease(row) for row in rows[1:]),
+        leases=_leases(rows[1:]),
         more=head["more"],
         next_in=head["next_in"],
         suspects=head["suspects"],
@@ -85,52 +85,66 @@ def settled(rows: Sequence[Row], count: int, *, asked: bool) -> Settled:
     return Settled(answers=answers, claimed=claimed(rows) if asked else None)
 
 
-def _lease(row: Row) -> Lease:
-    # By place: looking up nineteen names costs more than everything else here.
-    (
-        *_,
-        job,
-        fence,
-        task,
-        queue,
-        lane,
-        priority,
-        attempt,
-        max_attempts,
-        crashes,
-        revision,
-        payload,
-        headers,
-        tags,
-        flow,
-        parents,
-        names,
-        values,
-        waited,
-        expires_in,
-        visibility,
-    ) = row
-    return Lease(
-        job=str(job),
-        fence=fence,
-        task=task,
-        queue=queue,
-        lane=lane,
-        priority=priority,
-        attempt=attempt,
-        max_attempts=max_attempts,
-        crashes=crashes,
-        revision=revision,
-        payload=payload,
-        headers=read_headers(headers) if headers is not None else {},
-        tags=read_tags(tags) if tags is not None else (),
-        flow=flow,
-        parents=tuple(map(str, parents)) if parents else (),
-        memos=dict(zip(names, values, strict=True)) if names else {},
-        waited=waited,
-        expires_in=expires_in,
-        visibility=visibility,
-    )
+def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
+    leases: list[Lease] = []
+    for row in rows:
+        # By place: looking up nineteen names costs more than everything else here.
+        (
+            *_,
+            job,
+            fence,
+            task,
+            queue,
+            lane,
+            priority,
+            attempt,
+            max_attempts,
+            crashes,
+            revision,
+            payload,
+            headers,
+            tags,
+            flow,
+            parents,
+            names,
+            values,
+            waited,
+            expires_in,
+            visibility,
+            ids,
+            payloads,
+        ) = row
+        said = read_headers(headers) if headers is not None else {}
+        tagged = read_tags(tags) if tags is not None else ()
+        after = tuple(map(str, parents)) if parents else ()
+        memos = dict(zip(names, values, strict=True)) if names else {}
+        # A block of them, or one.
+        called = zip(ids, payloads, strict=True) if job is None else ((str(job), payload),)
+        leases += [
+            Lease(
+                job=id_,
+                fence=fence,
+                task=task,
+                queue=queue,
+                lane=lane,
+                priority=priority,
+                attempt=attempt,
+                max_attempts=max_attempts,
+                crashes=crashes,
+                revision=revision,
+                payload=bytes_,
+                headers=said,
+                tags=tagged,
+                flow=flow,
+                parents=after,
+                memos=memos,
+                waited=waited,
+                expires_in=expires_in,
+                visibility=visibility,
+            )
+            for id_, bytes_ in called
+        ]
+    return tuple(leases)
 
 
 def moved(row: Row) -> Moved:

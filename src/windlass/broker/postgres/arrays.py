@@ -31,7 +31,9 @@ _ID, _PAYLOAD = map(NewJob.__struct_fields__.index, ("id", "payload"))
 """In which jobs of one task under the same options differ; the second comes later."""
 _NUMBERS = 1_024
 """Of jobs that a call draws at once (`06_produce.sql`)."""
-NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
+_BY_BLOCKS = True
+"""Leases of one call that are alike are read from one row."""
+NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0, _BY_BLOCKS)
 
 
 def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
@@ -188,6 +190,7 @@ def ask_of(ask: Ask | None) -> tuple[Any, ...]:
         ask.max_bytes,
         ask.draw,
         max(ask.slots, ask.soon),
+        _BY_BLOCKS,
     )
 
 

@@ -67,14 +67,25 @@ BEGIN
         ORDER BY w.o, u.o);
 END $$;
 
--- Take the first jobs of these rows, so many, out of their places, and count them as running; what is left of a block stays.
-CREATE OR REPLACE FUNCTION _leave_blocks(p_queue text, p_places tid[], p_count integer) RETURNS void LANGUAGE plpgsql AS $$
+-- Take the first jobs of these rows, so many, out of their places, and count them as running; what is left of a block stays. a: if all of
+-- the rows are blocks, and become blocks of leases (`04_lease_blocks.sql`), the ask; else NULL.
+DROP FUNCTION IF EXISTS _leave_blocks(text, tid[], integer);
+CREATE OR REPLACE FUNCTION _leave_blocks(p_queue text, p_places tid[], p_count integer, a ask) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_at bigint := _at();
+    v_base bigint := CASE WHEN a.session IS NOT NULL THEN nextval('number') * 1024 END;
 BEGIN
     WITH w AS MATERIALIZED (
-        SELECT r.*, p_count - (sum(r.jobs) OVER (ORDER BY r.o) - r.jobs) AS taken   -- so many, if there were so many
+        SELECT r.*, p_count - r.before AS taken   -- so many, if there were so many
         FROM (
-            SELECT w.place, w.o, r.task, r.jobs FROM unnest(p_places) WITH ORDINALITY AS w (place, o)
-            CROSS JOIN LATERAL (SELECT task, coalesce(cardinality(jobs), 1) AS jobs FROM ready WHERE ctid = w.place OFFSET 0) r) r
+            SELECT w.place, r.task, r.jobs, r.numbers, sum(r.jobs) OVER (ORDER BY w.o) - r.jobs AS before
+            FROM unnest(p_places) WITH ORDINALITY AS w (place, o)
+            CROSS JOIN LATERAL (
+                SELECT task, coalesce(cardinality(jobs), 1) AS jobs, jobs AS numbers FROM ready WHERE ctid = w.place OFFSET 0) r) r
+    ), leased AS (
+        INSERT INTO lease_block (session, n, i, ask, queue, at, jobs)
+        SELECT a.session, w.numbers[1], v_base + w.before + 1, a.seq, p_queue, v_at, w.numbers[: w.taken]
+        FROM w WHERE w.taken > 0 AND a.session IS NOT NULL
     ), gone AS (
         DELETE FROM ready WHERE ctid = ANY (array(SELECT w.place FROM w WHERE w.taken >= w.jobs))
     ), cut AS (

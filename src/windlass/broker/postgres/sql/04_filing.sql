@@ -194,7 +194,7 @@ END $$;
 -- The lanes of a queue that have ready or running jobs; one probe a lane and state.
 CREATE OR REPLACE FUNCTION _lanes_in_use(p_queue text) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_lanes text[] := '{}';
+    v_lanes text[] := CASE WHEN EXISTS (SELECT FROM lease_block WHERE queue = p_queue) THEN ARRAY[''] ELSE '{}' END;
     v_lane text;
 BEGIN
     SELECT lane INTO v_lane FROM ready WHERE queue = p_queue ORDER BY lane LIMIT 1;
@@ -251,6 +251,7 @@ CREATE OR REPLACE FUNCTION _become_laned(p_queue text) RETURNS void LANGUAGE plp
 BEGIN
     UPDATE queue SET laned = true WHERE name = p_queue AND NOT laned;
     IF FOUND THEN
+        PERFORM _open_leases_in(p_queue);
         PERFORM _refresh(p_queue, '');
     END IF;
 END $$;

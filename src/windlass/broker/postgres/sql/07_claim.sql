@@ -5,11 +5,15 @@
 
 -- Answer an ask. p_soon: how many jobs may be handed out before one under a limit; p_busy: the asker has just ended several jobs, so
 -- that there mostly are others. out: the head; the numbers of the jobs that are leased, in order; and whether their rows have yet to
--- say so (`_lease_out` makes them; `_leased` shows those that do).
+-- say so (`_lease_out` makes them; `_leased` shows those that do); or whether all are leased in blocks (`_leased_in_blocks` shows them).
 DROP FUNCTION IF EXISTS _claim(ask);
 DROP FUNCTION IF EXISTS _claim(ask, integer);
-CREATE OR REPLACE FUNCTION _claim(a ask, p_soon integer, p_busy boolean, OUT head claimed, OUT leases bigint[], OUT fresh boolean) LANGUAGE plpgsql AS $$
+DROP FUNCTION IF EXISTS _claim(ask, integer, boolean);
+CREATE OR REPLACE FUNCTION _claim(
+    a ask, p_soon integer, p_busy boolean, OUT head handed, OUT leases bigint[], OUT fresh boolean, OUT whole boolean
+) LANGUAGE plpgsql AS $$
 DECLARE
+    v_in_blocks integer;
     s session;
     v_queues text[] := a.queues;
     v_missed boolean := false;
@@ -24,6 +28,7 @@ BEGIN
     head.more := false;
     leases := '{}';
     fresh := false;
+    whole := false;
     IF a.session IS NOT NULL THEN
         SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
         -- One beyond the next: this database has forgotten an answer, and with it whom its leases belong to.
@@ -44,10 +49,18 @@ BEGIN
         RETURN;
     END IF;
     IF a.seq = s.seq THEN
+        PERFORM _lock_blocks(a.session);
+        PERFORM _open_leases_of(a.session);
         leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
-        SELECT o.leases, o.more, o.fresh, o.missed INTO leases, head.more, fresh, v_missed FROM _hand_out(a, greatest(a.slots, p_soon), v_queues) o;
-        IF NOT fresh THEN
+        SELECT o.leases, o.more, o.fresh, o.missed, o.in_blocks INTO leases, head.more, fresh, v_missed, v_in_blocks
+        FROM _hand_out(a, greatest(a.slots, p_soon), v_queues) o;
+        whole := v_in_blocks > 0 AND v_in_blocks = cardinality(leases);
+        IF v_in_blocks > 0 AND NOT whole THEN
+            PERFORM _open_leases(array(SELECT ctid FROM lease_block WHERE session = a.session AND ask = a.seq));
+            fresh := false;
+        END IF;
+        IF NOT fresh AND NOT whole THEN
             PERFORM _lease(a, leases);
         END IF;
         IF a.session IS NOT NULL THEN
@@ -72,52 +85,14 @@ BEGIN
             SELECT FROM job WHERE queue = u.name AND waits = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d);
 END $$;
 
--- Leases as they are handed out, in this order.
-CREATE OR REPLACE FUNCTION _leased(p_jobs bigint[]) RETURNS SETOF claimed LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_at bigint := _at();
-BEGIN
-    RETURN QUERY
-        SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],
-            NULL::text[], j.id, j.fence, j.task, j.queue, j.lane, j.priority, j.attempt, j.max_attempts, j.crashes,
-            j.revision, j.payload, j.headers, j.tags, j.flow, j.after_ids,
-            CASE WHEN j.has_memos THEN array(SELECT m.name FROM memo m WHERE m.n = j.n ORDER BY m.name)::text[] END,
-            CASE WHEN j.has_memos THEN array(SELECT m.value FROM memo m WHERE m.n = j.n ORDER BY m.name) END,
-            greatest(0, j.claimed_at - j.due_at), CASE WHEN NOT j.started THEN j.expires_at - v_at END, j.deadline - v_at
-        FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) j ORDER BY u.o;
-END $$;
-
--- Lease jobs by this ask, and show them likewise. Their places are taken already (`_start_many`). One look at a job instead of two.
-CREATE OR REPLACE FUNCTION _lease_out(a ask, p_jobs bigint[]) RETURNS SETOF claimed LANGUAGE plpgsql AS $$
-DECLARE
-    v_at bigint := _at();
-    flat record;   -- its arrays are not copied for every row, as variables of their own would be
-BEGIN
-    SELECT array_agg(u.n) AS jobs, array_agg(u.o) AS places INTO flat
-    FROM (SELECT n, o FROM unnest(p_jobs) WITH ORDINALITY AS w (n, o) ORDER BY n) u;
-    RETURN QUERY
-        WITH j AS (
-            UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
-                claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
-            WHERE o.n = ANY (flat.jobs)
-            -- An array that is in order tells the place of a value by halves.
-            RETURNING flat.places[width_bucket(o.n, flat.jobs)] AS place, o.n, o.id, o.fence, o.task, o.queue, o.lane, o.priority, o.attempt,
-                o.max_attempts, o.crashes, o.revision, o.payload, o.headers, o.tags, o.flow, o.after_ids, o.has_memos, o.due_at,
-                CASE WHEN NOT o.started THEN o.expires_at - v_at END AS expires_in)
-        SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[],
-            NULL::text[], j.id, j.fence, j.task, j.queue, j.lane, j.priority, j.attempt, j.max_attempts, j.crashes,
-            j.revision, j.payload, j.headers, j.tags, j.flow, j.after_ids,
-            CASE WHEN j.has_memos THEN array(SELECT m.name FROM memo m WHERE m.n = j.n ORDER BY m.name)::text[] END,
-            CASE WHEN j.has_memos THEN array(SELECT m.value FROM memo m WHERE m.n = j.n ORDER BY m.name) END,
-            greatest(0, v_at - j.due_at), j.expires_in, a.visibility
-        FROM j ORDER BY j.place;
-END $$;
-
 -- p_soon: at least its slots. out: the numbers of jobs that are leased now; whether a bound of the ask stopped the claim; whether no row of theirs says so yet, instead
--- of some; and whether there were jobs that others stood before.
+-- of some; whether there were jobs that others stood before; and how many of them are leased in blocks.
 DROP FUNCTION IF EXISTS _hand_out(ask, text[]);
 DROP FUNCTION IF EXISTS _hand_out(ask, integer, text[]);
-CREATE OR REPLACE FUNCTION _hand_out(a ask, p_soon integer, p_queues text[], OUT leases bigint[], OUT more boolean, OUT fresh boolean, OUT missed boolean) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _hand_out(
+    a ask, p_soon integer, p_queues text[],
+    OUT leases bigint[], OUT more boolean, OUT fresh boolean, OUT missed boolean, OUT in_blocks integer
+) LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
     l lane;
@@ -128,6 +103,7 @@ DECLARE
     v_name text;
     v_n bigint;
     v_room integer;
+    v_count integer;
     v_able boolean;
     v_stopped boolean;
     v_missed boolean;
@@ -141,13 +117,15 @@ BEGIN
     more := true;
     fresh := true;
     missed := false;
+    in_blocks := 0;
     FOREACH v_name IN ARRAY p_queues LOOP
         SELECT * INTO q FROM queue WHERE name = v_name;
         fresh := fresh AND q.emit < 2;
         IF NOT a.alone AND NOT q.paused AND (NOT a.has_lock OR _are_plain(ARRAY[v_name])) THEN
-            SELECT t.leases, t.stopped, t.remaining, t.bytes, t.missed INTO leases, v_stopped, v_left, v_bytes, v_missed
+            SELECT t.leases, t.stopped, t.remaining, t.bytes, t.missed, t.in_blocks INTO leases, v_stopped, v_left, v_bytes, v_missed, v_count
             FROM _take_plain(q, a, leases, v_left, v_bytes) t;
             missed := missed OR v_missed;
+            in_blocks := in_blocks + v_count;
             IF v_stopped THEN
                 RETURN;
             END IF;
@@ -213,11 +191,12 @@ END $$;
 
 -- The same for a plain queue, in a few statements: the first jobs in order that nobody else is about to take. In: what
 -- was leased before, how many expired jobs may still be looked after, bytes so far. Out: the same; whether a bound of
--- the ask stopped it; and whether others stood before jobs that it could have had, which they may leave in a moment.
+-- the ask stopped it; whether others stood before jobs that it could have had, which they may leave in a moment; and how many jobs it
+-- has leased in blocks.
 DROP FUNCTION IF EXISTS _take_plain(queue, ask, bigint[], integer, bigint);
 CREATE OR REPLACE FUNCTION _take_plain(
     q queue, a ask, p_leases bigint[], p_left integer, p_bytes bigint,
-    OUT leases bigint[], OUT stopped boolean, OUT remaining integer, OUT bytes bigint, OUT missed boolean
+    OUT leases bigint[], OUT stopped boolean, OUT remaining integer, OUT bytes bigint, OUT missed boolean, OUT in_blocks integer
 ) LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -232,7 +211,9 @@ DECLARE
     v_block tid;
     v_again boolean;
     v_holds boolean := cardinality(p_leases) > 0;   -- rows that others may wait for
+    v_by_blocks boolean := a.session IS NOT NULL AND a.visibility IS NULL AND v_at > 0 AND _has_past(q);
 BEGIN
+    in_blocks := 0;
     leases := p_leases;
     stopped := false;
     remaining := p_left;
@@ -245,7 +226,8 @@ BEGIN
         v_rows := CASE WHEN q.has_blocks THEN _rows_of(q.name, v_want) ELSE v_want END;
         EXIT WHEN v_rows = 0;
         SELECT array_agg(f.place) AS places, array_agg(f.n) AS jobs, array_agg(f.task) AS tasks, min(f.task) AS one, max(f.task) AS other,
-            sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired, bool_or(f.is_block) AS blocks INTO r
+            sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired, bool_or(f.is_block) AS blocks,
+            bool_and(f.is_block AND f.expires_at IS NULL) AS only_blocks INTO r
         FROM (
             SELECT ctid AS place, n, task, size, last, expires_at, jobs IS NOT NULL AS is_block FROM ready
             WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED) f;
@@ -276,8 +258,15 @@ BEGIN
             bytes := bytes + r.size;
             v_count := v_count + cardinality(v_take);
             IF r.blocks THEN
-                PERFORM _leave_blocks(q.name, r.places, cardinality(v_take));
                 v_places := '{}';
+                IF v_by_blocks AND r.only_blocks THEN
+                    PERFORM _leave_blocks(q.name, r.places, cardinality(v_take), a);
+                    leases := leases || v_take;
+                    in_blocks := in_blocks + cardinality(v_take);
+                    v_take := '{}';
+                ELSE
+                    PERFORM _leave_blocks(q.name, r.places, cardinality(v_take), NULL);
+                END IF;
             END IF;
         ELSIF r.blocks THEN
             PERFORM _open_blocks(r.places);   -- it is decided job by job
@@ -333,57 +322,6 @@ BEGIN
         SELECT FROM (SELECT DISTINCT unnest(p_tasks) AS task) u WHERE NOT EXISTS (SELECT FROM timed t WHERE t.task = u.task));
 END $$;
 
--- Lease jobs of a queue, in this order. p_places: where they stand among the ready ones; their rows are locked. p_lanes: their
--- lanes, none if they have none. That their own rows say so is left to who shows them, unless it is an event.
-CREATE OR REPLACE FUNCTION _start_many(q queue, a ask, p_jobs bigint[], p_places tid[], p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_at bigint := _at();
-    v_base bigint := nextval('number') * 1024;
-BEGIN
-    WITH gone AS (DELETE FROM ready WHERE ctid = ANY (p_places) RETURNING task)
-    INSERT INTO delta (queue, task, state, n, bytes)
-    SELECT q.name, t.task, s.state, s.by * t.n, 0
-    FROM (SELECT g.task, count(*) AS n FROM gone g GROUP BY g.task) t, (VALUES (2, -1), (3, 1)) s (state, by);
-    INSERT INTO lease (session, n, i, ask, queue, lane)
-    SELECT coalesce(a.session, ''), u.n, v_base + u.o, a.seq, q.name, coalesce(u.lane, '')
-    FROM unnest(p_jobs, p_lanes) WITH ORDINALITY AS u (n, lane, o);
-    IF q.emit = 2 THEN
-        PERFORM _lease(a, p_jobs);
-        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
-        SELECT v_at, t.id, t.task, q.name, t.lane, 'claim', 2, 3, t.attempt, t.fence, greatest(0, v_at - t.due_at)
-        FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) t ORDER BY u.o;
-    END IF;
-END $$;
-
--- Have the rows of leased jobs say so, as far as they do not yet.
-CREATE OR REPLACE FUNCTION _lease(a ask, p_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_at bigint := _at();
-BEGIN
-    UPDATE job o SET state = 3, reason = NULL, fence = greatest(o.fence + 1, v_at), attempt = o.attempt + 1,
-        claimed_at = v_at, session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
-    WHERE o.n = ANY (p_jobs) AND o.state = 2;
-END $$;
-
--- Lease one job.
-CREATE OR REPLACE FUNCTION _start(q queue, l lane, j job, a ask) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_at bigint := _at();
-BEGIN
-    PERFORM _occupy(q, l, j);
-    j.state := 3;
-    j.reason := NULL;
-    j.fence := greatest(j.fence + 1, v_at);
-    j.attempt := j.attempt + 1;
-    PERFORM _transition(j, 2::smallint, 3::smallint, 'claim', NULL, NULL, NULL, greatest(0, v_at - j.due_at));
-    PERFORM _leave_place(j, j.band, j.seq);
-    INSERT INTO lease (session, n, i, ask, queue, lane) VALUES (coalesce(a.session, ''), j.n, nextval('number') * 1024, a.seq, j.queue, j.lane);
-    UPDATE job SET state = 3, reason = NULL, fence = j.fence, attempt = j.attempt, claimed_at = v_at, session = a.session,
-        deadline = v_at + a.visibility, timer = v_at + a.visibility
-    WHERE n = j.n;
-    PERFORM _refresh(j.queue, j.lane);
-END $$;
-
 -- How long until time alone may make something claimable, for this kind of asker; NULL: nothing will.
 CREATE OR REPLACE FUNCTION _next_in(a ask, p_queues text[]) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -428,12 +366,15 @@ BEGIN
         WHERE q.name = ANY (p_queues) AND NOT q.paused);
 END $$;
 
--- in: an ask; p_alone: whether it needs the namespace to itself (the caller remembers which queues do). out: the head, then the leases.
+-- in: an ask; p_alone: whether it needs the namespace to itself (the caller remembers which queues do); p_by_blocks: whether the caller can read
+-- many leases in a row. out: the head, then the leases.
 DROP FUNCTION IF EXISTS claim(bigint, boolean, text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
+DROP FUNCTION IF EXISTS claim(bigint, boolean, text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint, integer);
 CREATE OR REPLACE FUNCTION claim(
     p_now bigint, p_alone boolean, p_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint,
-    p_visibility bigint, p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0
-) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+    p_visibility bigint, p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0,
+    p_by_blocks boolean DEFAULT false
+) RETURNS SETOF handed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_beside boolean := NOT p_alone AND NOT p_suspects;
     a ask;
@@ -451,7 +392,9 @@ BEGIN
         NOT v_beside)::ask;
     x := _claim(a, p_soon, false);
     RETURN NEXT x.head;
-    IF x.fresh AND cardinality(x.leases) > 0 THEN
+    IF x.whole THEN
+        RETURN QUERY SELECT * FROM _leased_in_blocks(a, x.leases, p_by_blocks);
+    ELSIF x.fresh AND cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _lease_out(a, x.leases);
     ELSIF cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _leased(x.leases);

@@ -255,6 +255,10 @@ DROP FUNCTION IF EXISTS settle(
     bigint, boolean, uuid[], bigint[], text[], bigint[], bigint[], bytea[], bytea[], text[], bytea[], text[], integer[], uuid[], text[],
     text[], text[], smallint[], text[], smallint[], bigint[], bigint[], bigint[], bigint[], bytea[], bytea[], bytea[], integer[], bigint[],
     text[], integer[], uuid[], smallint[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
+DROP FUNCTION IF EXISTS settle(
+    bigint, boolean, uuid[], bigint[], text[], bigint[], bigint[], bytea[], bytea[], text[], bytea[], text[], integer[], uuid[], text[],
+    text[], text[], smallint[], text[], smallint[], bigint[], bigint[], bigint[], bigint[], bytea[], bytea[], bytea[], integer[], bigint[],
+    text[], integer[], uuid[], smallint[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint, integer);
 CREATE OR REPLACE FUNCTION settle(
     p_now bigint, p_alone boolean, p_jobs uuid[], p_fences bigint[], p_outcomes text[], p_delays bigint[], p_runtimes bigint[],
     p_errors bytea[], p_results bytea[], p_hold_keys text[], p_hold_reasons bytea[], p_too_large text[], p_spawn_of integer[],
@@ -263,11 +267,11 @@ CREATE OR REPLACE FUNCTION settle(
     p_tags bytea[], p_max_attempts integer[], p_revisions bigint[], p_flows text[], p_edge_of integer[],
     p_edge_parents uuid[], p_edge_on smallint[],
     p_ask_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint, p_visibility bigint,
-    p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0
-) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+    p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0, p_by_blocks boolean DEFAULT false
+) RETURNS SETOF handed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     a ask;
-    c claimed;
+    c handed;
     x record;
     v_children asked[];
     v_childless boolean := cardinality(p_ids) = 0 AND cardinality(array_remove(p_too_large, NULL)) = 0;
@@ -280,6 +284,7 @@ DECLARE
 BEGIN
     IF v_beside THEN
         PERFORM _begin_beside(p_now);
+        PERFORM _open_leases_with(p_jobs);
         -- Nobody is waited for while the lock is held: a job may be settled in a caller's own transaction, which can take
         -- long. Who finds it locked begins anew.
         SELECT count(*) AS found, bool_or(j.key IS NOT NULL OR j.has_children) AS tied, min(j.queue) AS one, max(j.queue) AS other
@@ -293,6 +298,7 @@ BEGIN
         END IF;
     ELSE
         PERFORM _begin_alone(p_now);
+        PERFORM _open_leases_with(p_jobs);
         IF v_childless AND cardinality(array_remove(p_outcomes, 'done')) = 0 THEN
             v_done := _settle_done_alone(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results);
         END IF;
@@ -340,7 +346,9 @@ BEGIN
     c.states := v_states;
     c.whys := v_whys;
     RETURN NEXT c;
-    IF x.fresh AND cardinality(x.leases) > 0 THEN
+    IF x.whole THEN
+        RETURN QUERY SELECT * FROM _leased_in_blocks(a, x.leases, p_by_blocks);
+    ELSIF x.fresh AND cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _lease_out(a, x.leases);
     ELSIF cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _leased(x.leases);
@@ -361,6 +369,7 @@ DECLARE
     v_lines bytea[];
 BEGIN
     PERFORM _begin_beside(p_now);
+    PERFORM _open_leases_with(p_jobs);
     -- In the order of ids, so that two calls never wait for each other.
     PERFORM FROM job WHERE id = ANY (p_jobs) ORDER BY id FOR NO KEY UPDATE;
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP

@@ -3,18 +3,26 @@
 -- Keys touched: job, past, lease, delta, timed; with lanes seat and ring; those of the claim. Cost: a few rows a job.
 
 -- End leases of plain jobs of a queue that are done and go to the past, all at once. in: what is said of them, in the order of their
--- ids; p_results may be empty; p_session: a session that is alive. out: the numbers of those that it could end so and, in a queue with
+-- ids; p_results may be empty; p_session: a session that is alive; p_asker: one whose blocks of leases are locked. out: how many it could end so and, in a queue with
 -- lanes, the lanes of all of them. Their rows are removed without being locked first: 3 µs a job less. So it may wait for somebody who has one of them.
+DROP FUNCTION IF EXISTS _settle_past(queue, uuid[], bigint[], bigint[], bytea[], text);
 CREATE OR REPLACE FUNCTION _settle_past(
-    q queue, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text, OUT ended bigint[], OUT lanes text[]
+    q queue, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text, p_asker text,
+    OUT ended integer, OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
     v_sessions text[];
     v_results boolean := cardinality(p_results) > 0;
     flat record;
+    x record;
+    v_first text;
     v_last text;
+    v_single bigint[];
+    v_in_blocks bigint[];
+    v_fences bigint[];
 BEGIN
+    ended := 0;
     IF NOT _has_past(q)
         -- After a step back of the clock they would be forgotten already.
         OR EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= v_at) THEN
@@ -22,16 +30,19 @@ BEGIN
     END IF;
     -- An array that is in order tells the place of a value by halves. As a variable of its own it would be copied for every row.
     SELECT p_jobs AS jobs INTO flat;
-    WITH gone AS (
+    FOR x IN WITH gone AS (
         DELETE FROM job j
-        WHERE j.id = ANY (p_jobs) AND j.state = 3 AND j.fence = p_fences[width_bucket(j.id, flat.jobs)] AND j.queue = q.name
+        WHERE j.id = ANY (p_jobs) AND j.queue = q.name
           AND NOT j.has_children AND j.log_lines = 0 AND j.after_ids IS NULL AND j.flow = '' AND NOT j.has_memos
           AND j.key IS NULL AND j.line IS NULL
-          AND (j.session = p_session OR j.session IS NULL
-               OR EXISTS (SELECT FROM session s WHERE s.id = j.session AND s.ended_at IS NULL))
+          AND ((j.state = 3 AND j.fence = p_fences[width_bucket(j.id, flat.jobs)] AND (j.session = p_session OR j.session IS NULL
+                  OR EXISTS (SELECT FROM session s WHERE s.id = j.session AND s.ended_at IS NULL)))
+               OR (j.state = 2 AND p_asker IS NOT NULL))   -- looked for in its blocks, below
         -- What is read by several comes first.
-        RETURNING j.task, j.session, j.n, j.lane, width_bucket(j.id, flat.jobs) AS place, j.id, j.priority, j.attempt, j.max_attempts, j.crashes,
-            j.revision, j.band, j.seq, j.accepted_at, j.due_at, j.fence, j.claimed_at, j.size, j.replays, j.parent, j.expires_at, j.mode,
+        RETURNING j.task, CASE j.state WHEN 3 THEN j.session ELSE p_asker END AS session, j.n, j.lane, width_bucket(j.id, flat.jobs) AS place,
+            j.state = 2 AS in_block, j.id, j.priority, CASE j.state WHEN 3 THEN j.attempt ELSE j.attempt + 1 END AS attempt, j.max_attempts,
+            j.crashes, j.revision, j.band, j.seq, j.accepted_at, j.due_at, p_fences[width_bucket(j.id, flat.jobs)] AS fence,
+            CASE j.state WHEN 3 THEN j.claimed_at ELSE p_fences[width_bucket(j.id, flat.jobs)] END AS claimed_at, j.size, j.replays, j.parent, j.expires_at, j.mode,
             j.win, j.permille, j.message, j.headers, j.tags, j.deliveries, j.error, j.payload
     ), kept AS (
         INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
@@ -47,7 +58,8 @@ BEGIN
             g.error, p_results[g.place], g.payload, q.slot
         FROM gone g
     ), tasks AS MATERIALIZED (
-        SELECT g.task, count(*) AS n, array_agg(g.n) AS jobs, min(coalesce(g.session, '')) AS session, max(coalesce(g.session, '')) AS last,
+        SELECT g.task, count(*) AS n, array_agg(g.n) FILTER (WHERE NOT g.in_block) AS single, array_agg(g.n) FILTER (WHERE g.in_block) AS in_blocks,
+            array_agg(g.fence) FILTER (WHERE g.in_block) AS fences, min(coalesce(g.session, '')) AS session, max(coalesce(g.session, '')) AS last,
             CASE WHEN q.laned THEN array_agg(g.lane) END AS lanes, bool_or(p_runtimes[g.place] IS NOT NULL) AS timed,
             CASE WHEN v_results THEN coalesce(sum(octet_length(p_results[g.place])), 0) ELSE 0 END AS grown
         FROM gone g GROUP BY g.task
@@ -61,13 +73,23 @@ BEGIN
         ORDER BY t.task   -- as everybody else, so that nobody waits in a circle
         ON CONFLICT DO NOTHING
     )
-    SELECT array_agg(j.n), CASE WHEN q.laned THEN array_agg(j.lane) END, min(t.session), max(t.last) INTO ended, lanes, p_session, v_last
-    FROM tasks t, unnest(t.jobs, t.lanes) j (n, lane);
-    v_sessions := ARRAY[p_session];
-    IF v_last > p_session THEN
-        v_sessions := array(SELECT DISTINCT l.session FROM lease l WHERE l.session BETWEEN p_session AND v_last AND l.n = ANY (ended));
+    SELECT * FROM tasks LOOP   -- mostly one
+        ended := ended + x.n;
+        lanes := lanes || x.lanes;
+        v_single := v_single || x.single;
+        v_in_blocks := v_in_blocks || x.in_blocks;
+        v_fences := v_fences || x.fences;
+        v_first := least(v_first, x.session);
+        v_last := greatest(v_last, x.last);
+    END LOOP;
+    IF v_in_blocks IS NOT NULL AND _end_in_blocks(p_asker, v_in_blocks, v_fences) < cardinality(v_in_blocks) THEN
+        RAISE EXCEPTION 'not all of them are leased so' USING ERRCODE = 'WL004';
     END IF;
-    DELETE FROM lease WHERE session = ANY (v_sessions) AND n = ANY (ended);
+    IF v_single IS NOT NULL THEN
+        v_sessions := CASE WHEN v_last > v_first THEN array(
+            SELECT DISTINCT l.session FROM lease l WHERE l.session BETWEEN v_first AND v_last AND l.n = ANY (v_single)) ELSE ARRAY[v_first] END;
+        DELETE FROM lease WHERE session = ANY (v_sessions) AND n = ANY (v_single);
+    END IF;
 END $$;
 
 -- Whether these queues have lanes, but nothing of these but clocks and leases, and nobody waits to be taken in. It stays so while the
@@ -88,15 +110,17 @@ END $$;
 -- share the namespace and touch lanes: jobs end beside others, who go on counting their leases until this commits.
 DROP FUNCTION IF EXISTS settle_done(
     bigint, boolean, uuid[], bigint[], bigint[], bytea[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint);
+DROP FUNCTION IF EXISTS settle_done(
+    bigint, boolean, uuid[], bigint[], bigint[], bytea[], text[], integer, integer, text, bigint, bigint, boolean, bigint, bigint, integer);
 CREATE OR REPLACE FUNCTION settle_done(
     p_now bigint, p_alone boolean, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[],
     p_ask_queues text[], p_slots integer, p_size integer, p_session text, p_seq bigint, p_visibility bigint,
-    p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0
-) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+    p_suspects boolean, p_max_bytes bigint, p_draw bigint, p_soon integer DEFAULT 0, p_by_blocks boolean DEFAULT false
+) RETURNS SETOF handed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     a ask;
     x record;
-    c claimed;
+    c handed;
     q queue;
     v_queue text;
     v_session text;
@@ -106,6 +130,7 @@ DECLARE
     v_of text[] := '{}';      -- and their queues
     v_shares boolean := p_alone AND NOT p_suspects AND p_ask_queues IS NOT NULL AND _have_lanes_alike(p_ask_queues);
     v_patience text := current_setting('lock_timeout');
+    v_asker text;   -- whose blocks of leases may be ended
 BEGIN
     IF v_shares THEN
         PERFORM _begin_beside(p_now);
@@ -122,6 +147,15 @@ BEGIN
     END IF;
     -- Nobody is waited for long while the lock is held: see settle.
     PERFORM set_config('lock_timeout', '100', true), set_config('windlass.sharing', CASE WHEN v_shares THEN 'lanes' ELSE '' END, true);
+    IF EXISTS (SELECT FROM lease_block WHERE session = p_session) THEN
+        v_asker := p_session;
+    ELSIF EXISTS (SELECT FROM lease_block) THEN
+        v_asker := (SELECT b.session FROM job j CROSS JOIN LATERAL _lease_block_of(j.queue, j.n) b WHERE j.id = p_jobs[1] AND j.state = 2);
+    END IF;
+    IF v_asker IS NOT NULL THEN
+        PERFORM _lock_blocks(v_asker);
+        v_asker := (SELECT id FROM session WHERE id = v_asker AND ended_at IS NULL);
+    END IF;
     SELECT j.queue, s.id INTO v_queue, v_session FROM job j LEFT JOIN LATERAL (
         SELECT id FROM session WHERE id = j.session AND ended_at IS NULL OFFSET 0) s ON true WHERE j.id = p_jobs[1];
     WHILE v_queue IS NOT NULL LOOP   -- mostly once
@@ -129,8 +163,8 @@ BEGIN
         IF NOT p_alone AND v_queue <> ALL (coalesce(p_ask_queues, '{}')) AND NOT _are_plain(ARRAY[v_queue]) THEN
             PERFORM _must_be_alone();
         END IF;
-        x := _settle_past(q, p_jobs, p_fences, p_runtimes, p_results, v_session);
-        v_left := v_left - coalesce(cardinality(x.ended), 0);
+        x := _settle_past(q, p_jobs, p_fences, p_runtimes, p_results, v_session, v_asker);
+        v_left := v_left - x.ended;
         IF x.lanes IS NOT NULL THEN
             v_freed := v_freed || x.lanes;
             v_of := v_of || array_fill(v_queue, ARRAY[cardinality(x.lanes)]);
@@ -161,7 +195,9 @@ BEGIN
     a := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw, p_alone)::ask;
     x := _claim(a, p_soon, cardinality(p_jobs) >= 8);
     RETURN NEXT x.head;
-    IF x.fresh AND cardinality(x.leases) > 0 THEN
+    IF x.whole THEN
+        RETURN QUERY SELECT * FROM _leased_in_blocks(a, x.leases, p_by_blocks);
+    ELSIF x.fresh AND cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _lease_out(a, x.leases);
     ELSIF cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _leased(x.leases);

@@ -34,9 +34,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- From here on none of its words counts, even of leases that are not returned yet. The first cause stands.
+-- From here on none of its words counts, even of leases that are not returned yet. The first cause stands. Its leases are returned one by one.
 CREATE OR REPLACE FUNCTION _mark_ended(p_session text, p_cause bytea, p_kind text, p_started uuid[], p_fences bigint[])
 RETURNS void LANGUAGE sql AS $$
+    SELECT _open_leases_of(p_session);
     UPDATE session SET ended_at = _at(), cause = p_cause, cause_kind = p_kind, started = p_started, fences = p_fences,
         silent_for = (SELECT live FROM meta) - seen
     WHERE id = p_session AND ended_at IS NULL

@@ -12,6 +12,7 @@ DECLARE
     j job;
 BEGIN
     PERFORM _begin_alone(p_now);
+    PERFORM _open_leases_with(p_jobs);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
         SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
         IF NOT FOUND THEN

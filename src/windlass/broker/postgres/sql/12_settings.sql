@@ -89,7 +89,8 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN CASE WHEN EXISTS (SELECT FROM job WHERE queue = d.name AND waits IS NOT NULL)
-        OR EXISTS (SELECT FROM ready WHERE queue = d.name) OR EXISTS (SELECT FROM lease WHERE queue = d.name) THEN 'in use' END;
+        OR EXISTS (SELECT FROM ready WHERE queue = d.name) OR EXISTS (SELECT FROM lease WHERE queue = d.name)
+        OR EXISTS (SELECT FROM lease_block WHERE queue = d.name) THEN 'in use' END;
 END $$;
 
 -- Put a changed document in force. out: its version.
@@ -121,6 +122,9 @@ BEGIN
     END IF;
     DELETE FROM queue WHERE name = d.name;
     INSERT INTO queue SELECT q.*;
+    IF NOT q.unlimited THEN
+        PERFORM _open_leases_in(d.name);
+    END IF;
     PERFORM _refresh_all(d.name);
 END $$;
 

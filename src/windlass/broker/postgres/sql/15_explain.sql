@@ -17,6 +17,7 @@ BEGIN
     IF NOT FOUND THEN
         j := _past(p_job);
     END IF;
+    j := _as_leased(j);
     IF j.n IS NULL OR j.pruned_until IS NOT NULL THEN
         why := 'no such job';
         RETURN;

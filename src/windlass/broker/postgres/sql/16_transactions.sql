@@ -97,6 +97,12 @@ BEGIN
     SELECT * INTO j FROM job WHERE id = p_job FOR KEY SHARE;
     IF NOT FOUND THEN
         j := _past(p_job);
+    ELSIF j.state = 2 THEN
+        -- Its block is not opened: the others in it would be locked until this transaction ends.
+        j := _as_leased(j);
+        IF j.state = 2 THEN
+            SELECT * INTO j FROM job WHERE id = p_job;   -- somebody else has opened it meanwhile
+        END IF;
     END IF;
     IF j.n IS NULL OR NOT _is_live(j, p_fence) THEN
         SELECT l.verdict, l.outcome, l.state INTO verdict, outcome, state FROM _late(j, p_fence) l;
@@ -142,6 +148,7 @@ CREATE OR REPLACE FUNCTION _follow_up(x aftermath) RETURNS void LANGUAGE plpgsql
 DECLARE
     j job;
 BEGIN
+    PERFORM _open_leases_with(ARRAY[x.job]);
     SELECT * INTO j FROM job WHERE id = x.job AND state = 3 AND fence = x.fence;
     IF NOT FOUND THEN
         RETURN;
