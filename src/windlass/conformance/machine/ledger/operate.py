@@ -108,8 +108,12 @@ def _judged(
             continue
         state = _state(ledger, entry)
         refused = answer.effect in (Effect.WRONG_STATE, Effect.NOT_FOUND)
-        if refused and entry.job.after and ledger.touched:
-            continue  # a parent's end in this very call may have ended it
+        if entry.job.after and ledger.touched:
+            # A parent's end in this very call may have ended it, or freed it.
+            if refused:
+                continue
+            if state is State.BLOCKED and target.expect in (State.SCHEDULED, State.READY):
+                state = target.expect
         if state not in fit or target.expect not in (None, state):
             # What this very call ended may be gone already, where nothing is kept.
             gone = answer.effect is Effect.NOT_FOUND and entry.id not in ledger.touched
