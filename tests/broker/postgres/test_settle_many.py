@@ -12,6 +12,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres.install import quoted
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask, Lease
@@ -43,6 +44,10 @@ class Store:
 
     async def take(self, limit: int) -> tuple[Lease, ...]:
         return (await self.broker.claim(self.ask(limit))).leases
+
+    async def jobs_in_past(self) -> int:
+        query = f"SELECT count(*) FROM {quoted(self.broker.namespace)}.past"  # noqa: S608 - an identifier, quoted
+        return (await self.broker._pool.call(query))[0][0]
 
     async def states(self, jobs: Sequence[str]) -> set[State | None]:
         return {None if job is None else job.state for job in await self.broker.get(jobs)}
@@ -128,6 +133,44 @@ def test_a_wrong_fence_among_right_ones_is_stale(namespaces: Namespaces) -> None
             verdicts = [answer.verdict for answer in settled.answers]
             assert verdicts == [Verdict.APPLIED] * 2 + [Verdict.STALE] + [Verdict.APPLIED] * 2
             assert await store.states([leases[2].job]) == {State.RUNNING}
+
+    asyncio.run(test())
+
+
+def test_a_failure_among_many_keeps_nobody_from_the_short_way(namespaces: Namespaces) -> None:
+    """Each has its own answer, and what is done is in the past at once, as without it."""
+
+    async def test() -> None:
+        async with _opened(namespaces) as store:
+            await store.add(20)
+            leases = await store.take(20)
+            words = [_done(lease, runtime=1) for lease in leases]
+            for place in (3, 11):
+                lease = leases[place]
+                words[place] = Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DEAD, runtime=1)
+            settled = await store.broker.settle(words, store.ask(5))
+            states = [answer.state for answer in settled.answers]
+            assert [place for place, state in enumerate(states) if state is State.DEAD] == [3, 11]
+            assert states.count(State.DONE) == 18
+            assert await store.jobs_in_past() == 18
+            again = await store.broker.settle(words)
+            assert {answer.verdict for answer in again.answers} == {Verdict.ALREADY}
+
+    asyncio.run(test())
+
+
+def test_told_as_done_and_as_failed(namespaces: Namespaces) -> None:
+    """The first word counts, though those that are done go before the others."""
+
+    async def test() -> None:
+        async with _opened(namespaces) as store:
+            await store.add(12)
+            leases = await store.take(12)
+            dead = Settlement(job=leases[5].job, fence=leases[5].fence, outcome=Outcome.DEAD, runtime=1)
+            settled = await store.broker.settle([dead, *[_done(lease, runtime=1) for lease in leases]])
+            verdicts = [answer.verdict for answer in settled.answers]
+            assert [place for place, each in enumerate(verdicts) if each is not Verdict.APPLIED] == [6]
+            assert await store.states([leases[5].job]) == {State.DEAD}
 
     asyncio.run(test())
 

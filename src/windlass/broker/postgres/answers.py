@@ -69,14 +69,14 @@ def claimed(rows: Sequence[Row]) -> Claimed:
     )
 
 
-_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE, "")
+DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE, "")
 
 
 def settled(rows: Sequence[Row], count: int, *, asked: bool) -> Settled:
     """The answers to so many settlements, and to the ask that came with them."""
     head = rows[0]
     if head["verdicts"] is None:
-        return Settled(answers=(_DONE,) * count, claimed=claimed(rows) if asked else None)
+        return Settled(answers=(DONE,) * count, claimed=claimed(rows) if asked else None)
     columns = (head["verdicts"], head["outcomes"], head["states"], head["whys"])
     answers = tuple(
         Answer(Verdict(verdict), None if outcome is None else Outcome(outcome), state_of(state), why)

@@ -157,15 +157,14 @@ def _if_any(column: list[Any]) -> list[Any]:
     return [] if column.count(None) == len(column) else column
 
 
-def done_of(items: Sequence[Settlement]) -> tuple[list[Any], ...] | None:
-    """Settlements that only say that jobs are done, in the order of their ids and column by column; None if
-    others say more.
-    """
-    for item in items:
-        if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
-            return None
-        if not is_canonical(item.job):
-            return None  # text and UUID would differ in their order
+def is_plainly_done(item: Settlement) -> bool:
+    """Whether it only says that a job is done."""
+    # Of another form, text and UUID would differ in their order.
+    return item.outcome is Outcome.DONE and item.error is None and not item.spawn and is_canonical(item.job)
+
+
+def done_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:
+    """Settlements that only say that jobs are done, in the order of their ids and column by column."""
     items = sorted(items, key=_job_of)
     return (
         [item.job for item in items],
@@ -192,6 +191,11 @@ def ask_of(ask: Ask | None) -> tuple[Any, ...]:
         max(ask.slots, ask.soon),
         _BY_BLOCKS,
     )
+
+
+def no_ask_of(ask: Ask | None) -> tuple[Any, ...]:
+    """That there is none, but of which session it would be."""
+    return NO_ASK if ask is None else (None, 0, 0, ask.session, *NO_ASK[4:])
 
 
 def settlements_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:

@@ -11,10 +11,8 @@ from windlass.broker.postgres import answers, checks
 from windlass.broker.postgres.arrays import (
     ask_of,
     beats_of,
-    done_of,
     jobs_of,
     notes_of,
-    settlements_of,
 )
 from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.blocking import BlockingProducer
@@ -27,6 +25,7 @@ from windlass.broker.postgres.migrating import up_to_date
 from windlass.broker.postgres.pool import Pool, spares_one
 from windlass.broker.postgres.producing import Producing
 from windlass.broker.postgres.records import CODES, pack, pack_body, state_of, uuid_of
+from windlass.broker.postgres.settling import settle
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.transactional import Enqueuing, enqueue_on, enqueue_on_blocking, settle_on
 from windlass.broker.postgres.url import Place
@@ -83,8 +82,6 @@ CAPABILITIES = Capabilities(
 )
 _PAUSED = True
 _INSISTS = True
-_SETTLED = ("\0settled",)
-"""Stands for the queues of jobs that are settled without asking for others; no queue has such a name."""
 _TAKE_IN_FIRST = "WL002"
 """What `_sees_all` says."""
 _WAIT_FLOOR = 1.0
@@ -248,17 +245,7 @@ class PostgresBroker:
 
     async def settle(self, items: Sequence[Settlement], ask: Ask | None = None) -> Settled:
         checks.check_settlements(items, ask)
-        if ask is None or not ask.alone:
-            columns = done_of(items)
-            queues = _SETTLED if ask is None else ask.queues
-            if columns is not None and (
-                rows := await self._ways.short("settle_done", queues, *columns, *ask_of(ask))
-            ):
-                return answers.settled(rows, len(items), asked=ask is not None)
-        rows = await self._ways.beside(
-            "settle", _SETTLED if ask is None else ask.queues, *settlements_of(items), *ask_of(ask)
-        )
-        return answers.settled(rows, len(items), asked=ask is not None)
+        return await settle(self._ways, items, ask)
 
     async def beat(self, beats: Sequence[Beat]) -> Sequence[Pulse]:
         check_items("beats", beats)

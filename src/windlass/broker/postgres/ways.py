@@ -45,8 +45,7 @@ class Ways:
         self, function: str, queues: Collection[str], *arguments: Any, laned: bool = False
     ) -> Sequence[Row] | None:
         """Call a function that does what most calls are; None if this one is not."""
-        now = time.monotonic()
-        if self._long and any(self._long.get((function, queue), now) > now for queue in queues):
+        if self._needs_the_long(function, queues):
             return None
         try:
             return await self._shortly(function, queues, arguments, alone=laned)
@@ -55,7 +54,7 @@ class Ways:
             if code not in _NOT_PLAIN:
                 raise
         if code == _NOT_SHORT:
-            self._long.update({(function, queue): now + _REMEMBERED for queue in queues})
+            self._remember_long(function, queues)
         return None
 
     async def _shortly(
@@ -69,6 +68,23 @@ class Ways:
                     raise
             self._remember_alone(queues)
         return await self._step(function, _ALONE, *arguments)
+
+    async def plain(self, function: str, queues: Collection[str], *arguments: Any) -> bool:
+        """Call a function that does what most calls are, and only beside others; whether it has."""
+        if self._need_to_be_alone(queues) or self._needs_the_long(function, queues):
+            return False
+        try:
+            await self._step(function, not _ALONE, *arguments)
+        except Refused as error:
+            code = code_of(error)
+            if code not in _NOT_PLAIN:
+                raise
+            if code == _MUST_BE_ALONE:
+                self._remember_alone(queues)
+            elif code == _NOT_SHORT:
+                self._remember_long(function, queues)
+            return False
+        return True
 
     async def one(self, function: str, queue: str, *arguments: Any) -> bool:
         """Call a function that does what most calls are, in one queue and beside others; whether it has."""
@@ -109,6 +125,16 @@ class Ways:
             return False
         now = time.monotonic()
         return any(self._alone.get(queue, now) > now for queue in queues)
+
+    def _needs_the_long(self, function: str, queues: Collection[str]) -> bool:
+        if not self._long:
+            return False
+        now = time.monotonic()
+        return any(self._long.get((function, queue), now) > now for queue in queues)
+
+    def _remember_long(self, function: str, queues: Collection[str]) -> None:
+        until = time.monotonic() + _REMEMBERED
+        self._long.update({(function, queue): until for queue in queues})
 
     def _remember_alone(self, queues: Collection[str]) -> None:
         self._alone.update(dict.fromkeys(queues, time.monotonic() + _REMEMBERED))
