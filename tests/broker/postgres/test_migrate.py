@@ -110,6 +110,8 @@ def test_killed_half_way_it_goes_on(desk: Desk, owner: psycopg.Connection[Any]) 
 _WITHOUT_BLOCKS = """
 DROP TABLE begun.lease_block;
 DROP TYPE begun.handed CASCADE;
+ALTER TABLE begun.job DROP COLUMN runtime;
+ALTER TABLE begun.past DROP COLUMN runtime;
 ALTER TABLE begun.ready DROP COLUMN jobs, DROP COLUMN sizes;
 ALTER TABLE begun.queue DROP COLUMN has_blocks;
 UPDATE begun.layout SET number = 3;

@@ -1,4 +1,9 @@
--- Layout 5: jobs that were claimed as blocks are leased as blocks (`04_lease_blocks.sql`).
+-- Layout 5: jobs that were claimed as blocks are leased as blocks (`04_lease_blocks.sql`); and of a job that has run once, the past keeps its
+-- run time and its session in the place of a record of its only end.
+SELECT pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::integer);   -- as all do who change jobs: see 0004
+LOCK TABLE queue, job, past IN ACCESS EXCLUSIVE MODE;
+ALTER TABLE job ADD COLUMN runtime bigint;    -- in `past`; a row of it is read as one of `job`
+ALTER TABLE past ADD COLUMN runtime bigint;
 CREATE TABLE lease_block (
     session text COLLATE "C" NOT NULL,
     n       bigint   NOT NULL,                        -- the first of its jobs

@@ -11,9 +11,13 @@ BEGIN
     RETURN EXISTS (SELECT FROM horizon h WHERE h.queue = p_queue AND h.kind = p_kind AND (p_finished_at, p_n) <= (h.finished_at, h.n));
 END $$;
 
--- A row of the past as the job it is: with what is forgotten taken out.
+-- A row of the past as the job it is: with its only end, where it had no other, and what is forgotten taken out.
 CREATE OR REPLACE FUNCTION _as_kept(j job) RETURNS job LANGUAGE plpgsql STABLE AS $$
 BEGIN
+    IF j.deliveries IS NULL AND j.session IS NOT NULL THEN
+        j.deliveries := ARRAY[ROW(j.fence, j.attempt, j.session, j.claimed_at, j.finished_at, 'done', true, NULL, j.runtime, NULL)::ended];
+        j.session := NULL;
+    END IF;
     IF j.kept IS NULL THEN
         RETURN j;
     ELSIF _is_behind(j.queue, j.kept, j.finished_at, j.n) THEN

@@ -47,15 +47,15 @@ BEGIN
     ), kept AS (
         INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
             due_at, fence, claimed_at, size, started, replays, kept, parent, expires_at, finished_at, mode, win, permille, message,
-            headers, tags, deliveries, error, result, payload, slot)
+            headers, tags, deliveries, error, result, payload, slot, session, runtime)   -- the last two say the only end
         SELECT g.id, g.n, 4, g.priority, g.attempt, g.max_attempts, g.crashes, g.revision, q.name, g.lane, g.task, g.band, g.seq,
             g.accepted_at, g.due_at, g.fence, g.claimed_at, g.size + coalesce(octet_length(p_results[g.place]), 0), true, g.replays,
             (p_results[g.place] IS NOT NULL)::integer, g.parent, g.expires_at, v_at, g.mode, g.win, g.permille, g.message, g.headers, g.tags,
-            CASE WHEN g.deliveries IS NULL THEN ARRAY[
-                ROW(g.fence, g.attempt, g.session, g.claimed_at, v_at, 'done', true, NULL, p_runtimes[g.place], NULL)::ended]
-            ELSE g.deliveries[greatest(1, cardinality(g.deliveries) - 8):] ||
+            CASE WHEN g.deliveries IS NOT NULL OR g.session IS NULL THEN
+                coalesce(g.deliveries[greatest(1, cardinality(g.deliveries) - 8):], '{}') ||
                 ROW(g.fence, g.attempt, g.session, g.claimed_at, v_at, 'done', true, NULL, p_runtimes[g.place], NULL)::ended END,
-            g.error, p_results[g.place], g.payload, q.slot
+            g.error, p_results[g.place], g.payload, q.slot, CASE WHEN g.deliveries IS NULL THEN g.session END,
+            CASE WHEN g.deliveries IS NULL THEN p_runtimes[g.place] END
         FROM gone g
     ), tasks AS MATERIALIZED (
         SELECT g.task, count(*) AS n, array_agg(g.n) FILTER (WHERE NOT g.in_block) AS single, array_agg(g.n) FILTER (WHERE g.in_block) AS in_blocks,
