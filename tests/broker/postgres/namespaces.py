@@ -62,7 +62,8 @@ UNION ALL SELECT coalesce(j.n, l.n) AS n FROM (SELECT n, session FROM {schema}.j
 FULL JOIN leases l ON l.n = j.n WHERE j.n IS NULL OR l.n IS NULL OR l.session <> coalesce(j.session, '')
 UNION ALL SELECT l.n FROM leases l GROUP BY l.n HAVING count(*) > 1
 UNION ALL SELECT b.n FROM {schema}.lease_block b
-WHERE b.n <> b.jobs[1] OR b.jobs <> array(SELECT u.n FROM unnest(b.jobs) u (n) ORDER BY u.n)
+WHERE b.n <> b.jobs[1] OR b.jobs[cardinality(b.jobs)] - b.n > 1023
+      OR b.jobs <> array(SELECT u.n FROM unnest(b.jobs) u (n) ORDER BY u.n)
 UNION ALL SELECT j.n FROM {schema}.lease_block b
 CROSS JOIN unnest(b.jobs) u (n) JOIN {schema}.job j ON j.n = u.n
 WHERE (j.queue, j.lane, j.attempt, j.fence, j.started) <> (b.queue, '', 0, 0, false)

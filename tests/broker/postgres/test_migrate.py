@@ -110,8 +110,6 @@ def test_killed_half_way_it_goes_on(desk: Desk, owner: psycopg.Connection[Any]) 
 _WITHOUT_BLOCKS = """
 DROP TABLE begun.lease_block;
 DROP TYPE begun.handed CASCADE;
-ALTER TABLE begun.job DROP COLUMN runtime;
-ALTER TABLE begun.past DROP COLUMN runtime;
 ALTER TABLE begun.ready DROP COLUMN jobs, DROP COLUMN sizes;
 ALTER TABLE begun.queue DROP COLUMN has_blocks;
 UPDATE begun.layout SET number = 3;
@@ -194,6 +192,34 @@ def test_a_role_with_the_documented_rights_can_work(desk: Desk, owner: psycopg.C
     finally:
         owner.execute("DROP OWNED BY worker")
         owner.execute("DROP ROLE worker")
+
+
+_WITHOUT_LEASE_BLOCKS = """
+DROP TABLE kept_rights.lease_block;
+DROP TYPE kept_rights.handed CASCADE;
+UPDATE kept_rights.layout SET number = 4, functions = 'older';
+"""
+
+
+def test_rights_that_were_given_before_hold_for_new_tables(
+    desk: Desk, owner: psycopg.Connection[Any]
+) -> None:
+    assert desk.run("--namespace", "kept_rights")[0] == 0
+    owner.execute(_WITHOUT_LEASE_BLOCKS.encode())
+    owner.execute('CREATE ROLE "a worker" LOGIN')
+    owner.execute('GRANT ALL ON ALL TABLES IN SCHEMA kept_rights TO "a worker"')
+    owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA kept_rights TO PUBLIC")
+    try:
+        assert desk.run("--namespace", "kept_rights")[0] == 0
+        found = owner.execute(
+            "SELECT has_table_privilege(r, 'kept_rights.lease_block', p) FROM"
+            " (VALUES ('a worker', 'SELECT, INSERT, UPDATE, DELETE'), ('public', 'SELECT'),"
+            " ('public', 'DELETE')) w (r, p)"
+        ).fetchall()
+        assert [each for (each,) in found] == [True, True, False]
+    finally:
+        owner.execute('DROP OWNED BY "a worker"')
+        owner.execute('DROP ROLE "a worker"')
 
 
 def test_mistakes_are_one_line(desk: Desk) -> None:

@@ -48,12 +48,24 @@ WITH made AS (
 INSERT INTO {schema}.ready (queue, lane, band, seq, n, task, size, last, suspect)
 SELECT queue, lane, band, seq, n, task, size, false, false FROM made WHERE state = 2
 """
+_LEASE = """
+WITH made AS (
+    INSERT INTO {schema}.job (id, n, state, priority, max_attempts, revision, queue, lane, task, band,
+        seq, accepted_at, due_at, size, payload)
+    SELECT gen_random_uuid(), -1024 * i, 2, 0, 5, 0, $1, '', 't', 0, -1024 * i, $2, $2, 1, 'x'
+    FROM generate_series(1, $3::integer) i
+    RETURNING n
+)
+INSERT INTO {schema}.lease_block (session, n, i, ask, queue, at, jobs)
+SELECT CASE WHEN n % 10240 = 0 THEN $4 ELSE 'other' END, n, n, 0, $1, $2, ARRAY[n] FROM made
+"""
+"""Jobs that are leased in blocks, older than the others; a tenth of them by the session that is measured."""
 _READ = """
 SELECT indexrelname, coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE schemaname = $1
 UNION ALL
 SELECT relname, coalesce(seq_tup_read, 0) FROM pg_stat_user_tables
 WHERE schemaname = $1 AND (relname LIKE 'past%' OR relname IN (
-    'job', 'ready', 'lease', 'edge', 'unique_key', 'session', 'lane', 'seat'))
+    'job', 'ready', 'lease', 'lease_block', 'edge', 'unique_key', 'session', 'lane', 'seat'))
 """
 
 
@@ -106,7 +118,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
             await _declare(broker, queue)
             if planned == "on empty tables":
                 # What has been vacuumed empty looks as if it had one row for ever: the worst moment to plan.
-                for table in ("job", "ready", "lease", "edge", "session", "past_0", "past_5"):
+                for table in ("job", "ready", "lease", "lease_block", "edge", "session", "past_0", "past_5"):
                     await connection.execute(f"VACUUM ANALYZE {quoted(prepared.namespace)}.{table}")
                 await _excessive(Measured(broker, connection), queue, some=False)
             await _fill(broker, connection, queue, sizes)
@@ -117,7 +129,9 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
             assert excessive == {}
         finally:
             schema = quoted(prepared.namespace)
-            await connection.execute(f"TRUNCATE {schema}.job, {schema}.ready, {schema}.past")
+            await connection.execute(
+                f"TRUNCATE {schema}.job, {schema}.ready, {schema}.lease_block, {schema}.past"
+            )
             await connection.close()
             await prepared.close()
 
@@ -141,6 +155,8 @@ async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tupl
         ("job", 2, backlog),
     ):
         await connection.execute(_FILL.format(schema=schema, table=table), state, queue, now, DAY, count)
+    if queue == "plain":
+        await connection.execute(_LEASE.format(schema=schema), queue, now, backlog, "wTrue")
     if queue == "laned":
         await broker.enqueue([[NewJob(id=new_id(), task="t", queue=queue, lane="l0")]])
         for lane in range(50):

@@ -91,6 +91,8 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
         # By place: looking up nineteen names costs more than everything else here.
         (
             *_,
+            ids,
+            payloads,
             job,
             fence,
             task,
@@ -111,8 +113,6 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
             waited,
             expires_in,
             visibility,
-            ids,
-            payloads,
         ) = row
         said = read_headers(headers) if headers is not None else {}
         tagged = read_tags(tags) if tags is not None else ()

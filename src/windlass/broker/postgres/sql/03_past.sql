@@ -11,12 +11,14 @@ BEGIN
     RETURN EXISTS (SELECT FROM horizon h WHERE h.queue = p_queue AND h.kind = p_kind AND (p_finished_at, p_n) <= (h.finished_at, h.n));
 END $$;
 
--- A row of the past as the job it is: with its only end, where it had no other, and what is forgotten taken out.
+-- A row of the past as the job it is: with what is forgotten taken out. Of a job that has ended once, and is done, it says the only end by the session,
+-- and by the run time in the place of a deadline, which no finished job has: a record of it would make the row a fifth larger.
 CREATE OR REPLACE FUNCTION _as_kept(j job) RETURNS job LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF j.deliveries IS NULL AND j.session IS NOT NULL THEN
-        j.deliveries := ARRAY[ROW(j.fence, j.attempt, j.session, j.claimed_at, j.finished_at, 'done', true, NULL, j.runtime, NULL)::ended];
+        j.deliveries := ARRAY[ROW(j.fence, j.attempt, j.session, j.claimed_at, j.finished_at, 'done', true, NULL, j.deadline, NULL)::ended];
         j.session := NULL;
+        j.deadline := NULL;
     END IF;
     IF j.kept IS NULL THEN
         RETURN j;

@@ -39,11 +39,12 @@ BEGIN
     PERFORM _open_leases(array(SELECT ctid FROM lease_block WHERE queue = p_queue));
 END $$;
 
--- The block that a job is leased in, if it is. in: its queue and number.
+-- The block that a job is leased in, if it is. in: its queue and number. The numbers of a block are of one draw (`_take_plain`), so that
+-- there are few to look at, however many jobs are leased.
 CREATE OR REPLACE FUNCTION _lease_block_of(p_queue text, p_n bigint, OUT place tid, OUT session text, OUT at bigint) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     SELECT b.ctid, b.session, b.at INTO place, session, at FROM lease_block b
-    WHERE b.queue = p_queue AND b.n <= p_n AND b.jobs[cardinality(b.jobs)] >= p_n AND p_n = ANY (b.jobs) ORDER BY b.n DESC LIMIT 1;
+    WHERE b.queue = p_queue AND b.n BETWEEN p_n - 1023 AND p_n AND p_n = ANY (b.jobs) ORDER BY b.n DESC LIMIT 1;
 END $$;
 
 -- The same for the blocks in which these jobs are leased, if they are.
@@ -100,7 +101,10 @@ DECLARE
 BEGIN
     SELECT array_agg(u.n) AS jobs, array_agg(u.fence) AS fences INTO flat
     FROM (SELECT w.n, w.fence FROM unnest(p_jobs, p_fences) AS w (n, fence) ORDER BY w.n) u;
-    FOR b IN SELECT ctid AS place, jobs, at FROM lease_block WHERE session = p_session LOOP
+    FOR b IN
+        SELECT ctid AS place, jobs, at FROM lease_block
+        WHERE session = p_session AND n BETWEEN flat.jobs[1] - 1023 AND flat.jobs[cardinality(flat.jobs)]
+    LOOP
         -- An array that is in order tells the place of a value by halves.
         v_from := width_bucket(b.jobs[1] - 1, flat.jobs) + 1;
         v_to := width_bucket(b.jobs[cardinality(b.jobs)], flat.jobs);

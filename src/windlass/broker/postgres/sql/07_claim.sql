@@ -8,8 +8,7 @@
 -- say so (`_lease_out` makes them; `_leased` shows those that do); or whether all are leased in blocks (`_leased_in_blocks` shows them).
 DROP FUNCTION IF EXISTS _claim(ask);
 DROP FUNCTION IF EXISTS _claim(ask, integer);
-DROP FUNCTION IF EXISTS _claim(ask, integer, boolean);
-CREATE OR REPLACE FUNCTION _claim(
+CREATE OR REPLACE FUNCTION _answer(
     a ask, p_soon integer, p_busy boolean, OUT head handed, OUT leases bigint[], OUT fresh boolean, OUT whole boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -17,6 +16,7 @@ DECLARE
     s session;
     v_queues text[] := a.queues;
     v_missed boolean := false;
+    v_patience text := current_setting('lock_timeout');
 BEGIN
     IF cardinality(v_queues) > 1 OR NOT EXISTS (SELECT FROM queue WHERE name = v_queues[1]) THEN
         v_queues := array(
@@ -49,7 +49,11 @@ BEGIN
         RETURN;
     END IF;
     IF a.seq = s.seq THEN
+        -- Whoever settles takes these locks the other way round: so they are waited for less long than PostgreSQL waits before it
+        -- looks for deadlocks, and who has waited in vain begins anew.
+        PERFORM set_config('lock_timeout', '100', true);
         PERFORM _lock_blocks(a.session);
+        PERFORM set_config('lock_timeout', v_patience, true);
         PERFORM _open_leases_of(a.session);
         leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
@@ -73,6 +77,13 @@ BEGIN
         SELECT count(*) FROM (
             SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
                 SELECT FROM ready WHERE queue = u.name AND suspect ORDER BY seq LIMIT 100) s LIMIT 100) c);
+END $$;
+
+-- For a claim or a settle of before that waited for the lock while functions were renewed: its caller begins it anew, and finds these.
+DROP FUNCTION IF EXISTS _claim(ask, integer, boolean);
+CREATE FUNCTION _claim(a ask, p_soon integer, p_busy boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'functions have been renewed' USING ERRCODE = 'serialization_failure';
 END $$;
 
 -- Whether there is anything in these queues that is ready or due.
@@ -227,9 +238,11 @@ BEGIN
         EXIT WHEN v_rows = 0;
         SELECT array_agg(f.place) AS places, array_agg(f.n) AS jobs, array_agg(f.task) AS tasks, min(f.task) AS one, max(f.task) AS other,
             sum(f.size) AS size, bool_or(f.last) AS last, bool_or(f.expires_at <= v_at) AS expired, bool_or(f.is_block) AS blocks,
-            bool_and(f.is_block AND f.expires_at IS NULL) AS only_blocks INTO r
+            bool_and(f.is_block AND f.expires_at IS NULL AND f.is_drawn) AS only_blocks INTO r
         FROM (
-            SELECT ctid AS place, n, task, size, last, expires_at, jobs IS NOT NULL AS is_block FROM ready
+            SELECT ctid AS place, n, task, size, last, expires_at, jobs IS NOT NULL AS is_block,
+                jobs[cardinality(jobs)] - n < 1024 AS is_drawn   -- at once; earlier functions drew number by number
+            FROM ready
             WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED) f;
         missed := q.has_blocks IS TRUE AND coalesce(cardinality(r.places), 0) < v_rows;
         IF r.places IS NULL AND missed AND NOT v_holds THEN
@@ -390,7 +403,7 @@ BEGIN
     END IF;
     a := ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
         NOT v_beside)::ask;
-    x := _claim(a, p_soon, false);
+    x := _answer(a, p_soon, false);
     RETURN NEXT x.head;
     IF x.whole THEN
         RETURN QUERY SELECT * FROM _leased_in_blocks(a, x.leases, p_by_blocks);

@@ -339,7 +339,7 @@ BEGIN
     END IF;
     a := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
         NOT v_beside)::ask;
-    x := _claim(a, p_soon, cardinality(p_jobs) >= 8);
+    x := _answer(a, p_soon, cardinality(p_jobs) >= 8);
     c := x.head;
     c.verdicts := v_verdicts;
     c.outcomes := v_outcomes;

@@ -5,7 +5,6 @@
 -- End leases of plain jobs of a queue that are done and go to the past, all at once. in: what is said of them, in the order of their
 -- ids; p_results may be empty; p_session: a session that is alive; p_asker: one whose blocks of leases are locked. out: how many it could end so and, in a queue with
 -- lanes, the lanes of all of them. Their rows are removed without being locked first: 3 µs a job less. So it may wait for somebody who has one of them.
-DROP FUNCTION IF EXISTS _settle_past(queue, uuid[], bigint[], bigint[], bytea[], text);
 CREATE OR REPLACE FUNCTION _settle_past(
     q queue, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text, p_asker text,
     OUT ended integer, OUT lanes text[]
@@ -47,7 +46,7 @@ BEGIN
     ), kept AS (
         INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
             due_at, fence, claimed_at, size, started, replays, kept, parent, expires_at, finished_at, mode, win, permille, message,
-            headers, tags, deliveries, error, result, payload, slot, session, runtime)   -- the last two say the only end
+            headers, tags, deliveries, error, result, payload, slot, session, deadline)   -- see `_as_kept`
         SELECT g.id, g.n, 4, g.priority, g.attempt, g.max_attempts, g.crashes, g.revision, q.name, g.lane, g.task, g.band, g.seq,
             g.accepted_at, g.due_at, g.fence, g.claimed_at, g.size + coalesce(octet_length(p_results[g.place]), 0), true, g.replays,
             (p_results[g.place] IS NOT NULL)::integer, g.parent, g.expires_at, v_at, g.mode, g.win, g.permille, g.message, g.headers, g.tags,
@@ -90,6 +89,15 @@ BEGIN
             SELECT DISTINCT l.session FROM lease l WHERE l.session BETWEEN v_first AND v_last AND l.n = ANY (v_single)) ELSE ARRAY[v_first] END;
         DELETE FROM lease WHERE session = ANY (v_sessions) AND n = ANY (v_single);
     END IF;
+END $$;
+
+-- As `_claim`: for one of before that waited for the lock while functions were renewed.
+DROP FUNCTION IF EXISTS _settle_past(queue, uuid[], bigint[], bigint[], bytea[], text);
+CREATE FUNCTION _settle_past(
+    q queue, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'functions have been renewed' USING ERRCODE = 'serialization_failure';
 END $$;
 
 -- Whether these queues have lanes, but nothing of these but clocks and leases, and nobody waits to be taken in. It stays so while the
@@ -147,9 +155,9 @@ BEGIN
     END IF;
     -- Nobody is waited for long while the lock is held: see settle.
     PERFORM set_config('lock_timeout', '100', true), set_config('windlass.sharing', CASE WHEN v_shares THEN 'lanes' ELSE '' END, true);
-    IF EXISTS (SELECT FROM lease_block WHERE session = p_session) THEN
-        v_asker := p_session;
-    ELSIF EXISTS (SELECT FROM lease_block) THEN
+    -- Of the asker's the newest, since what is left of others may still be in the way.
+    v_asker := (SELECT session FROM lease_block WHERE session = p_session ORDER BY n DESC LIMIT 1);
+    IF v_asker IS NULL THEN
         v_asker := (SELECT b.session FROM job j CROSS JOIN LATERAL _lease_block_of(j.queue, j.n) b WHERE j.id = p_jobs[1] AND j.state = 2);
     END IF;
     IF v_asker IS NOT NULL THEN
@@ -193,7 +201,7 @@ BEGIN
         RETURN;
     END IF;
     a := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw, p_alone)::ask;
-    x := _claim(a, p_soon, cardinality(p_jobs) >= 8);
+    x := _answer(a, p_soon, cardinality(p_jobs) >= 8);
     RETURN NEXT x.head;
     IF x.whole THEN
         RETURN QUERY SELECT * FROM _leased_in_blocks(a, x.leases, p_by_blocks);

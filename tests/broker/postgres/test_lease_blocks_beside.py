@@ -1,0 +1,157 @@
+"""Lease blocks beside others: processes of the release before, repeated asks, blocks of earlier functions."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.broker.postgres.namespaces import Namespaces, namespaces
+
+from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres.install import quoted
+from windlass.conformance.harness import new_id
+from windlass.core.job import NewJob
+from windlass.core.lease import Ask, Lease
+from windlass.core.outcome import Outcome, Verdict
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settings import QueueSettings
+from windlass.core.settlement import Settlement
+from windlass.core.state import State
+
+__all__ = ["namespaces"]
+_CLAIM = "SELECT * FROM {}.claim(NULL, false, $1, 6, 6, $2, $3, NULL, false, 1000000, 0, 0)"
+"""As the release before asks: it does not say that it can read a block."""
+
+
+def _done(lease: Lease) -> Settlement:
+    return Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1)
+
+
+async def _query(broker: PostgresBroker, query: str, *values: Any) -> Sequence[Any]:
+    """Ask the database itself; "{}" is the schema."""
+    return await broker._pool.call(query.format(quoted(broker.namespace)), *values)
+
+
+async def _sent(broker: PostgresBroker, session: str, count: int) -> list[NewJob]:
+    await broker.beat([Beat(session=session, open=SessionInfo(queues=("q",)))])
+    jobs = [NewJob(id=new_id(), task="t", queue="q", payload=b"%d" % number) for number in range(count)]
+    await broker.enqueue([jobs])
+    return jobs
+
+
+async def _taken(broker: PostgresBroker, session: str, count: int) -> list[Lease]:
+    await _sent(broker, session, count)
+    return list((await broker.claim(_ask(session, 1, count))).leases)
+
+
+def _ask(session: str, seq: int, slots: int) -> Ask:
+    return Ask(queues=("q",), slots=slots, limit=slots, session=session, seq=seq)
+
+
+def test_the_release_before_finds_leases_where_they_were(namespaces: Namespaces) -> None:
+    """It counts the places of a row from its end, and takes each row for one job."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            jobs = await _sent(broker, "s", 6)
+            places = await _query(
+                broker,
+                "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) ORDER BY attnum",
+                f"{quoted(broker.namespace)}.claimed",
+            )
+            before = [row["attname"] for row in places]
+            _, *rows = await _query(broker, _CLAIM, ["q"], "s", 1)
+            assert [(str(row["job"]), row["payload"]) for row in rows] == [
+                (job.id, job.payload) for job in jobs
+            ]
+            first = before.index("job")
+            for row in rows:
+                assert list(row.keys())[first - len(before) :] == before[first:]
+            assert [row["jobs"] for row in await _query(broker, "SELECT jobs FROM {}.lease_block")]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "_claim(NULL, 0, false)",
+        "_settle_past(NULL, '{{}}', '{{}}', '{{}}', '{{}}', 's')",
+    ],
+)
+def test_a_step_of_the_release_before_begins_anew(namespaces: Namespaces, inner: str) -> None:
+    """It waited for the lock while functions were renewed, and calls those that it knows."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            connection: Any = await asyncpg.connect(namespaces.server.dsn)
+            try:
+                await connection.execute(f"SET search_path = {quoted(broker.namespace)}")
+                with pytest.raises(asyncpg.SerializationError):
+                    await connection.execute(f"SELECT {inner.format()}")
+            finally:
+                await connection.close()
+
+    asyncio.run(test())
+
+
+def test_a_repeated_ask_beside_a_settle_of_its_session(namespaces: Namespaces) -> None:
+    """One has the session and waits for its blocks, the other one has these: nobody waits in a circle."""
+
+    async def test() -> None:
+        async with namespaces.several(2, q=QueueSettings()) as (one, two):
+            log = namespaces.server.folder / "log"
+            before = log.read_text().count("deadlock detected")
+            guard: Any = await asyncpg.connect(namespaces.server.dsn)
+            for number in range(4):
+                session = f"s{number}"
+                leases = await _taken(one, session, 6)
+                async with guard.transaction():
+                    await guard.execute("SELECT pg_advisory_xact_lock(1464422983, hashtext($1))", session)
+                    settle = asyncio.create_task(
+                        one.settle([_done(lease) for lease in leases[:2]], _ask(session, 2, 0))
+                    )
+                    await _waiting(guard, 1)
+                    claim = asyncio.create_task(two.claim(_ask(session, 1, 6)))
+                    await _waiting(guard, 2)
+                answers = (await settle).answers
+                assert [answer.verdict for answer in answers] == [Verdict.APPLIED] * 2
+                await claim
+                await one.settle([_done(lease) for lease in leases[2:]])
+            await guard.close()
+            assert log.read_text().count("deadlock detected") == before
+
+    asyncio.run(test())
+
+
+async def _waiting(connection: Any, count: int) -> None:
+    """Until so many wait for the blocks of a session; each gives up now and then, and comes again."""
+    query = "SELECT count(*) FROM pg_locks WHERE classid = 1464422983 AND NOT granted"
+    for _ in range(2_000):
+        if await connection.fetchval(query) >= count:
+            return
+        await asyncio.sleep(0.001)
+
+
+def test_blocks_whose_numbers_were_drawn_in_turns_are_leased_one_by_one(namespaces: Namespaces) -> None:
+    """As earlier functions drew them: a look for one of their jobs would not find such a block."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            jobs = await _sent(broker, "s", 3)
+            await _query(broker, "UPDATE {}.job SET n = n + (n % 1024) * 2048, seq = n + (n % 1024) * 2048")
+            await _query(
+                broker,
+                "UPDATE {}.ready SET jobs = array("
+                "SELECT n + (n % 1024) * 2048 FROM unnest(jobs) u (n) ORDER BY n)",
+            )
+            leases = (await broker.claim(_ask("s", 1, 3))).leases
+            assert [lease.job for lease in leases] == [job.id for job in jobs]
+            assert await _query(broker, "SELECT FROM {}.lease_block") == []
+            states = [detail and detail.state for detail in await broker.get([job.id for job in jobs])]
+            assert states == [State.RUNNING] * 3
+            settled = await broker.settle([_done(lease) for lease in leases])
+            assert {answer.verdict for answer in settled.answers} == {Verdict.APPLIED}
+
+    asyncio.run(test())
