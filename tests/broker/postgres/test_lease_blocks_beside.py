@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -69,6 +69,19 @@ def test_the_release_before_finds_leases_where_they_were(namespaces: Namespaces)
             for row in rows:
                 assert list(row.keys())[first - len(before) :] == before[first:]
             assert [row["jobs"] for row in await _query(broker, "SELECT jobs FROM {}.lease_block")]
+
+    asyncio.run(test())
+
+
+def test_jobs_of_a_block_share_nothing_that_one_could_change(namespaces: Namespaces) -> None:
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            await broker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
+            jobs = [NewJob(id=new_id(), task="t", queue="q", headers={"a": "b"}) for _ in range(3)]
+            await broker.enqueue([jobs])
+            first, *others = (await broker.claim(_ask("s", 1, 3))).leases
+            cast("dict[str, str]", first.headers).clear()
+            assert [lease.headers for lease in others] == [{"a": "b"}] * 2
 
     asyncio.run(test())
 

@@ -133,7 +133,7 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
                 crashes=crashes,
                 revision=revision,
                 payload=bytes_,
-                headers=said,
+                headers={**said},  # jobs see it, and what one does to it is no other's business
                 tags=tagged,
                 flow=flow,
                 parents=after,

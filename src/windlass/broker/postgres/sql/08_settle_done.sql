@@ -153,8 +153,6 @@ BEGIN
             PERFORM _must_be_alone();
         END IF;
     END IF;
-    -- Nobody is waited for long while the lock is held: see settle.
-    PERFORM set_config('lock_timeout', '100', true), set_config('windlass.sharing', CASE WHEN v_shares THEN 'lanes' ELSE '' END, true);
     -- Of the asker's the newest, since what is left of others may still be in the way.
     v_asker := (SELECT session FROM lease_block WHERE session = p_session ORDER BY n DESC LIMIT 1);
     IF v_asker IS NULL THEN
@@ -164,6 +162,8 @@ BEGIN
         PERFORM _lock_blocks(v_asker);
         v_asker := (SELECT id FROM session WHERE id = v_asker AND ended_at IS NULL);
     END IF;
+    -- Nobody is waited for long while the lock is held: see settle. Whoever had the blocks was a step itself.
+    PERFORM set_config('lock_timeout', '100', true), set_config('windlass.sharing', CASE WHEN v_shares THEN 'lanes' ELSE '' END, true);
     SELECT j.queue, s.id INTO v_queue, v_session FROM job j LEFT JOIN LATERAL (
         SELECT id FROM session WHERE id = j.session AND ended_at IS NULL OFFSET 0) s ON true WHERE j.id = p_jobs[1];
     WHILE v_queue IS NOT NULL LOOP   -- mostly once
