@@ -137,7 +137,7 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
                 tags=tagged,
                 flow=flow,
                 parents=after,
-                memos=memos,
+                memos={**memos},
                 waited=waited,
                 expires_in=expires_in,
                 visibility=visibility,
