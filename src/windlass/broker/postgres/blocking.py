@@ -156,10 +156,14 @@ class BlockingProducer:
         """Send one plain job, or some that are alike, where nothing has to be opened or waited for first:
         what most calls are, with as little around it as can be. None if they have to go the usual way.
         """
-        loop, queue = self._loop, (jobs.pattern if isinstance(jobs, Alike) else jobs[0]).queue
-        if loop is None or _is_async() or not self._ways.may_be_beside(queue) or not _fits(jobs):
+        loop, first = self._loop, jobs.pattern if type(jobs) is Alike else jobs[0]
+        queue = first.queue
+        if loop is None or _is_async() or not self._ways.may_be_beside(queue):
             return None
-        values = one_of(jobs[0]) if len(jobs) == 1 else alike_of(jobs)
+        if len(jobs) == 1:
+            values = one_of(jobs[0]) if len(jobs[0].payload) <= GROUP_BYTES else None
+        else:
+            values = alike_of(jobs) if _fits(jobs) else None
         if values is None or (connection := self._pool.at_hand()) is None:
             return None
         try:
@@ -196,22 +200,21 @@ class BlockingProducer:
         wire = self._wire
         if wire is None or wire.connection is not connection:
             wire = self._wire = driven(loop, wire_of(connection, self._schema))
-        message = None
-        if wire is not None and len(jobs) > 1:
-            receipts = self._copy(wire, self._now(), jobs, values)
-            if receipts is not None:
+        if len(jobs) == 1:
+            now = self._now()
+            message = None if wire is None else wire.one(now, values)
+            function, given = "enqueue_one", ()
+        else:
+            if wire is not None and (receipts := self._copy(wire, self._now(), jobs, values)) is not None:
                 return receipts
-        now = self._now()  # as late as can be: rows may have taken their time
-        if wire is not None and len(jobs) > 1:
-            message = wire.alike(now, values)
-        elif wire is not None:
-            message = wire.one(now, values)
-        if wire is None or message is None:
-            function, given = ("enqueue_one", ()) if len(jobs) == 1 else ("enqueue_alike", (True,))
-            query = statement(self._schema, function, len(given) + len(values) + 1)
-            driven(loop, connection.fetch(query, now, *given, *values))
-            return tuple(Receipt(_CREATED, job.id) for job in jobs)
-        return _sent(wire, message, jobs)
+            now = self._now()  # as late as can be: rows may have taken their time
+            message = None if wire is None else wire.alike(now, values)
+            function, given = "enqueue_alike", (True,)
+        if wire is not None and message is not None:
+            return _sent(wire, message, jobs)
+        query = statement(self._schema, function, len(given) + len(values) + 1)
+        driven(loop, connection.fetch(query, now, *given, *values))
+        return tuple(Receipt(_CREATED, job.id) for job in jobs)
 
     def _copy(
         self, wire: Wire, now: Micros | None, jobs: Sequence[NewJob], values: Sequence[Any]
@@ -275,11 +278,13 @@ class BlockingProducer:
 def _sent(wire: Wire, message: Sequence[bytes], jobs: Sequence[NewJob]) -> Sequence[Receipt]:
     """Send a message; make receipts while the server works, and what else the caller has to do."""
     wire.send(*message)
-    if isinstance(jobs, Alike):
+    if type(jobs) is Alike:
         receipts = tuple(Receipt(_CREATED, job) for job in jobs.ids)
         meanwhile, jobs.meanwhile = jobs.meanwhile, None
         if meanwhile is not None:
             meanwhile()
+    elif len(jobs) == 1:
+        receipts = (Receipt(_CREATED, jobs[0].id),)
     else:
         receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)
     wire.hear()
@@ -288,18 +293,15 @@ def _sent(wire: Wire, message: Sequence[bytes], jobs: Sequence[NewJob]) -> Seque
 
 def _fits(jobs: Sequence[NewJob]) -> bool:
     """Whether a group is not larger than a step may be; without a look at each job, if they are alike."""
-    if not isinstance(jobs, Alike):
+    if type(jobs) is not Alike:
         return not too_large(jobs)
     return len(jobs) <= GROUP_JOBS and sum(map(len, jobs.payloads)) <= GROUP_BYTES
 
 
 def _is_async() -> bool:
     """Whether the caller is in async code, whose loop runs in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    # The public one raises if there is none: 5.5 µs instead of 1.8 in a thread that has just been woken.
+    return asyncio._get_running_loop() is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 _INTERRUPTED = "the call was interrupted before the store had answered; whether it was kept is not known"

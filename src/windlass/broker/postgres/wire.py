@@ -87,8 +87,15 @@ class Wire:
         it: there is no such value, and the driver says so.
         """
         job, payload, *options = values
-        given = (_UUID, _digits(job), _length(len(payload)), payload)
-        return self._bound("enqueue_one", now, given, b"", options)
+        try:
+            rest = _packed(*options)
+        except (struct.error, UnicodeError):
+            return None
+        at = _NULL if now is None else _large(8, now)
+        start, size = self._starts["enqueue_one"], len(payload)
+        length = len(start) + len(at) + 24 + size + len(rest) + 4 + len(_ALL_BINARY)  # 24: the id, the length
+        parts = (_head(b"B", length), start, at, _UUID, _digits(job), _length(size), payload, rest, _END)
+        return (b"".join(parts),)
 
     def alike(self, now: int | None, values: Sequence[Any]) -> tuple[bytes, ...] | None:
         """Likewise the call of `enqueue_alike`, after which nothing follows."""
@@ -137,12 +144,12 @@ class Wire:
             return None
         first = b"".join((self._starts[function], _NULL if now is None else _large(8, now), *given))
         head = _head(b"B", len(first) + len(large) + len(rest) + 4 + len(_ALL_BINARY))
-        return (head + first, large, rest + _END) if large else (b"".join((head, first, rest, _END)),)
+        return (head + first, large, rest + _END)
 
     def send(self, first: bytes, *more: bytes) -> None:
         """Send a call. `OSError`: the connection is of no use any more; the call was not made."""
         sent = os.writev(self._fileno, (first, *more)) if more else write(self._fileno, first)
-        if sent == len(first) + sum(map(len, more)):
+        if sent == (len(first) + sum(map(len, more)) if more else len(first)):
             return
         rest = memoryview(b"".join((first, *more)))[sent:]
         has_room = _polled(self._fileno, select.POLLOUT)
