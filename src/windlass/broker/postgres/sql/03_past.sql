@@ -41,22 +41,31 @@ END $$;
 
 -- Looks into one slot of the past, a statement for each: one over all of them costs 50 µs or more, most of it for opening
 -- tables that it then leaves alone. `_in_slot`: the newest job of this id, since an id may come again once it is forgotten.
--- `_newest_in_slot`: the largest id.
+-- `_is_beyond_past`: whether an id, and so every larger one, is beyond all of the past. Ids grow with time, so those of new jobs mostly
+-- are; every enqueue asks, so the slot is found by halves: each comparison is made ready anew in every transaction.
 DO $do$
 DECLARE
     v_jobs text := '';
-    v_newest text := '';
+    v_newest text[] := array_fill(''::text, ARRAY[15], ARRAY[0]);
+    v_width integer := 1;
 BEGIN
     FOR v_slot IN 0 .. 14 LOOP
         -- The order apart, or else a server that believes the past to be empty would read it in this order.
         v_jobs := v_jobs || format('WHEN %s THEN SELECT * INTO j FROM (SELECT * FROM past_%s WHERE id = p_id OFFSET 0) p ORDER BY p.n DESC LIMIT 1; ',
             v_slot, v_slot);
-        v_newest := v_newest || format('WHEN %s THEN SELECT id INTO v_id FROM past_%s ORDER BY id DESC LIMIT 1; ', v_slot, v_slot);
+        v_newest[v_slot] := format('SELECT id INTO v_id FROM past_%s ORDER BY id DESC LIMIT 1; ', v_slot);
+    END LOOP;
+    WHILE v_width < 15 LOOP
+        FOR v_slot IN 0 .. 14 - v_width BY v_width * 2 LOOP
+            v_newest[v_slot] := format('IF v_slot < %s THEN %s ELSE %s END IF; ', v_slot + v_width, v_newest[v_slot], v_newest[v_slot + v_width]);
+        END LOOP;
+        v_width := v_width * 2;
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION _in_slot(p_slot smallint, p_id uuid) RETURNS job LANGUAGE plpgsql STABLE AS $$ '
         'DECLARE j job; BEGIN CASE p_slot %s END CASE; RETURN j; END $$', v_jobs);
-    EXECUTE format('CREATE OR REPLACE FUNCTION _newest_in_slot(p_slot smallint) RETURNS uuid LANGUAGE plpgsql STABLE AS $$ '
-        'DECLARE v_id uuid; BEGIN CASE p_slot %s END CASE; RETURN v_id; END $$', v_newest);
+    EXECUTE format('CREATE OR REPLACE FUNCTION _is_beyond_past(p_id uuid, p_slots smallint[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ '
+        'DECLARE v_slot smallint; v_id uuid; BEGIN FOREACH v_slot IN ARRAY p_slots LOOP %s IF p_id <= v_id THEN RETURN false; END IF; END LOOP; '
+        'RETURN true; END $$', v_newest[0]);
 END $do$;
 
 -- The job of this id in the past; NULL if there is none.
@@ -92,19 +101,6 @@ BEGIN
         j.accepted_at, j.due_at, j.fence, j.claimed_at, j.size, j.started, j.replays, j.kept, j.reason, j.parent, j.flow,
         j.expires_at, j.finished_at, j.pruned_until, j.key, j.mode, j.win, j.hold_key, j.hold_reason, j.held_since, j.held_times,
         j.permille, j.message, j.headers, j.tags, j.deliveries, j.error, j.result, j.payload, j.pruned_until);
-    RETURN true;
-END $$;
-
--- Whether an id, and so every larger one, is beyond all of the past. Ids grow with time, so those of new jobs mostly are.
-CREATE OR REPLACE FUNCTION _is_beyond_past(p_id uuid, p_slots smallint[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_slot smallint;
-BEGIN
-    FOREACH v_slot IN ARRAY p_slots LOOP
-        IF p_id <= _newest_in_slot(v_slot) THEN
-            RETURN false;
-        END IF;
-    END LOOP;
     RETURN true;
 END $$;
 
