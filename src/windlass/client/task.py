@@ -264,8 +264,9 @@ class Sender(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        call = Call(self, self._plain(args, kwargs) or self._encode(args, kwargs))
-        return self.app.send_one(call, self._connection)
+        payload = self._plain(args, kwargs) or self._encode(args, kwargs)
+        # Nobody else has this call, so its job is made at once, without the lock.
+        return self.app.send_one(Call(self, self.job(self.app.new_id(), payload)), self._connection)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""
