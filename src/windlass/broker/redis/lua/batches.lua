@@ -17,6 +17,7 @@ function BATCHES.flush()
       local left = {}
       for i = 1, #b.ids do left[#left + 1] = b.said[b.ids[i]] end
       hset(PAST, 'B' .. n7(number), #left > 0 and concat(left) or false)
+      hset(PAST, 'b' .. n7(number), false)
     end
   end
 end

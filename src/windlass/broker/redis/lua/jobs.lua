@@ -19,6 +19,7 @@ local JOBS, CHANGED, NCHANGED = {}, {}, 0
 -- session, bytes of payload (4), names. An end (done): e, the same up to the session with the state 7, when it ended, the
 -- batch in which it is kept (8 each, 0: it is not), bytes of payload (4). Without a head it is a tombstone.
 -- PAST   B number: a batch of kept ends, as their settle said them: job (16), fence, runtime + 1 or 0 (8 each), 0
+--        b number: of a large one, how many they are (4) and the bytes of their payloads (7); it counts while they are as many
 -- TIME   b queue NUL finished number: batches
 --
 -- Heads end with bytes of their place, bodies with bytes of their id (see records.py). Lua finds equal strings by a hash

@@ -76,43 +76,68 @@ local function take_apart(b) -- its jobs are kept one by one
   zrem(TIME, b[3])
 end
 
-local function drop_batch(q, b, most) -- up to so many of it, the first that arrived; how many
-  local name = 'B' .. n7(b[2])
-  local s = hget(PAST, name) or ''
+local function weigh(number, n) -- the bytes of a batch of so many jobs, if it is known
+  local s = hget(PAST, 'b' .. number)
+  if not s then return nil end
+  local counted, bytes = struct.unpack('>I4I7', s)
+  return counted == n and bytes or nil
+end
+
+local function split_batch(ids, s, most) -- the first that arrived; the rest as it is said; the bytes of the first
+  local heads, arrived, sizes, in_order, last, n = call('HMGET', HEAD.k, unpack(ids)), {}, {}, true, 0, #ids
+  for i = 1, n do
+    local size, arrival = 0, 0
+    if heads[i] then size, arrival = struct.unpack('>I4I8', heads[i], 26) end
+    arrived[i], sizes[i], in_order, last = arrival, size, in_order and arrival >= last, arrival
+  end
+  local first, bytes = {}, 0
+  if in_order then -- most are: a sort would compare them in Lua
+    for i = 1, most do first[i], bytes = ids[i], bytes + sizes[i] end
+    return first, sub(s, most * SAID + 1), bytes
+  end
+  local places, rest = {}, {}
+  for i = 1, n do places[i] = i end
+  table.sort(places, function(one, other) return arrived[one] < arrived[other] end)
+  for i = 1, most do first[i], bytes = ids[places[i]], bytes + sizes[places[i]] end
+  for i = most + 1, n do rest[i - most] = sub(s, places[i] * SAID - SAID + 1, places[i] * SAID) end
+  return first, concat(rest), bytes
+end
+
+local function drop_batch(q, b, most, whole_only) -- up to so many of it, the first that arrived; how many, false: too many
+  local number = n7(b[2])
+  local s = hget(PAST, 'B' .. number) or ''
   local ids, n = {}, 0
   for at = 1, #s, SAID do
     n = n + 1
     ids[n] = sub(s, at, at + 15)
   end
+  local bytes, rest = weigh(number, n), false
   if n > most then
-    local heads, arrival, said, left = call('HMGET', HEAD.k, unpack(ids)), {}, {}, {}
-    for i = 1, n do
-      local id = ids[i]
-      arrival[id] = heads[i] and struct.unpack('>I8', heads[i], 30) or 0
-      said[id] = sub(s, i * SAID - SAID + 1, i * SAID)
-    end
-    table.sort(ids, function(one, other) return arrival[one] < arrival[other] end)
-    for i = most + 1, n do
-      left[#left + 1] = said[ids[i]]
-      ids[i] = nil
-    end
+    if whole_only then return false end
+    local whole = bytes
+    ids, rest, bytes = split_batch(ids, s, most)
+    hset(PAST, 'b' .. number, whole and struct.pack('>I4I7', n - most, whole - bytes) or false)
     n = most
-    hset(PAST, name, concat(left))
   else
-    hset(PAST, name, false)
+    hset(PAST, 'b' .. number, false)
     zrem(TIME, b[3])
-    if n == 0 then return 0 end
   end
-  local ends, till = call('HMGET', GONE.k, unpack(ids)), b[1] + WINDOW
+  hset(PAST, 'B' .. number, rest)
+  if n == 0 then return 0 end
+  if not bytes then
+    bytes = 0
+    local ends = call('HMGET', GONE.k, unpack(ids))
+    for i = 1, n do
+      if ends[i] then bytes = bytes + struct.unpack('>I4', ends[i], #ends[i] - 3) end
+    end
+  end
+  N.bytes = N.bytes - bytes
+  local till = b[1] + WINDOW
   local forgotten = till <= NOW
   local dropped, list = BATCHES.dropped, forgotten and BATCHES.forgotten or BURIED
-  local at, to, last, size = #dropped, #list, nil, 0
+  local at, to = #dropped, #list
   for i = 1, n do
-    local id, said = ids[i], ends[i]
-    if said ~= last then -- most are one record
-      last, size = said, said and struct.unpack('>I4', said, #said - 3) or 0
-    end
-    N.bytes = N.bytes - size
+    local id = ids[i]
     dropped[at + i], list[to + i], JOBS[id] = id, id, false
   end
   if not forgotten then BURIED.till = max(BURIED.till or 0, till) end
@@ -143,8 +168,9 @@ local function prune_queue(q, left)
           take_apart(b)
           before.n = till
         else
-          local n = drop_batch(q, b, min(left, most - pruned))
-          pruned, left = pruned + n, left - n
+          -- Which of a batch came first stands in all their heads: where only the pass ends, the next begins with it.
+          local n = drop_batch(q, b, min(left, most - pruned), pruned > 0 and left < most - pruned)
+          if n then pruned, left = pruned + n, left - n else left = 0 end
         end
       elseif m then
         drop(job(sub(m, -16)), 'prune')

@@ -6,6 +6,8 @@
 -- Cost     O(items), then as claim; a plain job that is not kept is 3 fields, one that is kept 1 and its share of a batch
 -- otherwise: settle_any
 -- include: plain_claim
+local WEIGHED = 16 -- a batch of so many is kept with its weight: of fewer it would take more memory than time
+
 local said, ask = ARGV[2], ARGV[3] ~= '' and unpack_(ARGV[3])
 if not N or string.byte(said) ~= 1 or (#said == 1 and not ask) then return otherwise() end
 
@@ -111,7 +113,7 @@ end
 for i = 1, #fronts do
   local f = fronts[i]
   local q = f.per.q
-  f.per.n, q.running = f.per.n + f.n, q.running - f.n
+  f.per.n, q.running, q.bytes = f.per.n + f.n, q.running - f.n, (q.bytes or 0) + f.n * f.size
   replies[f.asked] = (replies[f.asked] or 0) + f.n
 end
 s = session and session_of(session)
@@ -182,7 +184,7 @@ for i = 1, n do
     put(PAST, id .. 'r', result)
     put(HEAD, id, struct.pack('>BBBBBI4I8', DONE, 0, 0, 1, string.byte(h, 5), attempt, fence) ..
       struct.pack('>I8I4I8I8I8I2', seq, size + #result, arrival, due, accepted, #names) .. names .. pack(a) .. sub(h, -8))
-    fresh[#fresh + 1] = id
+    fresh[#fresh + 1], q.bytes = id, q.bytes - f.size
     local k = kept.n
     kept[k + 1], kept[k + 2], kept.n = 0, 'k' .. q.pre .. 'r' .. struct.pack('>I7I7', NOW, arrival) .. id, k + 2
   else
@@ -209,6 +211,7 @@ for _, q in pairs(queues) do
       ends = concat(list)
     end
     put(PAST, struct.pack('>BI7', 66, q.batch), ends)
+    if #list >= WEIGHED then put(PAST, struct.pack('>BI7', 98, q.batch), struct.pack('>I4I7', #list, q.bytes)) end
     q.kept = q.kept + #list
     local k = kept.n
     kept[k + 1], kept[k + 2], kept.n = 0, struct.pack('>Bc0I7I7', 98, q.pre, NOW, q.batch), k + 2
