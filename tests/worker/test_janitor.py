@@ -25,11 +25,14 @@ class Broom:
         self.answers: list[Swept | Exception] = []
         self.times: list[float] = []
         self.asked: list[tuple[int, int]] = []
+        self.takes = 0.0
         self._pace = pace
 
     async def sweep(self, *, limit: int, every: int) -> Swept:
         self.times.append(self._pace.now())
         self.asked.append((limit, every))
+        if self.takes:
+            await self._pace.sleep(self.takes)
         answer = self.answers.pop(0) if self.answers else self.answer
         if isinstance(answer, Exception):
             raise answer
@@ -47,7 +50,7 @@ def swept(answer: Swept | Exception, *first: Swept | Exception, seconds: float, 
         pace = ManualPace()
         pace.draw = more.get("draw", 0.0)
         broom: Any = Broom(pace, answer)
-        broom.answers = list(first)
+        broom.answers, broom.takes = list(first), more.get("takes", 0.0)
         janitor = Janitor(broom, pace, more.get("config", Config()), lambda: more.get("own", 1))
         running = asyncio.create_task(janitor.run())
         await pace.advance(seconds)
@@ -97,6 +100,13 @@ def test_work_brings_it_back_at_once() -> None:
 def test_what_is_left_is_swept_without_waiting() -> None:
     more = msgspec.structs.replace(BUSY, more=True)
     assert swept(BUSY, more, more, more, seconds=1).gaps[:4] == [0, 0, 0, 0.25]
+
+
+def test_what_is_left_to_prune_leaves_as_much_time_to_others() -> None:
+    pruned = Swept(pruned=1_000, more=True, sessions=1)
+    moved = msgspec.structs.replace(pruned, promoted=1)
+    gaps = swept(BUSY, pruned, moved, pruned, BUSY, seconds=1, takes=0.0625).gaps
+    assert gaps[:4] == [0.125, 0.0625, 0.125, 0.3125]
 
 
 def test_a_store_that_is_away_is_asked_within_a_second_and_said_once() -> None:

@@ -63,6 +63,7 @@ class Janitor:
 
     async def sweep(self) -> float:
         """One pass; how long to wait for the next."""
+        began = self._pace.now()
         try:
             swept = await self._broker.sweep(limit=ITEMS, every=self._every)
             if swept.schedules_due and self._fire is not None:
@@ -77,7 +78,10 @@ class Janitor:
             self._backoff.worked()
         _report(swept)
         self._stretch = self._stretch * QUIETER if _found_nothing(swept) else 1.0
-        return 0.0 if swept.more else self._wait(swept.sessions)
+        if not swept.more:
+            return self._wait(swept.sessions)
+        # Nobody waits for what is pruned, and others wait for the store: they have every other turn.
+        return self._pace.now() - began if _only_pruned(swept) else 0.0
 
     async def _look_at_alerts(self) -> None:
         if self._look is not None and self._pace.now() >= self._next_look:
@@ -95,6 +99,10 @@ class Janitor:
 
 def _found_nothing(swept: Swept) -> bool:
     return not (swept.promoted or swept.reaped or swept.moved or swept.pruned or swept.more)
+
+
+def _only_pruned(swept: Swept) -> bool:
+    return bool(swept.pruned) and not (swept.promoted or swept.reaped or swept.moved)
 
 
 def _report(swept: Swept) -> None:
