@@ -159,8 +159,9 @@ def _if_any(column: list[Any]) -> list[Any]:
 
 def is_plainly_done(item: Settlement) -> bool:
     """Whether it only says that a job is done."""
-    # Of another form, text and UUID would differ in their order.
-    return item.outcome is Outcome.DONE and item.error is None and not item.spawn and is_canonical(item.job)
+    if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
+        return False
+    return is_canonical(item.job) is not None  # else text and UUID would differ in their order
 
 
 def done_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:
