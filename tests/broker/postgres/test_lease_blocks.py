@@ -83,6 +83,29 @@ async def _ends_in_parts(store: Harness, ids: list[str]) -> Seen:
     return found
 
 
+async def _ids_in_another_order(store: Harness, ids: list[str]) -> Seen:
+    """Than jobs were accepted in: what is said of them comes in the order of ids."""
+    worker, leases = await _taken(store, [*ids[6::-1], *ids[7:]], 7)
+    found: Seen = [ids_of(leases)]
+    for part in (leases[1:6:2], [leases[2], leases[0]], leases[6:3:-2]):
+        settled = await store.broker.settle([_done(lease) for lease in part], worker.ask(slots=1))
+        found += [settled.answers, await _seen(store, ids)]
+    return found
+
+
+async def _blocks_of_two_bands(store: Harness, ids: list[str]) -> Seen:
+    """What came later goes first, in the answer, when it is repeated, and when leases are returned."""
+    worker, _ = await _taken(store, ids, 1, sent=4)
+    await store.enqueue(*[store.job(id=each, max_attempts=3, priority=5) for each in ids[4:10]])
+    ask = worker.ask(slots=8)
+    found: Seen = [
+        ids_of((await store.broker.claim(ask)).leases),
+        ids_of((await store.broker.claim(ask)).leases),
+    ]
+    ended = await worker.end(CauseKind.CRASH)
+    return [*found, ended.moved, await _seen(store, ids)]
+
+
 async def _with_others(store: Harness, ids: list[str]) -> Seen:
     """Ends of jobs in blocks, of single ones and of a failed one in one call."""
     worker, leases = await _taken(store, ids, 7)
@@ -240,6 +263,8 @@ def _done(lease: Lease) -> Settlement:
     [
         _ends_one_by_one,
         _ends_in_parts,
+        _ids_in_another_order,
+        _blocks_of_two_bands,
         _with_others,
         _late_words,
         _said_by_another_session,
@@ -314,6 +339,26 @@ def test_ends_and_notes_of_one_block_at_the_same_time(namespaces: Namespaces) ->
                     assert answer.verdict is Verdict.APPLIED
                 assert await _blocks(one) == []
                 assert {view.leases for view in await one.sessions()} == {0}
+
+    asyncio.run(test())
+
+
+def test_ends_of_some_leave_the_others_in_their_blocks(namespaces: Namespaces) -> None:
+    """Whatever part of whichever blocks it is, by whoever it is said: opened, each would cost two rows."""
+
+    async def test() -> None:
+        async with namespaces.several(2, q=QueueSettings()) as (one, two):
+            leases = await _leases_of(one, "s", 9)
+            ask = Ask(queues=("q",), slots=0, limit=0, session="s", seq=2)
+            for broker, part, asking, left in (
+                (one, leases[1:2], ask, [2, 3, 3]),
+                (two, leases[2:5], None, [1, 1, 3]),
+                (one, [leases[0], leases[7]], None, [1, 2]),
+                (two, [leases[5], leases[8], leases[6]], None, []),
+            ):
+                settled = await broker.settle([_done(lease) for lease in part], asking)
+                assert {answer.verdict for answer in settled.answers} == {Verdict.APPLIED}
+                assert await _blocks(one) == left
 
     asyncio.run(test())
 

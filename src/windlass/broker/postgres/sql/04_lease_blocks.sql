@@ -52,9 +52,7 @@ CREATE OR REPLACE FUNCTION _open_leases_with(p_jobs uuid[]) RETURNS void LANGUAG
 DECLARE
     v_sessions text[];
 BEGIN
-    IF NOT EXISTS (SELECT FROM lease_block) THEN
-        RETURN;
-    END IF;
+    -- Whether there is any block at all is not asked: what an open transaction keeps of those that are gone would be waded through.
     v_sessions := array(
         SELECT DISTINCT b.session FROM (SELECT queue, n FROM job WHERE id = ANY (p_jobs) AND state = 2 OFFSET 0) j
         CROSS JOIN LATERAL _lease_block_of(j.queue, j.n) b WHERE b.session IS NOT NULL ORDER BY b.session);
