@@ -241,6 +241,26 @@ async def _claimed_with_single_ones(store: Harness, ids: list[str]) -> Seen:
     return [*found, await _seen(store, ids)]
 
 
+async def _claimed_with_another_queue(store: Harness, ids: list[str]) -> Seen:
+    """Where there is a single one, in an answer that begins with blocks."""
+    worker, _ = await _taken(store, ids, 3, sent=6)
+    await store.queue("r")
+    await store.add(id=ids[7], queue="r")
+    ask = worker.ask("q", "r", slots=9)
+    found: Seen = [ids_of((await store.broker.claim(ask)).leases), await _seen(store, ids)]
+    return [*found, ids_of((await store.broker.claim(ask)).leases)]
+
+
+async def _a_lane_gets_settings_later(store: Harness, ids: list[str]) -> Seen:
+    """Of its own, in a queue that had lanes before: leases of jobs without one count."""
+    worker, leases = await _taken(store, ids, 4, sent=7)
+    await store.add(id=ids[7], lane="a")
+    await store.lane("q", "", concurrency=5)
+    found: Seen = [ids_of((await worker.claim(slots=4)).leases), await _seen(store, ids)]
+    await store.done(leases[2])
+    return [*found, ids_of((await worker.claim(slots=3)).leases), await _seen(store, ids)]
+
+
 async def _sent_again_and_purged(store: Harness, ids: list[str]) -> Seen:
     _, leases = await _taken(store, ids, 4)
     found: Seen = [await store.enqueue(*[store.job(id=each, max_attempts=3) for each in ids[:7]])]
@@ -278,6 +298,8 @@ def _done(lease: Lease) -> Settlement:
         _lanes_come_later,
         _other_settings_come_later,
         _claimed_with_single_ones,
+        _claimed_with_another_queue,
+        _a_lane_gets_settings_later,
         _sent_again_and_purged,
     ],
 )
