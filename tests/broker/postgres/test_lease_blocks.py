@@ -106,6 +106,38 @@ async def _blocks_of_two_bands(store: Harness, ids: list[str]) -> Seen:
     return [*found, ended.moved, await _seen(store, ids)]
 
 
+async def _one_band_after_the_other(store: Harness, ids: list[str]) -> Seen:
+    """An answer has none of the blocks that the session was told of before."""
+    worker, _ = await _taken(store, ids, 1, sent=4)
+    await store.enqueue(*[store.job(id=each, max_attempts=3, priority=5) for each in ids[4:10]])
+    return [ids_of((await worker.claim(slots=slots)).leases) for slots in (3, 3, 1, 2)]
+
+
+async def _jobs_that_expire(store: Harness, ids: list[str]) -> Seen:
+    """Until they start: those are leased one by one."""
+    worker, _ = await _taken(store, ids, 3, sent=3)
+    await store.enqueue(*[store.job(id=each, expires=MINUTE) for each in ids[3:9]])
+    leases = (await worker.claim(slots=4)).leases
+    found: Seen = [[lease.expires_in for lease in leases], await _seen(store, ids)]
+    for _ in range(10):
+        await worker.beat()
+        await store.passes(1, 10 * SECOND)
+    return [
+        *found,
+        (await store.broker.settle([_done(lease) for lease in leases])).answers,
+        await _seen(store, ids),
+    ]
+
+
+async def _claims_that_are_told(store: Harness, ids: list[str]) -> Seen:
+    """In a queue whose claims are events, jobs are leased one by one."""
+    worker, _ = await _taken(store, ids, 3, sent=3)
+    await store.queue("q", retention=DAYS, emit="all")
+    await store.enqueue(*[store.job(id=each) for each in ids[3:9]])
+    await worker.claim(slots=4)
+    return [await _seen(store, ids)]
+
+
 async def _with_others(store: Harness, ids: list[str]) -> Seen:
     """Ends of jobs in blocks, of single ones and of a failed one in one call."""
     worker, leases = await _taken(store, ids, 7)
@@ -285,6 +317,9 @@ def _done(lease: Lease) -> Settlement:
         _ends_in_parts,
         _ids_in_another_order,
         _blocks_of_two_bands,
+        _one_band_after_the_other,
+        _jobs_that_expire,
+        _claims_that_are_told,
         _with_others,
         _late_words,
         _said_by_another_session,

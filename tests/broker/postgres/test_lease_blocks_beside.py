@@ -65,6 +65,7 @@ def test_the_release_before_finds_leases_where_they_were(namespaces: Namespaces)
             assert [(str(row["job"]), row["payload"]) for row in rows] == [
                 (job.id, job.payload) for job in jobs
             ]
+            assert {(row["attempt"], row["fence"] > 0, row["ids"]) for row in rows} == {(1, True, None)}
             first = before.index("job")
             for row in rows:
                 assert list(row.keys())[first - len(before) :] == before[first:]
