@@ -440,3 +440,19 @@ def test_settled_in_a_transaction_of_the_caller(namespaces: Namespaces) -> None:
             assert (await two.get([mine.job]))[0].state is State.DONE  # type: ignore[union-attr]
 
     asyncio.run(test())
+
+
+def test_settled_in_a_transaction_while_its_block_stands(namespaces: Namespaces) -> None:
+    """What follows from the commit comes with the next step, and leaves the others leased."""
+
+    async def test() -> None:
+        async with namespaces.several(2, q=QueueSettings()) as (one, two):
+            mine, *others = await _leases_of(one, "s", 6)
+            async with one.transaction(30 * SECOND) as connection:
+                assert (await one.settle_on(connection, _done(mine))).verdict is Verdict.APPLIED
+            found = await two.get([mine.job, *(lease.job for lease in others)])
+            assert [detail and detail.state for detail in found] == [State.DONE, *[State.RUNNING] * 5]
+            answers = (await one.settle([_done(mine), *map(_done, others)])).answers
+            assert [answer.verdict for answer in answers] == [Verdict.ALREADY, *[Verdict.APPLIED] * 5]
+
+    asyncio.run(test())
