@@ -360,11 +360,14 @@ def test_it_is_as_in_the_reference_model(namespaces: Namespaces, scenario: Scena
     asyncio.run(test())
 
 
-async def _leases_of(broker: PostgresBroker, session: str, count: int, seq: int = 1) -> list[Lease]:
-    """Of one bulk call, in blocks."""
+async def _leases_of(
+    broker: PostgresBroker, session: str, count: int, *, in_order: bool = True
+) -> list[Lease]:
+    """Of one bulk call, in blocks. In order: of ids."""
     await broker.beat([Beat(session=session, open=SessionInfo(queues=("q",)))])
-    await broker.enqueue([[NewJob(id=new_id(), task="t", queue="q") for _ in range(count)]])
-    ask = Ask(queues=("q",), slots=count, limit=count, session=session, seq=seq)
+    jobs = [NewJob(id=new_id(), task="t", queue="q") for _ in range(count)]
+    await broker.enqueue([jobs if in_order else jobs[::-1]])
+    ask = Ask(queues=("q",), slots=count, limit=count, session=session, seq=1)
     leases = list((await broker.claim(ask)).leases)
     assert (len(leases), sum(await _blocks(broker))) == (count, count)
     return leases
@@ -400,15 +403,19 @@ def test_ends_and_notes_of_one_block_at_the_same_time(namespaces: Namespaces) ->
     asyncio.run(test())
 
 
-def test_ends_of_some_leave_the_others_in_their_blocks(namespaces: Namespaces) -> None:
+@pytest.mark.parametrize("in_order", [True, False])
+def test_ends_of_some_leave_the_others_in_their_blocks(namespaces: Namespaces, in_order: bool) -> None:
     """Whatever part of whichever blocks it is, by whoever it is said: opened, each would cost two rows."""
 
     async def test() -> None:
         async with namespaces.several(2, q=QueueSettings()) as (one, two):
-            leases = await _leases_of(one, "s", 9)
-            ask = Ask(queues=("q",), slots=0, limit=0, session="s", seq=2)
+            first = new_id()
+            leases = await _leases_of(one, "s", 9, in_order=in_order)
+            await one.enqueue([[NewJob(id=first, task="t", queue="q")]])
+            single = (await one.claim(Ask(queues=("q",), slots=1, limit=1, session="s", seq=2))).leases[0]
+            ask = Ask(queues=("q",), slots=0, limit=0, session="s", seq=3)
             for broker, part, asking, left in (
-                (one, leases[1:2], ask, [2, 3, 3]),
+                (one, [single, leases[1]], ask, [2, 3, 3]),
                 (two, leases[2:5], None, [1, 1, 3]),
                 (one, [leases[0], leases[7]], None, [1, 2]),
                 (two, [leases[5], leases[8], leases[6]], None, []),
@@ -416,6 +423,24 @@ def test_ends_of_some_leave_the_others_in_their_blocks(namespaces: Namespaces) -
                 settled = await broker.settle([_done(lease) for lease in part], asking)
                 assert {answer.verdict for answer in settled.answers} == {Verdict.APPLIED}
                 assert await _blocks(one) == left
+
+    asyncio.run(test())
+
+
+def test_single_leases_of_several_sessions_end_in_one_call(namespaces: Namespaces) -> None:
+    """Of several tasks: each lease is found by its session."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            leases: list[Lease] = []
+            for session, task in (("a", "t"), ("C", "u"), ("b", "t"), ("B", "u")):
+                await broker.beat([Beat(session=session, open=SessionInfo(queues=("q",)))])
+                await broker.enqueue([[NewJob(id=new_id(), task=task, queue="q")]])
+                ask = Ask(queues=("q",), slots=1, limit=1, session=session, seq=1)
+                leases += (await broker.claim(ask)).leases
+            settled = await broker.settle([_done(lease) for lease in leases])
+            assert [answer.verdict for answer in settled.answers] == [Verdict.APPLIED] * 4
+            assert {view.leases for view in await broker.sessions()} == {0}
 
     asyncio.run(test())
 

@@ -15,8 +15,8 @@ DECLARE
     v_results boolean := cardinality(p_results) > 0;
     flat record;
     x record;
-    v_first text;
-    v_last text;
+    v_first text COLLATE "C";   -- as sessions are compared where they stand
+    v_last text COLLATE "C";
     v_single bigint[];
     v_in_blocks bigint[];
     v_fences bigint[];
