@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from windlass.client.resend import Resend
+from windlass.core.group import payload_bytes
 from windlass.core.job import GROUP_BYTES, NewJob, Receipt
 from windlass.errors import StoreUnavailable, WindlassError
 
@@ -24,7 +25,7 @@ class _Group:
 
     def __init__(self, jobs: Sequence[NewJob]) -> None:
         self.jobs = jobs
-        self.size = sum(len(job.payload) for job in jobs)
+        self.size = payload_bytes(jobs)
         self.receipts: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
 
 

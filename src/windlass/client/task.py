@@ -264,13 +264,16 @@ class Sender(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        payload = self._plain(args, kwargs) or self._encode(args, kwargs)
-        # Nobody else has this call, so its job is made at once, without the lock.
-        return self.app.send_one(Call(self, self.job(self.app.new_id(), payload)), self._connection)
+        return self.app.send_one(self._made(args, kwargs), self._connection)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""
-        return await self.app.asend_one(self.call(*args, **kwargs), self._connection)
+        return await self.app.asend_one(self._made(args, kwargs), self._connection)
+
+    def _made(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call[R]:
+        """A call that nobody else has: its job is made at once, without the lock."""
+        payload = self._plain(args, kwargs) or self._encode(args, kwargs)
+        return Call(self, self.job(self.app.new_id(), payload))
 
     def enqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
         """Send many calls of this task, a round trip for each thousand. These options win over those that a

@@ -7,8 +7,6 @@ import pytest
 
 from windlass.conformance.harness import Harness, new_id
 from windlass.core.job import (
-    GROUP_BYTES,
-    GROUP_JOBS,
     Edge,
     JobDetail,
     Mode,
@@ -101,101 +99,7 @@ async def test_receipts_come_in_order(store: Harness) -> None:
     assert list(await store.broker.enqueue([])) == []
 
 
-# groups
-
-
-async def test_group_is_all_or_nothing(store: Harness) -> None:
-    first, bad, last = store.job(), store.job(queue="nowhere"), store.job(delay=HOUR)
-    before = await store.everything(first.id, bad.id, last.id)
-    receipts = await store.enqueue(first, bad, last)
-    assert _refusals(receipts) == [Refusal.NEIGHBOUR, Refusal.UNKNOWN_QUEUE, Refusal.NEIGHBOUR]
-    assert [receipt.job for receipt in receipts] == [first.id, bad.id, last.id]
-    assert await store.everything(first.id, bad.id, last.id) == before
-    assert _statuses(await store.enqueue(first, last)) == [_CREATED, _CREATED]
-
-
-async def test_group_is_all_or_nothing__and_an_id_that_comes_twice_is_refused_for_what_it_said_last(
-    store: Harness,
-) -> None:
-    first = store.job(after=(Edge(new_id()),))
-    for last, why in (
-        (store.job(id=first.id, queue="nowhere"), Refusal.UNKNOWN_QUEUE),
-        (first, Refusal.UNKNOWN_PARENT),
-    ):
-        assert _refusals(await store.enqueue(first, last)) == [why, why]
-
-
-async def test_group_is_all_or_nothing__keys(store: Harness) -> None:
-    """A refused group takes no key, replaces nothing, follows nobody and absorbs no call."""
-    waiting = await store.add(key="waits", payload=b"old")
-    running = await store.add(key="runs", priority=1)
-    worker = await store.worker()
-    lease = await worker.one()
-    newest, follower, fresh = (
-        store.job(key="waits", mode=Mode.REPLACE, payload=b"new"),
-        store.job(key="runs", mode=Mode.REPLACE),
-        store.job(key="free"),
-    )
-    before = await store.everything(newest.id, follower.id, fresh.id)
-    await store.enqueue(newest, follower, fresh, store.job(queue="nowhere"))
-    assert await store.everything(newest.id, follower.id, fresh.id) == before
-    assert (lease.job, (await store.get(waiting)).payload) == (running, b"old")
-    await store.retry(lease, HOUR)
-    assert await store.state(running) is State.SCHEDULED, "nobody follows it"
-    assert (await _send(store, newest)).status is _REPLACED
-    assert (await store.get(waiting)).payload == b"new"
-    assert (await _send(store, store.job(key="free"))).status is _CREATED
-
-
-async def test_group_is_all_or_nothing__edges(store: Harness) -> None:
-    """A refused group leaves no edge behind that could unblock a later job of that id."""
-    first, second = await store.add(priority=1), await store.add()
-    child = store.job(after=(Edge(first), Edge(second)))
-    await store.enqueue(child, store.job(queue="nowhere"))
-    assert (await _send(store, child)).status is _CREATED
-    worker = await store.worker()
-    await store.done(await worker.one())
-    detail = await store.get(child.id)
-    assert (detail.state, detail.waiting_for) == (State.BLOCKED, 1)
-
-
-async def test_groups_are_independent(store: Harness) -> None:
-    good, bad, neighbour, last = (
-        store.job(),
-        store.job(queue="nowhere"),
-        store.job(key="k"),
-        store.job(key="k"),
-    )
-    receipts = await store.broker.enqueue([[good], [neighbour, bad], [last]])
-    assert [_statuses(group) for group in receipts] == [[_CREATED], [_REFUSED, _REFUSED], [_CREATED]]
-    assert await store.states([good.id, last.id]) == [State.READY, State.READY]
-    assert await store.missing(neighbour.id)
-    assert await store.missing(bad.id)
-
-
-async def test_groups_are_independent__order(store: Harness) -> None:
-    """Later groups of a call come after the earlier ones."""
-    jobs = [store.job() for _ in range(4)]
-    await store.broker.enqueue([[jobs[2]], [jobs[0], jobs[3]], [jobs[1]]])
-    worker = await store.worker()
-    assert await worker.drain() == [jobs[index].id for index in (2, 0, 3, 1)]
-
-
-async def test_group_over_its_bound_is_refused(store: Harness) -> None:
-    jobs, other = [store.job() for _ in range(GROUP_JOBS + 1)], store.job()
-    receipts = await store.broker.enqueue([jobs, [other]])
-    assert _refusals(receipts[0]) == [Refusal.GROUP_TOO_LARGE] * (GROUP_JOBS + 1)
-    assert _statuses(receipts[1]) == [_CREATED]
-    assert [view.id for view in await store.listed()] == [other.id]
-    assert _statuses(await store.enqueue(*jobs[:GROUP_JOBS])) == [_CREATED] * GROUP_JOBS
-
-
-async def test_group_over_its_bound_is_refused__bytes(store: Harness) -> None:
-    half = bytes(GROUP_BYTES // 2)
-    jobs = [store.job(payload=half), store.job(payload=half), store.job(payload=b"x")]
-    assert _refusals(await store.enqueue(*jobs)) == [Refusal.GROUP_TOO_LARGE] * 3
-    assert await store.count(State.READY) == 0
-    assert _statuses(await store.enqueue(*jobs[:2])) == [_CREATED, _CREATED]
+# refused
 
 
 async def test_unknown_queue_is_refused(store: Harness) -> None:

@@ -12,7 +12,7 @@ from windlass.broker.redis import decoding, encoding, policies
 from windlass.broker.redis.records import CODES, STATES, blob, pack, pack_id, unpack
 from windlass.core.bounds import check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
-from windlass.core.group import refused_whole, too_large
+from windlass.core.group import payload_bytes, refused_whole, too_large
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS, Finished, JobDetail, NewJob, Receipt, Refusal
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
@@ -92,7 +92,7 @@ def enqueue(groups: Sequence[Sequence[NewJob]]) -> tuple[list[Receipts | None], 
         answers.append(refused_whole(group, large) if large else None)
         if large:
             continue
-        more = sum(len(job.payload) for job in group)
+        more = payload_bytes(group)
         if part and (jobs + len(group) > GROUP_JOBS or size + more > GROUP_BYTES):
             calls.append(_enqueue(part))
             part, jobs, size = [], 0, 0

@@ -1,6 +1,7 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from windlass.broker.sqlite import bulk, filing, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
@@ -28,7 +29,20 @@ def enqueue(
     tx: Writing, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
 ) -> tuple[tuple[Receipt, ...], ...]:
     """Accept groups, each by itself. `full` says why nothing can be accepted for want of space."""
+    if full is None and len(groups) > 1 and (together := _together(tx, groups)) is not None:
+        return together
     return tuple(enqueue_group(tx, group, full=full) for group in groups)
+
+
+def _together(tx: Writing, groups: Sequence[Sequence[NewJob]]) -> tuple[tuple[Receipt, ...], ...] | None:
+    """Accept what most callers side by side send, plain jobs, in the statements of one group: to no group
+    does it matter if all of them can be accepted so. None, and nothing is written, if they cannot.
+    """
+    receipts = bulk.accept(tx, [job for group in groups for job in group])
+    if receipts is None:
+        return None
+    each = iter(receipts)
+    return tuple([tuple(islice(each, len(group))) for group in groups])
 
 
 def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = None) -> tuple[Receipt, ...]:
