@@ -57,9 +57,12 @@ WITH made AS (
     RETURNING n
 )
 INSERT INTO {schema}.lease_block (session, n, i, ask, queue, at, jobs)
-SELECT CASE WHEN n % 10240 = 0 THEN $4 ELSE 'other' END, n, n, 0, $1, $2, ARRAY[n] FROM made
+SELECT CASE WHEN n % 10240 = 0 AND n >= -10240 * 800 THEN $4 ELSE 'other' END, n, n, 0, $1, $2, ARRAY[n]
+FROM made
 """
-"""Jobs that are leased in blocks, older than the others; a tenth of them by the session that is measured."""
+"""Jobs that are leased in blocks, older than the others; 800 by the session that is measured: more than a
+worker has in its hand. What a session holds is read when it ends, and when sessions are looked at.
+"""
 _READ = """
 SELECT indexrelname, coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE schemaname = $1
 UNION ALL
