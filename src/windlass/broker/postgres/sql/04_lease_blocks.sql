@@ -2,13 +2,15 @@
 -- pays for a row of `lease` each, and the claim leaves their own rows alone.
 --
 -- So the row of such a job still says that it is ready and was never started; whose it is, since when, and under which fence, its
--- block says. Its queue is plain and has a past, it has no expiry, its session no deadline for it. Only three know of it: the claim (`_leave_blocks`), the
--- short way of settling (`_end_in_blocks`), and reads (`_as_leased`). Whoever else wants anything of one of the jobs opens its
--- block first, and finds a row of `lease` for each, and jobs whose own rows say that they are leased.
+-- block says. Its queue is plain and has a past, it has no expiry, its session no deadline for it. Who knows of blocks: the claim
+-- (`_leave_blocks`), the short way of settling (`_end_in_blocks`), a settlement in a caller's transaction (`settle_here`), whoever counts
+-- leases (`_has_leases`, `_lanes_in_use`, `_refused_settings`, the reads of lanes and sessions), and reads of jobs (`_as_leased`). Whoever else
+-- wants anything of one of the jobs opens its block first, and finds a row of `lease` for each, and jobs whose own rows say that they are leased.
 --
 -- Whoever changes the blocks of a session holds a lock of that session, which it takes before it locks any of the jobs, or has
 -- the namespace to itself.
--- Keys touched: lease_block; opened, lease and job. Cost: a row a block; opened, two a job.
+-- Keys touched: lease_block; opened, lease and job. Cost: a row a block; opened, two a job. A queue that gets its first lane, or limits, has
+-- all of its blocks opened in that step, 5 µs a job: once, and as many as workers have in their hands.
 
 CREATE OR REPLACE FUNCTION _lock_blocks(p_session text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -40,7 +42,7 @@ BEGIN
 END $$;
 
 -- The block that a job is leased in, if it is. in: its queue and number. The numbers of a block are of one draw (`_take_plain`), so that
--- there are few to look at, however many jobs are leased.
+-- there are few to look at, however many jobs are leased. A draw is of 1,024 (`_NUMBERS` in `arrays.py`, `06_produce.sql`): hence 1,023.
 CREATE OR REPLACE FUNCTION _lease_block_of(p_queue text, p_n bigint, OUT place tid, OUT session text, OUT at bigint) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     SELECT b.ctid, b.session, b.at INTO place, session, at FROM lease_block b

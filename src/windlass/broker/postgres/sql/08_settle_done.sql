@@ -3,10 +3,10 @@
 -- Keys touched: job, past, lease, delta, timed; with lanes seat and ring; those of the claim. Cost: a few rows a job.
 
 -- End leases of plain jobs of a queue that are done and go to the past, all at once. in: what is said of them, in the order of their
--- ids; p_results may be empty; p_session: a session that is alive; p_asker: one whose blocks of leases are locked. out: how many it could end so and, in a queue with
+-- ids; p_results may be empty; p_session: a session that is alive; p_holder: one whose blocks of leases are locked. out: how many it could end so and, in a queue with
 -- lanes, the lanes of all of them. Their rows are removed without being locked first: 3 µs a job less. So it may wait for somebody who has one of them.
 CREATE OR REPLACE FUNCTION _settle_past(
-    q queue, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text, p_asker text,
+    q queue, p_jobs uuid[], p_fences bigint[], p_runtimes bigint[], p_results bytea[], p_session text, p_holder text,
     OUT ended integer, OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -36,9 +36,9 @@ BEGIN
           AND j.key IS NULL AND j.line IS NULL
           AND ((j.state = 3 AND j.fence = p_fences[width_bucket(j.id, flat.jobs)] AND (j.session = p_session OR j.session IS NULL
                   OR EXISTS (SELECT FROM session s WHERE s.id = j.session AND s.ended_at IS NULL)))
-               OR (j.state = 2 AND p_asker IS NOT NULL))   -- looked for in its blocks, below
+               OR (j.state = 2 AND p_holder IS NOT NULL))   -- looked for in its blocks, below
         -- What is read by several comes first.
-        RETURNING j.task, CASE j.state WHEN 3 THEN j.session ELSE p_asker END AS session, j.n, j.lane, width_bucket(j.id, flat.jobs) AS place,
+        RETURNING j.task, CASE j.state WHEN 3 THEN j.session ELSE p_holder END AS session, j.n, j.lane, width_bucket(j.id, flat.jobs) AS place,
             j.state = 2 AS in_block, j.id, j.priority, CASE j.state WHEN 3 THEN j.attempt ELSE j.attempt + 1 END AS attempt, j.max_attempts,
             j.crashes, j.revision, j.band, j.seq, j.accepted_at, j.due_at, p_fences[width_bucket(j.id, flat.jobs)] AS fence,
             CASE j.state WHEN 3 THEN j.claimed_at ELSE p_fences[width_bucket(j.id, flat.jobs)] END AS claimed_at, j.size, j.replays, j.parent, j.expires_at, j.mode,
@@ -81,7 +81,7 @@ BEGIN
         v_first := least(v_first, x.session);
         v_last := greatest(v_last, x.last);
     END LOOP;
-    IF v_in_blocks IS NOT NULL AND _end_in_blocks(p_asker, v_in_blocks, v_fences) < cardinality(v_in_blocks) THEN
+    IF v_in_blocks IS NOT NULL AND _end_in_blocks(p_holder, v_in_blocks, v_fences) < cardinality(v_in_blocks) THEN
         RAISE EXCEPTION 'not all of them are leased so' USING ERRCODE = 'WL004';
     END IF;
     IF v_single IS NOT NULL THEN
@@ -138,7 +138,7 @@ DECLARE
     v_of text[] := '{}';      -- and their queues
     v_shares boolean := p_alone AND NOT p_suspects AND p_ask_queues IS NOT NULL AND _have_lanes_alike(p_ask_queues);
     v_patience text := current_setting('lock_timeout');
-    v_asker text;   -- whose blocks of leases may be ended
+    v_holder text;   -- whose blocks of leases may be ended
 BEGIN
     IF v_shares THEN
         PERFORM _begin_beside(p_now);
@@ -154,13 +154,13 @@ BEGIN
         END IF;
     END IF;
     -- Of the asker's the newest, since what is left of others may still be in the way.
-    v_asker := (SELECT session FROM lease_block WHERE session = p_session ORDER BY n DESC LIMIT 1);
-    IF v_asker IS NULL THEN
-        v_asker := (SELECT b.session FROM job j CROSS JOIN LATERAL _lease_block_of(j.queue, j.n) b WHERE j.id = p_jobs[1] AND j.state = 2);
+    v_holder := (SELECT session FROM lease_block WHERE session = p_session ORDER BY n DESC LIMIT 1);
+    IF v_holder IS NULL THEN
+        v_holder := (SELECT b.session FROM job j CROSS JOIN LATERAL _lease_block_of(j.queue, j.n) b WHERE j.id = p_jobs[1] AND j.state = 2);
     END IF;
-    IF v_asker IS NOT NULL THEN
-        PERFORM _lock_blocks(v_asker);
-        v_asker := (SELECT id FROM session WHERE id = v_asker AND ended_at IS NULL);
+    IF v_holder IS NOT NULL THEN
+        PERFORM _lock_blocks(v_holder);
+        v_holder := (SELECT id FROM session WHERE id = v_holder AND ended_at IS NULL);
     END IF;
     -- Nobody is waited for long while the lock is held: see settle. Whoever had the blocks was a step itself.
     PERFORM set_config('lock_timeout', '100', true), set_config('windlass.sharing', CASE WHEN v_shares THEN 'lanes' ELSE '' END, true);
@@ -171,7 +171,7 @@ BEGIN
         IF NOT p_alone AND v_queue <> ALL (coalesce(p_ask_queues, '{}')) AND NOT _are_plain(ARRAY[v_queue]) THEN
             PERFORM _must_be_alone();
         END IF;
-        x := _settle_past(q, p_jobs, p_fences, p_runtimes, p_results, v_session, v_asker);
+        x := _settle_past(q, p_jobs, p_fences, p_runtimes, p_results, v_session, v_holder);
         v_left := v_left - x.ended;
         IF x.lanes IS NOT NULL THEN
             v_freed := v_freed || x.lanes;

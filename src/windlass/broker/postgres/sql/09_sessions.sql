@@ -34,16 +34,21 @@ BEGIN
     END LOOP;
 END $$;
 
--- From here on none of its words counts, even of leases that are not returned yet. The first cause stands. Its leases are returned one by one.
+-- From here on none of its words counts, even of leases that are not returned yet. The first cause stands.
 CREATE OR REPLACE FUNCTION _mark_ended(p_session text, p_cause bytea, p_kind text, p_started uuid[], p_fences bigint[])
 RETURNS void LANGUAGE sql AS $$
-    SELECT _open_leases_of(p_session);
     UPDATE session SET ended_at = _at(), cause = p_cause, cause_kind = p_kind, started = p_started, fences = p_fences,
         silent_for = (SELECT live FROM meta) - seen
     WHERE id = p_session AND ended_at IS NULL
 $$;
 
--- Give back leases of an ended session, charged by what is known. out: how many.
+-- Whether a session has leases, single or in blocks.
+CREATE OR REPLACE FUNCTION _has_leases(p_session text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM lease WHERE session = p_session) OR EXISTS (SELECT FROM lease_block WHERE session = p_session);
+END $$;
+
+-- Give back leases of an ended session, charged by what is known. out: how many. Needs the namespace to itself.
 CREATE OR REPLACE FUNCTION _return_leases(p_session text, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     s session;
@@ -53,6 +58,12 @@ DECLARE
     v_started boolean;
 BEGIN
     SELECT * INTO s FROM session WHERE id = p_session;
+    -- Blocks are opened as far as their jobs may be among these: a step is not to grow with what the session held.
+    PERFORM _open_leases(array(
+        SELECT b.place FROM (
+            SELECT ctid AS place, sum(cardinality(jobs)) OVER (ORDER BY i) - cardinality(jobs) AS before
+            FROM lease_block WHERE session = p_session) b
+        WHERE b.before < p_limit));
     -- A lease that is locked is being settled in a caller's own transaction: it stays until that has ended.
     FOR v_n IN SELECT n FROM lease WHERE session = p_session ORDER BY i LIMIT p_limit LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
@@ -85,7 +96,7 @@ BEGIN
     IF known THEN
         PERFORM _mark_ended(p_session, p_cause, p_kind, p_started, p_fences);
         PERFORM set_config('windlass.recording', 'on', true);
-        more := _return_leases(p_session, p_limit) = p_limit AND EXISTS (SELECT FROM lease l WHERE l.session = p_session);
+        more := _return_leases(p_session, p_limit) = p_limit AND _has_leases(p_session);
     END IF;
     RETURN NEXT;
     RETURN QUERY SELECT NULL::boolean, NULL::boolean, m.job, m.queue, m.task, m.lane, m.move, m.before, m.after, m.reason

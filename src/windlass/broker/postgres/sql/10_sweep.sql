@@ -83,8 +83,7 @@ BEGIN
             remaining := remaining - 1;
         END IF;
     END LOOP;
-    FOR v_id IN SELECT s.id FROM session s WHERE s.ended_at IS NOT NULL AND EXISTS (SELECT FROM lease WHERE session = s.id OFFSET 0)
-        ORDER BY s.i
+    FOR v_id IN SELECT s.id FROM session s WHERE s.ended_at IS NOT NULL AND _has_leases(s.id) ORDER BY s.i
     LOOP
         EXIT WHEN remaining <= 0;
         remaining := remaining - _return_leases(v_id, remaining);
@@ -282,7 +281,7 @@ BEGIN
     v_left := v_left - v_count;
     DELETE FROM session WHERE id IN (
         SELECT s.id FROM session s
-        WHERE s.ended_at <= v_at - p_ended_kept AND NOT EXISTS (SELECT FROM lease WHERE session = s.id OFFSET 0) LIMIT v_left);
+        WHERE s.ended_at <= v_at - p_ended_kept AND NOT _has_leases(s.id) LIMIT v_left);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN p_limit - v_left + v_count;
 END $$;

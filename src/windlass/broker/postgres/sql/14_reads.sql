@@ -121,7 +121,7 @@ BEGIN
                 (SELECT p.id, p.n, CASE WHEN _is_behind(p.queue, p.kept, p.finished_at, p.n) THEN -1 ELSE p.state END::smallint, p.priority, p.attempt,
                     p.max_attempts, p.crashes, p.revision, p.queue, p.lane, p.task, p.band, p.seq, p.accepted_at, p.due_at, p.fence,
                     p.claimed_at, p.size, p.started, p.cancel_requested, p.has_children, p.has_memos, p.waiting_for, p.replays,
-                    p.log_lines, p.kept, p.reason, p.parent, p.flow, p.line, p.expires_at, NULL::text, NULL::bigint,
+                    p.log_lines, p.kept, p.reason, p.parent, p.flow, p.line, p.expires_at, NULL::text, NULL::bigint,   -- session and deadline: see `_as_kept`
                     p.finished_at, p.pruned_until, p.key, p.mode, p.win, p.hold_key, p.hold_reason, p.held_since, p.held_times,
                     p.permille, p.message, p.after_ids, p.after_on, p.headers, p.tags, p.deliveries, p.error, p.result, p.payload,
                     p.slot, p.timer, p.waits
