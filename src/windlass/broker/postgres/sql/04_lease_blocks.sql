@@ -43,11 +43,10 @@ END $$;
 
 -- The block that a job is leased in, if it is. in: its queue and number. The numbers of a block are of one draw (`_take_plain`), so that
 -- there are few to look at, however many jobs are leased. A draw is of 1,024 (`_NUMBERS` in `arrays.py`, `06_produce.sql`): hence 1,023.
-CREATE OR REPLACE FUNCTION _lease_block_of(p_queue text, p_n bigint, OUT place tid, OUT session text, OUT at bigint) LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    SELECT b.ctid, b.session, b.at INTO place, session, at FROM lease_block b
-    WHERE b.queue = p_queue AND b.n BETWEEN p_n - 1023 AND p_n AND p_n = ANY (b.jobs) ORDER BY b.n DESC LIMIT 1;
-END $$;
+CREATE OR REPLACE FUNCTION _lease_block_of(p_queue text, p_n bigint) RETURNS TABLE (place tid, session text, at bigint) LANGUAGE sql STABLE AS $$
+    SELECT b.ctid, b.session, b.at FROM lease_block b
+    WHERE b.queue = p_queue AND b.n BETWEEN p_n - 1023 AND p_n AND p_n = ANY (b.jobs) ORDER BY b.n DESC LIMIT 1
+$$;
 
 -- The same for the blocks in which these jobs are leased, if they are.
 CREATE OR REPLACE FUNCTION _open_leases_with(p_jobs uuid[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -74,8 +73,8 @@ DECLARE
     b record;
 BEGIN
     IF j.state = 2 THEN
-        b := _lease_block_of(j.queue, j.n);
-        IF b.session IS NOT NULL THEN
+        SELECT * INTO b FROM _lease_block_of(j.queue, j.n);
+        IF FOUND THEN
             j.state := 3;
             j.fence := b.at;
             j.attempt := j.attempt + 1;
