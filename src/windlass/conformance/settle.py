@@ -452,6 +452,24 @@ async def test_history_is_kept(store: Harness) -> None:
     assert (await store.get(job)).deliveries == tuple(expected[-10:])
 
 
+async def test_history_is_kept__of_jobs_that_are_done_together(store: Harness) -> None:
+    """One was given back before, one failed, one runs for the first time."""
+    worker = await store.worker()
+    jobs = await store.add_many(3)
+    released, failed, new = await worker.take(3)
+    await store.release(released)
+    await store.retry(failed)
+    again = [*await worker.take(2), new]
+    await store.broker.settle([_about(lease) for lease in again])
+    done = [await store.get(job) for job in jobs]
+    assert [(detail.state, detail.session) for detail in done] == [(State.DONE, None)] * 3
+    assert [[(end.outcome, end.attempt, end.runtime) for end in detail.deliveries] for detail in done] == [
+        [(Outcome.RELEASE, 1, None), (Outcome.DONE, 1, 1_000)],
+        [(Outcome.RETRY, 1, 1_000), (Outcome.DONE, 2, 1_000)],
+        [(Outcome.DONE, 1, 1_000)],
+    ]
+
+
 async def test_history_is_kept__of_what_the_sweep_ended(store: Harness) -> None:
     silent = await store.worker(ttl=SECOND)
     lost, late = await store.add(), await store.add()
