@@ -14,10 +14,11 @@ from windlass.conformance.harness import new_id
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import Outcome, Verdict
-from windlass.core.session import Beat, SessionInfo
+from windlass.core.session import Beat, Note, SessionInfo
 from windlass.core.settings import QueueSettings
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.units import SECOND
 
 __all__ = ["namespaces"]
 _CLAIM = "SELECT * FROM {}.claim(NULL, false, $1, 6, 6, $2, $3, NULL, false, 1000000, 0, 0)"
@@ -82,7 +83,8 @@ def test_jobs_of_a_block_share_nothing_that_one_could_change(namespaces: Namespa
             await broker.enqueue([jobs])
             first, *others = (await broker.claim(_ask("s", 1, 3))).leases
             cast("dict[str, str]", first.headers).clear()
-            assert [lease.headers for lease in others] == [{"a": "b"}] * 2
+            cast("dict[str, bytes]", first.memos)["step"] = b"1"
+            assert [(lease.headers, lease.memos) for lease in others] == [({"a": "b"}, {})] * 2
 
     asyncio.run(test())
 
@@ -140,7 +142,7 @@ def test_a_repeated_ask_beside_a_settle_of_its_session(namespaces: Namespaces) -
 
 
 async def _waiting(connection: Any, count: int) -> None:
-    """Until so many wait for the blocks of a session; each gives up now and then, and comes again."""
+    """Until so many wait for the blocks of a session; each may give up now and then, and come again."""
     query = "SELECT count(*) FROM pg_locks WHERE classid = 1464422983 AND NOT granted"
     for _ in range(2_000):
         if await connection.fetchval(query) >= count:
@@ -167,5 +169,84 @@ def test_blocks_whose_numbers_were_drawn_in_turns_are_leased_one_by_one(namespac
             assert states == [State.RUNNING] * 3
             settled = await broker.settle([_done(lease) for lease in leases])
             assert {answer.verdict for answer in settled.answers} == {Verdict.APPLIED}
+
+    asyncio.run(test())
+
+
+async def _blocks_of(broker: PostgresBroker, session: str) -> list[int]:
+    """How many jobs each row of its leases has."""
+    rows = await _query(
+        broker, "SELECT cardinality(jobs) AS n FROM {}.lease_block WHERE session = $1 ORDER BY i", session
+    )
+    return [row["n"] for row in rows]
+
+
+def test_an_answer_with_single_leases_leaves_blocks_of_earlier_ones(namespaces: Namespaces) -> None:
+    """Its own are opened; those of before others may be ending in this moment."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings(), r=QueueSettings()) as (broker,):
+            await _taken(broker, "s", 6)
+            await _sent(broker, "s", 3)
+            await broker.enqueue([[NewJob(id=new_id(), task="t", queue="r")]])
+            ask = Ask(queues=("q", "r"), slots=4, limit=4, session="s", seq=2)
+            assert len((await broker.claim(ask)).leases) == 4
+            assert await _blocks_of(broker, "s") == [3, 3]
+
+    asyncio.run(test())
+
+
+def test_a_block_that_came_meanwhile_is_not_opened_without_its_lock(namespaces: Namespaces) -> None:
+    """Of another session, which may be ending its jobs in this moment, while the first one was waited for."""
+
+    async def test() -> None:
+        async with namespaces.several(2, q=QueueSettings()) as (one, two):
+            lease, *_ = await _taken(one, "first", 3)
+            (job, *_) = await _sent(one, "second", 3)
+            guard: Any = await asyncpg.connect(namespaces.server.dsn)
+            async with guard.transaction():
+                await guard.execute("SELECT pg_advisory_xact_lock(1464422983, hashtext('first'))")
+                notes = [Note(job=each, fence=lease.fence, permille=5) for each in (lease.job, job.id)]
+                noting = asyncio.create_task(two.annotate(notes))
+                await _waiting(guard, 1)
+                await one.claim(_ask("second", 1, 3))
+            await guard.close()
+            assert await noting == (Verdict.APPLIED, Verdict.STALE)
+            assert await _blocks_of(one, "first") == []
+            assert await _blocks_of(one, "second") == [3]
+
+    asyncio.run(test())
+
+
+_PAUSED = """
+ALTER FUNCTION {schema}._as_leased({schema}.job) RENAME TO _as_leased_now;
+CREATE FUNCTION {schema}._as_leased(j {schema}.job) RETURNS {schema}.job LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1464422983, 0);
+    RETURN {schema}._as_leased_now(j);
+END $$
+"""
+"""Between its look at the row of a job and that at its block, a step waits here."""
+
+
+def test_settled_in_a_transaction_while_its_block_is_opened(namespaces: Namespaces) -> None:
+    """By its row it was leased in a block or not at all, and then no block has it: it is leased by itself."""
+
+    async def test() -> None:
+        own = Namespaces(namespaces.server, prefix="paused")  # nobody else is to wait
+        async with own.several(2, q=QueueSettings()) as (one, two):
+            mine, other, *_ = await _taken(one, "s", 3)
+            guard: Any = await asyncpg.connect(namespaces.server.dsn)
+            await guard.execute(_PAUSED.format(schema=quoted(one.namespace)))
+            async with one.transaction(30 * SECOND) as connection:
+                async with guard.transaction():
+                    await guard.execute("SELECT pg_advisory_xact_lock(1464422983, 0)")
+                    settling = asyncio.create_task(one.settle_on(connection, _done(mine)))
+                    await _waiting(guard, 1)
+                    await two.annotate([Note(job=other.job, fence=other.fence, permille=5)])
+                    assert await _blocks_of(two, "s") == []
+                assert (await settling).verdict is Verdict.APPLIED
+            await guard.close()
+            assert (await two.settle([_done(mine)])).answers[0].verdict is Verdict.ALREADY
 
     asyncio.run(test())
