@@ -196,6 +196,23 @@ def test_an_answer_with_single_leases_leaves_blocks_of_earlier_ones(namespaces: 
     asyncio.run(test())
 
 
+def test_a_repeated_ask_opens_the_blocks_of_its_answer_alone(namespaces: Namespaces) -> None:
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            await _taken(broker, "s", 6)
+            await _sent(broker, "s", 3)
+            ask = _ask("s", 2, 3)
+            first = (await broker.claim(ask)).leases
+            assert await _blocks_of(broker, "s") == [3, 3, 3]
+            again = (await broker.claim(ask)).leases
+            assert [(lease.job, lease.fence) for lease in again] == [
+                (lease.job, lease.fence) for lease in first
+            ]
+            assert await _blocks_of(broker, "s") == [3, 3]
+
+    asyncio.run(test())
+
+
 def test_a_block_that_came_meanwhile_is_not_opened_without_its_lock(namespaces: Namespaces) -> None:
     """Of another session, which may be ending its jobs in this moment, while the first one was waited for."""
 

@@ -54,7 +54,7 @@ BEGIN
         PERFORM set_config('lock_timeout', '100', true);
         PERFORM _lock_blocks(a.session);
         PERFORM set_config('lock_timeout', v_patience, true);
-        PERFORM _open_leases_of(a.session);
+        PERFORM _open_leases(array(SELECT ctid FROM lease_block WHERE session = a.session AND ask = a.seq));
         leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
     ELSE
         SELECT o.leases, o.more, o.fresh, o.missed, o.in_blocks INTO leases, head.more, fresh, v_missed, v_in_blocks
