@@ -11,7 +11,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass import RetryPolicy, Windlass, current
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.state import State
-from windlass.errors import JobFailed, JobNotFound, LeaseLost
+from windlass.errors import JobFailed, JobNotFound, LeaseLost, StoreUnavailable
 
 __all__ = ["namespaces"]
 
@@ -120,6 +120,51 @@ def test_a_run_that_has_lost_its_lease_commits_nothing(namespaces: Namespaces) -
             assert await job.aresult(timeout=30) is None
         assert raised == [LeaseLost]
         assert [tuple(row) for row in await shop.query("SELECT balance FROM account")] == [(100,)]
+
+    on_shop(namespaces, scenario)
+
+
+def test_a_connection_that_is_lost_within_a_transaction(namespaces: Namespaces) -> None:
+    """The task is told so in the words of the project, nothing of it is committed, and the job runs again."""
+
+    async def scenario(shop: Shop) -> None:
+        raised: list[BaseException] = []
+
+        @shop.app.task(retry=RetryPolicy(base=0, max_attempts=2))
+        async def order() -> None:
+            try:
+                async with current.transaction() as connection:
+                    await connection.execute("INSERT INTO orders VALUES ($1)", current.attempt)
+                    if current.attempt == 1:
+                        await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        async with shop.app.worker():
+            job = await order.aenqueue()
+            assert await job.aresult(timeout=30) is None
+        (error,) = raised
+        assert type(error) is StoreUnavailable
+        assert "was lost within a transaction: it was rolled back" in str(error)
+        assert [tuple(row) for row in await shop.query("SELECT id FROM orders")] == [(2,)]
+
+    on_shop(namespaces, scenario)
+
+
+def test_what_a_task_raises_within_a_transaction_is_its_own(namespaces: Namespaces) -> None:
+    """Also what looks like the trouble of a connection, while that of the transaction is well."""
+
+    async def scenario(shop: Shop) -> None:
+        @shop.app.task(retry=RetryPolicy(max_attempts=1))
+        async def order() -> None:
+            async with current.transaction():
+                raise ConnectionRefusedError("somewhere else")
+
+        async with shop.app.worker():
+            job = await order.aenqueue()
+            with pytest.raises(JobFailed, match="ConnectionRefusedError: somewhere else"):
+                await job.aresult(timeout=30)
 
     on_shop(namespaces, scenario)
 

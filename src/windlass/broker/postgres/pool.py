@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Connection, Refused, connect
-from windlass.broker.postgres.trouble import in_words
+from windlass.broker.postgres.trouble import in_words, lost_within
 from windlass.broker.postgres.url import Place
 from windlass.errors import StoreUnavailable, Unsupported
 
@@ -102,7 +102,12 @@ class Pool:
                 "a transaction of one's own needs a second connection: set connections=2 or more"
             )
         async with self._long, self.lent() as connection:
-            yield connection
+            try:
+                yield connection
+            except UNAVAILABLE as error:
+                if not connection.is_closed():
+                    raise  # of something else that is done meanwhile
+                raise lost_within(self._place) from error
 
     def at_hand(self) -> Connection | None:
         """A connection that is open and idle, to be given back by `take_back`; None if there is none, or if

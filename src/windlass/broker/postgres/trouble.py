@@ -50,6 +50,14 @@ def in_words(error: BaseException, place: Place) -> WindlassError:
     return StoreUnavailable(f"PostgreSQL at {where} did not answer: {said}")
 
 
+def lost_within(place: Place) -> StoreUnavailable:
+    """What to raise if a connection is lost while a transaction is open on it."""
+    return StoreUnavailable(
+        f"the connection to PostgreSQL at {_where(place)} was lost within a transaction: it was rolled back,"
+        " unless the server had been told to commit"
+    )
+
+
 def forbidden(error: BaseException, namespace: str) -> StoreError | None:
     """What to raise if a role lacks the rights to bring a namespace up to date; None if it was not that."""
     if code_of(error) != _FORBIDDEN:
