@@ -148,6 +148,7 @@ async def _waiting(connection: Any, count: int) -> None:
         if await connection.fetchval(query) >= count:
             return
         await asyncio.sleep(0.001)
+    pytest.fail(f"not {count} of them waited: nothing was tested")
 
 
 def test_blocks_whose_numbers_were_drawn_in_turns_are_leased_one_by_one(namespaces: Namespaces) -> None:

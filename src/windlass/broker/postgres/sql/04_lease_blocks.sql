@@ -29,12 +29,6 @@ BEGIN
     END LOOP;
 END $$;
 
--- The same for all blocks of a session. Needs its lock, or the namespace.
-CREATE OR REPLACE FUNCTION _open_leases_of(p_session text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM _open_leases(array(SELECT ctid FROM lease_block WHERE session = p_session));
-END $$;
-
 -- The same for all blocks of a queue, of which single leases are counted from now on. Needs the namespace to itself.
 CREATE OR REPLACE FUNCTION _open_leases_in(p_queue text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
