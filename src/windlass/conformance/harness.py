@@ -182,7 +182,8 @@ class Harness:
 
     async def worker(self, **info: Any) -> Worker:
         """Open a session."""
-        worker = Worker(self, f"session-{next(_numbers)}")
+        # Names that sort in the order of their opening: stores list those that opened at one time by name.
+        worker = Worker(self, f"session-{next(_numbers):09}")
         pulses = await self.broker.beat([Beat(session=worker.id, open=SessionInfo(**info))])
         assert pulses[0].alive, pulses
         return worker
