@@ -339,7 +339,8 @@ class Consume(Protocol):
         - sweep_is_bounded: by `limit`, with `more`.
         - sweep_paces_the_fleet: by `every`.
         - clock_does_not_go_back: a step back within a TTL is not seen.
-        - long_step_back_is_followed: beyond a TTL it is, and `stepped_back` says so.
+        - long_step_back_is_followed: beyond a TTL it is, and `stepped_back` says so; what is
+          forgotten stays so.
         """
         ...
 

@@ -3,7 +3,7 @@
 from windlass.broker.contract import Options
 from windlass.conformance.endings import deadline_lease
 from windlass.conformance.harness import Harness, ids, new_id
-from windlass.core.job import Edge, NewJob, OnFailure
+from windlass.core.job import Edge, NewJob, OnFailure, Status
 from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.session import ENDED_KEPT
 from windlass.core.settings import Retention
@@ -141,6 +141,28 @@ async def test_sweep_prunes_by_retention__ended_sessions(store: Harness) -> None
     assert len(await store.broker.sessions()) == 2
     await store.passes(1, 1)
     assert [view.id for view in await store.broker.sessions()] == [other.id]
+
+
+async def test_long_step_back_is_followed__what_is_forgotten_stays_so(store: Harness) -> None:
+    await store.queue("q", retention=5 * SECOND, result_ttl=5 * SECOND)
+    worker = await store.worker()
+    gone = [*await _finished(store, 2), *await _finished(store, 1, b"r")]
+    await store.passes(1, 2 * _WINDOW)
+    assert [await store.missing(job) for job in gone] == [True] * 3
+    store.clock.advance(-HOUR)
+    assert [await store.missing(job) for job in gone] == [True] * 3
+    assert (await store.enqueue(store.job(id=gone[0])))[0].status is Status.CREATED
+    await store.done(await worker.one())
+    await store.passes(1, SECOND)
+    assert [await store.missing(job) for job in gone] == [False, True, True]
+    assert (await store.enqueue(store.job(id=gone[1])))[0].status is Status.CREATED
+
+    # What ends now is remembered as long as ever.
+    await store.done(await worker.one())
+    await store.passes(1, _WINDOW - 1)
+    assert (await store.enqueue(store.job(id=gone[1])))[0].status is Status.DUPLICATE
+    await store.passes(1, 1)
+    assert await store.missing(gone[1])
 
 
 async def test_sweep_drops_results_by_ttl(store: Harness) -> None:

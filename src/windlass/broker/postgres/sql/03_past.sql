@@ -4,7 +4,7 @@
 -- rows, so many at a time as it may; a slot that is behind every horizon is emptied whole. Keys touched: past, horizon,
 -- slot, meta, queue (its slot), delta. Cost: an index entry a job that is forgotten, nothing for one that is removed.
 
--- Whether a job of the past is forgotten (kind: as `kept`), or its result (2).
+-- Whether a job of the past is forgotten (kind: as `kept`), its result (2), or even that it was there (kind: `kept` and 3).
 CREATE OR REPLACE FUNCTION _is_behind(p_queue text, p_kind smallint, p_finished_at bigint, p_n bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -23,7 +23,11 @@ BEGIN
     IF j.kept IS NULL THEN
         RETURN j;
     ELSIF _is_behind(j.queue, j.kept, j.finished_at, j.n) THEN
+        -- Once a pass has seen it gone, it stays so, also if the clock is set back.
         j.pruned_until := j.finished_at + (SELECT resend_window FROM meta);
+        IF j.pruned_until <= (SELECT mark FROM meta) OR _is_behind(j.queue, (j.kept + 3)::smallint, j.finished_at, j.n) THEN
+            j.pruned_until := 0;
+        END IF;
         j.kept := NULL;
         j.payload := '';
         j.headers := NULL;
@@ -217,6 +221,17 @@ BEGIN
     VALUES (q.name, p_kind, v_ends[cardinality(v_ends)], v_gone[cardinality(v_gone)])
     ON CONFLICT (queue, kind) DO UPDATE SET finished_at = excluded.finished_at, n = excluded.n;
     RETURN cardinality(v_gone);
+END $$;
+
+-- The clock is set back behind a mark: of what was gone by then, nobody knows again. Cost: a row or two a queue that has forgotten something.
+CREATE OR REPLACE FUNCTION _keep_gone(p_mark bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO horizon AS g (queue, kind, finished_at, n)
+    SELECT h.queue, h.kind + 3, least(h.finished_at, p_mark - m.resend_window),
+        CASE WHEN h.finished_at <= p_mark - m.resend_window THEN h.n ELSE 9223372036854775807 END
+    FROM horizon h CROSS JOIN meta m WHERE h.kind IN (0, 1)
+    ON CONFLICT (queue, kind) DO UPDATE SET finished_at = excluded.finished_at, n = excluded.n
+    WHERE (excluded.finished_at, excluded.n) > (g.finished_at, g.n);
 END $$;
 
 -- How many jobs of a queue's past are not forgotten; no more than p_limit are counted.

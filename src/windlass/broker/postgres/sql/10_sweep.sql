@@ -28,6 +28,9 @@ BEGIN
         RETURN;
     END IF;
     stepped_back := greatest(0, m.mark - v_at);
+    IF stepped_back > 0 THEN
+        PERFORM _keep_gone(m.mark);
+    END IF;
     UPDATE meta SET mark = v_at, swept_at = v_at,
         live = live + least(greatest(0, coalesce(v_at - m.swept_at, 0)), p_liveness_step);
     -- Ends that this pass brings about are told within its limit, not each with a fan-out of its own.
