@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.broker import saboteurs
 from tests.broker.saboteurs import Saboteur
+from tests.broker.worlds import SMALL_WORLD
 
 from windlass.conformance.machine import machine_for, open_model
-from windlass.conformance.machine.draws import World
 from windlass.conformance.machine.universe import Wish
 from windlass.conformance.machine.violated import Differs, Violated
 from windlass.core.job import OnFailure
@@ -24,18 +24,6 @@ ONE_FAILURE = settings(
     stateful_step_count=40,
     phases=[Phase.generate],
     report_multiple_bugs=False,
-)
-
-SMALL_WORLD = World(
-    session_ttl=30 * SECOND,
-    resend_window=HOUR,
-    retention=HOUR,
-    events_kept=100,
-    max_size=None,
-    plain={},
-    laned={},
-    ordered={"sequence": True},
-    lanes={},
 )
 
 ALL = [

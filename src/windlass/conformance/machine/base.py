@@ -2,9 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import chain, islice
 from typing import Any, ClassVar, TypeVar
 
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from windlass.broker.contract import Broker
@@ -30,7 +32,7 @@ from windlass.conformance.machine.universe import (
 )
 from windlass.conformance.machine.violated import Differs, require
 from windlass.core.job import NewJob, Receipt
-from windlass.core.lease import Ask, Claimed
+from windlass.core.lease import Ask, Claimed, Lease
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import Beat, SessionInfo, Swept
 from windlass.core.settings import Declaration, Kind, LaneSettings, QueueSettings, Subject
@@ -41,6 +43,8 @@ from windlass.core.units import HOUR, SECOND, JobId, Micros
 from windlass.errors import ContractError
 
 _T = TypeVar("_T")
+MANY = 30
+"""Jobs, as bulk calls go: all of them are read after each step."""
 
 
 class Machine(RuleBasedStateMachine):
@@ -72,9 +76,22 @@ class Machine(RuleBasedStateMachine):
         """Whether there is more than one broker."""
         return len(self._brokers) > 1
 
-    @initialize(world=draws.worlds, backlog=draws.backlogs)
-    def open(self, world: draws.World, backlog: tuple[Wish, ...]) -> None:
-        """Open every broker; declare queues and a schedule, open two sessions, enqueue jobs."""
+    @initialize(
+        world=draws.worlds,
+        backlog=draws.backlogs,
+        taken=st.sampled_from((0, 5, 8)),
+        done=st.frozensets(st.integers(0, 7), max_size=4),
+    )
+    def open(
+        self,
+        world: draws.World,
+        backlog: tuple[Wish, ...],
+        taken: int = 0,
+        done: frozenset[int] = frozenset(),
+    ) -> None:
+        """Open every broker; declare queues and a schedule, open two sessions, enqueue jobs. One session
+        takes some of them and is `done` with the nth of these, from 0.
+        """
         options = world.options()
         self._brokers = [self.run(_opened(broker(self.clock, options))) for broker in self.opens]
         self._read = [Snapshot() for _ in self._brokers]
@@ -91,6 +108,9 @@ class Machine(RuleBasedStateMachine):
         schedule = NewSchedule(name=SCHEDULES[0], spec=b"x", next_at=self.clock.now(), app=APPS[0])
         self.on("declare_schedule", lambda broker: broker.declare_schedule(schedule))
         self.enqueue([[wish] for wish in backlog])
+        if taken:
+            leases = self.claim(self.next_ask(1, Want(slots=taken))).leases
+            self.finish([lease for nth, lease in enumerate(leases) if nth in done])
 
     @invariant()
     def everything_holds(self) -> None:
@@ -158,16 +178,20 @@ class Machine(RuleBasedStateMachine):
 
     # what rules have in common
 
-    def new_job(self, wish: Wish) -> NewJob:
-        """The job of a wish; its number is known from now on."""
+    def new_jobs(self, wishes: Iterable[Wish]) -> tuple[NewJob, ...]:
+        """The jobs of one call; their numbers are known from now on."""
         self._calls += 1
-        if wish.job not in self.numbers:
-            self.numbers.append(wish.job)
-        return wish.new_job(self.clock.now(), self._calls)
+        jobs: list[NewJob] = []
+        for nth, wish in enumerate(wishes):
+            if wish.job not in self.numbers:
+                self.numbers.append(wish.job)
+            jobs.append(wish.new_job(self.clock.now(), self._calls, nth))
+        return tuple(jobs)
 
     def enqueue(self, groups: Sequence[Sequence[Wish]], *, blocking: bool = False) -> None:
         """Enqueue groups; `blocking` by the other face of a store that has one."""
-        jobs = [[self.new_job(wish) for wish in group] for group in groups]
+        of_all = iter(self.new_jobs(chain.from_iterable(groups)))
+        jobs = [list(islice(of_all, len(group))) for group in groups]
         call = _enqueue_blocking if blocking else _enqueue
         enqueued(self.ledger, jobs, self.on("enqueue", lambda broker: call(broker, jobs)))
 
@@ -221,6 +245,10 @@ class Machine(RuleBasedStateMachine):
         require("an ask is answered if there is one", (answer.claimed is None) == (ask is None), answer)
         if ask is not None and answer.claimed is not None:
             claimed(self.ledger, ask, answer.claimed)
+
+    def finish(self, leases: Iterable[Lease]) -> None:
+        """Settle leases: they are done."""
+        self.settle([Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE) for each in leases])
 
     def sweep(self, limit: int, every: Micros = 0) -> list[Swept]:
         """Sweep."""
@@ -302,8 +330,8 @@ class Machine(RuleBasedStateMachine):
             ask = self.next_ask(session, Want(slots=100, alone=alone, max_bytes=1_000_000))
             leases = self.claim(ask).leases
             if leases:
-                done = [Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE) for each in leases]
-                self.settle(done)
+                self.finish(leases[::2])
+                self.finish(leases[1::2])
                 return True
         return False
 

@@ -9,15 +9,17 @@ from hypothesis.stateful import precondition, rule
 
 from windlass.broker.contract import Broker
 from windlass.conformance.machine import draws
-from windlass.conformance.machine.base import Machine, ask_for
+from windlass.conformance.machine.base import MANY, Machine, ask_for
 from windlass.conformance.machine.ledger.lease import annotated
 from windlass.conformance.machine.universe import (
+    FIRST,
     HOLD_KEYS,
     MOMENTS,
     QUEUES,
     STRANGER,
     STRETCHES,
     End,
+    Round,
     Want,
     Wish,
     Word,
@@ -113,6 +115,41 @@ class Settle(Claim):
         """Settle leases and ask for more in the same step."""
         self._settle(ends, self.next_ask(session, want))
 
+    @rule(
+        session=draws.of_machine(draws.askers),
+        first=draws.wants,
+        rounds=st.lists(draws.rounds, min_size=1, max_size=3),
+    )
+    def work(self, session: int, first: Want, rounds: list[Round]) -> None:
+        """A session is done with some of its jobs, and again; if it has none, it asks first."""
+        if not self.ledger.held_by(session_id(session)):
+            self.claim(self.next_ask(session, first))
+        self._work(session, rounds)
+
+    @precondition(lambda self: len(self.numbers) < MANY)
+    @rule(
+        wishes=draws.of_machine(draws.alike),
+        session=_sessions,
+        spared=draws.mostly(1, 0, 3),
+        rounds=st.lists(draws.rounds, min_size=1, max_size=2),
+    )
+    def work_off(self, wishes: tuple[Wish, ...], session: int, spared: int, rounds: list[Round]) -> None:
+        """Jobs that are alike come, before all others; a session takes most and is done with some."""
+        self.enqueue([[msgspec.structs.replace(wish, priority=FIRST) for wish in wishes]])
+        want = Want(queues=(wishes[0].queue,), slots=max(1, len(wishes) - spared))
+        self.claim(self.next_ask(session, want))
+        self._work(session, rounds)
+
+    def _work(self, session: int, rounds: list[Round]) -> None:
+        for each in rounds:
+            self.everything_holds()
+            held = self.ledger.held_by(session_id(session))
+            words = [self.word(lent.job) for nth, lent in enumerate(held) if nth not in each.left]
+            ends = [End(word=word, outcome=Outcome.DONE, result=each.result) for word in words]
+            if each.odd is not None and ends:
+                ends[-1] = End(word=words[-1], outcome=each.odd)
+            self._settle(ends, None if each.want is None else self.next_ask(session, each.want))
+
     @precondition(lambda self: any(True for _ in self.ledger.live()))
     @rule(outcome=draws.outcomes, ran=st.booleans())
     def settle_all(self, outcome: Outcome, *, ran: bool) -> None:
@@ -158,7 +195,7 @@ class Settle(Claim):
             error=Error(type="Failed", message=f"{end.word.job}") if failed else None,
             result=f"{job}/{fence}".encode() if end.outcome is Outcome.DONE and end.result else None,
             hold=HoldKey(end.hold, "unknown task") if end.outcome is Outcome.HOLD else None,
-            spawn=tuple(self.new_job(wish) for wish in end.spawn),
+            spawn=self.new_jobs(end.spawn),
         )
 
     @rule(word=_words, outcome=st.sampled_from([each for each in Outcome if each is not Outcome.DONE]))

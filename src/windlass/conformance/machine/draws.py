@@ -18,6 +18,7 @@ from windlass.conformance.machine.universe import (
     STRANGER,
     TASKS,
     End,
+    Round,
     Want,
     Wish,
     Word,
@@ -55,6 +56,7 @@ moments = st.sampled_from(MOMENTS)
 _rates = st.sampled_from((None, None, Rate(1, SECOND), Rate(2, MINUTE, 2), Rate(5, SECOND, 1)))
 _limits = st.sampled_from((None, None, 1, 2))
 _emits = mostly(Emit.ALL, Emit.FINAL, Emit.NONE)
+_NOTHING: Settings = {}
 _kept = {
     "retention": st.sampled_from((0, 5 * SECOND, HOUR)),
     "result_ttl": st.sampled_from((0, SECOND, HOUR)),
@@ -68,7 +70,8 @@ def queue_settings(queue: str) -> SearchStrategy[Settings]:
     common = {"concurrency": _limits, "rate": _rates}
     match queue:
         case "plain":
-            return st.fixed_dictionaries({"emit": _emits}, optional={**common, **_kept})
+            said = st.fixed_dictionaries({"emit": _emits}, optional={**common, **_kept})
+            return st.one_of(st.just(_NOTHING), said)
         case "laned":
             limits = {
                 "lane_concurrency": _limits,
@@ -122,7 +125,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-worlds = st.builds(
+_worlds = st.builds(
     World,
     session_ttl=st.sampled_from((30 * SECOND, 2 * SECOND)),
     resend_window=st.sampled_from((10 * SECOND, SECOND)),
@@ -134,6 +137,14 @@ worlds = st.builds(
     ordered=queue_settings("ordered"),
     lanes=st.dictionaries(st.sampled_from(LANES[1:]), lane_settings, max_size=2),
 )
+
+
+def _left_alone(world: World) -> World:
+    """Nobody says anything of the plain queue: there stores go their shortest ways."""
+    return msgspec.structs.replace(world, plain={}, retention=DAY, max_size=None)
+
+
+worlds = st.one_of(_worlds, _worlds.map(_left_alone))
 
 
 # jobs
@@ -208,7 +219,21 @@ def _groups(draw: Draw, known: Sequence[int], least: int, most: int) -> tuple[Wi
     return tuple(wished)
 
 
-backlogs = _groups((), 2, 6)
+@st.composite
+def _alike(draw: Draw, known: Sequence[int]) -> tuple[Wish, ...]:
+    """New jobs that differ in ids and payloads alone; ids come in either order, hardly ever one again."""
+    numbers = range(len(known) + 1, len(known) + 1 + draw(st.integers(2, 9)))
+    again = [draw(st.sampled_from(known))] if known and draw(st.sampled_from(range(8))) == 7 else []
+    wish: Settings = {"queue": draw(mostly(*QUEUES)), "task": draw(st.sampled_from(TASKS))}
+    if wish["queue"] != "plain":
+        wish["lane"] = draw(st.sampled_from(LANES))
+    if draw(_seldom):
+        wish |= draw(st.sampled_from(_FLAVOURS))
+    ordered = numbers if draw(st.booleans()) else reversed(numbers)
+    return tuple(Wish(job=number, **wish) for number in (*ordered, *again))
+
+
+backlogs = st.one_of(_groups((), 2, 6), _alike(()))
 """Jobs to start with."""
 
 
@@ -225,6 +250,11 @@ def children(machine: "Machine") -> SearchStrategy[Wish]:
 def groups(machine: "Machine") -> SearchStrategy[tuple[Wish, ...]]:
     """Up to three jobs that are accepted together; they may be each other's parents."""
     return _groups(machine.numbers, 1, 3)
+
+
+def alike(machine: "Machine") -> SearchStrategy[tuple[Wish, ...]]:
+    """Jobs of one call that are alike."""
+    return _alike(machine.numbers)
 
 
 # leases
@@ -254,9 +284,10 @@ wants = st.builds(
     Want,
     queues=st.one_of(
         st.just(QUEUES),
+        st.just(QUEUES[:1]),
         st.lists(st.sampled_from((*QUEUES, NOWHERE)), min_size=1, max_size=3, unique=True).map(tuple),
     ),
-    slots=st.sampled_from((2, 1, 3, 0)),
+    slots=st.sampled_from((2, 1, 3, 0, 5, 8)),
     prefetch=mostly(0, 1, 3, 100),
     soon=mostly(0, 1, 2, 40, 100),
     alone=st.sampled_from((False,) * 7 + (True,)),
@@ -266,6 +297,14 @@ wants = st.builds(
 
 
 outcomes = st.sampled_from((*Outcome, Outcome.DEAD, Outcome.RETRY, Outcome.RELEASE))
+
+rounds = st.builds(
+    Round,
+    left=st.frozensets(st.integers(0, 6), max_size=3),
+    odd=mostly(None, *Outcome),
+    result=st.booleans(),
+    want=st.one_of(st.none(), wants),
+)
 
 
 @st.composite

@@ -1,10 +1,10 @@
 """Rules for producers and for schedules: what brings jobs into being."""
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from windlass.conformance.machine import draws
-from windlass.conformance.machine.base import Machine
+from windlass.conformance.machine.base import MANY, Machine
 from windlass.conformance.machine.ledger.operate import fired
 from windlass.conformance.machine.universe import APPS, KEYS, QUEUES, SCHEDULES, Wish
 from windlass.conformance.machine.violated import require
@@ -48,6 +48,12 @@ class Produce(Machine):
     def enqueue_groups(self, group: tuple[Wish, ...], one: Wish) -> None:
         """Enqueue groups, each accepted whole or not at all."""
         self.enqueue([group, [one]])
+
+    @precondition(lambda self: len(self.numbers) < MANY)
+    @rule(wishes=draws.of_machine(draws.alike), apart=st.booleans(), blocking=st.booleans())
+    def enqueue_alike(self, wishes: tuple[Wish, ...], *, apart: bool, blocking: bool) -> None:
+        """Enqueue jobs that are alike, in one group or each in its own: stores keep such jobs together."""
+        self.enqueue([[wish] for wish in wishes] if apart else [wishes], blocking=blocking)
 
 
 class Plan(Produce):
@@ -109,7 +115,7 @@ class Plan(Produce):
             version=(0 if standing is None else standing.version) + off,
             expect=tick,
             then=None if then_in is None else tick + then_in,
-            jobs=tuple(self.new_job(wish) for wish in jobs),
+            jobs=self.new_jobs(jobs),
         )
         fired(self.ledger, fire, self.on("fire", lambda broker: broker.fire(fire)))
         again = self.on("fire", lambda broker: broker.fire(fire))

@@ -18,6 +18,8 @@ NOWHERE = "nowhere"
 """A queue that nobody declares."""
 LANES = ("", "a", "b")
 TASKS = ("t", "u")
+FIRST = 9
+"""A priority that is higher than those of single jobs."""
 KEYS = ("k1", "k2", "k3")
 HOLD_KEYS = ("task:t", "task:u")
 SCHEDULES = ("nightly", "hourly")
@@ -64,8 +66,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     max_attempts: int = 5
     flow: str = ""
 
-    def new_job(self, clock: Micros, call: int) -> NewJob:
-        """The job as a producer hands it in. `call` tells the payloads of two calls apart."""
+    def new_job(self, clock: Micros, call: int, nth: int = 0) -> NewJob:
+        """The job as a producer hands it in, the nth of a call. All that tells those of one call apart which
+        were wished alike are their ids and payloads: stores keep such jobs together.
+        """
         return NewJob(
             id=job_id(self.job),
             task=self.task,
@@ -78,7 +82,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
             delay=self.delay,
             run_at=None if self.run_in is None else clock + self.run_in,
             expires=self.expires,
-            payload=f"{self.job}/{call}/".encode().ljust(self.size, b"."),
+            payload=f"{self.job}/{call}.{nth}/".encode().ljust(self.size, b"."),
             headers={"call": str(call)},
             tags=(self.task, f"call{call}"),
             after=tuple(Edge(job_id(parent), on_failure) for parent, on_failure in self.after),
@@ -118,3 +122,15 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     alone: bool = False
     max_bytes: int = 1_000
     draw: int = 0
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """What a session does with the jobs that it has: all are done, but for some."""
+
+    left: frozenset[int] = frozenset()
+    """The nth of them, from 0, which it keeps."""
+    odd: Outcome | None = None
+    """The end of the last one, if it is another."""
+    result: bool = False
+    want: Want | None = None
+    """What it asks for in the same step."""
