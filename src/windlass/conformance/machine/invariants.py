@@ -189,10 +189,19 @@ def _check_parents(ledger: Ledger, entry: Entry, now: Snapshot) -> None:
             state, sealed = _fate(ledger, edge.parent, now)
             resolved = (
                 state is State.DONE
-                or (edge.on_failure is OnFailure.RUN and state in TERMINAL)
+                # One that was replayed had been dead, and its edge was resolved then, while another was not yet.
+                or (
+                    edge.on_failure is OnFailure.RUN
+                    and (state in TERMINAL or _was_replayed(edge.parent, now))
+                )
                 or (edge.on_failure is OnFailure.IGNORE and sealed)
             )
             require("a child waits for its parents", resolved, view, edge, state)
+
+
+def _was_replayed(job: JobId, now: Snapshot) -> bool:
+    view = now.jobs.get(job)
+    return view is not None and view.replays > 0
 
 
 def _fate(ledger: Ledger, parent: JobId, now: Snapshot) -> tuple[State | None, bool]:
