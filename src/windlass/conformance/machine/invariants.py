@@ -189,7 +189,7 @@ def _check_parents(ledger: Ledger, entry: Entry, now: Snapshot) -> None:
             state, sealed = _fate(ledger, edge.parent, now)
             resolved = (
                 state is State.DONE
-                # One that was replayed had been dead, and its edge was resolved then, while another was not yet.
+                # One that was replayed had been dead: its edge was resolved then, and another was not yet.
                 or (
                     edge.on_failure is OnFailure.RUN
                     and (state in TERMINAL or _was_replayed(edge.parent, now))
