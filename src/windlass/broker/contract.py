@@ -333,7 +333,8 @@ class Consume(Protocol):
         - nothing_kept_means_nothing_left: with retention 0 and no result a finished job is gone at once, and
           its id after the resend window.
         - prune_keeps_what_is_needed: never an unfinished job, nor a done or cancelled parent of one; a dead
-          parent goes, and the edges of those who wait for it act.
+          parent goes, and the edges of those who wait for it act. One that was gone when it was named is not
+          needed, nor is another job that comes under its id; a replayed job needs those that are there.
         - empty_ring_is_forgotten: a resend window after its last lane left; so idle lanes leave nothing
           behind.
         - sweep_is_bounded: by `limit`, with `more`.

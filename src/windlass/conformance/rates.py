@@ -1,9 +1,12 @@
 """Rates: token buckets of queues and lanes, and tokens that come back."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
 
 from windlass.broker.contract import Options
-from windlass.conformance.harness import Harness, Worker
+from windlass.conformance.harness import Harness, Worker, ids
 from windlass.core.job import Edge
 from windlass.core.lease import Ask, Lease
 from windlass.core.limits import Rate
@@ -11,7 +14,7 @@ from windlass.core.outcome import CauseKind, Outcome
 from windlass.core.query import Parked
 from windlass.core.settlement import HoldKey
 from windlass.core.state import State
-from windlass.core.units import HOUR, MINUTE, SECOND, Micros
+from windlass.core.units import HOUR, MINUTE, SECOND, JobId, Micros
 
 
 async def _handed_out(store: Harness, worker: Worker, queue: str, steps: list[Micros]) -> list[int]:
@@ -115,6 +118,72 @@ async def test_lane_rate_holds__and_spends_nothing_where_the_queue_has_no_token(
         lanes += "".join(lease.lane for lease in (await worker.claim("rated")).leases)
         store.advance(SECOND // 2)
     assert lanes == "ababbb"
+
+
+_LAYOUTS: dict[str, dict[str, Any]] = {
+    "bands": {},
+    "lanes first": {"order": "lane"},
+    "weighted bands": {"bands": {5: 3, 0: 1}},
+    "sequence": {"sequence": True},
+}
+"""In each of them a store may go another way to who is next."""
+_layouts = pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
+
+
+async def _lane_of_a_later_time(
+    store: Harness, worker: Worker, layout: dict[str, Any], look: str = "enqueue"
+) -> JobId:
+    """Spend a lane's one token of a minute, have the lane looked at an hour later, when it has another, and
+    set the clock back before a sweep sees it; the job that is next there.
+    """
+    await store.queue("rated", lane_rate=Rate(1, MINUTE, 1), **layout)
+    await store.sweep()
+    _, following = await store.add_many(2, queue="rated", lane="a")
+    await store.done(await worker.one("rated"))
+    store.advance(HOUR)
+    match look:
+        case "enqueue":
+            await store.add(queue="rated", lane="a")
+        case "claim":
+            assert (await worker.claim("rated", slots=0)).leases == ()
+        case _:
+            await store.broker.pause("rated", "a")
+            await store.broker.resume("rated", "a")
+    assert (await store.lane_view("a", "rated")).parked is None
+    store.advance(-HOUR)
+    return following
+
+
+@_layouts
+@pytest.mark.parametrize("look", ["enqueue", "claim", "resume"])
+async def test_lane_rate_holds__by_the_time_that_it_is(
+    store: Harness, layout: dict[str, Any], look: str
+) -> None:
+    """A lane that took its place by a token of a later time, which no sweep has seen, has none yet."""
+    worker = await store.worker()
+    job = await _lane_of_a_later_time(store, worker, layout, look)
+    claimed = await worker.claim("rated")
+    assert (claimed.leases, claimed.next_in) == ((), MINUTE)
+    store.advance(MINUTE - 1)
+    claimed = await worker.claim("rated")
+    assert (claimed.leases, claimed.next_in) == ((), 1)
+    store.advance(1)
+    assert ids((await worker.claim("rated")).leases) == [job]
+
+
+@_layouts
+async def test_lane_rate_holds__by_the_time_that_it_is_and_others_go_on(
+    store: Harness, layout: dict[str, Any]
+) -> None:
+    """A lane without a token keeps no other from its turn."""
+    worker = await store.worker()
+    job = await _lane_of_a_later_time(store, worker, layout)
+    other = await store.add(queue="rated", lane="b")
+    claimed = await worker.claim("rated")
+    assert (ids(claimed.leases), claimed.next_in) == ([other], MINUTE)
+    await store.done(claimed.leases[0])
+    store.advance(MINUTE)
+    assert ids((await worker.claim("rated")).leases) == [job]
 
 
 # tokens that come back

@@ -298,3 +298,95 @@ async def test_prune_keeps_what_is_needed__not_by_another_job_that_has_the_id_of
     assert await store.add(id=child, delay=DAY) == child
     await store.done(lease)
     assert await _kept(store, [parent, child]) == [False, True]
+
+
+async def test_prune_keeps_what_is_needed__not_a_job_that_has_the_id_of_a_parent_that_was_gone(
+    store: Harness,
+) -> None:
+    """Who names a parent of which only the end is known is not tied to whoever takes its id later."""
+    await store.queue("q", retention=0, result_ttl=0, dead_retention=0)
+    worker = await store.worker()
+    parent = await store.add()
+    await store.done(await worker.one())
+    child = await store.add(delay=DAY, after=(Edge(parent),))
+    await store.passes(2, _WINDOW)
+    for _ in range(2):  # at once, and after somebody depended on it
+        assert await store.add(id=parent) == parent
+        lease = await worker.one()
+        later = await store.add(after=(Edge(parent),))
+        await store.done(lease)
+        assert await _kept(store, [parent, child, later]) == [True, True, True]
+        await store.done(await worker.one())
+        await store.passes(2, _WINDOW)
+        assert await _kept(store, [parent, child, later]) == [False, True, False]
+        assert await store.add(id=parent) == parent
+        await store.done(await worker.one())
+        assert await _kept(store, [parent, child]) == [False, True]
+        await store.passes(2, _WINDOW)
+
+
+async def test_prune_keeps_what_is_needed__not_a_job_that_has_the_id_of_a_parent_that_died(
+    store: Harness,
+) -> None:
+    await store.queue("q", retention=0, result_ttl=0, dead_retention=HOUR)
+    worker = await store.worker()
+    parent = await store.add()
+    child = await store.add(delay=900 * DAY, after=(Edge(parent, OnFailure.IGNORE),))
+    await store.dead(await worker.one())
+    await store.passes(2, HOUR)
+    await store.passes(1, _WINDOW)
+    assert await store.states([child]) == [State.SCHEDULED]
+    assert await store.add(id=parent) == parent
+    later = await store.add(after=(Edge(parent),))
+    await store.done(await worker.one())
+    assert await _kept(store, [parent, child, later]) == [True, True, True]
+    await store.done(await worker.one())
+    await store.passes(1, _WINDOW)
+    assert await _kept(store, [parent, child, later]) == [False, True, False]
+
+
+async def test_prune_keeps_what_is_needed__by_a_job_that_was_replayed(store: Harness) -> None:
+    """It reads its parents again: those that are still there."""
+    await store.queue("q", retention=HOUR, result_ttl=HOUR)
+    worker = await store.worker()
+    parent = await store.add()
+    await store.done(await worker.one(), b"r")
+    child = await store.add(after=(Edge(parent),))
+    await store.dead(await worker.one())
+    await store.passes(2, HOUR // 4)
+    await store.replay(child)
+    await store.passes(3, HOUR)
+    assert await _kept(store, [parent, child]) == [True, True]
+    assert (await store.get(parent)).result == b"r"
+    lease = await worker.one()
+    assert (lease.job, lease.parents) == (child, (parent,))
+    await store.done(lease)
+    await store.passes(2, HOUR)
+    assert await store.missing(parent)
+
+
+async def test_prune_keeps_what_is_needed__by_a_job_that_was_replayed_though_its_parent_is_another(
+    store: Harness,
+) -> None:
+    await store.queue("q", retention=0, result_ttl=0)
+    worker = await store.worker()
+    parent = await store.add()
+    child = await store.add(after=(Edge(parent),))
+    await store.done(await worker.one())
+    await store.dead(await worker.one())
+    await store.passes(2, _WINDOW)
+    assert await store.missing(parent)
+    assert await store.add(id=parent) == parent
+    await store.done(await worker.one())
+    assert await _kept(store, [parent]) == [False]
+    await store.passes(2, _WINDOW)
+    assert await store.add(id=parent, delay=HOUR) == parent
+    await store.replay(child)
+    lease = await worker.one()
+    assert lease.job == child
+    await store.passes(1, HOUR)
+    await store.done(await worker.one())
+    assert await _kept(store, [parent, child]) == [True, True]
+    await store.done(lease)
+    await store.passes(1, _WINDOW)
+    assert await _kept(store, [parent, child]) == [False, False]

@@ -182,7 +182,7 @@ def _tie(ns: Namespace, job: Job) -> bool:
     """Tie a job to its parents; whether an edge to a parent that has failed cancels it."""
     for edge in job.asked.after:
         parent = edge.parent
-        ns.dependents.setdefault(parent, []).append(job.id)
+        lifecycle.need(ns, parent, job)
         match _fate_of(ns, parent), edge.on_failure:
             case State.DONE, _:
                 continue

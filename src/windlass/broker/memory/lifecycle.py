@@ -318,14 +318,21 @@ def _resolve(ns: Namespace, child: Job, fate: Fate, on_failure: OnFailure) -> No
         unblock(ns, child)
 
 
+def need(ns: Namespace, parent: JobId, job: Job) -> None:
+    """Keep a parent until a job has ended. One that is gone ties nobody, should its id come again."""
+    if parent in ns.jobs:
+        ns.dependents.setdefault(parent, []).append(job.id)
+
+
 def is_needed(ns: Namespace, job: Job) -> bool:
     """Whether an unfinished job, or an end that its dependents have yet to be told, depends on it.
 
     Those that wait for a dead parent have no claim on it: when it goes, their edges act.
     """
-    if any(fate.parent == job.id for fate in ns.fates):
+    dependents = ns.dependents.get(job.id, ())
+    if dependents and any(fate.parent == job.id for fate in ns.fates):
         return True
-    for child in (ns.jobs.get(child_id) for child_id in ns.dependents.get(job.id, ())):
+    for child in (ns.jobs.get(child_id) for child_id in dependents):
         if child is None or child.state not in UNFINISHED:
             continue
         waits_in_vain = job.state is State.DEAD and job.id in child.waiting_for

@@ -76,6 +76,8 @@ def _replay(ns: Namespace, job: Job, _: Target) -> Operated:
     job.replays += 1
     job.held = job.expires_at = job.finished_at = job.progress = None
     job.due_at = ns.now()
+    for edge in job.asked.after:
+        lifecycle.need(ns, edge.parent, job)
     filing.line_up(ns, job)
     lifecycle.make_waiting(ns, job, Move.REPLAY)
     return Operated(job.id, Effect.APPLIED, job.state)

@@ -110,8 +110,8 @@ def _inserted(
 
 
 def _remembered(tx: Writing, group: Sequence[NewJob]) -> bool:
-    """Whether a key absorbed one of these calls before, or somebody waits for one of these ids."""
-    if not tx.absorbed and not tx.edges:
+    """Whether a key absorbed one of these calls before."""
+    if not tx.absorbed:
         return False
     return tx.one(SQL["remembered"], (as_json([job.id for job in group]),)) is not None
 

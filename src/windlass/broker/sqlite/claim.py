@@ -100,6 +100,9 @@ def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None)
     ask = bound.ask
     turns = filing.Turns(turn_of(ask.slots, ask.soon))
     while (job := _next(tx, queue, ask, len(bound.leases), turns)) is not None:
+        if queue.laned and filing.lacks_token(tx, queue, job.lane):
+            filing.refresh(tx, queue, tx.lane(queue, job.lane))
+            continue
         if lifecycle.is_expired(job, tx.now):
             lifecycle.expire(tx, job)
             turns.end()

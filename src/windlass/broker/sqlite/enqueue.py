@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from windlass.broker.sqlite import bulk, filing, keys, lifecycle
+from windlass.broker.sqlite import bulk, filing, flows, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.reading import SQL as STORE
-from windlass.broker.sqlite.records import BLOCKED, HAS_CHILDREN, HAS_PARENTS, KEYED, STATES, Body, Job
+from windlass.broker.sqlite.records import BLOCKED, HAS_PARENTS, KEYED, STATES, Body, Job
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.dedup import Meeting, meet
@@ -181,7 +181,6 @@ def _create(
     if asked.lane != "":
         filing.become_laned(tx, queue)
     _forget_id(tx, asked.id)
-    has_children = tx.edges and tx.one(SQL["has_edges"], (asked.id,)) is not None
     job = Job(
         n=tx.number(),
         id=asked.id,
@@ -198,7 +197,7 @@ def _create(
         expires_at=None if asked.expires is None else tx.now + asked.expires,
         waiting_for=int(follows),
         size=len(asked.payload),
-        marks=(KEYED if asked.key is not None else 0) | (HAS_CHILDREN if has_children else 0),
+        marks=KEYED if asked.key is not None else 0,
     )
     body = Body(
         asked.key, asked.mode, asked.window, dict(asked.headers), asked.tags, asked.after, asked.payload
@@ -241,30 +240,18 @@ def _tie(tx: Writing, job: Job) -> bool:
     parents = {_stands_for(tx, edge.parent): edge.on_failure for edge in body.after}
     body.after = tuple(Edge(*edge) for edge in parents.items())
     tx.save_body(job, body)
-    tx.edges = 1
     job.marks |= HAS_PARENTS
     for edge in body.after:
-        record = tx.record(edge.parent)
-        if record is not None and record.pruned_until is None:
-            record.marks |= HAS_CHILDREN
-            tx.touch(record)
-        waits = False
-        match _fate_of(record), edge.on_failure:
+        match _fate_of(tx.record(edge.parent)), edge.on_failure:
             case State.CANCELLED, OnFailure.CANCEL:
-                _add_edge(tx, edge, job, waits=False)
                 return True
             case (State.DONE, _) | (State.CANCELLED, _) | (State.DEAD, OnFailure.RUN):
-                pass
+                flows.tie(tx, job, edge, waits=False)
             case _:
                 job.waiting_for += 1
-                waits = True
-        _add_edge(tx, edge, job, waits=waits)
+                flows.tie(tx, job, edge, waits=True)
     tx.touch(job)
     return False
-
-
-def _add_edge(tx: Writing, edge: Edge, job: Job, *, waits: bool) -> None:
-    tx.run(SQL["add_edge"], (edge.parent, job.n, edge.on_failure.value, int(waits)))
 
 
 def _stands_for(tx: Writing, parent: JobId) -> JobId:

@@ -119,6 +119,14 @@ def parked(tx: Reading, queue: Queue, lane: Lane) -> Parked | None:
     return None
 
 
+def lacks_token(tx: Reading, queue: Queue, name: str) -> bool:
+    """Whether a lane that stands in a ring has no token. It may have entered by one of a later time, when a
+    clock ran ahead and was set back before any sweep saw it.
+    """
+    lane = tx.lane(queue, name)
+    return lane.policy.rate is not None and wait_for_token(lane, lane.policy.rate, tx.now) > 0
+
+
 def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
     """Let a lane enter and leave rings as it now has, or has not, something to hand out there."""
     if not queue.laned:

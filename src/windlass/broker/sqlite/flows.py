@@ -4,14 +4,27 @@ from collections import deque
 
 from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import CODES, DEAD, Job, state_of
+from windlass.broker.sqlite.records import CODES, DEAD, HAS_CHILDREN, Job, state_of
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Fate, Writing
-from windlass.core.job import OnFailure
+from windlass.core.job import Edge, OnFailure
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId
 
 SQL = statements("jobs")
+
+
+def tie(tx: Writing, child: Job, edge: Edge, *, waits: bool) -> None:
+    """Keep a parent until a job has ended. One that is gone ties nobody, should its id come again."""
+    parent = tx.job(edge.parent)
+    if parent is None:
+        return
+    if not parent.marks & HAS_CHILDREN:
+        tx.run(SQL["drop_edges_to"], (parent.id,))  # of those who depended on another job under its id
+        parent.marks |= HAS_CHILDREN
+        tx.touch(parent)
+    tx.run(SQL["add_edge"], (parent.id, child.n, edge.on_failure.value, int(waits)))
+    tx.edges = 1
 
 
 def tell_dependents(tx: Writing, parent: JobId, state: State) -> None:

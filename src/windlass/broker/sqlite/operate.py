@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from windlass.broker.sqlite import filing, keys, lifecycle
+from windlass.broker.sqlite import filing, flows, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
-from windlass.broker.sqlite.records import CODES, READY, RUNNING, SAID, Job
+from windlass.broker.sqlite.records import CODES, HAS_PARENTS, READY, RUNNING, SAID, Job
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
@@ -82,6 +82,9 @@ def _replay(tx: Writing, job: Job, _: Target) -> Operated:
     if job.marks & SAID:
         tx.run(JOBS["say_progress"], (job.n, None, None))
     job.due_at = tx.now
+    if job.marks & HAS_PARENTS:
+        for edge in tx.body(job).after:
+            flows.tie(tx, job, edge, waits=False)
     tx.touch(job)
     filing.line_up(tx, job)
     lifecycle.make_waiting(tx, job, Move.REPLAY)

@@ -95,12 +95,12 @@ def _stood(handle: Handle, options: Options, queue: str) -> Stood | None:
     rows = handle.cursor.execute(_STANDING, (queue,)).fetchall()
     if not rows:
         return None
-    mark, counted, epoch, edges, absorbed, numbered_at, newest, newest_at, q, laned = rows[0]
+    mark, counted, epoch, absorbed, numbered_at, newest, newest_at, q, laned = rows[0]
     handle.at(epoch)
     policy = handle.policies.get(q)
     if policy is None or policy.sequence or policy.emit is _ALL:
         return None
-    if laned or edges or absorbed or options.max_size is not None:
+    if laned or absorbed or options.max_size is not None:
         return None
     if newest is None:
         return queue, q, policy, mark, counted, counted, numbered_at

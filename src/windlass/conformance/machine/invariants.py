@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.conformance.machine import arrows
 from windlass.conformance.machine.ledger.enqueue import resolve_tentative
-from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
+from windlass.conformance.machine.ledger.records import Entry, Ledger, Tie, key_of
 from windlass.conformance.machine.ledger.session import sessions_read
 from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import require
@@ -180,34 +180,37 @@ def _check_parents(ledger: Ledger, entry: Entry, now: Snapshot) -> None:
         return
     if view.state is State.CANCELLED and view.reason is Reason.PARENT_FAILED:
         failed = any(
-            edge.on_failure is OnFailure.CANCEL and _fate(ledger, edge.parent, now) == (State.CANCELLED, True)
+            edge.on_failure is OnFailure.CANCEL
+            and _fate(ledger, entry.ties[edge.parent], now) == (State.CANCELLED, True)
             for edge in view.after
         )
         require("a job is cancelled by a parent that failed for good", failed, view, now.jobs)
     elif view.state not in (State.BLOCKED, State.CANCELLED, State.DEAD):
         for edge in view.after:
-            state, sealed = _fate(ledger, edge.parent, now)
+            tie = entry.ties[edge.parent]
+            state, sealed = _fate(ledger, tie, now)
             resolved = (
                 state is State.DONE
-                # One that was replayed had been dead: its edge was resolved then, and another was not yet.
-                or (
-                    edge.on_failure is OnFailure.RUN
-                    and (state in TERMINAL or _was_replayed(edge.parent, now))
-                )
+                # One that was replayed since had been dead: its edge was resolved then, another was not yet.
+                or (edge.on_failure is OnFailure.RUN and (state in TERMINAL or _replayed_since(tie, now)))
                 or (edge.on_failure is OnFailure.IGNORE and sealed)
+                or not tie.known
             )
-            require("a child waits for its parents", resolved, view, edge, state)
+            require("a child waits for its parents", resolved, view, edge, state, tie.replays)
 
 
-def _was_replayed(job: JobId, now: Snapshot) -> bool:
-    view = now.jobs.get(job)
-    return view is not None and view.replays > 0
+def _replayed_since(tie: Tie, now: Snapshot) -> bool:
+    """Whether a parent was replayed after its child was accepted."""
+    view = now.jobs.get(tie.parent.id)
+    return view is not None and view.replays > tie.replays
 
 
-def _fate(ledger: Ledger, parent: JobId, now: Snapshot) -> tuple[State | None, bool]:
+def _fate(ledger: Ledger, tie: Tie, now: Snapshot) -> tuple[State | None, bool]:
     """A parent's last state (`cancelled` for one that failed for good); and whether it failed for good."""
-    view = now.jobs.get(parent)
-    state = view.state if view is not None else ledger.entry(parent).final
+    parent = tie.parent
+    # Its id may be another job's by now: it is forgotten then, and how it ended is in the ledger alone.
+    view = now.jobs.get(parent.id) if ledger.entries.get(parent.id) is parent else None
+    state = view.state if view is not None else parent.final
     gone = _kept_state(view) is None
     sealed = state is State.CANCELLED or (state is State.DEAD and gone)
     return (State.CANCELLED if sealed else state), sealed

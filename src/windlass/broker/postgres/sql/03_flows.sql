@@ -2,6 +2,30 @@
 --
 -- Keys touched: edge, fate and the dependents' own. Cost: at most 100 dependents a step; sweep tells the rest.
 
+-- in: the id of a parent. out: what is known of it; brought back if it was in the past, since somebody depends on it.
+CREATE OR REPLACE FUNCTION _parent(p_id uuid) RETURNS job LANGUAGE plpgsql AS $$
+DECLARE
+    p job;
+BEGIN
+    SELECT * INTO p FROM job WHERE id = p_id;
+    IF NOT FOUND AND _recall(p_id) THEN
+        SELECT * INTO p FROM job WHERE id = p_id;
+    END IF;
+    RETURN p;
+END $$;
+
+-- Keep a parent until a job has ended. One that is gone ties nobody, should its id come again.
+CREATE OR REPLACE FUNCTION _add_edge(p job, p_child bigint, p_on_failure smallint, p_open boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF p.n IS NULL OR p.pruned_until IS NOT NULL THEN
+        RETURN;
+    ELSIF NOT p.has_children THEN
+        DELETE FROM edge WHERE parent = p.id AND NOT open;   -- of those who depended on another job under its id
+        UPDATE job SET has_children = true WHERE n = p.n;
+    END IF;
+    INSERT INTO edge (parent, child, on_failure, open) VALUES (p.id, p_child, p_on_failure, p_open) ON CONFLICT DO NOTHING;
+END $$;
+
 -- Resolve the edges to a parent that has ended. An end can cascade (a cancelled dependent has dependents): the work is
 -- a line of fates, not a recursion, and the bound is on the whole of it.
 CREATE OR REPLACE FUNCTION _tell(p_parent uuid, p_state smallint) RETURNS void LANGUAGE plpgsql AS $$

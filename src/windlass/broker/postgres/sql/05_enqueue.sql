@@ -255,12 +255,10 @@ BEGIN
     END IF;
     DELETE FROM absorbed WHERE id = a.id;
     INSERT INTO job (id, n, state, priority, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
-        waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer,
-        has_children)
+        waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer)
     VALUES (a.id, nextval('number') * 1024, -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
         _due_at(a, v_at), octet_length(a.payload), (p_follows IS NOT NULL)::integer, p_parent, a.flow, v_at + a.expires,
-        a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires,
-        EXISTS (SELECT FROM edge WHERE edge.parent = a.id));
+        a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires);
     INSERT INTO delta (queue, task, state, n, bytes) VALUES (a.queue, a.task, 0, 0, octet_length(a.payload));
     IF p_follows IS NULL AND a.key IS NOT NULL THEN
         INSERT INTO unique_key (queue, lane, task, key, holder, mode, win, accepted_at)
@@ -319,21 +317,15 @@ BEGIN
     j.after_ids := v_ids;
     j.after_on := v_on;
     FOR v_i IN 1 .. cardinality(v_ids) LOOP
-        SELECT * INTO p FROM job WHERE id = v_ids[v_i];
-        IF NOT FOUND AND _recall(v_ids[v_i]) THEN
-            SELECT * INTO p FROM job WHERE id = v_ids[v_i];
-        END IF;
+        p := _parent(v_ids[v_i]);
         v_fate := CASE
             WHEN p.n IS NULL THEN 4
             WHEN p.pruned_until IS NULL THEN p.state
             WHEN p.state = 4 THEN 4
             ELSE 6
         END;
-        IF p.n IS NOT NULL AND NOT p.has_children THEN
-            UPDATE job SET has_children = true WHERE n = p.n;
-        END IF;
         v_open := NOT (v_fate IN (4, 6) OR (v_fate = 5 AND v_on[v_i] = 2));
-        INSERT INTO edge (parent, child, on_failure, open) VALUES (v_ids[v_i], j.n, v_on[v_i], v_open);
+        PERFORM _add_edge(p, j.n, v_on[v_i], v_open);
         IF v_fate = 6 AND v_on[v_i] = 0 THEN
             j.waiting_for := -1;
             RETURN j;

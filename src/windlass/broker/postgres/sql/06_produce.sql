@@ -8,15 +8,9 @@
 -- Whether one of these ids may have been sent before, but for jobs that are still there, which nobody can be twice. p_first: the
 -- smallest of them. Ids grow with time, so mostly it is enough to look at the largest that is there.
 CREATE OR REPLACE FUNCTION _may_be_known(p_ids uuid[], p_first uuid, p_slots smallint[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    x record;
 BEGIN
-    SELECT p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AS absorbed,
-        p_first <= (SELECT parent FROM edge ORDER BY parent DESC LIMIT 1) AS awaited INTO x;
     -- Each by itself: a statement pays for all the tables that it might look at.
-    IF x.absorbed AND EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids)) THEN
-        RETURN true;
-    ELSIF x.awaited AND EXISTS (SELECT FROM edge WHERE parent = ANY (p_ids)) THEN
+    IF p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AND EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids)) THEN
         RETURN true;
     ELSIF _is_beyond_past(p_first, p_slots) THEN
         RETURN false;
@@ -168,7 +162,7 @@ BEGIN
     v_done := pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer) IS NULL;   -- an expression: 8 µs less than PERFORM
     SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded,
         q.unlimited, q.has_blocks, q.emit = 2 AS emits, m.slots, m.mark, m.session_ttl AS ttl,
-        p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) OR p_first <= (SELECT parent FROM edge ORDER BY parent DESC LIMIT 1) AS old
+        p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AS old
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();
@@ -231,7 +225,7 @@ BEGIN
     v_done := pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer) IS NULL;   -- as above
     SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded,
         q.emit = 2 AS emits, m.slots, m.mark, m.session_ttl AS ttl,
-        EXISTS (SELECT FROM absorbed WHERE id = p_id) OR EXISTS (SELECT FROM edge WHERE parent = p_id) AS known
+        EXISTS (SELECT FROM absorbed WHERE id = p_id) AS known
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();

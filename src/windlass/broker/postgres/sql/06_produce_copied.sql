@@ -44,7 +44,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer);
     SELECT q.laned OR q.sequence OR m.max_size IS NOT NULL AS busy, q.age_step IS NOT NULL OR q.bands IS NOT NULL AS banded,
         q.unlimited, q.has_blocks, q.emit = 2 AS emits, m.slots, m.mark,
-        p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) OR p_first <= (SELECT parent FROM edge ORDER BY parent DESC LIMIT 1) AS old
+        p_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AS old
     INTO x FROM queue q, meta m WHERE q.name = p_queue;
     IF x.busy IS NOT FALSE THEN
         PERFORM _must_be_alone();

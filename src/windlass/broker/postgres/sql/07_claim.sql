@@ -163,6 +163,12 @@ BEGIN
                 ELSE _next_job(q, (a.draw + cardinality(leases) * 2654435769) % 4294967296, v_at, v_rings, v_turns) END;
             EXIT WHEN v_n IS NULL;
             SELECT * INTO j FROM job WHERE n = v_n;
+            l := _lane(q, j.lane);
+            IF q.laned AND l.rate_count IS NOT NULL AND _lane_token_in(l, v_at) > 0 THEN
+                -- It entered its ring by a token of a later time: the clock ran ahead, and was set back before a sweep saw it.
+                PERFORM _refresh(v_name, j.lane);
+                CONTINUE;
+            END IF;
             IF j.expires_at <= v_at AND NOT j.started THEN
                 PERFORM _expire(j);
                 v_rings := '{}';
@@ -174,7 +180,6 @@ BEGIN
                 END IF;
                 CONTINUE;
             END IF;
-            l := _lane(q, j.lane);
             v_room := CASE
                 WHEN a.alone THEN least(1, a.slots)
                 WHEN j.attempt + 1 >= j.max_attempts OR NOT EXISTS (SELECT FROM timed WHERE task = j.task) THEN a.slots

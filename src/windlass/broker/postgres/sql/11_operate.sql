@@ -95,6 +95,9 @@ BEGIN
     j.message := NULL;
     j.kept := NULL;
     j.due_at := _at();
+    FOR v_i IN 1 .. coalesce(cardinality(j.after_ids), 0) LOOP
+        PERFORM _add_edge(_parent(j.after_ids[v_i]), j.n, j.after_on[v_i], false);
+    END LOOP;
     PERFORM _make_waiting(_line_up(j), 5::smallint, 'replay');
     effect := 'applied';
 END $$;

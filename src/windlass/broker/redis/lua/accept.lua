@@ -106,6 +106,8 @@ end
 
 local function note_child(parent) -- somebody waits for it, or reads it: it may be needed
   if not parent.x.children then
+    -- Of those who depended on another job under its id; more than these count as its own.
+    for _, m in ipairs(zpage(LINK, 'N' .. parent.id, 1000)) do zrem(LINK, m) end
     local kept = parent.x.kept
     unkeep(parent)
     parent.x.children = 1
@@ -136,7 +138,7 @@ local function tie(j) -- to its parents; whether an edge to one that has failed 
     if parent then
       state = parent.state
       note_child(parent)
-      zadd(LINK, need_name(id, j))
+      zadd(LINK, need_name(id, j)) -- none to one that is gone, which ties nobody, should its id come again
     else
       local t = tombstone(id)
       state = (not t or t[1] == DONE) and DONE or CANCELLED

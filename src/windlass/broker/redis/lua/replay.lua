@@ -23,8 +23,8 @@ return operate(unpack_(ARGV[2]), function(j)
   for _, edge in ipairs(parents_of(j)) do
     local parent = job(edge[1])
     if parent then
-      zadd(LINK, need_name(edge[1], j))
       note_child(parent)
+      zadd(LINK, need_name(edge[1], j))
     end
   end
   line_up(j)

@@ -2,10 +2,10 @@
 
 -- name: standing
 -- in:   ?1 queue
--- out:  mark, number, epoch, edges, absorbed, numbered_at of the namespace; number and time of the last job that is not
+-- out:  mark, number, epoch, absorbed, numbered_at of the namespace; number and time of the last job that is not
 --       counted yet, if there is one; q, laned; nothing if there is no such queue
 -- cost: two rows and a seek
-SELECT namespace.mark, namespace.number, namespace.epoch, namespace.edges, namespace.absorbed, namespace.numbered_at,
+SELECT namespace.mark, namespace.number, namespace.epoch, namespace.absorbed, namespace.numbered_at,
     job.n, job.accepted_at, queue.q, queue.laned
 FROM queue CROSS JOIN namespace ON namespace.one = 1 LEFT JOIN job ON job.n > namespace.number WHERE queue.name = ?1
 ORDER BY job.n DESC LIMIT 1;
@@ -35,10 +35,9 @@ FROM json_each(?1) AS new CROSS JOIN body ON body.n = ?2 + 2 * new.key;
 
 -- name: remembered
 -- in:   ?1 ids (JSON)
--- out:  1 if a key absorbed one of them, or an edge leads to one
--- cost: two seeks per id
-SELECT 1 FROM json_each(?1) AS known WHERE EXISTS (SELECT 1 FROM absorbed WHERE absorbed.id = known.value)
-    OR EXISTS (SELECT 1 FROM edge WHERE edge.parent = known.value) LIMIT 1;
+-- out:  1 if a key absorbed one of them
+-- cost: a seek per id
+SELECT 1 FROM json_each(?1) AS known CROSS JOIN absorbed ON absorbed.id = known.value LIMIT 1;
 
 -- name: end_done
 -- in:   ?1 fences by the numbers of jobs (JSON), ?2 now

@@ -178,12 +178,6 @@ DELETE FROM absorbed WHERE id = ?1;
 INSERT INTO edge (parent, child, on_failure, open) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (parent, child) DO UPDATE SET on_failure = ?3, open = ?4;
 
--- name: has_edges
--- in:   ?1 parent
--- out:  1 if an edge leads to it
--- cost: one seek
-SELECT 1 FROM edge WHERE parent = ?1 LIMIT 1;
-
 -- name: next_edge
 -- in:   ?1 parent
 -- out:  child, on_failure of an unresolved edge

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.conformance.machine.ledger.records import Absorbed, Entry, Ledger, key_of
+from windlass.conformance.machine.ledger.records import Absorbed, Entry, Ledger, Tie, key_of
 from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import require
 from windlass.core.job import Edge, Mode, NewJob, Receipt, Refusal, Status
@@ -26,7 +26,8 @@ def spawned(ledger: Ledger, parent: JobId, children: Sequence[NewJob]) -> None:
     """Children came with a settlement that counts. Whether a key absorbed one can only be read."""
     for child in children:
         if not known(ledger, child.id) and child.id not in ledger.absorbed:
-            _accepted(ledger, msgspec.structs.replace(child, after=_standing(ledger, child)), parent)
+            _accepted(ledger, child, parent)
+            _tie(ledger, ledger.entries[child.id])
             if child.key is not None:
                 ledger.tentative.add(child.id)
 
@@ -73,13 +74,24 @@ def _group(ledger: Ledger, group: Sequence[NewJob], receipts: Sequence[Receipt])
         named = None not in refusals and refusals != {Refusal.NEIGHBOUR}
         require("a refusal gives its reason", named, receipts)
         return
+    before = frozenset(ledger.created)
     for job, receipt in zip(group, receipts, strict=True):
         require("receipts come in the order of the jobs", receipt.job == job.id, job, receipt)
         _accepted_or_absorbed(ledger, job, receipt)
-    for job in group:
-        if job.id in ledger.created:
-            entry = ledger.entries[job.id]
-            entry.job = msgspec.structs.replace(entry.job, after=_standing(ledger, entry.job))
+    for job in ledger.created - before:
+        _tie(ledger, ledger.entries[job])
+
+
+def _tie(ledger: Ledger, entry: Entry) -> None:
+    """Note the parents of a new job as they are now: what comes about later is what its edges go by."""
+    entry.job = msgspec.structs.replace(entry.job, after=_standing(ledger, entry.job))
+    for edge in entry.job.after:
+        view = ledger.view(edge.parent)
+        entry.ties[edge.parent] = Tie(
+            parent=ledger.entry(edge.parent),
+            replays=0 if view is None else view.replays,
+            known=known(ledger, edge.parent),
+        )
 
 
 def _standing(ledger: Ledger, job: NewJob) -> tuple[Edge, ...]:

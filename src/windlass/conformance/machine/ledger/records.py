@@ -40,6 +40,17 @@ class Lent(msgspec.Struct, kw_only=True, eq=False):
     """Its session has ended, but not yet the lease: a bounded sweep left it for the next."""
 
 
+class Tie(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A parent, as it was when its child was accepted."""
+
+    parent: "Entry"
+    """That job, whatever may come under its id later."""
+    replays: int
+    """How often it had been replayed by then."""
+    known: bool
+    """It was there, or the memory of its end; of one that a key still names nothing need be left."""
+
+
 class Entry(msgspec.Struct, kw_only=True, eq=False):
     """A job that was accepted, as it must be now."""
 
@@ -50,6 +61,8 @@ class Entry(msgspec.Struct, kw_only=True, eq=False):
     order: int
     """Accepted as the nth."""
     parent: JobId | None = None
+    ties: dict[JobId, Tie] = {}
+    """By the parents of its edges."""
     lent: list[Lent] = []
     attempt: int = 0
     crashes: int = 0
