@@ -23,10 +23,12 @@ RUN = 0.001
 class Scene:
     """A hand that was filled at the time 0, and is run at an even pace."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, ended: int = 0, serial: bool = False) -> None:
         self.hand = Hand(Table.create(path, HAND), [HAND])
         self.settler = Settler(self.hand, nudge=lambda: None)
-        self.sending = Sending([Desk(0, Group(slots=16, queues=("q",)), 250)], self.hand, self.settler)
+        desks = [Desk(0, Group(slots=16, queues=("q",)), 250)]
+        self.sending = Sending(desks, self.hand, self.settler, serial=serial)
+        self.ends(ended)
         self.sending.taken_in(0.0)
         tasks = {a_lease().task: None}
         self.hand.take_in([a_lease()] * HAND, tasks, 0, 0.0)  # type: ignore[arg-type]
@@ -64,6 +66,16 @@ def test_all_of_it_goes_where_an_exchange_takes_much_longer_than_the_rest(scene:
     assert scene.sending.enough(RUN) == HAND
     scene.ends(HAND // 2)
     assert scene.is_worth_it(2 * RUN)
+
+
+@pytest.mark.parametrize("serial", [False, True])
+def test_a_store_that_others_wait_for_is_told_at_once_what_had_ended_before_the_rest_came(
+    tmp_path: Path, serial: bool
+) -> None:
+    """How fast the rest is run is told by those that have ended since: here none has."""
+    scene = Scene(tmp_path / "table", ended=HAND, serial=serial)
+    scene.sending.took(2 * SLOW * RUN)
+    assert scene.is_worth_it(RUN / 10) is serial
 
 
 def test_no_outcome_waits_longer_than_a_moment_for_the_rest(scene: Scene) -> None:

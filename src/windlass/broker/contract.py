@@ -52,6 +52,12 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs under a limit that a worker should ask for beyond its slots at the most (`Ask.soon`). The more of
     them, the less an exchange costs a job, and the longer others wait for it.
     """
+    ahead: int = 1_000
+    """The same for jobs without a limit."""
+    serial: bool = False
+    """It works for one who asks after the other, and rests when none of them does: so workers ask for more
+    before they look at what they were given.
+    """
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

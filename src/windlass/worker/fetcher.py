@@ -37,6 +37,8 @@ _T = TypeVar("_T")
 
 STUCK = 0.25
 """Seconds after which a job that has not started is given back, and a loop that has done nothing is asked."""
+MANY = 64
+"""Jobs that take longer to take in than an exchange takes to send."""
 EXCHANGE = 500
 """Jobs that one exchange asks for at the most: a job of high priority waits for those that are under way."""
 WAY = 0.0001
@@ -83,7 +85,9 @@ class Fetcher:
         self._told_lost = told_lost
         self._told_suspects = told_suspects
         self._told_jobs = told_jobs
-        self._desks = [Desk(number, group, broker.capabilities.soon) for number, group in enumerate(groups)]
+        can = broker.capabilities
+        self._serial = can.serial
+        self._desks = [Desk(number, group, can.soon, can.ahead) for number, group in enumerate(groups)]
         self._turn = 0
         self._seq = 1
         self._draw = int(pace.jitter() * 2**32)
@@ -96,6 +100,7 @@ class Fetcher:
         self._released_at: float | None = None
         self._pinged = False
         self._shy_until = 0.0
+        self._come: tuple[Desk, Sequence[Lease], float] | None = None
 
     def attach(
         self, hand: Hand, runners: Runners, settler: Settler, notes: Notes, executor: Executor
@@ -103,7 +108,7 @@ class Fetcher:
         """The other parts of the worker."""
         self._hand, self._runners, self._settler = hand, runners, settler
         self._notes, self._executor = notes, executor
-        self._sending = Sending(self._desks, hand, settler)
+        self._sending = Sending(self._desks, hand, settler, serial=self._serial)
 
     # --- from any thread ------------------------------------------------------------------------------------
 
@@ -146,12 +151,15 @@ class Fetcher:
             await self._patiently(lambda: self._notes.send(self._broker, now))
         if batch or desk is not None:
             await self._exchange(batch, desk)
+        elif self._come is not None:
+            self._take_in()
         else:
             await self._rest(now)
 
     def _is_drained(self) -> bool:
         if self._drained_by is None:
             return False
+        self._take_in()
         self._give_back(self._pace.now())
         if not any(self._hand.unfinished) and not len(self._settler):
             return True
@@ -212,7 +220,7 @@ class Fetcher:
         if slots <= 0:
             extra = 0 if self._alone else desk.extra
             # What has ended and is not settled has its place under a limit yet.
-            held = unfinished if desk.bound is Bound.SOON else len(self._hand.lines[desk.number])
+            held = unfinished if desk.bound is Bound.SOON else self._hand.waiting_in(desk.number)
             if not extra or held > (extra + desk.slots) // 2:
                 return 0
         prefetch = 0 if self._alone else desk.prefetch.size
@@ -308,14 +316,24 @@ class Fetcher:
             self._told_suspects(claimed.suspects)
         if self._alone and not claimed.leases and not claimed.suspects and not any(self._hand.unfinished):
             self._drained_by = now
-        if claimed.leases and self._drained_by is not None:
-            for lease in claimed.leases:
-                self._settler.put(Ended(None, given_back(lease), None))
-        elif claimed.leases:
+        self._come = desk, claimed.leases, now
+        self._hand.announce(desk.number, len(claimed.leases))
+        if not self._serial or len(claimed.leases) < MANY:
             # Last: the loop that runs them is woken by it, and waits for this thread to rest.
-            self._take_in(desk, claimed.leases, now)
+            self._take_in()
 
-    def _take_in(self, desk: Desk, leases: Sequence[Lease], now: float) -> None:
+    def _take_in(self) -> None:
+        """What has come, if anything has. Many leases of a store that others wait for, too, are taken in when
+        the next exchange is on its way.
+        """
+        if self._come is None:
+            return
+        (desk, leases, now), self._come = self._come, None
+        self._hand.arrived(desk.number)
+        if self._drained_by is not None:
+            for lease in leases:
+                self._settler.put(Ended(None, given_back(lease), None))
+            return
         if self._strikes.by_task:
             leases = self._not_struck(leases)
         if not {lease.task for lease in leases} <= self._tasks.keys():
@@ -378,7 +396,7 @@ class Fetcher:
         backoff: Backoff | None = None
         while True:
             try:
-                answer = await call()
+                answer = await (call() if self._come is None else self._meanwhile(call))
             except StoreError as error:  # also a disk that is full: work goes on when there is space again
                 if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
                     raise
@@ -390,6 +408,17 @@ class Fetcher:
                 if backoff is not None:
                     _log.info("the store answers again")
                 return answer
+
+    async def _meanwhile(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Call, and take in what has come as soon as the question is on its way."""
+        asked = asyncio.ensure_future(call())
+        try:
+            await asyncio.sleep(0)
+            self._take_in()
+        except BaseException:
+            asked.cancel()
+            raise
+        return await asked
 
     # --- resting --------------------------------------------------------------------------------------------
 

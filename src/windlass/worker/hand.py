@@ -83,12 +83,32 @@ class Hand:
         self.unstarted: dict[Ticket, None] = {}
         self.unfinished = [0 for _ in self.lines]
         """By group: those that have no outcome yet."""
+        self._coming = [0 for _ in self.lines]
         self._rows = list(range(table.capacity - 1, -1, -1))
 
     @property
     def room(self) -> int:
         """How many more leases it can hold."""
-        return len(self._rows)
+        return len(self._rows) - sum(self._coming)
+
+    @property
+    def waiting(self) -> int:
+        """How many leases wait for a slot."""
+        return sum(map(self.waiting_in, range(len(self.lines))))
+
+    def waiting_in(self, group: int) -> int:
+        """How many of a group's leases wait for a slot."""
+        return len(self.lines[group]) + self._coming[group]
+
+    def announce(self, group: int, count: int) -> None:
+        """So many leases have arrived, and will be taken in."""
+        self._coming[group] += count
+        self.unfinished[group] += count
+
+    def arrived(self, group: int) -> None:
+        """What was announced is here."""
+        self.unfinished[group] -= self._coming[group]
+        self._coming[group] = 0
 
     def take_in(
         self, leases: Iterable[Lease], tasks: Mapping[str, Registered], group: int, now: float

@@ -23,11 +23,13 @@ class Sending:
     of half the size take a store that is busy longer than one, and little is run meanwhile.
     """
 
-    def __init__(self, desks: Sequence[Desk], hand: Hand, settler: Settler) -> None:
+    def __init__(self, desks: Sequence[Desk], hand: Hand, settler: Settler, *, serial: bool = False) -> None:
         self._desks, self._hand, self._settler = desks, hand, settler
+        self._serial = serial
         self._lingering_since: float | None = None
         self._taken_in_at = 0.0
         self._took = 0.0
+        self._before = 0
 
     def took(self, seconds: float) -> None:
         """An exchange has been answered after so long."""
@@ -37,6 +39,9 @@ class Sending:
     def taken_in(self, now: float) -> None:
         """Jobs have arrived."""
         self._taken_in_at = now
+        # Where a store works for each worker apart, outcomes that there were before count as well: fewer and
+        # larger exchanges are worth more there than that none of the two rests.
+        self._before = len(self._settler) if self._serial else 0
 
     def is_worth_it(self, now: float, *, draining: bool) -> bool:
         """Whether the outcomes that there are should go."""
@@ -44,7 +49,7 @@ class Sending:
         if not pending:
             self._lingering_since = None
             return False
-        waiting = self._waiting
+        waiting = self._hand.waiting
         others, linger = (waiting, LINGER) if waiting else (self._soon_done(), LULL)
         if draining or (pending >= others and not (waiting and self._is_rest_short(pending, waiting, now))):
             return True
@@ -56,7 +61,7 @@ class Sending:
         """How many outcomes are worth an exchange: one, or those that would make up half of the hand or all
         of it, or those that will be there in a moment.
         """
-        waiting, pending = self._waiting, len(self._settler)
+        waiting, pending = self._hand.waiting, len(self._settler)
         if self._lingering_since is None:
             fresh = not waiting and now - self._taken_in_at < LULL
             return max(1, self._soon_done()) if fresh else 1
@@ -69,16 +74,12 @@ class Sending:
     def ends(self, now: float) -> float | None:
         """Until when outcomes that are not worth an exchange wait for others."""
         if self._lingering_since is not None:
-            return self._lingering_since + (LINGER if self._waiting else LULL)
+            return self._lingering_since + (LINGER if self._hand.waiting else LULL)
         return self._taken_in_at + LULL if now - self._taken_in_at < LULL else None
-
-    @property
-    def _waiting(self) -> int:
-        return sum(len(line) for line in self._hand.lines)
 
     def _is_rest_short(self, pending: int, waiting: int, now: float) -> bool:
         """Whether what waits is run in a fraction of the time of an exchange, if it goes on as it has."""
-        return SLOW * waiting * (now - self._taken_in_at) < self._took * pending
+        return SLOW * waiting * (now - self._taken_in_at) < self._took * (pending - self._before)
 
     def _soon_done(self) -> int:
         """How many outcomes there will be in a moment, those that there are included, if nobody waits here

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from windlass.broker.contract import Broker
-from windlass.core.lease import CLAIM_JOBS
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.errors import StoreError
 from windlass.worker.executor import Executor
@@ -17,6 +16,7 @@ from windlass.worker.notes import Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
+from windlass.worker.prefetch import MOST
 from windlass.worker.process import Processes
 from windlass.worker.program import Program, Registered
 from windlass.worker.runners import Runners
@@ -29,7 +29,7 @@ _log = logging.getLogger("windlass.worker")
 
 def rows_for(groups: Sequence[Group]) -> int:
     """How many leases a worker may hold: those that run, those that wait, and outcomes on their way."""
-    return 2 * (sum(group.slots for group in groups) + CLAIM_JOBS)
+    return 2 * (sum(group.slots for group in groups) + MOST)
 
 
 def runnable(program: Program) -> Mapping[str, Registered]:

@@ -65,6 +65,8 @@ class Durability(NamedTuple):
     def capabilities(self) -> Capabilities:
         """As every store declares them."""
         return Capabilities(
+            ahead=2_000,
+            serial=True,
             store="redis",
             durability=self.words(),
             durable=self.durable,
