@@ -9,6 +9,7 @@ from tests.worker.leases import a_lease
 from tests.worker.virtual import Bench, run
 
 from windlass import Call, RetryPolicy, Windlass
+from windlass.broker.contract import Pacing
 from windlass.core.lease import Ask, Claimed
 from windlass.worker.desk import Bound, Desk
 from windlass.worker.options import Group
@@ -206,7 +207,7 @@ def _answer(count: int, *, more: bool) -> Claimed:
 
 
 def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:
-    desk = Desk(0, Group(slots=4, queues=("q",)), 250)
+    desk = Desk(0, Group(slots=4, queues=("q",)), Pacing())
     ask = Ask(queues=("q",), slots=2, soon=5, limit=9, session="s", seq=1)
     for count, bound in (
         (1, Bound.LIMIT),
@@ -222,7 +223,7 @@ def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:
 
 
 def test_what_is_held_ahead_grows_while_there_is_more_than_is_handed_out() -> None:
-    desk = Desk(0, Group(slots=4, queues=("q",)), 250)
+    desk = Desk(0, Group(slots=4, queues=("q",)), Pacing())
     ask = Ask(queues=("q",), slots=2, soon=5, limit=9, session="s", seq=1)
     assert desk.soon.size == 0, "nothing is known yet"
     for _ in range(10):

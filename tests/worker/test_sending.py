@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.worker.leases import a_lease
 
+from windlass.broker.contract import Pacing
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.worker.desk import Desk
@@ -26,7 +27,7 @@ class Scene:
     def __init__(self, path: Path, *, ended: int = 0, serial: bool = False) -> None:
         self.hand = Hand(Table.create(path, HAND), [HAND])
         self.settler = Settler(self.hand, nudge=lambda: None)
-        desks = [Desk(0, Group(slots=16, queues=("q",)), 250)]
+        desks = [Desk(0, Group(slots=16, queues=("q",)), Pacing())]
         self.sending = Sending(desks, self.hand, self.settler, serial=serial)
         self.ends(ended)
         self.sending.taken_in(0.0)

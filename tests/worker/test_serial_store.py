@@ -9,7 +9,7 @@ import pytest
 from tests.worker.virtual import Bench, run
 
 from windlass import Windlass
-from windlass.broker.contract import Capabilities
+from windlass.broker.contract import Capabilities, Pacing
 from windlass.core.state import State
 from windlass.errors import StoreUnavailable
 from windlass.worker.fetcher import EXCHANGE, MANY
@@ -32,7 +32,7 @@ class Serial:
 
     @property
     def capabilities(self) -> Capabilities:
-        return msgspec.structs.replace(self._broker.capabilities, serial=True, ahead=2_000)
+        return msgspec.structs.replace(self._broker.capabilities, pacing=Pacing(serial=True, ahead=2_000))
 
     def __getattr__(self, verb: str) -> Any:
         real = getattr(self._broker, verb)

@@ -34,6 +34,21 @@ from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, Cursor, Fence, JobId, Micros, SessionId
 
 
+class Pacing(msgspec.Struct, frozen=True, kw_only=True):
+    """How workers should ask a store."""
+
+    soon: int = 250
+    """Jobs under a limit to ask for beyond a worker's slots at the most (`Ask.soon`). The more of them, the
+    less an exchange costs a job, and the longer others wait for it.
+    """
+    ahead: int = 1_000
+    """The same for jobs without a limit."""
+    serial: bool = False
+    """It works for one who asks after the other, and rests when none of them does: so workers ask for more
+    before they look at what they were given.
+    """
+
+
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a store can do, where stores differ."""
 
@@ -48,16 +63,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """`list` goes from the newest accepted job to the oldest; otherwise its order is the store's."""
     transactional_enqueue: bool
     transactional_completion: bool
-    soon: int = 250
-    """Jobs under a limit that a worker should ask for beyond its slots at the most (`Ask.soon`). The more of
-    them, the less an exchange costs a job, and the longer others wait for it.
-    """
-    ahead: int = 1_000
-    """The same for jobs without a limit."""
-    serial: bool = False
-    """It works for one who asks after the other, and rests when none of them does: so workers ask for more
-    before they look at what they were given.
-    """
+    pacing: Pacing = Pacing()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from windlass.broker.contract import Pacing
 from windlass.core.lease import Ask, Claimed
 from windlass.worker.options import Group
 from windlass.worker.prefetch import MOST, SOON, Prefetch
@@ -21,13 +22,13 @@ class Bound(Enum):
 class Desk:
     """One group: its queues, and what is known of its jobs."""
 
-    def __init__(self, number: int, group: Group, most_soon: int, most_ahead: int = MOST) -> None:
+    def __init__(self, number: int, group: Group, pacing: Pacing) -> None:
         self.number = number
         self.slots = group.slots
         self.queues = group.queues
         self.shares = Shares(group)
-        self.prefetch = Prefetch(group.slots, most=min(MOST, most_ahead))
-        self.soon = Prefetch(group.slots, wait=SOON, most=most_soon)
+        self.prefetch = Prefetch(group.slots, most=min(MOST, pacing.ahead))
+        self.soon = Prefetch(group.slots, wait=SOON, most=pacing.soon)
         """The same for jobs under a limit, while there are more of them than are handed out."""
         self.ask_at = 0.0
         """When it is worth asking although nothing has been heard."""

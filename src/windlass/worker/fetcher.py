@@ -85,9 +85,9 @@ class Fetcher:
         self._told_lost = told_lost
         self._told_suspects = told_suspects
         self._told_jobs = told_jobs
-        can = broker.capabilities
-        self._serial = can.serial
-        self._desks = [Desk(number, group, can.soon, can.ahead) for number, group in enumerate(groups)]
+        pacing = broker.capabilities.pacing
+        self._serial = pacing.serial
+        self._desks = [Desk(number, group, pacing) for number, group in enumerate(groups)]
         self._turn = 0
         self._seq = 1
         self._draw = int(pace.jitter() * 2**32)

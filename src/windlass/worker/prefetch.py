@@ -5,9 +5,9 @@ under a limit about 10 ms, since they keep others from starting.
 WAIT = 0.05
 """Seconds that an unstarted job may wait in a worker."""
 MOST = 2_000
-"""Jobs that are held in any case at the most; each store has its own bound (`Capabilities.ahead`)."""
+"""Jobs that are held in any case at the most; each store has its own bound (`Pacing.ahead`)."""
 SOON = 0.01
-"""The same for a job under a limit; at the most so many as the store says (`Capabilities.soon`)."""
+"""The same for a job under a limit; at the most so many as the store says (`Pacing.soon`)."""
 
 
 class Prefetch:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from windlass.broker.contract import Capabilities
+from windlass.broker.contract import Capabilities, Pacing
 
 
 class Durability(NamedTuple):
@@ -65,8 +65,6 @@ class Durability(NamedTuple):
     def capabilities(self) -> Capabilities:
         """As every store declares them."""
         return Capabilities(
-            ahead=2_000,
-            serial=True,
             store="redis",
             durability=self.words(),
             durable=self.durable,
@@ -74,6 +72,7 @@ class Durability(NamedTuple):
             ordered_list=False,
             transactional_enqueue=False,
             transactional_completion=False,
+            pacing=Pacing(ahead=2_000, serial=True),
         )
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from windlass.broker.contract import Capabilities, Options, Settled, Transact
+from windlass.broker.contract import Capabilities, Options, Pacing, Settled, Transact
 from windlass.broker.sqlite import verbs
 from windlass.broker.sqlite.blocking import Blocking
 from windlass.broker.sqlite.store import LOCK_TIMEOUT, Store
@@ -37,7 +37,7 @@ CAPABILITIES = Capabilities(
     transactional_completion=False,
     # Jobs of different lanes stand on different pages, which an exchange writes once: by 500 jobs it takes a
     # fifth less of each than by 250.
-    soon=500,
+    pacing=Pacing(soon=500),
 )
 
 
