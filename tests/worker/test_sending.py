@@ -73,7 +73,6 @@ def test_all_of_it_goes_where_an_exchange_takes_much_longer_than_the_rest(scene:
 def test_a_store_that_others_wait_for_is_told_at_once_what_had_ended_before_the_rest_came(
     tmp_path: Path, serial: bool
 ) -> None:
-    """How fast the rest is run is told by those that have ended since: here none has."""
     scene = Scene(tmp_path / "table", ended=HAND, serial=serial)
     scene.sending.took(2 * SLOW * RUN)
     assert scene.is_worth_it(RUN / 10) is serial

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from windlass.broker.contract import Capabilities, Pacing
 from windlass.core.state import State
 from windlass.errors import StoreUnavailable
 from windlass.worker.fetcher import EXCHANGE, MANY
+from windlass.worker.hand import Hand
+from windlass.worker.table import Table
 from windlass.worker.worker import Worker
 
 JOBS = 4_000
@@ -109,3 +112,35 @@ def test_a_worker_that_drains_gives_back_what_it_has_not_looked_at(
     back = [each for each in details if each.state is State.READY and each.deliveries]
     assert len(back) >= MANY
     assert {each.attempt for each in back} == {0}, "they were not charged"
+
+
+def test_a_worker_that_has_no_time_left_gives_it_back_too(
+    app: Windlass, bench: Callable[[Windlass], Bench], ran: list[int]
+) -> None:
+    async def scenario(bench: Bench) -> list[Any]:
+        store = Serial(bench.broker)
+        ids = await bench.enqueue(*calls(app, JOBS))
+        async with bench.worker(broker=store, slots=16) as worker:  # type: ignore[arg-type]
+            fetcher = worker._fetcher
+            real = fetcher._received
+
+            def received(*args: Any) -> None:
+                real(*args)
+                if fetcher._come is not None:
+                    worker.drain(0.0)
+
+            fetcher._received = received  # type: ignore[method-assign]
+            await bench.seen(lambda: fetcher._drained_by is not None)
+        return [await bench.job(job) for job in ids]
+
+    details = run(scenario(bench(app)))
+    assert {each.state for each in details} == {State.DONE, State.READY}
+    assert {each.attempt for each in details if each.state is State.READY} == {0}
+
+
+def test_what_is_announced_counts_until_it_is_here(tmp_path: Path) -> None:
+    hand = Hand(Table.create(tmp_path / "table", 100), [16])
+    hand.announce(0, 60)
+    assert (hand.room, hand.waiting, hand.waiting_in(0), hand.unfinished) == (40, 60, 60, [60])
+    hand.arrived(0)
+    assert (hand.room, hand.waiting, hand.waiting_in(0), hand.unfinished) == (100, 0, 0, [0])

@@ -131,14 +131,14 @@ _layouts = pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
 
 
 async def _lane_of_a_later_time(
-    store: Harness, worker: Worker, layout: dict[str, Any], look: str = "enqueue"
+    store: Harness, worker: Worker, layout: dict[str, Any], look: str = "enqueue", **more: Any
 ) -> JobId:
     """Spend a lane's one token of a minute, have the lane looked at an hour later, when it has another, and
     set the clock back before a sweep sees it; the job that is next there.
     """
     await store.queue("rated", lane_rate=Rate(1, MINUTE, 1), **layout)
     await store.sweep()
-    _, following = await store.add_many(2, queue="rated", lane="a")
+    _, following = await store.add_many(2, queue="rated", lane="a", **more)
     await store.done(await worker.one("rated"))
     store.advance(HOUR)
     match look:
@@ -184,6 +184,18 @@ async def test_lane_rate_holds__by_the_time_that_it_is_and_others_go_on(
     await store.done(claimed.leases[0])
     store.advance(MINUTE)
     assert ids((await worker.claim("rated")).leases) == [job]
+
+
+@_layouts
+async def test_lane_rate_holds__by_the_time_that_it_is_and_what_has_expired_waits_for_it(
+    store: Harness, layout: dict[str, Any]
+) -> None:
+    """A claim does not look at the jobs of a lane without a token."""
+    worker = await store.worker()
+    job = await _lane_of_a_later_time(store, worker, layout, expires=SECOND)
+    store.advance(2 * SECOND)
+    assert (await worker.claim("rated")).leases == ()
+    assert await store.state(job) is State.READY
 
 
 # tokens that come back

@@ -390,3 +390,42 @@ async def test_prune_keeps_what_is_needed__by_a_job_that_was_replayed_though_its
     await store.done(lease)
     await store.passes(1, _WINDOW)
     assert await _kept(store, [parent, child]) == [False, False]
+
+
+async def test_prune_keeps_what_is_needed__by_a_replayed_job_though_its_parent_is_another_that_is_done(
+    store: Harness,
+) -> None:
+    """Wherever a store keeps what is done: it is not pruned while the replayed job may read it."""
+    await store.queue("q", retention=HOUR, result_ttl=HOUR)
+    worker = await store.worker()
+    parent = await store.add()
+    child = await store.add(after=(Edge(parent),))
+    await store.done(await worker.one())
+    await store.dead(await worker.one())
+    await store.passes(2, HOUR)
+    assert await store.missing(parent)
+    assert await store.add(id=parent) == parent
+    await store.done(await worker.one(), b"r")
+    await store.passes(2, MINUTE)
+    await store.replay(child)
+    await store.passes(4, HOUR)
+    assert await _kept(store, [parent, child]) == [True, True]
+    assert (await store.get(parent)).result == b"r"
+
+
+async def test_prune_keeps_what_is_needed__and_tells_those_of_a_parent_that_died_though_its_id_is_taken(
+    store: Harness,
+) -> None:
+    """More than one step tells: the rest is told later, whoever depends on the new job meanwhile."""
+    await store.queue("q", retention=HOUR, dead_retention=HOUR)
+    worker = await store.worker()
+    parent = await store.add(priority=50)
+    waiting = await store.add_many(150, after=(Edge(parent, OnFailure.IGNORE),), delay=DAY)
+    await store.dead(await worker.one())
+    store.advance(_WINDOW)
+    await store.discard(parent)
+    assert await store.missing(parent)
+    assert await store.add(id=parent, delay=DAY) == parent
+    await store.add(after=(Edge(parent),))
+    await store.sweep()
+    assert set(await store.states(waiting)) == {State.SCHEDULED}

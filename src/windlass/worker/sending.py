@@ -20,7 +20,8 @@ class Sending:
     Slots may stand empty for as long as the other jobs that run take anyway, if those are short: else the
     first of sixteen ends would go alone, and the rest with the next exchange. For the same reason outcomes
     wait for all of the hand where its other half is run in a fraction of the time that an exchange takes: two
-    of half the size take a store that is busy longer than one, and little is run meanwhile.
+    of half the size take a store that is busy longer than one, and little is run meanwhile. Not where it
+    serves one after the other: it would rest.
     """
 
     def __init__(self, desks: Sequence[Desk], hand: Hand, settler: Settler, *, serial: bool = False) -> None:
@@ -29,7 +30,6 @@ class Sending:
         self._lingering_since: float | None = None
         self._taken_in_at = 0.0
         self._took = 0.0
-        self._before = 0
 
     def took(self, seconds: float) -> None:
         """An exchange has been answered after so long."""
@@ -39,9 +39,6 @@ class Sending:
     def taken_in(self, now: float) -> None:
         """Jobs have arrived."""
         self._taken_in_at = now
-        # Where a store works for each worker apart, outcomes that there were before count as well: fewer and
-        # larger exchanges are worth more there than that none of the two rests.
-        self._before = len(self._settler) if self._serial else 0
 
     def is_worth_it(self, now: float, *, draining: bool) -> bool:
         """Whether the outcomes that there are should go."""
@@ -79,7 +76,7 @@ class Sending:
 
     def _is_rest_short(self, pending: int, waiting: int, now: float) -> bool:
         """Whether what waits is run in a fraction of the time of an exchange, if it goes on as it has."""
-        return SLOW * waiting * (now - self._taken_in_at) < self._took * (pending - self._before)
+        return not self._serial and SLOW * waiting * (now - self._taken_in_at) < self._took * pending
 
     def _soon_done(self) -> int:
         """How many outcomes there will be in a moment, those that there are included, if nobody waits here
