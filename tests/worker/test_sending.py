@@ -8,7 +8,7 @@ from tests.worker.leases import a_lease
 from windlass.broker.contract import Pacing
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
-from windlass.worker.desk import Desk
+from windlass.worker.desk import Bound, Desk
 from windlass.worker.hand import Hand
 from windlass.worker.options import Group
 from windlass.worker.runners import Ended
@@ -27,8 +27,8 @@ class Scene:
     def __init__(self, path: Path, *, ended: int = 0, serial: bool = False) -> None:
         self.hand = Hand(Table.create(path, HAND), [HAND])
         self.settler = Settler(self.hand, nudge=lambda: None)
-        desks = [Desk(0, Group(slots=16, queues=("q",)), Pacing())]
-        self.sending = Sending(desks, self.hand, self.settler, serial=serial)
+        self.desk = Desk(0, Group(slots=16, queues=("q",)), Pacing())
+        self.sending = Sending([self.desk], self.hand, self.settler, serial=serial)
         self.ends(ended)
         self.sending.taken_in(0.0)
         tasks = {a_lease().task: None}
@@ -76,6 +76,13 @@ def test_a_store_that_others_wait_for_is_told_at_once_what_had_ended_before_the_
     scene = Scene(tmp_path / "table", ended=HAND, serial=serial)
     scene.sending.took(2 * SLOW * RUN)
     assert scene.is_worth_it(RUN / 10) is serial
+
+
+def test_not_of_jobs_under_a_limit(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "table", ended=HAND, serial=True)
+    scene.sending.took(2 * SLOW * RUN)
+    scene.desk.bound = Bound.SOON
+    assert not scene.is_worth_it(RUN / 10)
 
 
 def test_no_outcome_waits_longer_than_a_moment_for_the_rest(scene: Scene) -> None:

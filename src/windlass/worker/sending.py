@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from windlass.worker.desk import Desk
+from windlass.worker.desk import Bound, Desk
 from windlass.worker.hand import Hand
 from windlass.worker.settler import Settler
 
@@ -21,7 +21,7 @@ class Sending:
     first of sixteen ends would go alone, and the rest with the next exchange. For the same reason outcomes
     wait for all of the hand where its other half is run in a fraction of the time that an exchange takes: two
     of half the size take a store that is busy longer than one, and little is run meanwhile. Not where it
-    serves one after the other: it would rest.
+    serves one after the other: it would rest; but for jobs under a limit, of which exchanges carry few anyway.
     """
 
     def __init__(self, desks: Sequence[Desk], hand: Hand, settler: Settler, *, serial: bool = False) -> None:
@@ -76,7 +76,9 @@ class Sending:
 
     def _is_rest_short(self, pending: int, waiting: int, now: float) -> bool:
         """Whether what waits is run in a fraction of the time of an exchange, if it goes on as it has."""
-        return not self._serial and SLOW * waiting * (now - self._taken_in_at) < self._took * pending
+        if self._serial and all(desk.bound is not Bound.SOON for desk in self._desks):
+            return False
+        return SLOW * waiting * (now - self._taken_in_at) < self._took * pending
 
     def _soon_done(self) -> int:
         """How many outcomes there will be in a moment, those that there are included, if nobody waits here
