@@ -19,7 +19,7 @@ _DRAINS_WITHIN = 30.0  # with no job started: the workers are stuck
 _WARM = 0.1  # of the jobs of a drain are started before processor time is counted: both processes run by then
 _SETTLES = 2.0
 _PINGS = 200  # at least: of fewer, the 99th percentile is the worst one
-_LOAD = 240_000  # jobs that wait behind urgent ones: fewer are done before the last urgent one is sent
+_LOAD = 480_000  # jobs that wait behind urgent ones: fewer are done before the last urgent one is sent
 
 
 class Absent(Exception):

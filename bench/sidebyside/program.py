@@ -20,7 +20,7 @@ from sidebyside.processes import take_precedence
 from sidebyside.servers import SERVERS, Server
 
 _INSTALL_FAILURES = (RuntimeError, OSError, ImportError, ValueError, subprocess.SubprocessError)
-_TURNS = {"single": 3}
+_TURNS = {"single": 3, "bulk": 3}
 """How often a round takes a peer, if not once: each call waits for the disk, and for seconds at a time disks
 take ten times as long as before.
 """

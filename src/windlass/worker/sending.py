@@ -21,7 +21,7 @@ class Sending:
     first of sixteen ends would go alone, and the rest with the next exchange. For the same reason outcomes
     wait for all of the hand where its other half is run in a fraction of the time that an exchange takes: two
     of half the size take a store that is busy longer than one, and little is run meanwhile. Not where it
-    serves one after the other: it would rest; but for jobs under a limit, of which exchanges carry few anyway.
+    serves one after the other: it would rest; but for jobs under a limit, of which an exchange carries few.
     """
 
     def __init__(self, desks: Sequence[Desk], hand: Hand, settler: Settler, *, serial: bool = False) -> None:
