@@ -101,6 +101,7 @@ class Fetcher:
         self._pinged = False
         self._shy_until = 0.0
         self._come: tuple[Desk, Sequence[Lease], float] | None = None
+        """What has come and is not taken in yet: whose it is, and since when."""
 
     def attach(
         self, hand: Hand, runners: Runners, settler: Settler, notes: Notes, executor: Executor
