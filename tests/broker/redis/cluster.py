@@ -1,5 +1,7 @@
 """A cluster on loopback: three primaries, each with a replica; and the live move of a slot."""
 
+import fcntl
+import os
 import socket
 import subprocess
 import tempfile
@@ -75,6 +77,11 @@ class Cluster:
         for node in (target, source, *self.primaries):
             node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[1])
 
+    def sent_on(self) -> int:
+        """How many calls were told that the slot is elsewhere."""
+        told = [node.info("errorstats").get("errorstat_MOVED", {"count": 0}) for node in self.nodes]
+        return sum(each["count"] for each in told)
+
     def close(self) -> None:
         """Let go of the nodes."""
         for node in self.nodes:
@@ -90,14 +97,33 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free, and the cluster's own ports with them."""
+    """Ports that are free, and the cluster's own ports with them; nobody else is given them before this
+    process ends.
+    """
     found: list[int] = []
     port = 11_000 + time.time_ns() // 1_000 % 9_000  # below what the system gives out by itself
     while len(found) < count:
-        if all(_can_bind(each) for each in (port, port + _BUS)):
+        if _taken(port) and all(_can_bind(each) for each in (port, port + _BUS)):
             found.append(port)
         port += 1
     return found
+
+
+_locks: list[int] = []
+
+
+def _taken(port: int) -> bool:
+    """Take a port, unless another test has: between the look for a free one and its use there is time."""
+    folder = Path(tempfile.gettempdir()) / f"windlass-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    _locks.append(lock)
+    return True
 
 
 def _can_bind(port: int) -> bool:

@@ -32,7 +32,9 @@ def test_a_slot_that_moves_under_load_loses_nothing(binary: Callable[[], Path]) 
 
 async def _several_namespaces(nodes: Cluster) -> None:
     owners: set[int] = set()
-    for _ in range(6):
+    for turn in range(40):
+        if turn >= 6 and len(owners) > 1:
+            break
         options, clock = new_namespace(Options()), ManualClock()
         broker = await RedisBroker.open(nodes.url, options=options, clock=clock)
         await live(broker, clock)
@@ -48,6 +50,7 @@ async def _moved_under_load(nodes: Cluster) -> None:
     queue = Declaration(subject=Subject(Kind.QUEUE, "q"), body=QueueSettings(retention=0), app="a")
     await broker.declare([queue])
     await broker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
+    home = nodes.owner(key)
     sent, runs, moving, producing = 0, Counter[str](), True, True
 
     async def produce() -> None:
@@ -80,4 +83,16 @@ async def _moved_under_load(nodes: Cluster) -> None:
         await asyncio.gather(produce(), work(), move())
     assert sent > 0
     assert runs == Counter({job_id(number): 1 for number in range(1, sent + 1)})
+    if nodes.owner(key) != (away := (home + 1) % 3):
+        await asyncio.to_thread(nodes.move, key, away, lambda: None)
+    await _stays_where_it_is(broker, nodes, sent)
     await broker.close()
+
+
+async def _stays_where_it_is(broker: RedisBroker, nodes: Cluster, sent: int) -> None:
+    """Who was sent on goes there from then on."""
+    before = nodes.sent_on()
+    for number in range(sent + 1, sent + 31):
+        await broker.enqueue([jobs(2 * number, 1)])
+        await asyncio.to_thread(broker.blocking.enqueue, [jobs(2 * number + 1, 1)])
+    assert nodes.sent_on() - before < 10, "once a connection at most"

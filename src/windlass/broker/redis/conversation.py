@@ -2,7 +2,8 @@
 the same conversation.
 
 A server may not know the script (`SCRIPT FLUSH`, a failover), be another one than the slot's (`MOVED`,
-`ASK`), be moving the slot (`TRYAGAIN`), be loading, or be no primary any more.
+`ASK`), be moving the slot (`TRYAGAIN`), be loading, or be no primary any more. Of a slot that has just moved
+two nodes may each say that the other has it, until they have heard of each other.
 """
 
 from collections.abc import Generator
@@ -22,6 +23,10 @@ Command = tuple[bytes | str | int, ...]
 TRIES: Final = 20
 FIRST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 0.25
+AT_ONCE: Final = 2
+"""Redirections that a call follows without a pause: to the node that has the slot, or from there to the one
+that it is moving to. Whoever is sent on again is sent in a circle.
+"""
 
 
 class Say(NamedTuple):
@@ -59,6 +64,7 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
     pause = FIRST_PAUSE
     to: Address | None = None
     last: Any = None
+    redirected = 0
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
         reply = yield Say((*asking, command), to, packed)
@@ -70,10 +76,9 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
         match reply:
             case exceptions.NoScriptError():
                 command = (b"EVAL", known.text, *rest)
-            case exceptions.AskError():
-                to = _named(reply)
-            case exceptions.MovedError():
-                yield Go(_named(reply))
+            case exceptions.AskError():  # to the driver, MOVED is a kind of it
+                redirected += 1
+                to = yield from _sent_on(reply, 0.0 if redirected <= AT_ONCE else pause)
             case _ if is_no_primary(reply):
                 yield Pause(pause)
                 yield Go(None)
@@ -85,6 +90,17 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
                 raise refusal(reply)
         pause = min(2 * pause, LONGEST_PAUSE)
     raise delay(last)
+
+
+def _sent_on(error: Any, pause: float) -> Talk[Address | None]:
+    """Follow a redirection: for good, or to the server that is returned, for once."""
+    to = str(error.host), int(error.port)
+    if pause:
+        yield Pause(pause)
+    if not isinstance(error, exceptions.MovedError):
+        return to
+    yield Go(to)
+    return None
 
 
 def _packed(sha: bytes, keys: tuple[bytes, ...], context: bytes, args: tuple[bytes, ...]) -> bytes:
@@ -101,11 +117,6 @@ def _packed(sha: bytes, keys: tuple[bytes, ...], context: bytes, args: tuple[byt
 def _opening(sha: bytes, keys: tuple[bytes, ...], context: bytes) -> bytes:
     opening = (b"EVALSHA", sha, b"%d" % len(keys), *keys, context)
     return b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in opening)
-
-
-def _named(error: Any) -> Address:
-    """The server that a redirection names."""
-    return str(error.host), int(error.port)
 
 
 def _confirmed(wait: int, timeout: float) -> Talk[None]:
