@@ -338,27 +338,30 @@ def test_rows_are_not_sent_while_the_clock_is_behind_the_last_sweep(
 
 
 class _Halt:
-    """Stops a caller after so many parts of its message, until it may go on."""
+    """Stops a caller after so many parts of its rows and of what follows them, until it may go on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, parts: int, cut: bool = False) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
-        self.parts = parts
+        left: int | None = None  # None: no rows yet
         whole = Wire.send
 
-        def send(wire: Wire, first: bytes, *more: bytes) -> None:
-            message = (first, *more)
-            if len(message) < 4 or self.reached.is_set():
+        def send(wire: Wire, *message: bytes) -> None:
+            nonlocal left
+            if left is None and len(message) > 1:
+                left = parts
+            if left is None or len(message) < left or self.reached.is_set():
                 whole(wire, *message)
+                left = None if left is None else left - len(message)
                 return
-            if message[:parts]:
-                whole(wire, *message[:parts])
+            if message[:left]:
+                whole(wire, *message[:left])
             self.reached.set()
             if cut:
                 wire.connection.terminate()
                 raise ConnectionError("cut")
             assert self.go_on.wait(60)
-            if message[parts:]:
-                whole(wire, *message[parts:])
+            if message[left:]:
+                whole(wire, *message[left:])
 
         monkeypatch.setattr(Wire, "send", send)
 

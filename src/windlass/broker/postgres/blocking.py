@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from windlass.broker.postgres.arrays import alike_of, one_of
@@ -211,7 +211,7 @@ class BlockingProducer:
             message = None if wire is None else wire.alike(now, values)
             function, given = "enqueue_alike", (True,)
         if wire is not None and message is not None:
-            return _sent(wire, message, jobs)
+            return _sent(wire, (message,), jobs)
         query = statement(self._schema, function, len(given) + len(values) + 1)
         driven(loop, connection.fetch(query, now, *given, *values))
         return tuple(Receipt(_CREATED, job.id) for job in jobs)
@@ -226,8 +226,8 @@ class BlockingProducer:
         if not self._ways.may_copy(queue):
             return None
         try:
-            message = wire.copied(now, values)
-            return None if message is None else _sent(wire, message, jobs)
+            messages = wire.copied(now, values)
+            return None if messages is None else _sent(wire, messages, jobs)
         except UNAVAILABLE:
             raise
         except Refused as error:
@@ -275,9 +275,12 @@ class BlockingProducer:
             raise
 
 
-def _sent(wire: Wire, message: Sequence[bytes], jobs: Sequence[NewJob]) -> Sequence[Receipt]:
-    """Send a message; make receipts while the server works, and what else the caller has to do."""
-    wire.send(*message)
+def _sent(wire: Wire, messages: Iterable[Sequence[bytes]], jobs: Sequence[NewJob]) -> Sequence[Receipt]:
+    """Send messages, each in parts; while the server works, make receipts and do what else the caller has to
+    do.
+    """
+    for message in messages:
+        wire.send(*message)
     if type(jobs) is Alike:
         receipts = tuple(Receipt(_CREATED, job) for job in jobs.ids)
         meanwhile, jobs.meanwhile = jobs.meanwhile, None

@@ -1,11 +1,12 @@
 """Large jobs that are alike, sent as rows by COPY: the server fills many pages at once.
 
-A number and the time are drawn first; meanwhile ids are put into bytes. All the rest is sent at once and is
-one transaction: COPY with its rows, a few hundred at a time, and what is left to do (`enqueue_copied`).
+A number and the time are drawn first; meanwhile ids are put into bytes. All the rest is sent without waiting
+and is one transaction: COPY with its rows, a few hundred at a time, and what is left to do
+(`enqueue_copied`). The server writes the first rows while the next are packed.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
@@ -78,9 +79,9 @@ class Rows:
         self._ids = struct.unpack("16s" * len(ids), digits)
         self._sizes = list(map(len, self._payloads))
 
-    def packed(self, number: int, at: int) -> tuple[list[bytes], bytes]:
-        """What COPY reads, in parts, and the arguments of `enqueue_copied`. `struct.error`, `UnicodeError`:
-        there is no such value.
+    def packed(self, number: int, at: int) -> tuple[Iterator[bytes], Callable[[], bytes]]:
+        """What COPY reads, in parts that are made as they are asked for, and how to make the arguments of
+        `enqueue_copied`. `struct.error`, `UnicodeError`: there is no such value; parts know of none.
         """
         task, queue, priority, delay, run_at, expires, headers, tags, attempts, revision, flow = self._options
         due = at + delay if run_at is None else max(at, run_at)
@@ -102,6 +103,13 @@ class Rows:
                 _NULL if is_ready else b"\0\0\0\2\0\1",
             )
         )
+        rows = self._rows(number, alike)
+        ends = (*names, struct.pack(">ihiq", 2, priority, 8, due), until, struct.pack(">ii", 4, attempts))
+        return rows, lambda: b"".join(
+            (_large(8, at), _large(8, number), _bytes(self._first), *self._lengths(), *ends)
+        )
+
+    def _rows(self, number: int, alike: bytes) -> Iterator[bytes]:
         count, sizes = len(self._ids), self._sizes
         places = range(number, number + count)
         columns, long, short = repeat(len(_COLUMNS)), repeat(16), repeat(8)
@@ -111,24 +119,15 @@ class Rows:
         else:
             tails = map(_tail, short, sizes, sizes)
             parts = zip(heads, repeat(alike), tails, self._payloads)
-        starts = range(0, count, ROWS)
-        rows = [b"".join(chain((_BEGIN,), chain.from_iterable(islice(parts, ROWS)), (_END,))) for _ in starts]
+        for _ in range(0, count, ROWS):
+            yield b"".join(chain((_BEGIN,), chain.from_iterable(islice(parts, ROWS)), (_END,)))
+
+    def _lengths(self) -> tuple[bytes, bytes]:
+        """An array of the payloads' lengths."""
+        count = len(self._sizes)
         elements = [4] * (2 * count)
-        elements[1::2] = sizes
-        left = b"".join(
-            (
-                *(_large(8, at), _large(8, number), _bytes(self._first)),
-                *(
-                    _array(8 * count + 20, 1, 0, _AN_INTEGER, count, 1),
-                    struct.pack(f">{2 * count}i", *elements),
-                ),
-                *names,
-                struct.pack(">ihiq", 2, priority, 8, due),
-                until,
-                struct.pack(">ii", 4, attempts),
-            )
-        )
-        return rows, left
+        elements[1::2] = self._sizes
+        return _array(8 * count + 20, 1, 0, _AN_INTEGER, count, 1), struct.pack(f">{2 * count}i", *elements)
 
 
 def _bytes(value: bytes) -> bytes:

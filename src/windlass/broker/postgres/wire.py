@@ -10,7 +10,7 @@ import asyncio
 import os
 import select
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from os import read, write
@@ -110,9 +110,10 @@ class Wire:
         )
         return self._bound("enqueue_alike", now, given, bodies, options)
 
-    def copied(self, now: int | None, values: Sequence[Any]) -> tuple[bytes, ...] | None:
-        """Likewise jobs that are alike, as rows; None too if they are better sent otherwise. First a number
-        is drawn, which may fail as `send` and `hear` do.
+    def copied(self, now: int | None, values: Sequence[Any]) -> Iterator[tuple[bytes, ...]] | None:
+        """Likewise jobs that are alike, as rows: calls to send one after the other, made as they are asked
+        for; None too if they are better sent otherwise. First a number is drawn, which may fail as `send` and
+        `hear` do.
         """
         _, _, payloads, _, queue, *_ = values
         if not self._copy or not copying.are_large(payloads):
@@ -124,11 +125,14 @@ class Wire:
         rows = copying.Rows(values)
         drawn = copying.drawn(self._hear(self._more()))
         try:
-            data, left = rows.packed(*drawn)
+            return self._copies(*rows.packed(*drawn))
         except (struct.error, UnicodeError):
             return None
-        copies = [(self._copy + _head(b"d", len(some) + 4), some, _COPIED) for some in data]
-        return (*chain.from_iterable(copies), self._call(copying.COPIED, left))
+
+    def _copies(self, rows: Iterable[bytes], left: Callable[[], bytes]) -> Iterator[tuple[bytes, ...]]:
+        for some in rows:
+            yield self._copy + _head(b"d", len(some) + 4), some, _COPIED
+        yield (self._call(copying.COPIED, left()),)
 
     def _call(self, function: str, arguments: bytes) -> bytes:
         first = self._starts[function] + arguments
