@@ -13,9 +13,9 @@ from windlass.errors import StoreUnavailable
 HERE, THERE = ("127.0.0.1", 7000), ("127.0.0.1", 7001)
 
 
-def held(answers: Sequence[Any]) -> tuple[list[Step], Any]:
+def held(answers: Sequence[Any], script: str = "counts", wait: int = 0) -> tuple[list[Step], Any]:
     """Hold the conversation of one call, each question answered by the next; what was said, and the end."""
-    talk = converse(Call("counts", (), str), (b"k",), b"", 0, 5.0)
+    talk = converse(Call(script, (), str), (b"k",), b"", wait, 5.0)
     said: list[Step] = []
     given = iter(answers)
     answer: Any = None
@@ -49,6 +49,15 @@ def test_a_slot_that_is_moving_is_followed_for_once() -> None:
     assert isinstance(first, Say)
     assert isinstance(second, Say)
     assert (second.to, second.commands[0], end) == (THERE, (b"ASKING",), "1")
+
+
+def test_what_replicas_have_to_confirm_is_written_where_it_stays() -> None:
+    said, end = held([asked(THERE), asked(THERE), moved(THERE), 1, 2], "enqueue", wait=2)
+    assert [type(step) for step in said] == [Say, Pause, Say, Pause, Say, Pause, Go, Say, Say]
+    assert {step.to for step in said if isinstance(step, Say)} == {None}
+    assert isinstance(said[-1], Say)
+    assert said[-1].commands[0][:2] == (b"WAIT", 2)
+    assert end == "1"
 
 
 @pytest.mark.parametrize("sends_on", [moved, asked])

@@ -65,12 +65,13 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
     to: Address | None = None
     last: Any = None
     redirected = 0
+    to_confirm = wait > 0 and call.script in ("enqueue", "fire")
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
         reply = yield Say((*asking, command), to, packed)
         to, last, packed = None, reply, None
         if not isinstance(reply, exceptions.RedisError):
-            if wait and call.script in ("enqueue", "fire"):
+            if to_confirm:
                 yield from _confirmed(wait, timeout)
             return call.read(reply)
         match reply:
@@ -78,7 +79,7 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
                 command = (b"EVAL", known.text, *rest)
             case exceptions.AskError():  # to the driver, MOVED is a kind of it
                 redirected += 1
-                to = yield from _sent_on(reply, 0.0 if redirected <= AT_ONCE else pause)
+                to = yield from _sent_on(reply, redirected, pause, stays=to_confirm)
             case _ if is_no_primary(reply):
                 yield Pause(pause)
                 yield Go(None)
@@ -92,15 +93,17 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
     raise delay(last)
 
 
-def _sent_on(error: Any, pause: float) -> Talk[Address | None]:
-    """Follow a redirection: for good, or to the server that is returned, for once."""
-    to = str(error.host), int(error.port)
-    if pause:
+def _sent_on(error: Any, turn: int, pause: float, *, stays: bool) -> Talk[Address | None]:
+    """Follow a redirection: for good, or to the server that is returned, for once. Who `stays` waits until
+    there is one for good: a server tells what its replicas have on the connection of the write alone.
+    """
+    has_moved = isinstance(error, exceptions.MovedError)
+    if turn > AT_ONCE or (stays and not has_moved):
         yield Pause(pause)
-    if not isinstance(error, exceptions.MovedError):
-        return to
-    yield Go(to)
-    return None
+    to = str(error.host), int(error.port)
+    if has_moved:
+        yield Go(to)
+    return None if has_moved or stays else to
 
 
 def _packed(sha: bytes, keys: tuple[bytes, ...], context: bytes, args: tuple[bytes, ...]) -> bytes:
