@@ -82,6 +82,10 @@ class Cluster:
         told = [node.info("errorstats").get("errorstat_MOVED", {"count": 0}) for node in self.nodes]
         return sum(each["count"] for each in told)
 
+    def listeners(self, place: int) -> int:
+        """How many channels somebody listens to at a primary."""
+        return len(self.primaries[place].pubsub_channels())
+
     def close(self) -> None:
         """Let go of the nodes."""
         for node in self.nodes:

@@ -1,6 +1,7 @@
 """A namespace on a cluster: found, followed while its slot moves, and never half done."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.keys import prefix
 from windlass.clock import ManualClock
+from windlass.core.event import FROM_NOW, Emit
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 
@@ -96,3 +98,46 @@ async def _stays_where_it_is(broker: RedisBroker, nodes: Cluster, sent: int) -> 
         await broker.enqueue([jobs(2 * number, 1)])
         await asyncio.to_thread(broker.blocking.enqueue, [jobs(2 * number + 1, 1)])
     assert nodes.sent_on() - before < 10, "once a connection at most"
+
+
+@BOTH
+def test_who_waits_for_an_end_hears_of_it_wherever_the_slot_is(binary: Callable[[], Path]) -> None:
+    with cluster(binary()) as nodes:
+        asyncio.run(_heard_after_moves(nodes))
+
+
+async def _heard_after_moves(nodes: Cluster) -> None:
+    options = new_namespace(Options())
+    key = prefix(options.namespace)
+    watcher, worker = [await RedisBroker.open(nodes.url, options=options) for _ in range(2)]
+    queue = Declaration(subject=Subject(Kind.QUEUE, "q"), body=QueueSettings(emit=Emit.ALL), app="a")
+    await worker.declare([queue])
+    await worker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
+
+    async def move() -> None:
+        await asyncio.to_thread(nodes.move, key, (nodes.owner(key) + 1) % 3, lambda: None)
+
+    async def end_of(number: int, *, moved_meanwhile: bool) -> float:
+        """How long after the end the watcher had it."""
+        await worker.enqueue([jobs(number, 1)])
+        watching = asyncio.create_task(watcher.watch([job_id(number)], 30.0))
+        events = asyncio.create_task(watcher.events(FROM_NOW, 10, 30.0))
+        await asyncio.sleep(0.2)
+        if moved_meanwhile:
+            await move()
+        await worker.settle(done((await worker.claim(ask(number, 1))).leases))
+        ended = time.monotonic()
+        assert [each.job for each in await watching] == [job_id(number)]
+        took = time.monotonic() - ended
+        assert (await events).items
+        return took
+
+    await end_of(1, moved_meanwhile=False)
+    assert await end_of(2, moved_meanwhile=True) < 15, "by a look of its own"
+    await end_of(3, moved_meanwhile=False)
+    assert nodes.listeners(nodes.owner(key)) == 2, "from then on it listens where the slot is"
+    await move()
+    await end_of(4, moved_meanwhile=False)
+    assert nodes.listeners(nodes.owner(key)) == 2, "also if it learns of the move after it began to listen"
+    await watcher.close()
+    await worker.close()

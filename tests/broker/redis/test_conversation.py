@@ -68,6 +68,13 @@ def test_nodes_that_disagree_for_a_moment_are_given_it(sends_on: Any) -> None:
     assert 2.0 < sum(step.seconds for step in said if isinstance(step, Pause)) < 5.0
 
 
+def test_a_node_that_has_left_its_cluster_is_left() -> None:
+    said, end = held([exceptions.ClusterDownError("CLUSTERDOWN"), 1])
+    assert [type(step) for step in said] == [Say, Pause, Go, Say]
+    assert said[2] == Go(None)
+    assert end == "1"
+
+
 def test_nodes_that_go_on_disagreeing_are_named() -> None:
     with pytest.raises(StoreUnavailable, match="nodes disagree"):
         held([moved(THERE)] * TRIES)

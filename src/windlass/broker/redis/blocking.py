@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import find, open_blocking
+from windlass.broker.redis.connections import find, named, open_blocking
 from windlass.broker.redis.conversation import Go, Pause, Say, Talk
 from windlass.broker.redis.links import ThreadLink
 from windlass.broker.redis.url import Address, Place
@@ -69,14 +69,13 @@ class BlockingWire:
                 case Pause():
                     time.sleep(step.seconds)
                 case Go():
-                    self._drop()
-                    self._address = step.to
-                    self._found = step.to is not None or self._place.kind == "direct"
+                    self._drop(step)
 
     def _answer(self, step: Say) -> Any:
         if step.to is None:
             return self._say(self._connected(), step)
-        link = open_blocking(self._place, step.to)  # another server, for once
+        other = named(self._place, self._address, step.to)  # for once
+        link = open_blocking(self._place, other)
         try:
             return self._say(link, step)
         finally:
@@ -98,9 +97,14 @@ class BlockingWire:
             self._link = open_blocking(self._place, self._address)
         return self._link
 
-    def _drop(self) -> None:
+    def _drop(self, go: Go | None = None) -> None:
+        """Let go of the connection; the next one leads where `go` says, else to whom is in charge then."""
         link, self._link, self._asked, self._used = self._link, None, False, False
-        if self._place.kind != "direct":
+        if go is not None and go.to is not None:
+            self._address, self._found = named(self._place, self._address, go.to), True
+        elif self._place.kind == "direct":
+            self._address = None
+        else:
             self._found = False
         if link is not None:
             link.hang_up()

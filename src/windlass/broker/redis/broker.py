@@ -1,7 +1,9 @@
 """The face of the Redis broker: the contract's verbs, each one script in one round trip."""
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
 from windlass.broker.redis import verbs
@@ -24,6 +26,9 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
+
+_LOOK: Final = 2.0
+"""Seconds after which who waits for an end on a cluster looks for himself."""
 
 
 class RedisBroker:
@@ -129,10 +134,9 @@ class RedisBroker:
         try:
             async with asyncio.timeout(timeout):
                 while not (found := await self._store.run(call)) and not self._store.closed:
-                    await heard.wait()
+                    await self._hear(heard)
                     if self._store.closed:
                         break
-                    heard.clear()
                     await ear.stay()
                 return found
         except TimeoutError:
@@ -151,14 +155,20 @@ class RedisBroker:
                 while not (page.items or page.gap or self._store.closed):
                     page = await self._store.run(verbs.events(page.cursor, limit))
                     if not (page.items or page.gap):
-                        await heard.wait()
-                        heard.clear()
+                        await self._hear(heard)
                         await ear.stay()
         except TimeoutError:
             pass
         finally:
             ear.listens_no_longer(heard)
         return page
+
+    async def _hear(self, heard: asyncio.Event) -> None:
+        """Wait for an event. On a cluster not for long: where a slot has moved to is told who asks."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK if self._store.place.kind == "cluster" else None):
+                await heard.wait()
+        heard.clear()
 
     # schedules
 

@@ -14,7 +14,7 @@ from redis.crc import key_slot
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.links import LoopLink, ThreadLink
 from windlass.broker.redis.url import Address, Place
-from windlass.errors import StoreUnavailable
+from windlass.errors import StoreError, StoreUnavailable
 
 _GOODBYE: Final = 1.0
 """Seconds."""
@@ -93,6 +93,19 @@ def find(place: Place, key: bytes) -> Address | None:
             return found
     asked = ", ".join(f"{host}:{port}" for host, port in place.nodes)
     raise StoreUnavailable(f"no {place.kind} node knows the server in charge; asked {asked}{why}")
+
+
+def named(place: Place, asked: Address | None, to: Address) -> Address:
+    """The server that one which was asked (None: that of the URL) sends callers to."""
+    if place.options.get("unix"):
+        raise StoreError(
+            "the Redis server of this socket is one of a cluster, and another has this namespace;"
+            " the URL has to be redis+cluster://"
+        )
+    host, port = to
+    if host in ("", "?"):  # its own
+        host = asked[0] if asked is not None else str(place.options.get("host", "localhost"))
+    return host, port
 
 
 def _ask(place: Place, node: Address, *command: bytes | str) -> Any:

@@ -34,7 +34,7 @@ class Say(NamedTuple):
 
     commands: tuple[Command, ...]
     to: Address | None = None
-    """Not the usual server: the one that a slot is moving to."""
+    """Not the usual server: the one that a slot is moving to. Without a host: that of the usual one."""
     packed: bytes | None = None
     """The commands as they go over the wire, where that is known already."""
 
@@ -46,7 +46,7 @@ class Pause(NamedTuple):
 
 
 class Go(NamedTuple):
-    """From now on talk to this server; None: find out anew which."""
+    """From now on talk to this server, on the same host if it names none; None: find out anew which."""
 
     to: Address | None
 
@@ -80,10 +80,10 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
             case exceptions.AskError():  # to the driver, MOVED is a kind of it
                 redirected += 1
                 to = yield from _sent_on(reply, redirected, pause, stays=to_confirm)
-            case _ if is_no_primary(reply):
+            case _ if is_no_primary(reply) or isinstance(reply, exceptions.ClusterDownError):
                 yield Pause(pause)
                 yield Go(None)
-            case exceptions.TryAgainError() | exceptions.ClusterDownError() | exceptions.BusyLoadingError():
+            case exceptions.TryAgainError() | exceptions.BusyLoadingError():
                 yield Pause(pause)
             case _ if call.full is not None and is_full(reply):
                 return call.full()

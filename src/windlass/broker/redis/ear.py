@@ -11,7 +11,7 @@ from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.connections import open_on_loop
 from windlass.broker.redis.keys import ends_channel, waiter_channel
 from windlass.broker.redis.links import LoopLink
-from windlass.broker.redis.url import Place
+from windlass.broker.redis.url import Address, Place
 from windlass.broker.redis.wire import Wire
 
 
@@ -52,6 +52,8 @@ class Ear:
         self._ends = ends_channel(namespace)
         self._numbers = itertools.count(1)
         self._link: LoopLink | None = None
+        self._address: Address | None = None
+        """Where it leads."""
         self._opening = asyncio.Lock()
         self._hears_ends = False
         self._refused: exceptions.RedisError | None = None
@@ -99,6 +101,8 @@ class Ear:
                 return
             try:
                 async with asyncio.timeout(self._place.timeout):
+                    if self._link is not None and await self._wire.address() != self._address:
+                        await self._hang_up()  # a server counts its own listeners before it tells of ends
                     if self._link is None:
                         await self._subscribe_first()
                     if ends and not self._hears_ends:
@@ -109,7 +113,8 @@ class Ear:
                 raise complaint(error, self._place, await self._wire.address()) from error
 
     async def _subscribe_first(self) -> None:
-        link = await open_on_loop(self._place, await self._wire.address())
+        self._address = await self._wire.address()
+        link = await open_on_loop(self._place, self._address)
         self._link, self._hears_ends, self._refused = link, False, None
         self._confirmed.clear()
         link.on_reply = self._hear
@@ -124,6 +129,10 @@ class Ear:
             await confirmed.wait()
         if link is None or self._link is not link:  # everybody was let go because it broke
             raise self._refused or exceptions.ConnectionError("the connection was lost")
+
+    def go(self) -> None:
+        """Another server is in charge. Let everybody look for themselves, and come back."""
+        self._tell_all()
 
     def _ended(self) -> None:
         """The connection broke, or was closed. Nobody is told any more: let them look for themselves, and

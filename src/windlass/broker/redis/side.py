@@ -18,6 +18,7 @@ class Side:
         """`gone` is called when the loop ends."""
         self.wire = Wire(place, key)
         self.ear = Ear(place, self.wire, namespace)
+        self.wire.on_go = self.ear.go
         self._gone = gone
         self._closing: asyncio.Task[None] | None = None
         # A loop that ends closes the async generators that were begun on it, and waits for them; nothing else

@@ -1,12 +1,13 @@
 """The wire for coroutines: one connection, one call at a time, opened when first needed."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import find, open_on_loop
+from windlass.broker.redis.connections import find, named, open_on_loop
 from windlass.broker.redis.conversation import Go, Pause, Say, Step, Talk
 from windlass.broker.redis.links import LoopLink
 from windlass.broker.redis.url import Address, Place
@@ -32,6 +33,8 @@ class Wire:
         """The connection has answered before."""
         self._said: exceptions.RedisError | None = None
         """Why it puts the caller off, if it does."""
+        self.on_go: Callable[[], None] = lambda: None
+        """Called when another server is in charge."""
 
     async def hold(self, talk: Talk[_T]) -> _T:
         """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line.
@@ -96,15 +99,15 @@ class Wire:
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Go():
-                await self._drop()
-                self._address = step.to
-                self._found = step.to is not None or self._place.kind == "direct"
+                await self._drop(go=step)
+                self.on_go()
         return None
 
     async def _answer(self, step: Say) -> Any:
         if step.to is None:
             return await self._say(await self.link(), step)
-        link = await open_on_loop(self._place, step.to)  # another server, for once
+        other = named(self._place, self._address, step.to)  # for once
+        link = await open_on_loop(self._place, other)
         try:
             return await self._say(link, step)
         finally:
@@ -134,9 +137,14 @@ class Wire:
             self._link = await open_on_loop(self._place, await self.address())
         return self._link
 
-    async def _drop(self, *, in_order: bool = False) -> None:
+    async def _drop(self, *, go: Go | None = None, in_order: bool = False) -> None:
+        """Let go of the connection; the next one leads where `go` says, else to whom is in charge then."""
         link, self._link, self._asked, self._used = self._link, None, False, False
-        if self._place.kind != "direct":
+        if go is not None and go.to is not None:
+            self._address, self._found = named(self._place, self._address, go.to), True
+        elif self._place.kind == "direct":
+            self._address = None
+        else:
             self._found = False
         if link is not None:
             await link.hang_up(in_order=in_order)
