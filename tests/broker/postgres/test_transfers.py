@@ -72,8 +72,9 @@ class Bank:
 
     def stop_a_child(self) -> None:
         """Its supervisor beats for it: it keeps its jobs, and the server its transaction, for a TTL."""
+        eventually("the stopped go on", self._all_go_on)
         children = self._alive().children
-        if children and not self._stopped:
+        if children:
             self.fleet.freeze(children[0])
             self._stopped.append((time.monotonic() + _PAST_TTL, children[:1]))
             self.did["stopped children"] += 1
@@ -84,6 +85,10 @@ class Bank:
             if all_of_them or until <= now:
                 self.fleet.thaw(*pids)
                 self._stopped.remove((until, pids))
+
+    def _all_go_on(self) -> bool:
+        self.thaw()
+        return not self._stopped
 
     def _alive(self) -> Supervisor:
         stopped = {pid for _, pids in self._stopped for pid in pids}
@@ -160,7 +165,7 @@ def test_five_thousand_transfers(bank: Bank) -> None:
     bank.start(3, "processes=2, concurrency=4")
     bank.order(5_000)
     acts = [bank.kill_a_child, bank.stop_a_tree, bank.kill_a_tree, bank.stop_a_child, bank.kill_a_child] * 6
-    bank.ill_treat(acts, every=120)
+    bank.ill_treat(acts, every=100)
     bank.check(within=240)
     assert len(bank.did) == 4
     assert bank.did.total() >= 15

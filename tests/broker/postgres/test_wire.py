@@ -1,6 +1,7 @@
 """One job by hand: it is kept as the driver would have sent it, and what the server says is understood."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -318,3 +319,24 @@ def test_a_large_message_is_sent_in_parts(ends: _Ends) -> None:
     ends.wire.send(message)
     taker.join()
     assert taken == message
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_message_behind_others_that_are_not_read_yet_waits_for_room(ends: _Ends, parts: int) -> None:
+    ends.client.setblocking(False)
+    before = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            before += ends.client.send(bytes(65_536))
+    message = [bytes([part]) * 100_000 for part in range(1, parts + 1)]
+    taken = bytearray()
+
+    def take() -> None:
+        while len(taken) < before + parts * 100_000:
+            taken.extend(ends.server.recv(65_536))
+
+    taker = threading.Timer(0.05, take)
+    taker.start()
+    ends.wire.send(*message)
+    taker.join()
+    assert taken[before:] == b"".join(message)

@@ -172,7 +172,7 @@ class BlockingProducer:
             self._pool.take_back(connection)
             return None
         except UNAVAILABLE as error:
-            connection.terminate()
+            _end(loop, connection)
             raise in_words(error, self._place) from error
         except Refused as error:
             self._pool.take_back(connection)
@@ -183,7 +183,7 @@ class BlockingProducer:
             return None
         except BaseException:
             # Interrupted in the middle of an answer: the connection is of no use any more.
-            connection.terminate()
+            _end(loop, connection)
             raise
         self._pool.take_back(connection)
         self._ring()
@@ -273,6 +273,14 @@ class BlockingProducer:
                 task.cancel()
                 loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
             raise
+
+
+def _end(loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+    """End a connection now. Its loop runs for calls alone: until the next one the server would wait for the
+    rest of this one, with its transaction open.
+    """
+    connection.terminate()
+    loop.run_until_complete(asyncio.sleep(0))
 
 
 def _sent(wire: Wire, messages: Iterable[Sequence[bytes]], jobs: Sequence[NewJob]) -> Sequence[Receipt]:

@@ -7,6 +7,7 @@ are joined, not walked. The driver still connects, logs in and prepares, and tak
 """
 
 import asyncio
+import contextlib
 import os
 import select
 import struct
@@ -152,7 +153,10 @@ class Wire:
 
     def send(self, first: bytes, *more: bytes) -> None:
         """Send a call. `OSError`: the connection is of no use any more; the call was not made."""
-        sent = os.writev(self._fileno, (first, *more)) if more else write(self._fileno, first)
+        try:
+            sent = os.writev(self._fileno, (first, *more)) if more else write(self._fileno, first)
+        except BlockingIOError:  # what was sent before has not been read yet
+            sent = 0
         if sent == (len(first) + sum(map(len, more)) if more else len(first)):
             return
         rest = memoryview(b"".join((first, *more)))[sent:]
@@ -160,7 +164,8 @@ class Wire:
         while rest:
             if not has_room(_PATIENCE_MS):
                 raise TimeoutError
-            rest = rest[write(self._fileno, rest) :]
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[write(self._fileno, rest) :]
 
     def hear(self) -> None:
         """Wait until it is done. What the server says against it is raised as the driver would; `OSError`:
