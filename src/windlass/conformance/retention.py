@@ -165,6 +165,28 @@ async def test_long_step_back_is_followed__what_is_forgotten_stays_so(store: Har
     assert await store.missing(gone[1])
 
 
+async def test_long_step_back_is_followed__what_is_forgotten_stays_so_behind_what_is_not(
+    store: Harness,
+) -> None:
+    """What ended before the clock was set back is remembered for longer than what ends after."""
+    await store.queue("q", retention=0)
+    worker = await store.worker()
+    first = await store.add()
+    await store.done(await worker.one())
+    later: list[JobId] = []
+    for is_done in (False, True):
+        store.clock.advance(-HOUR)
+        later.append(await store.add())
+        if is_done:
+            await store.done(await worker.one())
+        else:
+            await store.cancel(later[-1])
+        await store.passes(2, _WINDOW)
+        assert [await store.missing(job) for job in (first, later[-1])] == [False, True]
+    store.clock.advance(-HOUR)
+    assert [await store.missing(job) for job in (first, *later)] == [False, True, True]
+
+
 async def test_sweep_drops_results_by_ttl(store: Harness) -> None:
     await store.queue("q", retention=DAY, result_ttl=MINUTE)
     (job,) = await _finished(store, result=b"r")

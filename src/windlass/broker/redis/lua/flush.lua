@@ -57,12 +57,25 @@ local function flush_events()
   end
 end
 
+-- Pages of ids (P), numbered, by the time until which something is remembered of them. M: the latest such time. A page of an
+-- earlier one comes out of turn, as after a clock that was set back, and is found by its time (G).
 local function flush_graves()
-  for from = 1, #BURIED, 128 do
-    local ids = concat(BURIED, '', from, min(from + 127, #BURIED))
-    hset(GONE, 'P' .. n7(N.gone_end), n7(BURIED.till) .. ids)
-    N.gone_end = N.gone_end + 1
+  local tills = {}
+  for till in pairs(BURIED) do tills[#tills + 1] = till end
+  if #tills == 0 then return end
+  table.sort(tills)
+  local latest = hget(GONE, 'M')
+  latest = latest and r7(latest, 1) or 0
+  for i = 1, #tills do
+    local till, ids = tills[i], BURIED[tills[i]]
+    for from = 1, #ids, 128 do
+      local page = n7(N.gone_end)
+      hset(GONE, 'P' .. page, n7(till) .. concat(ids, '', from, min(from + 127, #ids)))
+      if till < latest then zadd(TIME, 'G' .. n7(till) .. page) end
+      N.gone_end = N.gone_end + 1
+    end
   end
+  if tills[#tills] > latest then hset(GONE, 'M', n7(tills[#tills])) end
 end
 
 local function flush_places()

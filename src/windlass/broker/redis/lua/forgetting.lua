@@ -3,34 +3,46 @@
 local ENDED_KEPT, DAY = 3600000000, 86400000000
 local IDLE_LANES = 100 -- lanes that a pass looks at, from where the last one stopped
 
+local function forget_page(name, s) -- how many ids were on it
+  local ids = {}
+  for at = 8, s and #s or 0, 16 do ids[#ids + 1] = sub(s, at, at + 15) end
+  hload(GONE, ids)
+  local ended = {}
+  for i = 1, #ids do
+    local id = ids[i]
+    local kept = GONE.v[id]
+    local kind = kept and string.byte(kept)
+    if kind == 101 then -- e: of a job that is kept, if it has come back since
+      if not tombstone(id) then ended[#ended + 1] = id end
+    elseif kept and kind ~= 108 and not tombstone(id) and not absorbed(id) then
+      hset(GONE, id, false)
+    end
+  end
+  if #ended > 0 then
+    local heads = call('HMGET', HEAD.k, unpack(ended))
+    for i = 1, #ended do
+      if not heads[i] then BATCHES.forgotten[#BATCHES.forgotten + 1] = ended[i] end
+    end
+  end
+  hset(GONE, name, false)
+  return #ids
+end
+
 local function forget_graves(left)
+  local m = zfirst(TIME, 'G')
+  while left > 0 and m and r7(m, 2) <= NOW do -- out of turn
+    local name = 'P' .. sub(m, 9)
+    left = max(0, left - forget_page(name, hget(GONE, name)))
+    zrem(TIME, m)
+    m = zfirst(TIME, 'G')
+  end
   while left > 0 and N.gone_first < N.gone_end do
     local name = 'P' .. n7(N.gone_first)
     local s = hget(GONE, name)
     if s and r7(s, 1) > NOW then break end
-    local ids = {}
-    for at = 8, s and #s or 0, 16 do ids[#ids + 1] = sub(s, at, at + 15) end
-    hload(GONE, ids)
-    local ended = {}
-    for i = 1, #ids do
-      local id = ids[i]
-      local kept = GONE.v[id]
-      local kind = kept and string.byte(kept)
-      if kind == 101 then -- e: of a job that is kept, if it has come back since
-        if not tombstone(id) then ended[#ended + 1] = id end
-      elseif kept and kind ~= 108 and not tombstone(id) and not absorbed(id) then
-        hset(GONE, id, false)
-      end
-    end
-    if #ended > 0 then
-      local heads = call('HMGET', HEAD.k, unpack(ended))
-      for i = 1, #ended do
-        if not heads[i] then BATCHES.forgotten[#BATCHES.forgotten + 1] = ended[i] end
-      end
-    end
-    left = max(0, left - #ids)
-    hset(GONE, name, false)
+    left = max(0, left - forget_page(name, s))
     N.gone_first = N.gone_first + 1
+    if N.gone_first == N.gone_end then hset(GONE, 'M', false) end
   end
   return left
 end

@@ -175,10 +175,19 @@ local function absorbed(id) -- status and the job that stands for it
 end
 
 local BURIED = {}
-local function bury(id, s, till) -- remember something of an id until then
+local function buried(till) -- ids of which something is remembered until then
+  local ids = BURIED[till]
+  if not ids then
+    ids = {}
+    BURIED[till] = ids
+  end
+  return ids
+end
+
+local function bury(id, s, till)
   hset(GONE, id, s)
-  BURIED[#BURIED + 1] = id
-  BURIED.till = max(BURIED.till or 0, till)
+  local ids = buried(till)
+  ids[#ids + 1] = id
 end
 
 -- small things kept with a job

@@ -134,13 +134,12 @@ local function drop_batch(q, b, most, whole_only) -- up to so many of it, the fi
   N.bytes = N.bytes - bytes
   local till = b[1] + WINDOW
   local forgotten = till <= NOW
-  local dropped, list = BATCHES.dropped, forgotten and BATCHES.forgotten or BURIED
+  local dropped, list = BATCHES.dropped, forgotten and BATCHES.forgotten or buried(till)
   local at, to = #dropped, #list
   for i = 1, n do
     local id = ids[i]
     dropped[at + i], list[to + i], JOBS[id] = id, id, false
   end
-  if not forgotten then BURIED.till = max(BURIED.till or 0, till) end
   q.kept = q.kept - n
   queue_changed(q)
   return n

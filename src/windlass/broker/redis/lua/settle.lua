@@ -246,9 +246,19 @@ if #fresh > 0 then
   fresh.n = #fresh
   HDELS[GONE] = fresh
 end
-for from = 1, ngraves, 128 do
-  put(GONE, 'P' .. struct.pack('>I7', N[11]), struct.pack('>I7', till) .. concat(graves, '', from, math.min(from + 127, ngraves)))
-  N[11] = N[11] + 1
+if ngraves > 0 then -- as `flush_graves`
+  local latest = call('HGET', GONE, 'M')
+  local out_of_turn = latest and struct.unpack('>I7', latest) > till
+  if not out_of_turn then put(GONE, 'M', struct.pack('>I7', till)) end
+  for from = 1, ngraves, 128 do
+    local page = struct.pack('>I7', N[11])
+    put(GONE, 'P' .. page, struct.pack('>I7', till) .. concat(graves, '', from, math.min(from + 127, ngraves)))
+    if out_of_turn then
+      local k = kept.n
+      kept[k + 1], kept[k + 2], kept.n = 0, struct.pack('>BI7', 71, till) .. page, k + 2
+    end
+    N[11] = N[11] + 1
+  end
 end
 for asked, ended in pairs(replies) do
   local name = struct.pack('>Bc0BI7', 76, session, 0, asked)
