@@ -15,7 +15,7 @@ from windlass.errors import StoreError
 _PACKAGE: Final = "windlass.broker.postgres"
 _LOCK: Final = 6_289_646_838_145_372_261
 """The advisory lock of installers, whatever the namespace."""
-REVISION: Final = 7
+REVISION: Final = 8
 """Grows with every release that changes a function: an older program leaves a newer one's functions alone."""
 
 
