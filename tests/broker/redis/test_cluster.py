@@ -122,7 +122,9 @@ async def _heard_after_moves(nodes: Cluster) -> None:
         await worker.enqueue([jobs(number, 1)])
         watching = asyncio.create_task(watcher.watch([job_id(number)], 30.0))
         events = asyncio.create_task(watcher.events(FROM_NOW, 10, 30.0))
-        await asyncio.sleep(0.2)
+        while len(watcher._store.side().ear._watching) < 2:
+            await watcher.counts()
+        await watcher.counts()  # behind their first looks: calls have their turns
         if moved_meanwhile:
             await move()
         await worker.settle(done((await worker.claim(ask(number, 1))).leases))
