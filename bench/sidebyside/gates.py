@@ -5,10 +5,9 @@ they say as much of the machine.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sidebyside.measures import Figures
 from sidebyside.peers import Peer
+from sidebyside.results import Key, Medians, Results
 
-Medians = Mapping[tuple[str, str, int, str], Figures]
 STORES = ("redis", "postgres", "sqlite")
 
 
@@ -29,9 +28,14 @@ class Run:
     """The figures of one store."""
 
     store: str
+    results: Results
     medians: Medians
     peers: Mapping[str, Peer]
     payload: int
+
+    def key(self, peer: str, measure: str) -> Key:
+        """Where the figures of a peer are."""
+        return self.store, measure, self.payload, peer
 
     def own(self, measure: str, figure: str) -> float | None:
         """A figure of Windlass."""
@@ -39,27 +43,33 @@ class Run:
 
     def of(self, peer: str, measure: str, figure: str) -> float | None:
         """A figure of anybody."""
-        return self.medians.get((self.store, measure, self.payload, peer), {}).get(figure)
+        return self.medians.get(self.key(peer, measure), {}).get(figure)
 
-    def best(self, measure: str) -> tuple[float, str] | None:
-        """The highest rate among the gate peers, and whose it is."""
-        rates = [
-            (rate, name)
+    def ratio(self, measure: str, peer: str, against: str) -> float | None:
+        """The rate of Windlass in units of another's, by turns."""
+        own, other = self.key("windlass", measure), self.key(peer, against)
+        return self.results.ratio((own, "rate"), (other, "rate"))
+
+    def best(self, measure: str, against: str) -> tuple[float, str] | None:
+        """The least ratio to one of the gate peers, and whose it is."""
+        ratios = [
+            (ratio, name)
             for name, peer in self.peers.items()
-            if self.store in peer.gate and (rate := self.of(name, measure, "rate")) is not None
+            if self.store in peer.gate and (ratio := self.ratio(measure, name, against)) is not None
         ]
-        return max(rates, default=None)
+        return min(ratios, default=None)
 
 
-def verdicts(medians: Medians, peers: Mapping[str, Peer]) -> list[Verdict]:
+def verdicts(results: Results, peers: Mapping[str, Peer]) -> list[Verdict]:
     """Every row that this run can judge; all but the smallest payload say which they are of."""
+    medians = results.medians
     payloads = sorted({key[2] for key in medians})
     return [
         verdict if payload == payloads[0] else replace(verdict, row=f"{verdict.row}, {payload} bytes")
         for rule in _RULES
         for payload in payloads
         for store in STORES
-        for verdict in rule(Run(store, medians, peers, payload))
+        for verdict in rule(Run(store, results, medians, peers, payload))
     ]
 
 
@@ -70,7 +80,7 @@ def _ratio(
     row: str, measure: str, against: str, needed: Mapping[str, float], aims: Mapping[str, int]
 ) -> Rule:
     def rule(run: Run) -> Iterator[Verdict]:
-        rate, best = run.own(measure, "rate"), run.best(against)
+        rate, best = run.own(measure, "rate"), run.best(measure, against)
         if rate is None:
             return
         aim = f"aim {aims[run.store]:,}/s" if run.store in aims else ""
@@ -83,8 +93,9 @@ def _ratio(
         if best is None:
             yield Verdict(row, run.store, wanted, f"{rate:,.0f}/s, with nobody to compare", None)
         else:
-            said = f"{rate:,.0f}/s = {rate / best[0]:.2f} × {best[1]} ({best[0]:,.0f}/s)"
-            yield Verdict(row, run.store, wanted, said, rate >= factor * best[0])
+            ratio, name = best
+            said = f"{rate:,.0f}/s = {ratio:.2f} × {name} ({run.of(name, against, 'rate'):,.0f}/s)"
+            yield Verdict(row, run.store, wanted, said, ratio >= factor)
 
     return rule
 
@@ -101,12 +112,12 @@ def _bound(row: str, measure: str, figure: str, most: Mapping[str, float], unit:
 
 
 def _bare(run: Run) -> Iterator[Verdict]:
-    rate, bare = run.own("single", "rate"), run.of("bare", "single", "rate")
-    if rate is not None and bare is not None:
-        said = f"{rate:,.0f}/s = {rate / bare:.2f} × {bare:,.0f}/s"
-        yield Verdict(
-            "one blocking enqueue at a time", run.store, "≥ 0.7 × bare insert", said, rate >= 0.7 * bare
-        )
+    ratio = run.ratio("single", "bare", "single")
+    if ratio is not None:
+        rate, bare = run.own("single", "rate"), run.of("bare", "single", "rate")
+        said = f"{rate:,.0f}/s = {ratio:.2f} × {bare:,.0f}/s"
+        row, needed = "one blocking enqueue at a time", "≥ 0.7 × bare insert"
+        yield Verdict(row, run.store, needed, said, ratio >= 0.7)
 
 
 def _lanes(run: Run) -> Iterator[Verdict]:
@@ -117,18 +128,19 @@ def _lanes(run: Run) -> Iterator[Verdict]:
         ("drain_lanes", row, False),
         ("drain_lanes_random", f"{row}, jobs at random", True),
     ):
-        rate = run.own(measure, "rate")
-        if rate is not None and plain is not None:
+        rate, ratio = run.own(measure, "rate"), run.ratio(measure, "windlass", "drain")
+        if ratio is not None:
             needed = f"{'aim ' if is_aim else ''}≥ {least:.2f} × plain"
-            said = f"{rate:,.0f}/s = {rate / plain:.2f} × {plain:,.0f}/s"
-            yield Verdict(name, run.store, needed, said, rate >= least * plain, is_aim=is_aim)
+            said = f"{rate:,.0f}/s = {ratio:.2f} × {plain:,.0f}/s"
+            yield Verdict(name, run.store, needed, said, ratio >= least, is_aim=is_aim)
 
 
 def _backlog(run: Run) -> Iterator[Verdict]:
-    few, many = run.own("backlog", "p99_ms_1000"), run.own("backlog", "p99_ms_1000000")
-    if few is not None and many is not None:
-        said = f"{many:.2f} ms = {many / few:.2f} × {few:.2f} ms"
-        yield Verdict("claim p99, 1,000,000 waiting against 1,000", run.store, "≤ 2 ×", said, many <= 2 * few)
+    key, few, many = run.key("windlass", "backlog"), "p99_ms_1000", "p99_ms_1000000"
+    ratio = run.results.ratio((key, many), (key, few))
+    if ratio is not None:
+        said = f"{run.own('backlog', many):.2f} ms = {ratio:.2f} × {run.own('backlog', few):.2f} ms"
+        yield Verdict("claim p99, 1,000,000 waiting against 1,000", run.store, "≤ 2 ×", said, ratio <= 2)
 
 
 def _everywhere(value: float) -> Mapping[str, float]:

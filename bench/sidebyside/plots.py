@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sidebyside.measures import Figures
 from sidebyside.peers import Peer
+from sidebyside.results import Medians
 
-Medians = Mapping[tuple[str, str, int, str], Figures]
 _WIDTH, _BAR, _LEFT, _RIGHT, _TOP = 720, 26, 220, 90, 44
 _OWN, _OTHER, _UNSAFE, _INK, _FAINT = "#1f6feb", "#9aa4b2", "#d8dee4", "#24292f", "#d0d7de"
 _LINES = ("#1f6feb", "#d1572b", "#2da44e", "#8250df")

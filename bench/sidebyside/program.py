@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime as dt
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -14,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sidebyside import report
-from sidebyside.measures import MEASURES, Absent, Figures, Size
+from sidebyside.measures import MEASURES, Absent, Size
 from sidebyside.peers import BENCH, Peer, all_peers
 from sidebyside.processes import take_precedence
+from sidebyside.results import Results
 from sidebyside.servers import SERVERS, Server
 
 _INSTALL_FAILURES = (RuntimeError, OSError, ImportError, ValueError, subprocess.SubprocessError)
@@ -24,7 +24,6 @@ _TURNS = {"single": 3, "bulk": 3}
 """How often a round takes a peer, if not once: each call waits for the disk, and for seconds at a time disks
 take ten times as long as before.
 """
-Results = dict[tuple[str, str, int, str], list[Figures]]  # store, measure, payload, peer
 
 
 class Run:
@@ -32,7 +31,7 @@ class Run:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked = asked
-        self.results: Results = {}
+        self.results = Results()
         self.notes: list[str] = []
 
     def everything(self, source: Path) -> None:
@@ -71,13 +70,13 @@ class Run:
             for measure in self.asked.only:
                 for payload in self.asked.payload:
                     if payload == self.asked.payload[0] or measure in report.BY_PAYLOAD:
-                        self._round(number + 1, measure, payload, server, turns)
+                        self._round(number, measure, payload, server, turns)
             self.keep()
 
     def _round(self, number: int, measure: str, payload: int, server: Server, peers: Sequence[Peer]) -> None:
         size = Size(payload, 0.25 if self.asked.quick else 1.0)
-        found: dict[str, list[Figures]] = {}
-        for turn in range(_TURNS.get(measure, 1)):
+        turns = _TURNS.get(measure, 1)
+        for turn in range(turns):
             first = turn % max(1, len(peers))
             for peer in (*peers[first:], *peers[:first]):
                 try:
@@ -87,17 +86,18 @@ class Run:
                 except Exception as error:  # noqa: BLE001 - a peer's failure, whatever it is, costs its own row only
                     self._note(f"FAILED {server.name} {measure} {payload} of {peer.name}: {error}")
                     continue
-                found.setdefault(peer.name, []).append(figures)
+                key = (server.name, measure, payload, peer.name)
+                self.results.add(key, number * turns + turn, figures)
                 told = " ".join(f"{name} {value:.4g}" for name, value in figures.items() if name != "began")
-                _say(f"{number}  {server.name} {measure} {payload}: {peer.name}: {told}")
-        for name, turns in found.items():
-            self.results.setdefault((server.name, measure, payload, name), []).append(_median(turns))
+                _say(f"{number + 1}  {server.name} {measure} {payload}: {peer.name}: {told}")
 
     def keep(self) -> str:
         """Write what there is so far; the tables, to read."""
-        medians = {key: _median(figures) for key, figures in self.results.items()}
-        head = f"Medians of {_rounds_said(self.results)}{', of a quarter of the jobs' * self.asked.quick}."
-        return report.write(self.asked.out, medians, all_peers(), head, self.notes) if medians else ""
+        head = f"Medians of {self.results.said()}{', of a quarter of the jobs' * self.asked.quick}."
+        head += " A ratio is the median of those of the turns, in which all ran one after the other."
+        return (
+            report.write(self.asked.out, self.results, all_peers(), head, self.notes) if self.results else ""
+        )
 
     def _note(self, line: str) -> None:
         self.notes.append(line.splitlines()[0])
@@ -186,21 +186,6 @@ def _chosen(asked: Sequence[str], store: str) -> list[Peer]:
             or ("gate" in asked and (store in peer.gate or peer.runtime == "windlass"))
         )
     ]
-
-
-def _rounds_said(results: Results) -> str:
-    """How many rounds the medians are of: a peer that failed once has one less."""
-    counts = sorted({len(figures) for figures in results.values()})
-    said = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
-    return f"{said} {'round' if counts == [1] else 'rounds'}"
-
-
-def _median(figures: Sequence[Figures]) -> Figures:
-    return {
-        name: statistics.median(one[name] for one in figures if name in one)
-        for name in figures[0]
-        if name != "began"
-    }
 
 
 def _say(line: str) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from sidebyside import gates, plots
 from sidebyside.measures import Figures
 from sidebyside.peers import Peer
+from sidebyside.results import Medians, Results
 
 BY_PAYLOAD = {"drain", "bulk", "single"}  # measured with each payload; the others with the first
-Medians = Mapping[tuple[str, str, int, str], Figures]
 _COLUMNS = {
     "rate": "jobs/s",
     "p50_ms": "p50 ms",
@@ -31,12 +31,12 @@ _COLUMNS = {
 GROWTH = ("backlog", "lanes", "sessions", "flight", "history", "fleet")
 
 
-def write(out: Path, medians: Medians, peers: Mapping[str, Peer], head: str, notes: Sequence[str]) -> str:
+def write(out: Path, results: Results, peers: Mapping[str, Peer], head: str, notes: Sequence[str]) -> str:
     """Keep the tables and plots; the tables, to read."""
     out.mkdir(parents=True, exist_ok=True)
-    judged = gates.verdicts(medians, peers)
+    judged, medians = gates.verdicts(results, peers), results.medians
     text = "\n".join(
-        [head, "", gates.table(judged), tables(medians, peers), *_about(medians, peers), *_left_out(notes)]
+        [head, "", gates.table(judged), tables(results, peers), *_about(medians, peers), *_left_out(notes)]
     )
     (out / "table.md").write_text(text)
     rows = [
@@ -59,26 +59,38 @@ def _left_out(notes: Sequence[str]) -> list[str]:
     return ["### Not measured", "", *(f"- {note}" for note in notes), ""] if notes else []
 
 
-def tables(medians: Medians, peers: Mapping[str, Peer]) -> str:
+def tables(results: Results, peers: Mapping[str, Peer]) -> str:
     """A table for each store and measure."""
     lines: list[str] = []
-    for store, measure, payload in dict.fromkeys(key[:3] for key in medians):
-        rows = {key[3]: figures for key, figures in medians.items() if key[:3] == (store, measure, payload)}
+    medians = results.medians
+    for what in dict.fromkeys(key[:3] for key in medians):
+        store, measure, payload = what
+        rows = {key[3]: figures for key, figures in medians.items() if key[:3] == what}
         lines += [f"### {store}: {measure}, {payload} bytes", ""]
-        lines += _grown(rows["windlass"]) if measure in GROWTH else _compared(rows, peers)
+        if measure in GROWTH:
+            lines += _grown(rows["windlass"])
+        else:
+            own = (*what, "windlass"), "rate"
+            ratios = {
+                name: results.ratio(own, ((*what, name), "rate")) for name in rows if name != "windlass"
+            }
+            lines += _compared(rows, ratios, peers)
         lines.append("")
     return "\n".join(lines)
 
 
-def _compared(rows: Mapping[str, Figures], peers: Mapping[str, Peer]) -> list[str]:
+def _compared(
+    rows: Mapping[str, Figures], ratios: Mapping[str, float | None], peers: Mapping[str, Peer]
+) -> list[str]:
     columns = [name for name in _COLUMNS if any(name in figures for figures in rows.values())]
-    own = rows.get("windlass", {}).get("rate")
+    own = any("rate" in figures for figures in rows.values())
     titles = [_COLUMNS[name] for name in columns] + (["Windlass is"] if own else [])
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
     for name, figures in sorted(rows.items(), key=lambda row: -row[1].get("rate", 0)):
         cells = [_plain(figures.get(column)) for column in columns]
         if own:
-            cells.append(f"{own / figures['rate']:.2f} ×" if name != "windlass" else "")
+            ratio = ratios.get(name)
+            cells.append("" if ratio is None else f"{ratio:.2f} ×")
         lines.append(f"| {peers[name].title} | {' | '.join(cells)} |")
     return lines
 

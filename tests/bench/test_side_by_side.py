@@ -1,7 +1,6 @@
 """The bench's own promises, without a server: its peers are whole, and its table judges what it should."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,6 +14,7 @@ from sidebyside.gates import Verdict, table, verdicts  # noqa: E402
 from sidebyside.measures import Figures  # noqa: E402
 from sidebyside.peers import all_peers  # noqa: E402
 from sidebyside.report import write  # noqa: E402
+from sidebyside.results import Results  # noqa: E402
 
 ISSUE = {
     "redis": "celery dramatiq rq huey arq taskiq saq streaq repid docket bullmq sidekiq",
@@ -28,8 +28,8 @@ def _drained(rate: float, cpu: float) -> Figures:
     return {"rate": rate, "cpu_us": cpu, "worker_us": cpu, "server_us": 0.0}
 
 
-def _redis_run() -> Mapping[tuple[str, str, int, str], Figures]:
-    return {
+def _redis_run() -> Results:
+    figures = {
         ("redis", "drain", 200, "windlass"): _drained(41_000, 29),
         ("redis", "drain", 200, "bullmq"): _drained(10_000, 150),
         ("redis", "drain", 200, "sidekiq"): _drained(90_000, 10),
@@ -37,6 +37,7 @@ def _redis_run() -> Mapping[tuple[str, str, int, str], Figures]:
         ("redis", "drain", 1024, "bullmq"): _drained(10_000, 150),
         ("redis", "backlog", 200, "windlass"): {"p99_ms_1000": 1.0, "p99_ms_1000000": 1.5},
     }
+    return Results({key: {0: some} for key, some in figures.items()})
 
 
 @pytest.mark.parametrize("store", ISSUE)
@@ -69,6 +70,28 @@ def test_gates_are_judged_for_each_payload_against_gate_peers_only() -> None:
     assert found["CPU per job, workers + server"].passed is True
     assert found["CPU per job, workers + server, 1024 bytes"].passed is False
     assert found["claim p99, 1,000,000 waiting against 1,000"].passed is True
+
+
+def test_a_ratio_is_that_of_turns_not_of_medians() -> None:
+    run = Results()
+    for turn, (own, bare) in enumerate([(3_910, 5_110), (3_970, 5_980), (4_640, 6_170)]):
+        run.add(("sqlite", "single", 200, "windlass"), turn, {"rate": own})
+        run.add(("sqlite", "single", 200, "bare"), turn, {"rate": bare})
+    run.add(("sqlite", "single", 200, "windlass"), 3, {"rate": 1})  # of the other that turn has nothing
+    (found,) = verdicts(run, all_peers())
+    assert found.reached == "3,940/s = 0.75 × 5,980/s"
+    assert found.passed is True
+
+
+def test_the_gate_is_the_peer_with_the_least_ratio_in_the_turns_it_has() -> None:
+    run = Results()
+    rates = {"windlass": (200, 100, 200), "pgqueuer": (100, 100, 100), "graphile-worker": (150, 40, 160)}
+    for name, turns in rates.items():
+        for turn, rate in enumerate(turns):
+            run.add(("postgres", "bulk", 200, name), turn, {"rate": rate})
+    (found,) = verdicts(run, all_peers())
+    assert found.reached == "200/s = 1.33 × graphile-worker (150/s)"
+    assert found.passed is False
 
 
 def test_misses_are_bold() -> None:

@@ -111,7 +111,7 @@ def test_who_is_interrupted_behind_the_commit_spoils_nobody_elses_answer(
     async def scenario() -> None:
         broker = await SqliteBroker.open(new_file(tmp_path))
         await broker.declare([QUEUE])
-        monkeypatch.setattr(Log, "shorten", interrupted)
+        monkeypatch.setattr(Log, "tend", interrupted)
         own, thread, coroutine = (Call(lambda _tx, number=number: number) for number in range(3))
         thread.done = threading.Event()
         coroutine.loop = asyncio.get_running_loop()

@@ -82,7 +82,7 @@ def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> 
     broker = opened(path)
     lengths: list[int] = []
     for _ in range(100):
-        calls = [writer.Call(do_enqueue([[new_job() for _ in range(5)]], None)) for _ in range(2)]
+        calls = [writer.Call(do_enqueue([[new_job() for _ in range(5)]], None)[0]) for _ in range(2)]
         broker.store.writer._execute(calls)
         lengths.append(length(path))
     assert 200 <= max(lengths) < 250
@@ -190,16 +190,16 @@ def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
     seen = Log(connection, Space(tmp_path))
     connection.wrote(20 * b"x" * _FRAME)
     seen._committed(connection, "main", 3)
-    seen.make_room()  # there is some
+    seen.tend(log.SINGLE_PAGES)  # there is some
     connection.wrote(b"y" * 10)
     seen._committed(connection, "main", 15)
-    seen.make_room()
+    seen.tend(log.SINGLE_PAGES)
     assert connection.path.read_bytes() == 20 * b"x" * _FRAME + b"y" * 10 + bytes(16 * _FRAME)
 
 
 def test_no_room_is_no_harm(tmp_path: Path) -> None:
     seen = Log(_Connection(tmp_path / "nowhere" / "log"), Space(tmp_path))
-    seen.make_room()
+    seen.tend(log.SINGLE_PAGES)
 
 
 class _Connection:
@@ -232,7 +232,7 @@ def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_
     seen = Log(connection, Space(tmp_path))
     for pages in range(1, 101):
         seen._committed(connection, "main", pages)
-        seen.shorten(41)
+        seen.tend(41)
     assert connection.tried == 3, "at 41, 61 and 81 pages"
 
 
@@ -241,5 +241,5 @@ def test_who_finds_it_begun_anew_by_others_tries_at_the_same_length(tmp_path: Pa
     seen = Log(connection, Space(tmp_path))
     for pages in (45, 5, 44):
         seen._committed(connection, "main", pages)
-        seen.shorten(41)
+        seen.tend(41)
     assert connection.tried == 2

@@ -61,7 +61,7 @@ class SqliteBroker:
         self._opening = threading.Lock()
         self._pid = os.getpid()
         self._opened = self._open()
-        self.blocking = Blocking(lambda: self.store)
+        self.blocking = Blocking(self._here)
         """The same verbs for code that blocks: alone, a verb runs in the caller's thread."""
 
     @classmethod
@@ -82,6 +82,9 @@ class SqliteBroker:
     @property
     def store(self) -> Store:
         """What this process has open of the file."""
+        return self._here()
+
+    def _here(self) -> Store:
         if self._pid != os.getpid():
             # In a child of a fork nothing of the parent's may be used: not its connections, nor its locks.
             self._opening = threading.Lock()
@@ -113,8 +116,7 @@ class SqliteBroker:
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
         store = self.store
-        full = store.space.shortage()
-        return await store.writer.submit(verbs.do_enqueue(groups, full), verbs.short_enqueue(groups, full))
+        return await store.writer.submit(*verbs.do_enqueue(groups, store.space.shortage()))
 
     # consume
 

@@ -47,20 +47,25 @@ class Log:
         self._frame: int = _FRAME_HEADER + connection.pragma("page_size")
         connection.set_wal_hook(self._committed)  # in the place of SQLite's own
 
-    def shorten(self, most: int) -> None:
-        """Write its pages to the file if there are `most`, so that the next commit begins it anew.
-
-        Called after a commit, under the lock. What is committed stays so whatever happens here: if it fails
-        (a full disk), the log goes on, and the next try comes soon.
-        """
+    def tend(self, most: int) -> None:
+        """See to it after a commit, under the lock; `most` is how long that commit leaves it."""
         pages = self._pages
         if pages < self._tried:
             self._tried = 0
-        if pages < SINGLE_PAGES or pages - self._tried < AGAIN_PAGES:
-            return
+        if most == SINGLE_PAGES and pages + _NEAR >= self._room:
+            self._make_room()
+        if pages >= SINGLE_PAGES and pages - self._tried >= AGAIN_PAGES:
+            self._shorten(most)
+
+    def _shorten(self, most: int) -> None:
+        """Write its pages to the file if there are `most`, so that the next commit begins it anew.
+
+        What is committed stays so whatever happens here: if it fails (a full disk), the log goes on, and the
+        next try comes soon.
+        """
         with contextlib.suppress(apsw.Error, OSError):
-            if pages >= most or self._space.shortage() is not None:
-                self._tried = pages
+            if self._pages >= most or self._space.shortage() is not None:
+                self._tried = self._pages
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def give_way(self) -> None:
@@ -72,14 +77,12 @@ class Log:
         with contextlib.suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def make_room(self) -> None:
-        """Write zeros behind its end, if that is near, so that the next syncs need not make its file longer.
+    def _make_room(self) -> None:
+        """Write zeros behind its end, which is near, so that the next syncs need not make its file longer.
 
-        Called after a commit of one job, under the lock. SQLite takes what it finds there for the rest of an
-        earlier log. It is only ever appended to, lest it be written over what another program has added.
+        SQLite takes what it finds there for the rest of an earlier log. It is only ever appended to, lest it
+        be written over what another program has added.
         """
-        if self._pages + _NEAR < self._room:
-            return
         with contextlib.suppress(OSError):  # there is none to be had: the next commit says so, if it matters
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:

@@ -47,11 +47,13 @@ def alone(groups: Sequence[Sequence[NewJob]], full: str | None) -> NewJob | None
 
 def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answer | None:
     """Create a job inside a transaction; None, and nothing is written, if it needs another way."""
-    cursor, stood, t = handle.cursor, _stood(handle, options, job.queue), handle.tasks.get(job.task)
+    cursor, stood, t = handle.cursor, handle.stood, handle.tasks.get(job.task)
+    if stood is None or stood[0] != job.queue or handle.stood_at != handle.connection.data_version():
+        stood = _stood(handle, options, job.queue)  # somebody has written since the last one
     if stood is None or t is None:
         return None
     _, q, policy, mark, counted, number, numbered_at = stood
-    now = seen_time(clock, mark, options)
+    now = clock if clock >= mark else seen_time(clock, mark, options)
     if now < numbered_at:
         return None  # the clock was set back: its place does not tell when it is due
     if number - counted > MOST_UNCOUNTED:
@@ -89,9 +91,6 @@ def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answ
 
 def _stood(handle: Handle, options: Options, queue: str) -> Stood | None:
     """How things stand in the file for one more job of a queue; None if such jobs need another way."""
-    stood = handle.stood
-    if stood is not None and stood[0] == queue and handle.stood_at == handle.connection.data_version():
-        return stood  # nobody has written since the last one
     rows = handle.cursor.execute(_STANDING, (queue,)).fetchall()
     if not rows:
         return None

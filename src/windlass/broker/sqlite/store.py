@@ -3,7 +3,6 @@
 import os
 import threading
 import weakref
-from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +43,8 @@ class Store:
             self.readers = Readers(path, options, clock)
             writing = connect(path, writes=True)
             log = Log(writing.connection, self.space)
-            self.writer = Writer(path, writing, log, self.lock, options, clock, self._committed)
+            bells = self.bells
+            self.writer = Writer(path, writing, log, self.lock, options, clock, bells.arm, bells.ring)
         except BaseException:
             self.lock.close()
             raise
@@ -60,12 +60,6 @@ class Store:
             self._watching.connection.close()
         self.bells.let_go()
         self.lock.close()
-
-    def _committed(self, armed: Collection[str], rung: bool) -> None:  # noqa: FBT001 - a callback of one caller
-        if armed:
-            self.bells.arm(armed)
-        if rung:
-            self.bells.ring()
 
     def _version(self) -> int:
         """A number that changes when another connection has committed."""

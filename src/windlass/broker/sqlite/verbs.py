@@ -53,14 +53,15 @@ def _page(limit: int) -> int:
 # produce and consume
 
 
-def do_enqueue(groups: Sequence[Sequence[NewJob]], full: str | None) -> Write[Sequence[Sequence[Receipt]]]:
+def do_enqueue(
+    groups: Sequence[Sequence[NewJob]], full: str | None
+) -> tuple[Write[Sequence[Sequence[Receipt]]], Short | None]:
+    """With the way of a call that consists of one job."""
+    write, job = partial(enqueue.enqueue, groups=groups, full=full), single.alone(groups, full)
+    if job is not None:
+        return write, partial(single.accept, job=job)
     check_items("groups", groups)
-    return partial(enqueue.enqueue, groups=groups, full=full)
-
-
-def short_enqueue(groups: Sequence[Sequence[NewJob]], full: str | None) -> Short | None:
-    job = single.alone(groups, full)
-    return None if job is None else partial(single.accept, job=job)
+    return write, None
 
 
 def do_claim(ask: Ask) -> Write[Claimed]:

@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import apsw
 
@@ -80,7 +80,8 @@ class Writer:
         lock: FileLock,
         options: Options,
         clock: Clock,
-        committed: Callable[[Collection[str], bool], None],
+        arm: Callable[[Collection[str]], None],
+        ring: Callable[[], None],
     ) -> None:
         self._path = path
         self._handle = handle
@@ -88,13 +89,16 @@ class Writer:
         self._lock = lock
         self._options = options
         self._clock = clock
-        self._committed = committed
+        self._take_lock: Callable[[], None] = lock.acquire
+        self._arm = arm
+        """Told of the queues that a commit has put work into."""
+        self._ring = ring
+        """Told that something finished or was logged."""
         self._mutex = threading.Lock()
         self._queue: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._shut = False
 
     def call(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
@@ -138,13 +142,13 @@ class Writer:
             self._queue.put(None)
             thread.join()
         with self._mutex, in_words(self._path):
-            self._shut = True
+            self._take_lock = self._refuse
             self._handle.connection.close()
 
     def _put(self, call: Call) -> None:
         with self._starting:
             if self._closed:
-                raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
+                self._refuse()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="windlass-sqlite-writer", daemon=True)
                 self._thread.start()
@@ -182,7 +186,7 @@ class Writer:
                     armed, rung, pages = self._several(calls)
                 committed = True
                 self._answer(calls)  # before the log is seen to, which none of them need wait for
-                self._log.shorten(pages)
+                self._log.tend(pages)
             finally:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
@@ -193,8 +197,10 @@ class Writer:
                 if not committed or (call.done is None and call.loop is None):
                     call.answer, call.error = None, call.error or told
             self._answer(calls)
-        if armed or rung:
-            self._committed(armed, rung)
+        if armed:
+            self._arm(armed)
+        if rung:
+            self._ring()
 
     def _alone(self, verb: Callable[[Writing], _T], short: Short | None) -> _T:
         """Do a verb in a transaction of its own, for who waits for nothing else: no loop to be told."""
@@ -202,19 +208,19 @@ class Writer:
             self._take_lock()
             try:
                 answer, armed, rung, pages = self._one(verb, short)
-                self._log.shorten(pages)
+                self._log.tend(pages)
             finally:
                 self._lock.release()
         except apsw.Error as error:
             raise translated(error, self._path) from error
-        if armed or rung:
-            self._committed(armed, rung)
+        if armed:
+            self._arm(armed)
+        if rung:
+            self._ring()
         return answer
 
-    def _take_lock(self) -> None:
-        if self._shut:
-            raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
-        self._lock.acquire()
+    def _refuse(self) -> NoReturn:
+        raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
 
     def _one(
         self, verb: Callable[[Writing], Any], short: Short | None
@@ -228,7 +234,6 @@ class Writer:
             if short is not None and (done := short(handle, self._options, now)) is not None:
                 execute("COMMIT")
                 handle.stood_at = handle.connection.data_version()
-                self._log.make_room()
                 answer, woken = done
                 return answer, () if woken is None else (woken,), False, SINGLE_PAGES
             tx = Writing(handle, self._options, now)

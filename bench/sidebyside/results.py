@@ -1,0 +1,59 @@
+"""What was measured, turn by turn.
+
+Machines and disks are fast for a while and slow for a while. In a turn all are measured one after the other,
+so a ratio is taken within it, and the median of those is shown: what was slow was so for both. The ratio of
+two medians may be that of a slow turn to a fast one.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping
+
+from sidebyside.measures import Figures
+
+Key = tuple[str, str, int, str]
+"""Store, measure, payload, peer."""
+Medians = Mapping[Key, Figures]
+
+
+class Results:
+    """The figures of each turn: one that failed is missing, and compared with nothing."""
+
+    def __init__(self, turns: Mapping[Key, Mapping[int, Figures]] | None = None) -> None:
+        self._turns: dict[Key, dict[int, Figures]] = {key: dict(some) for key, some in (turns or {}).items()}
+
+    def add(self, key: Key, turn: int, figures: Figures) -> None:
+        """Keep the figures of a turn."""
+        self._turns.setdefault(key, {})[turn] = figures
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @property
+    def medians(self) -> dict[Key, Figures]:
+        """Of each figure over all turns."""
+        return {key: _median(turns.values()) for key, turns in self._turns.items()}
+
+    def ratio(self, own: tuple[Key, str], other: tuple[Key, str]) -> float | None:
+        """The one in units of the other, each a key and the name of a figure; None if no turn has both."""
+        mine, others = self._turns.get(own[0], {}), self._turns.get(other[0], {})
+        ratios = [
+            mine[turn][own[1]] / others[turn][other[1]]
+            for turn in mine.keys() & others.keys()
+            if own[1] in mine[turn] and others[turn].get(other[1])
+        ]
+        return statistics.median(ratios) if ratios else None
+
+    def said(self) -> str:
+        """How many turns the medians are of: a peer that failed once has one less."""
+        counts = sorted({len(turns) for turns in self._turns.values()})
+        said = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
+        return f"{said} {'turn' if counts == [1] else 'turns'}"
+
+
+def _median(turns: Iterable[Figures]) -> Figures:
+    some = list(turns)
+    return {
+        name: statistics.median(one[name] for one in some if name in one)
+        for name in some[0]
+        if name != "began"
+    }
