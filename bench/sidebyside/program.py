@@ -20,9 +20,9 @@ from sidebyside.results import Results
 from sidebyside.servers import SERVERS, Server
 
 _INSTALL_FAILURES = (RuntimeError, OSError, ImportError, ValueError, subprocess.SubprocessError)
-_TURNS = {"single": 3, "bulk": 3}
-"""How often a round takes a peer, if not once: each call waits for the disk, and for seconds at a time disks
-take ten times as long as before.
+_TURNS = {"single": 3, "bulk": 3, "drain": 2, "drain_lanes": 2}
+"""How often a round takes a peer, if not once. Of single and bulk each call waits for the disk, and for seconds
+at a time disks take ten times as long as before; a drain may take less than a second.
 """
 
 
@@ -75,8 +75,7 @@ class Run:
 
     def _round(self, number: int, measure: str, payload: int, server: Server, peers: Sequence[Peer]) -> None:
         size = Size(payload, 0.25 if self.asked.quick else 1.0)
-        turns = _TURNS.get(measure, 1)
-        for turn in range(turns):
+        for turn in range(_TURNS.get(measure, 1)):
             first = turn % max(1, len(peers))
             for peer in (*peers[first:], *peers[:first]):
                 try:
@@ -87,7 +86,7 @@ class Run:
                     self._note(f"FAILED {server.name} {measure} {payload} of {peer.name}: {error}")
                     continue
                 key = (server.name, measure, payload, peer.name)
-                self.results.add(key, number * turns + turn, figures)
+                self.results.add(key, (number, turn), figures)
                 told = " ".join(f"{name} {value:.4g}" for name, value in figures.items() if name != "began")
                 _say(f"{number + 1}  {server.name} {measure} {payload}: {peer.name}: {told}")
 

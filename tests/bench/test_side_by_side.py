@@ -37,7 +37,7 @@ def _redis_run() -> Results:
         ("redis", "drain", 1024, "bullmq"): _drained(10_000, 150),
         ("redis", "backlog", 200, "windlass"): {"p99_ms_1000": 1.0, "p99_ms_1000000": 1.5},
     }
-    return Results({key: {0: some} for key, some in figures.items()})
+    return Results({key: {(0, 0): some} for key, some in figures.items()})
 
 
 @pytest.mark.parametrize("store", ISSUE)
@@ -75,9 +75,9 @@ def test_gates_are_judged_for_each_payload_against_gate_peers_only() -> None:
 def test_a_ratio_is_that_of_turns_not_of_medians() -> None:
     run = Results()
     for turn, (own, bare) in enumerate([(3_910, 5_110), (3_970, 5_980), (4_640, 6_170)]):
-        run.add(("sqlite", "single", 200, "windlass"), turn, {"rate": own})
-        run.add(("sqlite", "single", 200, "bare"), turn, {"rate": bare})
-    run.add(("sqlite", "single", 200, "windlass"), 3, {"rate": 1})  # of the other that turn has nothing
+        run.add(("sqlite", "single", 200, "windlass"), (turn, 0), {"rate": own})
+        run.add(("sqlite", "single", 200, "bare"), (turn, 0), {"rate": bare})
+    run.add(("sqlite", "single", 200, "windlass"), (2, 1), {"rate": 1})  # of the other that turn has nothing
     (found,) = verdicts(run, all_peers())
     assert found.reached == "3,940/s = 0.75 × 5,980/s"
     assert found.passed is True
@@ -88,10 +88,21 @@ def test_the_gate_is_the_peer_with_the_least_ratio_in_the_turns_it_has() -> None
     rates = {"windlass": (200, 100, 200), "pgqueuer": (100, 100, 100), "graphile-worker": (150, 40, 160)}
     for name, turns in rates.items():
         for turn, rate in enumerate(turns):
-            run.add(("postgres", "bulk", 200, name), turn, {"rate": rate})
+            run.add(("postgres", "bulk", 200, name), (0, turn), {"rate": rate})
     (found,) = verdicts(run, all_peers())
     assert found.reached == "200/s = 1.33 × graphile-worker (150/s)"
     assert found.passed is False
+
+
+def test_two_measures_are_compared_by_rounds() -> None:
+    run = Results()
+    for number, (plain, laned) in enumerate([((100, 200), 90), ((20, 40), 15), ((100, 100), 10)]):
+        run.add(("redis", "drain_lanes", 200, "windlass"), (number, 0), {"rate": laned})
+        for turn, rate in enumerate(plain):
+            run.add(("redis", "drain", 200, "windlass"), (number, turn), {"rate": rate})
+    found = {verdict.row: verdict for verdict in verdicts(run, all_peers())}
+    assert found["drain, 1,000 lanes with limits"].reached == "15/s = 0.50 × 100/s"
+    assert found["drain, 1,000 lanes with limits"].passed is True
 
 
 def test_misses_are_bold() -> None:
