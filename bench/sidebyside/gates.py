@@ -121,15 +121,16 @@ def _bare(run: Run) -> Iterator[Verdict]:
 
 
 def _lanes(run: Run) -> Iterator[Verdict]:
-    plain = run.own("drain", "rate")
     least = {"redis": 1 / 2, "postgres": 1 / 3, "sqlite": 1 / 2}[run.store]
     row = "drain, 1,000 lanes with limits"
     for measure, name, is_aim in (
         ("drain_lanes", row, False),
         ("drain_lanes_random", f"{row}, jobs at random", True),
     ):
-        rate, ratio = run.own(measure, "rate"), run.ratio(measure, "windlass", "drain")
+        key = run.key("windlass", measure)
+        ratio = run.results.ratio((key, "rate"), (key, "plain_rate"))
         if ratio is not None:
+            rate, plain = run.own(measure, "rate"), run.own(measure, "plain_rate")
             needed = f"{'aim ' if is_aim else ''}≥ {least:.2f} × plain"
             said = f"{rate:,.0f}/s = {ratio:.2f} × {plain:,.0f}/s"
             yield Verdict(name, run.store, needed, said, ratio >= least, is_aim=is_aim)

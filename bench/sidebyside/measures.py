@@ -75,7 +75,9 @@ def drain_def(peer: Peer, server: Server, size: Size) -> Figures:
 
 
 def drain_lanes(peer: Peer, server: Server, size: Size) -> Figures:
-    """The same over 1,000 lanes, each limited to four jobs at once; jobs are dealt out to them in turn."""
+    """The same over 1,000 lanes, each limited to four jobs at once; jobs are dealt out to them in turn. With
+    a plain drain just before it, to compare with.
+    """
     return _drained_in_lanes(peer, server, size, "turn")
 
 
@@ -87,8 +89,10 @@ def drain_lanes_random(peer: Peer, server: Server, size: Size) -> Figures:
 def _drained_in_lanes(peer: Peer, server: Server, size: Size, dealt: str) -> Figures:
     if peer.name != "windlass":
         raise Absent
+    plain = drain(peer, server, size)
     lanes = {"BENCH_LANES": "1000", "BENCH_LANE_LIMIT": "4", "BENCH_DEALT": dealt}
-    return _drained(peer, server, size.of(peer.drain), size.payload, **lanes)
+    figures = _drained(peer, server, size.of(peer.drain), size.payload, **lanes)
+    return {**figures, "plain_rate": plain["rate"]}
 
 
 def _drained(peer: Peer, server: Server, jobs: int, payload: int, **extra: str) -> Figures:

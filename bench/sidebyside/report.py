@@ -19,6 +19,7 @@ _COLUMNS = {
     "server_us": "server µs/job",
     "cpu_us": "CPU µs/job",
     "producer_rate": "produced/s",
+    "plain_rate": "plain jobs/s",
     "others_percent": "others' load %",
     "busy_to_the_end": "loaded to the end",
     "mib_largest": "largest MiB",

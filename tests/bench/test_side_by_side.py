@@ -94,15 +94,24 @@ def test_the_gate_is_the_peer_with_the_least_ratio_in_the_turns_it_has() -> None
     assert found.passed is False
 
 
+def test_lanes_are_compared_with_the_plain_drain_beside_them() -> None:
+    run = Results()
+    for turn, (plain, laned) in enumerate([(100, 90), (30, 15), (100, 10)]):
+        run.add(("redis", "drain_lanes", 200, "windlass"), (0, turn), {"rate": laned, "plain_rate": plain})
+    (found,) = verdicts(run, all_peers())
+    assert found.reached == "15/s = 0.50 × 100/s"
+    assert found.passed is True
+
+
 def test_two_measures_are_compared_by_rounds() -> None:
     run = Results()
-    for number, (plain, laned) in enumerate([((100, 200), 90), ((20, 40), 15), ((100, 100), 10)]):
-        run.add(("redis", "drain_lanes", 200, "windlass"), (number, 0), {"rate": laned})
-        for turn, rate in enumerate(plain):
-            run.add(("redis", "drain", 200, "windlass"), (number, turn), {"rate": rate})
-    found = {verdict.row: verdict for verdict in verdicts(run, all_peers())}
-    assert found["drain, 1,000 lanes with limits"].reached == "15/s = 0.50 × 100/s"
-    assert found["drain, 1,000 lanes with limits"].passed is True
+    for number, (peer, own) in enumerate([((100, 200), 300), ((20, 40), 30), ((100, 100), 500)]):
+        run.add(("redis", "drain_def", 200, "windlass"), (number, 0), {"rate": own})
+        for turn, rate in enumerate(peer):
+            run.add(("redis", "drain", 200, "bullmq"), (number, turn), {"rate": rate})
+    (found,) = verdicts(run, all_peers())
+    assert found.reached == "300/s = 2.00 × bullmq (100/s)"
+    assert found.passed is True
 
 
 def test_misses_are_bold() -> None:
