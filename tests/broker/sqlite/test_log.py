@@ -142,13 +142,13 @@ def test_a_reader_is_waited_for_and_the_log_begun_anew_when_it_has_gone(tmp_path
     broker = opened(path)
     with closing(apsw.Connection(str(path))) as reader:
         reader.execute("BEGIN")
-        before = reader.execute("SELECT COUNT(*) FROM body").fetchall()
-        assert enqueued(broker, path, 150) > 150
-        assert reader.execute("SELECT COUNT(*) FROM body").fetchall() == before
+        before = reader.execute("SELECT COUNT(*) FROM job").fetchall()
+        assert enqueued(broker, path, 60) > 150
+        assert reader.execute("SELECT COUNT(*) FROM job").fetchall() == before
         reader.execute("COMMIT")
-        enqueued(broker, path, 20)  # until the next try
+        enqueued(broker, path, 10)  # until the next try
         assert enqueued(broker, path, 100) < 60
-    assert counted(broker) == 271
+    assert counted(broker) == 171
     broker.blocking.close()
 
 

@@ -34,7 +34,6 @@ _TO_LAYOUT_2 = """
     DROP INDEX job_late;
     CREATE INDEX job_waiting ON job (q, due_at, sequence) WHERE state = 2;
     ALTER TABLE namespace DROP COLUMN numbered_at;
-    ALTER TABLE body DROP COLUMN head;
     PRAGMA user_version = 2;
 """
 
@@ -96,13 +95,12 @@ class Stage:
         return self.said.claim(Ask(session="s", seq=self.seq, queues=("q",), slots=count, limit=count)).leases
 
     def check(self) -> None:
-        said = self.said.counts().oldest  # which files what is not filed
         with closing(apsw.Connection(str(self.path))) as file:
             sql = "SELECT mark, MIN(due_at) FROM namespace LEFT JOIN job NOT INDEXED ON state = 2"
             mark, due_at = file.execute(sql).fetchall()[0]
         now = seen_time(self.clock.now(), mark, Options())
         oldest = {} if due_at is None else {"q": max(0, now - due_at)}
-        assert said == oldest
+        assert self.said.counts().oldest == oldest
 
 
 @pytest.mark.parametrize("kind", QUEUES)

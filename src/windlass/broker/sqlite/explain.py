@@ -23,7 +23,6 @@ _Reason = tuple[Why, Micros | None, str]
 
 def explain(tx: Reading, job_id: JobId) -> Explanation:
     """The first reason that applies."""
-    tx.need_filed()
     job = tx.job(job_id)
     if job is None:
         return Explanation(job=job_id, state=None, why=Why.UNKNOWN)

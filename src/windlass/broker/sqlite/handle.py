@@ -29,7 +29,7 @@ MOST_STRETCHES = 64
 
 Stood: TypeAlias = tuple[str, int, QueuePolicy, Micros, int, int, Micros]
 """How things stand for one more plain job of a queue: its name, number and policy; of the namespace the mark
-and the last number that is filed; the last number given, and when.
+and the last number that is counted; the last number given, and when.
 """
 
 
@@ -49,10 +49,6 @@ class Handle:
         "task_names",
         "tasks",
         "timed",
-        "unfiled",
-        "unfiled_at",
-        "unfiled_from",
-        "unfiled_to",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -71,12 +67,6 @@ class Handle:
         self.stood: Stood | None = None
         self.stood_at = -1
         """The version of the file that `stood` holds for: it changes with every commit, whoever's."""
-        self.unfiled: set[JobId] = set()
-        """The ids of jobs that are not filed, behind `unfiled_from` and, but for those that this connection
-        has written since, up to `unfiled_to`, which came at `unfiled_at`.
-        """
-        self.unfiled_from = self.unfiled_to = -1
-        self.unfiled_at: Micros = 0
         self.stretches: dict[int, Stretch] = {}
         """Of the last claims, by their lease numbers: a part of one without a gap ends as it began, between
         two numbers.
@@ -99,4 +89,4 @@ class Handle:
         self.timed.clear()
         self.leases.clear()
         self.stretches.clear()
-        self.stood_at = self.unfiled_from = -1
+        self.stood_at = -1

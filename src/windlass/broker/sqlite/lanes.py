@@ -14,7 +14,6 @@ SQL = statements("reads")
 
 def lanes(tx: Reading, queue_name: str, after: Cursor, limit: int) -> Lanes:
     """The lanes of a queue that there is something to say of."""
-    tx.need_filed()
     queue = tx.queue(queue_name)
     if queue is None:
         return Lanes()

@@ -1,5 +1,5 @@
 """Those who read: connections of their own on a snapshot of the file, so that they neither wait nor are
-waited for. But for who looks for jobs while some are not filed (`single`): it has the writer file them first.
+waited for.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TypeVar
 from windlass.broker.contract import Options
 from windlass.broker.sqlite.files import connect, in_words
 from windlass.broker.sqlite.handle import Handle
-from windlass.broker.sqlite.reading import Reading, Unfiled
+from windlass.broker.sqlite.reading import Reading
 from windlass.clock import Clock
 
 _T = TypeVar("_T")
@@ -22,10 +22,8 @@ THREADS = 2
 class Readers:
     """Reading connections, as many as read at the same time."""
 
-    def __init__(self, path: Path, options: Options, clock: Clock, file: Callable[[], None]) -> None:
-        """`file` files what is not filed."""
+    def __init__(self, path: Path, options: Options, clock: Clock) -> None:
         self._path = path
-        self._file = file
         self._options = options
         self._clock = clock
         self._idle: list[Handle] = []
@@ -38,21 +36,13 @@ class Readers:
         handle = self._take()
         try:
             with in_words(self._path):
+                handle.cursor.execute("BEGIN")
                 try:
-                    return self._read(handle, query)
-                except Unfiled:
-                    self._file()
-                # Those that have come since are as if they came after this.
-                return self._read(handle, query, content=True)
+                    return query(Reading(handle, self._options, self._clock.now()))
+                finally:
+                    handle.cursor.execute("ROLLBACK")
         finally:
             self._give(handle)
-
-    def _read(self, handle: Handle, query: Callable[[Reading], _T], *, content: bool = False) -> _T:
-        handle.cursor.execute("BEGIN")
-        try:
-            return query(Reading(handle, self._options, self._clock.now(), content=content))
-        finally:
-            handle.cursor.execute("ROLLBACK")
 
     async def aread(self, query: Callable[[Reading], _T]) -> _T:
         """Run a query on another thread."""

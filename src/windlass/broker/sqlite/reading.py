@@ -61,23 +61,16 @@ def seen_time(clock: Micros, mark: Micros, options: Options) -> Micros:
     return clock if clock + options.session_ttl < mark else max(clock, mark)
 
 
-class Unfiled(Exception):
-    """Some jobs are not filed: a step that looks for jobs has to begin anew when they are."""
-
-
 class Reading:
     """What a step can read. Records are made once per step, so that two parts of it never hold two of one
     job.
     """
 
-    def __init__(self, handle: Handle, options: Options, clock: Micros, *, content: bool = False) -> None:
-        """`content`: whether it does with the jobs that are filed."""
+    def __init__(self, handle: Handle, options: Options, clock: Micros) -> None:
         self.handle = handle
-        self._content = content
         self.options = options
         self._cursor = handle.cursor
         *counters, self._newest = self._cursor.execute(SQL["namespace"]).fetchall()[0]
-        """And the number of the last job that is not filed, if there is one; see `single`."""
         self.stored = Counters(*counters)
         handle.at(self.stored.epoch)
         self.mark: Micros = self.stored.mark
@@ -116,21 +109,13 @@ class Reading:
 
     # jobs
 
-    def need_filed(self) -> None:
-        """Raise `Unfiled` if jobs that are there cannot be seen from here."""
-        if self._newest is not None and not self._content:
-            raise Unfiled
-
     def record(self, job: JobId) -> Job | None:
         """The row of a job, be it kept or only remembered."""
         n = self._numbers.get(job)
         if n is not None:
             return self._jobs[n]
         row = self.one(SQL["job_by_id"], (job,))
-        if row is None:
-            self.need_filed()
-            return None
-        return self._keep(Job(*row))
+        return None if row is None else self._keep(Job(*row))
 
     def job(self, job: JobId) -> Job | None:
         """A job that is kept."""
@@ -275,7 +260,12 @@ class Reading:
 
     def counted(self, queue: Queue, state: State) -> int:
         """How many jobs of a queue are in a state."""
-        return self.value(SQL["tally_of_queue"], (queue.q, CODES[state]))
+        counted: int = self.value(SQL["tally_of_queue"], (queue.q, CODES[state]))
+        return counted + sum(row[0] == queue.q and row[2] == CODES[state] for row in self.uncounted())
+
+    def uncounted(self) -> list[Row]:
+        """Queue, task, state and size of the jobs that no counter knows of yet; see `single`."""
+        return [] if self._newest is None else self.all(SQL["uncounted"], (self.stored.number,))
 
     def known_task(self, name: str) -> int | None:
         """The number of a task that was ever enqueued."""

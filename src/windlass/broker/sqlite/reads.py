@@ -1,6 +1,7 @@
 """Reads: jobs, listings, counts, sessions, events."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -108,7 +109,6 @@ def _view(tx: Reading, job: Job, body: Body, progress: Progress | None) -> dict[
 
 def list_jobs(tx: Reading, query: JobQuery, after: Cursor, limit: int) -> Page:
     """Jobs that match, newest accepted first; a page examines a bounded number of rows."""
-    tx.need_filed()
     last = int(after) if after else _END
     if query.flow:
         rows = tx.all(SQL["page_of_flow"], (last, PAGE_ROWS + 1, query.flow))
@@ -138,7 +138,6 @@ def _may_match(tx: Reading, query: JobQuery, job: Job) -> bool:
 
 def counts(tx: Reading) -> Counts:
     """How many jobs there are."""
-    tx.need_filed()
     oldest: dict[str, int] = {}
     paused: list[str] = []
     for queue in tx.queues():
@@ -155,7 +154,10 @@ def counts(tx: Reading) -> Counts:
 
 
 def _counted(tx: Reading) -> Iterator[Count]:
-    for queue, task, state, count in tx.all(SQL["tallies"]):
+    found = Counter({(queue, task, state): count for queue, task, state, count in tx.all(SQL["tallies"])})
+    for q, t, state, *_ in tx.uncounted():
+        found[tx.queue_of(q).name, tx.task_name(t), state] += 1
+    for (queue, task, state), count in found.items():
         yield Count(queue, task, state_of(state), count)
 
 

@@ -40,7 +40,7 @@ class Store:
             self._watching = connect(path, writes=False)
             self._looking = threading.Lock()
             self.bells = Bells(Path(f"{path}-wake"), self._version)
-            self.readers = Readers(path, options, clock, self._file)
+            self.readers = Readers(path, options, clock)
             writing = connect(path, writes=True)
             log = Log(writing.connection, self.space)
             bells = self.bells
@@ -60,10 +60,6 @@ class Store:
             self._watching.connection.close()
         self.bells.let_go()
         self.lock.close()
-
-    def _file(self) -> None:
-        """File jobs that are not filed, as every transaction of the writer does that is not one of them."""
-        self.writer.call(lambda _tx: None)
 
     def _version(self) -> int:
         """A number that changes when another connection has committed."""

@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from windlass.broker.contract import Options
-from windlass.broker.sqlite import single
 from windlass.broker.sqlite.handle import Handle, Row
 from windlass.broker.sqlite.reading import SQL, Counters, Reading
 from windlass.broker.sqlite.records import CODES, UNPLACED, Body, Job, Lane, Queue, bucket_columns, pack
-from windlass.broker.sqlite.statements import statements
 from windlass.core.event import Event
 from windlass.core.job import Moved
 from windlass.core.state import State
 from windlass.core.units import JobId, Micros
 
-_ADD_JOBS = statements("bulk")["add_jobs"]
 FAN_OUT = 100
 """Dependents that one verb tells of the ends it brings about; sweep tells the rest."""
 
@@ -79,13 +76,11 @@ class Writing(Reading):
         self._bodies: dict[int, Body] = {}
         self._events: list[bytes] = []
         if self._newest is not None:
-            self._file(self._newest)
+            self._count_the_uncounted(self._newest)
 
-    def _file(self, newest: int) -> None:
-        """File and count what came the shortest way since somebody did so last."""
-        heads = single.heads(self.handle, self.stored.number)
-        self._cursor.executemany(_ADD_JOBS, heads)
-        for _, _, q, t, accepted_at, _, _, _, _, state, _, _, _, _, size in heads:
+    def _count_the_uncounted(self, newest: int) -> None:
+        """Count what came the shortest way since somebody counted last; it is written with the rest."""
+        for q, t, state, size, accepted_at in self.uncounted():
             self.count(q, t, state, 1)
             self.bytes += size
             self.numbered_at = max(self.numbered_at, accepted_at)

@@ -1,5 +1,15 @@
 -- Statements over many jobs at once, for the short ways of enqueue, claim and settle.
 
+-- name: standing
+-- in:   ?1 queue
+-- out:  mark, number, epoch, absorbed, numbered_at of the namespace; number and time of the last job that is not
+--       counted yet, if there is one; q, laned; nothing if there is no such queue
+-- cost: two rows and a seek
+SELECT namespace.mark, namespace.number, namespace.epoch, namespace.absorbed, namespace.numbered_at,
+    job.n, job.accepted_at, queue.q, queue.laned
+FROM queue CROSS JOIN namespace ON namespace.one = 1 LEFT JOIN job ON job.n > namespace.number WHERE queue.name = ?1
+ORDER BY job.n DESC LIMIT 1;
+
 -- name: add_jobs
 -- in:   ?1 n, ?2 id, ?3 q, ?4 t, ?5 accepted_at, ?6 flow, ?7 revision, ?8 priority, ?9 max_attempts, ?10 state, ?11 band,
 --       ?12 due_at, ?13 expires_at, ?14 sequence, ?15 size

@@ -3,11 +3,17 @@
 -- name: namespace
 -- in:   nothing
 -- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed, numbered_at; the number
---       of the last job that is not filed yet, if there is one
+--       of the last job that is not counted yet, if there is one
 -- cost: one row, and a seek
 SELECT mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed,
-    numbered_at, (SELECT MAX(n) FROM body WHERE n > number)
+    numbered_at, (SELECT MAX(n) FROM job WHERE n > number)
 FROM namespace WHERE one = 1;
+
+-- name: uncounted
+-- in:   ?1 the namespace's last number
+-- out:  q, t, state, size, accepted_at of jobs that are not counted yet
+-- cost: one row each, 130 at the most
+SELECT q, t, state, size, accepted_at FROM job WHERE n > ?1;
 
 -- name: save_namespace
 -- in:   the twelve of the namespace, in the same order
