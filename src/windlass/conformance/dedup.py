@@ -147,6 +147,16 @@ async def test_key_outlives_its_job__and_is_not_that_of_another_with_its_id(stor
     assert (await store.get(again)).payload == b"again"
 
 
+async def test_key_outlives_its_job__and_absorbs_its_own_id_sent_again(store: Harness) -> None:
+    await store.queue("q", retention=0)
+    first = await store.reach(State.DONE, key="k", window=10 * HOUR)
+    store.advance(HOUR)  # the resend window is over as well
+    await store.sweep()
+    await absorbed_by(store, first, id=first)
+    store.advance(9 * HOUR)
+    await creates(store, id=first)
+
+
 async def test_key_works_inside_a_group(store: Harness) -> None:
     group = [store.job(key="a"), store.job(key="b"), store.job(key="a"), store.job(), store.job(key="a")]
     receipts = await store.enqueue(*group)

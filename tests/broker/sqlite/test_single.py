@@ -247,3 +247,49 @@ def test_one_that_is_ready_wakes_a_worker_and_one_that_is_not_does_not(tmp_path:
     assert uncounted(path) == 2
     assert told == [{"q"}]
     broker.blocking.close()
+
+
+def test_an_id_that_another_has_sent_and_nobody_counted_makes_no_second_job(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    brokers = [opened(path), opened(path)]
+    jobs = [new_job() for _ in range(4)]
+    for number, job in enumerate(jobs):
+        brokers[number % 2].blocking.enqueue([[job]])
+    assert uncounted(path) == 4
+    for number, job in enumerate(jobs):
+        for broker in brokers:
+            receipt = broker.blocking.enqueue([[job]])[0][0]
+            assert (receipt.status, receipt.of) == (Status.DUPLICATE, job.id), number
+        brokers[number % 2].blocking.enqueue([[new_job()]])
+    assert counted(brokers[0]) == 10
+    for broker in brokers:
+        broker.blocking.close()
+
+
+def test_what_comes_alone_keeps_all_that_it_was_sent_with(tmp_path: Path) -> None:
+    path = new_file(tmp_path)
+    broker = opened(path)
+    sent = msgspec.structs.replace(
+        new_job(),
+        payload=b"p" * 100,
+        headers={"h": "1"},
+        tags=("a", "b"),
+        priority=7,
+        max_attempts=3,
+        revision=4,
+        flow="f",
+        delay=5 * SECOND,
+        expires=60 * SECOND,
+    )
+    broker.blocking.enqueue([[sent]])
+    assert uncounted(path) == 1
+    (found,) = broker.blocking.get([sent.id])
+    assert found is not None
+    for name in ("payload", "headers", "tags", "priority", "max_attempts", "revision", "flow"):
+        assert getattr(found, name) == getattr(sent, name), name
+    assert found.state is State.SCHEDULED
+    assert (found.due_at - found.accepted_at, found.expires_at - found.accepted_at) == (
+        5 * SECOND,
+        60 * SECOND,
+    )
+    broker.blocking.close()
