@@ -84,12 +84,11 @@ def _compared(
     rows: Mapping[str, Figures], ratios: Mapping[str, float | None], peers: Mapping[str, Peer]
 ) -> list[str]:
     columns = [name for name in _COLUMNS if any(name in figures for figures in rows.values())]
-    own = any("rate" in figures for figures in rows.values())
-    titles = [_COLUMNS[name] for name in columns] + (["Windlass is"] if own else [])
+    titles = [_COLUMNS[name] for name in columns] + (["Windlass is"] if "rate" in columns else [])
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
     for name, figures in sorted(rows.items(), key=lambda row: -row[1].get("rate", 0)):
         cells = [_plain(figures.get(column)) for column in columns]
-        if own:
+        if "rate" in columns:
             ratio = ratios.get(name)
             cells.append("" if ratio is None else f"{ratio:.2f} ×")
         lines.append(f"| {peers[name].title} | {' | '.join(cells)} |")

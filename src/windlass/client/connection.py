@@ -122,8 +122,7 @@ class Connection:
         """Send from blocking code: in this thread where the store's client can block, else through the
         portal.
         """
-        store = self._process.shared
-        blocking = (store if store.told == self._declared.version else self._ready()).blocking
+        blocking = self._ready().blocking
         if blocking is not None:
             receipts = self._persist(blocking, groups)
             if not self._was_forgotten(groups, receipts):

@@ -53,7 +53,7 @@ def accept(handle: Handle, options: Options, clock: Micros, job: NewJob) -> Answ
     if stood is None or t is None:
         return None
     _, q, policy, mark, counted, number, numbered_at = stood
-    now = clock if clock >= mark else seen_time(clock, mark, options)
+    now = seen_time(clock, mark, options)
     if now < numbered_at:
         return None  # the clock was set back: its place does not tell when it is due
     if number - counted > MOST_UNCOUNTED:

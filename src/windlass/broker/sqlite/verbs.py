@@ -56,7 +56,7 @@ def _page(limit: int) -> int:
 def do_enqueue(
     groups: Sequence[Sequence[NewJob]], full: str | None
 ) -> tuple[Write[Sequence[Sequence[Receipt]]], Short | None]:
-    """With the way of a call that consists of one job."""
+    """The verb, and a shorter way if the call consists of one plain job."""
     write, job = partial(enqueue.enqueue, groups=groups, full=full), single.alone(groups, full)
     if job is not None:
         return write, partial(single.accept, job=job)
