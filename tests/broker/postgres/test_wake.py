@@ -11,8 +11,9 @@ import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
-from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres import PostgresBroker, listening
 from windlass.broker.postgres import broker as broker_module
+from windlass.broker.postgres.driver import Connection
 from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.listening import COOLDOWN, ROOM
 from windlass.broker.postgres.statements import statement
@@ -68,6 +69,17 @@ class House:
         async with asyncio.timeout(30):
             while not await self.is_listened_to():  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.01)
+
+    async def listening_one(self) -> Connection:
+        """The connection by which the one that waits is told, once it is there."""
+        async with asyncio.timeout(30):
+            while (connection := self.waiting._listener._connection) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return connection
+
+    async def deafen(self) -> None:
+        """From here on the server tells the one that waits nothing, as of jobs within a cooldown."""
+        await (await self.listening_one()).execute("UNLISTEN *")
 
 
 @asynccontextmanager
@@ -200,6 +212,66 @@ def test_what_came_too_soon_to_be_told_is_seen(run: Run) -> None:
     run(test)
 
 
+@pytest.fixture
+def looks_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was told looks again and again, so that nothing depends on how soon something is sent."""
+    monkeypatch.setattr(listening, "_LOOKS_FOR", _NEVER)
+
+
+@pytest.mark.usefixtures("no_floor", "looks_for_long")
+def test_what_came_too_soon_after_a_ring_that_found_all_at_work_is_seen(run: Run) -> None:
+    async def test(house: House) -> None:
+        listener = house.waiting._listener
+        await house.waiting.wait(["q"], 0.05)
+        connection = await house.listening_one()
+        listener._told_at = 0.0  # it opened long ago
+        await house.send()
+        assert (await house.waiting.claim(_ASK)).leases
+        await connection.execute("SELECT 1")  # what was told comes before the answer
+        await house.deafen()
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await asyncio.sleep(COOLDOWN)
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+@pytest.mark.usefixtures("no_floor", "looks_for_long")
+def test_what_came_too_soon_after_a_ring_that_only_others_heard_is_seen(run: Run) -> None:
+    async def test(house: House) -> None:
+        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        await house.until_listened_to()
+        await house.deafen()
+        await asyncio.sleep(COOLDOWN)
+        assert not waiter.done()
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
+    async def test(house: House) -> None:
+        looks = 0
+
+        async def look() -> bool:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                await asyncio.sleep(3 * COOLDOWN)  # it saw what there was before that
+            return looks > 1
+
+        await house.waiting.wait(["q"], 0.05)
+        await house.deafen()
+        listener = house.waiting._listener
+        listener._told(None, 0, "", "q")
+        async with asyncio.timeout(20):
+            await house.waiting._looking.until(look, bool, _NEVER, _NEVER, listener)
+
+    run(test)
+
+
 def test_told_after_the_commit_and_not_of_what_was_rolled_back(run: Run) -> None:
     async def test(house: House) -> None:
         await house.listen()
@@ -261,9 +333,7 @@ def test_a_pooler_that_drops_listen_costs_no_more_than_the_floor(run: Run) -> No
     async def test(house: House) -> None:
         waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
         await house.until_listened_to()
-        connection = house.waiting._listener._connection
-        assert connection is not None
-        await connection.execute("UNLISTEN *")
+        await house.deafen()
         await house.send()
         await asyncio.wait_for(waiter, 20)
 

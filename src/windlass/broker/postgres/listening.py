@@ -1,7 +1,8 @@
 """Waking by the server: a connection of its own that listens, so that an idle worker starts a job at once.
 
-The server tells of a queue at most once per cooldown (`17_wake.sql`), so who was woken looks often for that
-long. It is a hint: a connection that is lost, or a pooler that passes nothing on, costs up to a second.
+The server tells of a queue at most once per cooldown (`17_wake.sql`), so who waits looks often for that long
+afterwards, also if it was at work when it was told. It is a hint: a connection that is lost, or a pooler that
+passes nothing on, costs up to a second.
 """
 
 import asyncio
@@ -35,11 +36,12 @@ class Listener:
         self._schema = schema
         self._bell = bell
         self._queues: Counter[str] = Counter()
-        """Those that somebody waits for."""
+        """How many wait for each; a queue that was once waited for stays."""
         self._connection: Connection | None = None
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._told_at = 0.0
+        """When the server last told of one of those, also while all were at work."""
         self.told = 0
         """How often the server told of a queue that somebody waits for."""
         self._closed = False
@@ -55,13 +57,15 @@ class Listener:
         finally:
             self._queues.subtract(queues)
 
-    def pause(self, polling: float, floor: float) -> float:
-        """How long to wait for the bell before looking again; `polling` where nobody rings it."""
+    def pause(self, looked_at: float, polling: float, floor: float) -> float:
+        """How long to wait for the bell before looking again; `polling` where nobody rings it.
+
+        looked_at: when the last look began. One whose answer took long has not seen what came meanwhile.
+        """
         if self._is_lost():
             self._open_if_needed()
             return polling
-        looking = asyncio.get_running_loop().time() < self._told_at + _LOOKS_FOR
-        return COOLDOWN / 4 if looking else floor
+        return COOLDOWN / 4 if looked_at < self._told_at + _LOOKS_FOR else floor
 
     def _open_if_needed(self) -> None:
         if not self._place.listens or self._closed:
@@ -95,13 +99,16 @@ class Listener:
             connection.terminate()
             raise
         self._connection = connection
-        # What was committed while nobody listened was not told.
+        # What was committed before was not told, nor is what comes soon after a ring that only others heard.
+        self._told_at = loop.time()
         self._bell.ring()
 
     def _told(self, _connection: object, _pid: int, _channel: str, queue: str) -> None:
+        if queue not in self._queues:
+            return
+        self._told_at = asyncio.get_running_loop().time()
         if self._queues[queue] > 0:
             self.told += 1
-            self._told_at = asyncio.get_running_loop().time()
             self._bell.ring()
 
     async def close(self) -> None:

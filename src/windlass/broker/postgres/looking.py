@@ -35,7 +35,7 @@ class Looking:
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:
-            since = self._bell.rung
+            since, looked_at = self._bell.rung, loop.time()
             found = await read()
             now = loop.time()
             left = start + timeout - now
@@ -44,7 +44,7 @@ class Looking:
             # A tenth of the time already waited: whoever waits for long can wait a little longer.
             pause = max(FIRST_LOOK, (now - start) / 10)
             if listener is not None:
-                pause = listener.pause(pause, floor)
+                pause = listener.pause(looked_at, pause, floor)
             await self._bell.heard(since, min(left, floor, pause))
             if self._closed:
                 return found
