@@ -20,7 +20,7 @@ from sidebyside.results import Results
 from sidebyside.servers import SERVERS, Server
 
 _INSTALL_FAILURES = (RuntimeError, OSError, ImportError, ValueError, subprocess.SubprocessError)
-_TURNS = {"single": 3, "bulk": 3, "drain": 2, "drain_lanes": 2}
+_TURNS = {"single": 3, "bulk": 3, "drain": 3, "drain_lanes": 2}
 """How often a round takes a peer, if not once. Of `single` and `bulk` each call waits for the disk, and for
 seconds at a time disks take ten times as long as before; a drain may take less than a second.
 """

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
-from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
+from windlass.broker.contract import BlockingProduce, Capabilities, Options, Pacing, Settled, Transact
 from windlass.broker.postgres import answers, checks
 from windlass.broker.postgres.arrays import (
     ask_of,
@@ -79,6 +79,9 @@ CAPABILITIES = Capabilities(
     ordered_list=True,
     transactional_enqueue=True,
     transactional_completion=True,
+    # One at a time claims from lanes, its commit included: with half as many commits they give a quarter
+    # more jobs a second.
+    pacing=Pacing(soon=500),
 )
 _PAUSED = True
 _INSISTS = True
