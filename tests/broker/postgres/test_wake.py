@@ -2,128 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 import pytest
-from tests.broker.postgres.namespaces import Namespaces, namespaces
+from tests.broker.postgres.namespaces import namespaces
+from tests.broker.postgres.waking import ASK, HELD, NEVER, House, Run, no_floor, only_told, run
 
-from windlass.broker.contract import Options
-from windlass.broker.postgres import PostgresBroker, listening
-from windlass.broker.postgres import broker as broker_module
-from windlass.broker.postgres.driver import Connection
-from windlass.broker.postgres.install import quoted
+from windlass.broker.postgres import listening
 from windlass.broker.postgres.listening import COOLDOWN, ROOM
-from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.url import Place, read_url
-from windlass.conformance.harness import APP, new_id
+from windlass.conformance.harness import new_id
 from windlass.core.job import NewJob
-from windlass.core.lease import Ask
-from windlass.core.operate import Target
-from windlass.core.outcome import Cause, CauseKind, Outcome
-from windlass.core.session import Beat, SessionInfo
-from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
-from windlass.core.settlement import Settlement
-from windlass.core.units import MINUTE, SECOND
+from windlass.core.units import MINUTE
 from windlass.errors import InvalidOption
 
-__all__ = ["namespaces"]
-_NEVER = 60.0
-"""Seconds that no test waits for."""
-_ASK = Ask(queues=("q",), slots=1, limit=1, visibility=MINUTE)
-_HELD = "FROM pg_locks WHERE locktype = 'advisory' AND classid = $1"
-_IS_HELD = f"SELECT EXISTS (SELECT {_HELD} AND granted)"
-_END = f"SELECT pg_terminate_backend(pid) {_HELD}"
+__all__ = ["namespaces", "no_floor", "only_told", "run"]
+_END = f"SELECT pg_terminate_backend(pid) {HELD}"
 
 
-class House:
-    """A broker that waits, one that sends, and a connection that sees what the server tells."""
-
-    def __init__(self, waiting: PostgresBroker, sending: PostgresBroker, connection: Any) -> None:
-        self.waiting = waiting
-        self.sending = sending
-        self.connection = connection
-        self.told: list[str] = []
-
-    async def send(self, queue: str = "q") -> None:
-        await self.sending.enqueue([[NewJob(id=new_id(), task="t", queue=queue)]])
-
-    async def listen(self, *, known: bool = True) -> None:
-        """Listen like a worker; `known`: so that the server knows that somebody does."""
-        row = await self.connection.fetchrow(statement(quoted(self.sending.namespace), "bell", 0))
-        await self.connection.add_listener(row["channel"], lambda *told: self.told.append(told[-1]))
-        if known:
-            await self.connection.execute(f"SELECT pg_advisory_lock_shared({ROOM}, {row['room']})")
-
-    async def caught_up(self) -> list[str]:
-        """What was told so far: it comes before the answer to anything asked later."""
-        await self.connection.execute("SELECT 1")
-        return self.told
-
-    async def is_listened_to(self) -> bool:
-        return await self.connection.fetchval(_IS_HELD, ROOM)
-
-    async def until_listened_to(self) -> None:
-        async with asyncio.timeout(30):
-            while not await self.is_listened_to():  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.01)
-
-    async def listening_one(self) -> Connection:
-        """The connection by which the one that waits is told, once it is there."""
-        async with asyncio.timeout(30):
-            while (connection := self.waiting._listener._connection) is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        return connection
-
-    async def deafen(self) -> None:
-        """From here on the server tells the one that waits nothing, as of jobs within a cooldown."""
-        await (await self.listening_one()).execute("UNLISTEN *")
-
-
-@asynccontextmanager
-async def _house(namespaces: Namespaces, **options: Any) -> AsyncIterator[House]:
-    sending = await namespaces.open(None, Options())
-    for name in ("q", "other"):
-        queue = Declaration(subject=Subject(Kind.QUEUE, name), body=QueueSettings(), app=APP)
-        await sending.declare([queue])
-    place = Place(namespaces.server.dsn, **options)
-    waiting = await PostgresBroker.open(place, options=Options(namespace=sending.namespace))
-    connection: Any = await asyncpg.connect(namespaces.server.dsn)
-    try:
-        yield House(waiting, sending, connection)
-    finally:
-        await connection.close()
-        await waiting.close()
-        await sending.close()
-
-
-@pytest.fixture
-def run(namespaces: Namespaces) -> Callable[..., None]:
-    def ran(test: Callable[[House], Awaitable[None]], **options: Any) -> None:
-        async def whole() -> None:
-            async with _house(namespaces, **options) as house:
-                await test(house)
-
-        asyncio.run(whole())
-
-    return ran
-
-
-Run = Callable[..., None]
-
-
-@pytest.fixture
-def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks by himself: only what the server tells wakes a waiter."""
-    monkeypatch.setattr(broker_module, "_WAIT_FLOOR", _NEVER)
-
-
-@pytest.mark.usefixtures("no_floor")
+@pytest.mark.usefixtures("only_told")
 def test_a_job_of_another_process_wakes_a_waiter(run: Run) -> None:
     async def test(house: House) -> None:
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await house.until_listened_to()
         await house.send("other")
         await house.send()
@@ -132,48 +33,13 @@ def test_a_job_of_another_process_wakes_a_waiter(run: Run) -> None:
     run(test)
 
 
-@pytest.mark.usefixtures("no_floor")
+@pytest.mark.usefixtures("only_told")
 def test_a_commit_of_a_callers_own_wakes_a_waiter(run: Run) -> None:
     async def test(house: House) -> None:
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await house.until_listened_to()
         async with house.connection.transaction():
             await house.sending.enqueue_on(house.connection, [[NewJob(id=new_id(), task="t", queue="q")]])
-        await asyncio.wait_for(waiter, 20)
-
-    run(test)
-
-
-@pytest.mark.usefixtures("no_floor")
-@pytest.mark.parametrize("how", ["given back", "promoted", "resumed", "replayed"])
-def test_what_becomes_claimable_by_another_process_wakes_a_waiter(run: Run, how: str) -> None:
-    async def test(house: House) -> None:
-        broker = house.sending
-        session = "s"
-        job = NewJob(id=new_id(), task="t", queue="q", delay=SECOND // 2 if how == "promoted" else 0)
-        await broker.beat([Beat(session=session, open=SessionInfo(host="h", pid=1, queues=("q",), slots=1))])
-        await broker.enqueue([[job]])
-        if how in ("given back", "replayed"):
-            ask = Ask(queues=("q",), slots=1, limit=1, session=session, seq=1)
-            (lease,) = (await broker.claim(ask)).leases
-            if how == "replayed":
-                await broker.settle([Settlement(job=job.id, fence=lease.fence, outcome=Outcome.DEAD)])
-        if how == "resumed":
-            await broker.pause("q")
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
-        await house.until_listened_to()
-        assert not waiter.done()
-        match how:
-            case "given back":
-                await broker.end_session(session, Cause(CauseKind.STOP))
-            case "resumed":
-                await broker.resume("q")
-            case "replayed":
-                await broker.replay([Target(job.id)])
-            case _:
-                async with asyncio.timeout(20):
-                    while not (await broker.sweep(limit=10)).promoted:  # noqa: ASYNC110 - the store's clock
-                        await asyncio.sleep(0.05)
         await asyncio.wait_for(waiter, 20)
 
     run(test)
@@ -189,14 +55,14 @@ def test_what_came_too_soon_to_be_told_is_seen(run: Run) -> None:
         async def work() -> None:
             nonlocal taken
             while True:
-                leases = (await house.waiting.claim(_ASK)).leases
+                leases = (await house.waiting.claim(ASK)).leases
                 taken += len(leases)
                 if not leases:
-                    await house.waiting.wait(["q"], _NEVER)
+                    await house.waiting.wait(["q"], NEVER)
 
         working = asyncio.create_task(work())
         await house.until_listened_to()
-        sent, took = 0, _NEVER
+        sent, took = 0, NEVER
         while sent < 60 or took > COOLDOWN / 2:  # one that was committed that late is left to the floor
             began = time.monotonic()
             await house.send()
@@ -215,7 +81,7 @@ def test_what_came_too_soon_to_be_told_is_seen(run: Run) -> None:
 @pytest.fixture
 def looks_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was told looks again and again, so that nothing depends on how soon something is sent."""
-    monkeypatch.setattr(listening, "_LOOKS_FOR", _NEVER)
+    monkeypatch.setattr(listening, "_LOOKS_FOR", NEVER)
 
 
 @pytest.mark.usefixtures("no_floor", "looks_for_long")
@@ -226,10 +92,10 @@ def test_what_came_too_soon_after_a_ring_that_found_all_at_work_is_seen(run: Run
         connection = await house.listening_one()
         listener._told_at = 0.0  # it opened long ago
         await house.send()
-        assert (await house.waiting.claim(_ASK)).leases
+        assert (await house.waiting.claim(ASK)).leases
         await connection.execute("SELECT 1")  # what was told comes before the answer
         await house.deafen()
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await asyncio.sleep(COOLDOWN)
         await house.send()
         await asyncio.wait_for(waiter, 20)
@@ -240,7 +106,7 @@ def test_what_came_too_soon_after_a_ring_that_found_all_at_work_is_seen(run: Run
 @pytest.mark.usefixtures("no_floor", "looks_for_long")
 def test_what_came_too_soon_after_a_ring_that_only_others_heard_is_seen(run: Run) -> None:
     async def test(house: House) -> None:
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await house.until_listened_to()
         await house.deafen()
         await asyncio.sleep(COOLDOWN)
@@ -249,6 +115,28 @@ def test_what_came_too_soon_after_a_ring_that_only_others_heard_is_seen(run: Run
         await asyncio.wait_for(waiter, 20)
 
     run(test)
+
+
+@pytest.mark.usefixtures("no_floor", "looks_for_long")
+def test_what_came_too_soon_after_a_ring_for_a_queue_not_waited_for_before_is_seen(run: Run) -> None:
+    async def test(house: House) -> None:
+        await house.waiting.wait(["other"], 0.05)
+        connection = await house.listening_one()
+        house.waiting._listener._told_at = 0.0  # it opened long ago
+        await house.send()
+        assert (await house.sending.claim(ASK)).leases
+        await connection.execute("SELECT 1")  # what was told comes before the answer
+        await house.deafen()
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
+        await asyncio.sleep(COOLDOWN)
+        await house.send()
+        await asyncio.wait_for(waiter, 20)
+
+    run(test)
+
+
+def test_who_waits_looks_often_for_a_cooldown_and_the_time_to_commit() -> None:
+    assert listening._LOOKS_FOR >= 2 * COOLDOWN
 
 
 def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
@@ -267,7 +155,7 @@ def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
         listener = house.waiting._listener
         listener._told(None, 0, "", "q")
         async with asyncio.timeout(20):
-            await house.waiting._looking.until(look, bool, _NEVER, _NEVER, listener)
+            await house.waiting._looking.until(look, bool, NEVER, NEVER, listener)
 
     run(test)
 
@@ -318,7 +206,7 @@ def test_nothing_is_sent_where_nobody_listens(run: Run) -> None:
 @pytest.mark.parametrize("options", [{"wake": False}, {"pooled": True}, {"connections": 2}])
 def test_it_can_do_without(run: Run, options: dict[str, Any]) -> None:
     async def test(house: House) -> None:
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await asyncio.sleep(0)
         assert not await house.is_listened_to()
         await house.send()
@@ -331,7 +219,7 @@ def test_a_pooler_that_drops_listen_costs_no_more_than_the_floor(run: Run) -> No
     """Fault 23: the connection is there and says nothing."""
 
     async def test(house: House) -> None:
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await house.until_listened_to()
         await house.deafen()
         await house.send()
@@ -342,7 +230,7 @@ def test_a_pooler_that_drops_listen_costs_no_more_than_the_floor(run: Run) -> No
 
 def test_a_listener_that_was_ended_is_replaced(run: Run) -> None:
     async def test(house: House) -> None:
-        waiter = asyncio.create_task(house.waiting.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await house.until_listened_to()
         await house.connection.execute(_END, ROOM)
         async with asyncio.timeout(20):
@@ -360,7 +248,7 @@ def test_a_process_has_four_connections_at_the_most(run: Run) -> None:
     async def test(house: House) -> None:
         broker = house.waiting
         before = await _connections(house)
-        waiter = asyncio.create_task(broker.wait(["q"], _NEVER))
+        waiter = asyncio.create_task(broker.wait(["q"], NEVER))
         await house.until_listened_to()
         held = asyncio.Event()
 

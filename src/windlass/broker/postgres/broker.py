@@ -69,7 +69,6 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.timetable import FIRES_KEPT, Fire, Fired, FireStatus, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
-from windlass.errors import StoreError
 
 CAPABILITIES = Capabilities(
     store="postgres",
@@ -271,8 +270,6 @@ class PostgresBroker:
             "end_session", session, pack(cause), cause.kind.value, jobs, fences, END_LEASES
         )
         moved = tuple(answers.moved(row) for row in rows[1:])
-        if moved:
-            await self._wake_others()
         return Ended(known=rows[0]["known"], moved=moved, more=rows[0]["more"])
 
     async def annotate(self, notes: Sequence[Note]) -> Sequence[Verdict]:
@@ -284,8 +281,6 @@ class PostgresBroker:
     async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
         rows = await self._step("sweep", limit, every, LIVENESS_STEP, ENDED_KEPT)
         head = rows[0]
-        if head["promoted"] or len(rows) > 1:
-            await self._wake_others()
         return Swept(
             promoted=head["promoted"],
             reaped=tuple(head["reaped"]),
@@ -330,11 +325,6 @@ class PostgresBroker:
 
         return await self._looking.until(logged, lambda page: bool(page.items or page.gap), timeout, FLOOR)
 
-    async def _wake_others(self) -> None:
-        """Tell other processes that something may be claimable; what was done stands if that fails."""
-        with suppress(StoreError):
-            await self._call("wake_all")
-
     # schedules
 
     async def declare_schedule(self, schedule: NewSchedule) -> Changed:
@@ -372,9 +362,7 @@ class PostgresBroker:
         return await self._operate("cancel", targets)
 
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        operated = await self._operate("replay", targets)
-        await self._wake_others()
-        return operated
+        return await self._operate("replay", targets)
 
     async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
         return await self._operate("discard", targets)
@@ -419,9 +407,7 @@ class PostgresBroker:
         return (await self._step("set_paused", queue, lane, _PAUSED))[0]["set_paused"]
 
     async def resume(self, queue: str, lane: str | None = None) -> bool:
-        rows = await self._step("set_paused", queue, lane, not _PAUSED)
-        await self._wake_others()
-        return rows[0]["set_paused"]
+        return (await self._step("set_paused", queue, lane, not _PAUSED))[0]["set_paused"]
 
     # settings
 

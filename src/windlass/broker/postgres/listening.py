@@ -1,8 +1,8 @@
 """Waking by the server: a connection of its own that listens, so that an idle worker starts a job at once.
 
-The server tells of a queue at most once per cooldown (`17_wake.sql`), so who waits looks often for that long
-afterwards, also if it was at work when it was told. It is a hint: a connection that is lost, or a pooler that
-passes nothing on, costs up to a second.
+The server tells of a queue at most once per cooldown (`17_wake.sql`), so who waits looks often for twice as
+long afterwards, also if it was at work when it was told. It is a hint: a connection that is lost, or a pooler
+that passes nothing on, costs up to a second.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ ROOM: Final = 1_464_422_981
 _HOLD: Final = "SELECT pg_advisory_lock_shared($1::integer, $2::integer)"
 _AGAIN_AFTER: Final = 1.0
 _LOOKS_FOR: Final = 2 * COOLDOWN
+"""One for what is not told, another for the time that it may take until it is committed."""
 
 _inherited: list[object] = []
 
@@ -41,7 +42,7 @@ class Listener:
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._told_at = 0.0
-        """When the server last told of one of those, also while all were at work."""
+        """When the server last told of one of those queues, or may have told others; waited for or not."""
         self.told = 0
         """How often the server told of a queue that somebody waits for."""
         self._closed = False
@@ -50,6 +51,8 @@ class Listener:
     @contextlib.contextmanager
     def listening(self, queues: Sequence[str]) -> Any:
         """Ring the bell for these queues meanwhile, if the server can be listened to."""
+        if not self._queues.keys() >= set(queues):
+            self._told_at = asyncio.get_running_loop().time()  # what was told of a new one was passed over
         self._queues.update(queues)
         try:
             self._open_if_needed()
@@ -99,7 +102,8 @@ class Listener:
             connection.terminate()
             raise
         self._connection = connection
-        # What was committed before was not told, nor is what comes soon after a ring that only others heard.
+        # Jobs committed before were not told to this: look now. Those that come soon after a ring that only
+        # others heard are not told either: look often.
         self._told_at = loop.time()
         self._bell.ring()
 

@@ -48,6 +48,9 @@ BEGIN
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
         VALUES (j.queue, j.lane, j.band, j.seq, j.n, j.task, octet_length(j.payload), CASE WHEN NOT j.started THEN j.expires_at END,
             j.attempt + 1 >= j.max_attempts, j.crashes >= 2);
+        IF j.queue <> ALL (string_to_array(coalesce(current_setting('windlass.filled', true), ''), E'\n')) THEN
+            PERFORM set_config('windlass.filled', concat_ws(E'\n', nullif(current_setting('windlass.filled', true), ''), j.queue), true);
+        END IF;
     END IF;
     UPDATE job SET
         state = j.state, priority = j.priority, attempt = j.attempt, max_attempts = j.max_attempts, crashes = j.crashes,

@@ -335,6 +335,7 @@ BEGIN
         c.states := v_states;
         c.whys := v_whys;
         RETURN NEXT c;
+        PERFORM _wake_filled();
         RETURN;
     END IF;
     a := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw,
@@ -353,6 +354,7 @@ BEGIN
     ELSIF cardinality(x.leases) > 0 THEN
         RETURN QUERY SELECT * FROM _leased(x.leases);
     END IF;
+    PERFORM _wake_filled();
 END $$;
 
 -- in: notes as arrays; log lines flat, each with the place of its note. out: verdicts in order.

@@ -101,4 +101,5 @@ BEGIN
     RETURN NEXT;
     RETURN QUERY SELECT NULL::boolean, NULL::boolean, m.job, m.queue, m.task, m.lane, m.move, m.before, m.after, m.reason
                  FROM _take_moved() m;
+    PERFORM _wake_filled();
 END $$;

@@ -59,6 +59,7 @@ BEGIN
     RETURN QUERY SELECT NULL::integer, NULL::text[], NULL::integer, NULL::boolean, NULL::boolean, NULL::integer, NULL::bigint,
         t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason
         FROM _take_moved() t WHERE t.move <> 'due';
+    PERFORM _wake_filled();
 END $$;
 
 CREATE OR REPLACE FUNCTION _schedules_due() RETURNS boolean LANGUAGE sql STABLE AS $$

@@ -47,6 +47,7 @@ BEGIN
         END IF;
         RETURN NEXT;
     END LOOP;
+    PERFORM _wake_filled();
 END $$;
 
 CREATE OR REPLACE FUNCTION _cancel(j job) RETURNS text LANGUAGE plpgsql AS $$
@@ -181,6 +182,7 @@ BEGIN
             PERFORM _drop(j, 'purge');
         END IF;
     END LOOP;
+    PERFORM _wake_filled();
 END $$;
 
 -- in: finished jobs of a queue, by number, and how many are wanted. out: the oldest of them and of those of the past, which are
@@ -233,6 +235,7 @@ BEGIN
         j.due_at := _at();
         PERFORM _promote(j, 'unhold');
     END LOOP;
+    PERFORM _wake_filled();
 END $$;
 
 -- Pause or resume a queue or a lane. out: whether the queue exists.
@@ -248,6 +251,9 @@ BEGIN
         INSERT INTO lane (queue, name, paused) VALUES (p_queue, p_lane, p_paused)
         ON CONFLICT (queue, name) DO UPDATE SET paused = p_paused;
         PERFORM _refresh(p_queue, p_lane);
+    END IF;
+    IF NOT p_paused THEN
+        PERFORM _wake(ARRAY[p_queue]);
     END IF;
     RETURN true;
 END $$;

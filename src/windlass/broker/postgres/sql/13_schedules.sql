@@ -106,6 +106,7 @@ BEGIN
     END IF;
     RETURN NEXT ROW(NULL, v_status, NULL, NULL, NULL)::receipt;
     RETURN QUERY SELECT * FROM unnest(v_receipts);
+    PERFORM _wake_filled();
 END $$;
 
 -- Schedules by name, and in the first row (no name) the store's time.

@@ -141,6 +141,7 @@ BEGIN
         v_count := v_count + cardinality(v_jobs);
         EXIT WHEN v_count >= 1000;
     END LOOP;
+    PERFORM _wake_filled();   -- by whatever step this is
 END $$;
 
 -- Bring about what follows from a lease that was settled in a caller's own transaction.
