@@ -85,14 +85,16 @@ def looks_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_floor", "looks_for_long")
-def test_what_came_too_soon_after_a_ring_that_found_all_at_work_is_seen(run: Run) -> None:
+@pytest.mark.parametrize("waited_for", ["q", "other"])
+def test_what_came_too_soon_after_a_ring_that_found_nobody_waiting_is_seen(run: Run, waited_for: str) -> None:
+    """It was at work just then, or waits for that queue for the first time."""
+
     async def test(house: House) -> None:
-        listener = house.waiting._listener
-        await house.waiting.wait(["q"], 0.05)
+        await house.waiting.wait([waited_for], 0.05)
         connection = await house.listening_one()
-        listener._told_at = 0.0  # it opened long ago
+        house.waiting._listener._told_at = 0.0  # it opened long ago
         await house.send()
-        assert (await house.waiting.claim(ASK)).leases
+        assert (await house.sending.claim(ASK)).leases
         await connection.execute("SELECT 1")  # what was told comes before the answer
         await house.deafen()
         waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
@@ -111,24 +113,6 @@ def test_what_came_too_soon_after_a_ring_that_only_others_heard_is_seen(run: Run
         await house.deafen()
         await asyncio.sleep(COOLDOWN)
         assert not waiter.done()
-        await house.send()
-        await asyncio.wait_for(waiter, 20)
-
-    run(test)
-
-
-@pytest.mark.usefixtures("no_floor", "looks_for_long")
-def test_what_came_too_soon_after_a_ring_for_a_queue_not_waited_for_before_is_seen(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.waiting.wait(["other"], 0.05)
-        connection = await house.listening_one()
-        house.waiting._listener._told_at = 0.0  # it opened long ago
-        await house.send()
-        assert (await house.sending.claim(ASK)).leases
-        await connection.execute("SELECT 1")  # what was told comes before the answer
-        await house.deafen()
-        waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
-        await asyncio.sleep(COOLDOWN)
         await house.send()
         await asyncio.wait_for(waiter, 20)
 

@@ -48,6 +48,7 @@ BEGIN
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
         VALUES (j.queue, j.lane, j.band, j.seq, j.n, j.task, octet_length(j.payload), CASE WHEN NOT j.started THEN j.expires_at END,
             j.attempt + 1 >= j.max_attempts, j.crashes >= 2);
+        -- For `_wake_filled`.
         IF j.queue <> ALL (string_to_array(coalesce(current_setting('windlass.filled', true), ''), E'\n')) THEN
             PERFORM set_config('windlass.filled', concat_ws(E'\n', nullif(current_setting('windlass.filled', true), ''), j.queue), true);
         END IF;

@@ -289,5 +289,5 @@ BEGIN
         RETURN QUERY SELECT * FROM _enqueue_group(v_jobs[v_from : v_end]);
         v_from := v_end + 1;
     END LOOP;
-    PERFORM _wake(p_queues);
+    PERFORM _wake_filled();
 END $$;

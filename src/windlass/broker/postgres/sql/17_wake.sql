@@ -42,8 +42,8 @@ CREATE OR REPLACE FUNCTION _just_rung(p_rung bigint, p_hash bigint, p_now bigint
     SELECT p_rung & 1048575 = p_hash AND p_now >= p_rung >> 20 AND p_now < (p_rung >> 20) + 20
 $$;
 
--- Ring for the queues in which jobs have become ready in this transaction one by one: retried, spawned, freed by others' ends, let go,
--- taken in. `_put` notes them. To be called last, as `_wake`.
+-- Ring for the queues in which jobs have become ready in this transaction one by one: accepted the long way, retried, spawned, freed by
+-- others' ends, let go, taken in. `_put` notes them. To be called last, as `_wake`.
 CREATE OR REPLACE FUNCTION _wake_filled() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_filled text := current_setting('windlass.filled', true);
