@@ -15,6 +15,7 @@ from windlass.broker.observed import Observation
 from windlass.broker.registry import open_broker
 from windlass.client import connection
 from windlass.client.portal import Portal, PortalClosed
+from windlass.client.uninterrupted import Uninterrupted
 from windlass.core.state import State
 from windlass.errors import ContractError, StoreError, StoreUnavailable
 
@@ -286,7 +287,7 @@ async def nothing() -> None:
 
 
 def test_an_interrupted_caller_takes_its_work_along() -> None:
-    portal, begun, ended = Portal(), threading.Event(), threading.Event()
+    portal, begun, ended = Portal(Uninterrupted()), threading.Event(), threading.Event()
 
     async def work() -> None:
         begun.set()
@@ -304,7 +305,7 @@ def test_an_interrupted_caller_takes_its_work_along() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
 def test_whatever_work_raises_reaches_its_caller_and_the_portal_goes_on(kind: type[BaseException]) -> None:
-    portal = Portal()
+    portal = Portal(Uninterrupted())
 
     async def work() -> None:
         raise kind
@@ -316,7 +317,7 @@ def test_whatever_work_raises_reaches_its_caller_and_the_portal_goes_on(kind: ty
 
 
 def test_a_portal_that_is_closed_begins_nothing_and_lets_everybody_go() -> None:
-    portal, begun = Portal(), threading.Event()
+    portal, begun = Portal(Uninterrupted()), threading.Event()
 
     async def work() -> None:
         begun.set()

@@ -116,7 +116,7 @@ class Windlass:
         self.new_id = JobIds(
             lambda: time.time_ns() // 1_000_000,
             os.urandom,
-            lock=threading.Lock,
+            lock=threading.RLock,
             tag=namespace_tag(config.namespace),
         )
         renew_after_fork(self)

@@ -19,6 +19,7 @@ from windlass.client.elsewhere import not_known
 from windlass.client.forks import renew_after_fork
 from windlass.client.portal import Portal, PortalClosed
 from windlass.client.resend import Resend
+from windlass.client.uninterrupted import Uninterrupted
 from windlass.clock import Clock
 from windlass.config import Config
 from windlass.core.job import NewJob, Receipt, Refusal
@@ -79,7 +80,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.portal = Portal()
+        self.calls = Uninterrupted()
+        self.portal = Portal(self.calls)
         self.shared = _Store()
         self.preparing: Future[None] | None = None
         self.loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
@@ -119,9 +121,12 @@ class Connection:
     # --- sending --------------------------------------------------------------------------------------------
 
     def enqueue(self, groups: Groups) -> Receipts:
-        """Send from blocking code: in this thread where the store's client can block, else through the
-        portal.
+        """Send from blocking code: by the store's blocking client where it has one, else through the portal.
+        A signal handler that raises meanwhile ends the waiting, not the sending.
         """
+        return self._process.calls.call(lambda: self._enqueue(groups))
+
+    def _enqueue(self, groups: Groups) -> Receipts:
         blocking = self._ready().blocking
         if blocking is not None:
             receipts = self._persist(blocking, groups)
@@ -246,11 +251,15 @@ class Connection:
         return store
 
     def _preparing(self, process: _Process) -> Future[None]:
-        """The one preparation under way: whoever asks at the same time waits for the same."""
-        with process.lock:
-            if process.preparing is None or process.preparing.done():
-                process.preparing = process.portal.submit(lambda: self._prepare(process.shared))
-            return process.preparing
+        """The one preparation under way: all who ask at the same time wait for the same."""
+
+        def prepare() -> Future[None]:
+            with process.lock:
+                if process.preparing is None or process.preparing.done():
+                    process.preparing = process.portal.submit(lambda: self._prepare(process.shared))
+                return process.preparing
+
+        return process.calls.call(prepare)
 
     async def _broker_of_this_loop(self) -> Broker:
         loop = self._loop()
@@ -296,8 +305,12 @@ class Connection:
 
     def shut(self) -> None:
         """Close, from blocking code, what this process shares; brokers of other loops are theirs to close."""
-        process = self._replaced()
-        process.portal.close(lambda: _close_shared(process))
+
+        def close() -> None:
+            process = self._replaced()
+            process.portal.close(lambda: _close_shared(process))
+
+        self._process.calls.call(close)
 
     def renew(self) -> None:
         """Start anew in the child of a fork. What the parent opened is kept and not touched: to close it, or

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from windlass.client.uninterrupted import Uninterrupted
 from windlass.errors import ContractError, StoreError
 
 _T = TypeVar("_T")
@@ -26,7 +27,8 @@ class Portal:
     A daemon, so that a program that never closes its app ends; and it ends with the last reference to it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: Uninterrupted) -> None:
+        self._calls = calls
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -34,6 +36,9 @@ class Portal:
 
     def submit(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Future[_T]:
         """Begin a coroutine on the portal's loop."""
+        return self._calls.call(lambda: self._submit(work))
+
+    def _submit(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Future[_T]:
         future: Future[_T] = Future()
         with self._lock:
             if self._closed:
@@ -46,21 +51,24 @@ class Portal:
     def wait(self, future: Future[_T]) -> _T:
         """Wait for what was begun."""
         self._refuse_itself()
-        return _result(future)
+        return self._calls.call(future.result)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine and wait for it; it does not go on when the waiting thread is interrupted."""
         self._refuse_itself()
         future = self.submit(work)
         try:
-            return _result(future)
+            return self._calls.call(future.result)
         except BaseException:
-            future.cancel()
+            self._calls.call(future.cancel)
             raise
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Let everybody who waits go, with an error; then run `last`, and end the loop and its thread."""
         self._refuse_itself()
+        self._calls.call(lambda: self._close(last))
+
+    def _close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with self._lock:
             loop, thread, self._closed = self._loop, self._thread, True
             self._loop = self._thread = None
@@ -138,19 +146,3 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
     with contextlib.suppress(RuntimeError):  # it is closed already
         loop.call_soon_threadsafe(loop.stop)
-
-
-_LOOK = 0.5
-"""Seconds."""
-
-
-def _result(future: Future[_T]) -> _T:
-    """What was awaited. A Ctrl-C in the very moment before a wait begins does not interrupt it (there is no
-    wait yet, and Python does not look again before it ends), so no wait is long.
-    """
-    while True:
-        try:
-            return future.result(_LOOK)
-        except TimeoutError:
-            if future.done():
-                return future.result()  # that was its own

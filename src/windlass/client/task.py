@@ -154,15 +154,17 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
 
 
 class _Making:
-    """Held while jobs are made of calls, so that a call becomes one job, whoever asks for it."""
+    """Held while jobs are made of calls, so that a call becomes one job, whoever asks for it. A signal
+    handler that makes jobs of its own does not wait for the thread that it interrupted.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         renew_after_fork(self)
 
     def renew(self) -> None:
         """The old lock may be held by a thread that the child of a fork does not have."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
 
 _making = _Making()

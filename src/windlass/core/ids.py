@@ -78,7 +78,8 @@ def namespace_tag(namespace: str) -> int:
 
 
 class JobIds:
-    """Makes job ids, each greater than the one before.
+    """Makes job ids, each greater than the one before (but for those that a signal handler asks for while
+    one is made).
 
     Within a millisecond, or while the clock is behind, the last bits count up in random steps; the rest is
     drawn anew with each millisecond.
@@ -92,7 +93,7 @@ class JobIds:
         lock: Callable[[], AbstractContextManager[object]],
         tag: int | None = None,
     ) -> None:
-        """Take a clock, a source of randomness (`os.urandom`) and a maker of locks (`threading.Lock`)."""
+        """Take a clock, a source of randomness (`os.urandom`) and a maker of locks (`threading.RLock`)."""
         self._clock_ms = clock_ms
         self._randbytes = randbytes
         self._make_lock = lock
@@ -108,22 +109,46 @@ class JobIds:
     def __call__(self) -> JobId:
         """A new id."""
         with self._lock:
-            now = self._clock_ms()
-            if now > self._ms:
-                return self._start(now)
-            made = next(self._texts or self._counted(), None) or self._next()
-            if len(made) != _LENGTH:  # the counter is full
-                return self._start(self._ms + 1)
-            self._last = made
-            return made
+            if self._counting:
+                return self._apart()
+            self._counting = True
+            try:
+                return self._following()
+            finally:
+                self._counting = False
+
+    def _following(self) -> JobId:
+        """An id that is greater than the last."""
+        now = self._clock_ms()
+        if now > self._ms:
+            return self._start(now)
+        made = next(self._texts or self._counted(), None) or self._next()
+        if len(made) != _LENGTH:  # the counter is full
+            return self._start(self._ms + 1)
+        self._last = made
+        return made
+
+    def _apart(self) -> JobId:
+        """An id beside the order: a signal handler asks for it, in the thread that it has interrupted in the
+        middle of counting.
+        """
+        return new_job_id(
+            self._clock_ms(), self._randbytes(_RANDOM_BYTES), self._tag if self._shift else None
+        )
 
     def many(self, count: int) -> list[JobId]:
         """So many new ids, with one look at the clock."""
         made: list[JobId] = []
-        while len(made) < count:
-            made.append(self())
-            with self._lock:
-                made += self._behind(min(count - len(made), _STEPS))
+        with self._lock:
+            if self._counting:
+                return [self._apart() for _ in range(count)]
+            self._counting = True
+            try:
+                while len(made) < count:
+                    made.append(self._following())
+                    made += self._behind(min(count - len(made), _STEPS))
+            finally:
+                self._counting = False
         return made
 
     def _behind(self, count: int) -> list[JobId]:
@@ -152,6 +177,7 @@ class JobIds:
     def reseed(self) -> None:
         """Forget all that was drawn. To be called in the child after a fork, lest both make equal ids."""
         self._lock = self._make_lock()  # the old one may be held by a thread that the child does not have
+        self._counting = False
         self._ms = -1
         self._last = ""
         self._steps: Iterator[int] = iter(())

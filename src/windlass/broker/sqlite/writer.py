@@ -95,7 +95,9 @@ class Writer:
         self._ring = ring
         """Told that something finished or was logged."""
         self._mutex = threading.Lock()
-        self._queue: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Wakes the writer's thread: something waits, or the end has come."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -139,7 +141,7 @@ class Writer:
             self._closed = True
             thread = self._thread
         if thread is not None:
-            self._queue.put(None)
+            self._bell.put(None)
             thread.join()
         with self._mutex, in_words(self._path):
             self._take_lock = self._refuse
@@ -153,23 +155,26 @@ class Writer:
                 self._thread = threading.Thread(target=self._run, name="windlass-sqlite-writer", daemon=True)
                 self._thread.start()
             self._queue.put(call)
+            self._bell.put(None)
 
     def _run(self) -> None:
-        while (call := self._queue.get()) is not None:
+        is_over = False
+        while not is_over:
+            self._bell.get()
+            is_over = self._closed
+            # What waits stays in the queue until this thread may write. A thread that calls without pause
+            # takes the mutex in front of this one again and again, and does then what it finds in the queue.
             with self._mutex:
-                self._execute([call, *self._waiting(MOST_VERBS - 1)])
+                while calls := list(self._waiting(MOST_VERBS)):
+                    self._execute(calls)
 
     def _waiting(self, most: int) -> Iterable[Call]:
         """What waits in the queue, without waiting for it."""
         for _ in range(most):
             try:
-                call = self._queue.get_nowait()
+                yield self._queue.get_nowait()
             except queue.Empty:
                 return
-            if call is None:
-                self._queue.put(None)
-                return
-            yield call
 
     # a transaction
 
