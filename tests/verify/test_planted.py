@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable
 
 import pytest
-from tests.verify import faulty_server
+from tests.verify import careless_producers, faulty_server
 from tests.verify.planted import in_queues, in_store, in_workers
 from tests.verify.planted.bugs import BUGS
 
@@ -58,4 +58,5 @@ def test_there_are_enough_of_them() -> None:
 def test_every_invariant_finds_a_planted_bug() -> None:
     named = {name for bug in BUGS.values() for name in bug.by}
     named |= set(faulty_server.FOUND_BY)  # of those who speak HTTP, in `test_verify_http.py`
+    named |= set(careless_producers.FOUND_BY)  # of real processes, in `test_verify_run.py`
     assert named == INVARIANTS.keys(), "an invariant that never found anything may be blind"

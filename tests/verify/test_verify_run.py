@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from windlass.errors import InvalidOption
-from windlass.verify import fleet
+from windlass.verify import fleet, run
 from windlass.verify.report import Report, as_text
 from windlass.verify.verify import verify
 from windlass.verify.wanted import Wanted
@@ -61,6 +61,27 @@ def test_planted_bugs_are_caught_and_a_scratch_file_is_removed(
     assert not report.own
     assert report.troubles == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bug", "fault"), [("interrupted", "interrupt producer"), ("forked", "fork producer")]
+)
+def test_producers_that_a_signal_or_a_fork_harms_are_caught(
+    monkeypatch: pytest.MonkeyPatch, bug: str, fault: str
+) -> None:
+    monkeypatch.setattr(fleet, "PRODUCER", "tests.verify.careless_producers")
+    monkeypatch.setenv("CARELESS_PRODUCER", bug)
+    monkeypatch.setattr(run, "PRODUCERS_STOP", 4.0)
+    report = verify(Wanted(own="sqlite", minutes=SHORT, faults=(fault,)), quiet=True)
+    assert "enqueues are answered" in violated(report), as_text(report)
+
+
+@pytest.mark.slow
+def test_signals_and_forks_harm_no_producer() -> None:
+    faults = ("interrupt producer", "fork producer")
+    report = verify(Wanted(own="sqlite", minutes=SHORT, faults=faults), quiet=True)
+    assert report.verdict == "clean", as_text(report)
+    assert report.injected
 
 
 def test_what_has_no_meaning_is_refused_with_a_way_out(tmp_path: Path) -> None:

@@ -163,13 +163,11 @@ class Producers(Staff):
         self._history = starter.folder.parent / "history"
         self._rate = rate / len(STYLES)
         self._seed = seed
-        self._names: list[str] = []
         self.extra: dict[str, str] = {}
         """Variables of theirs."""
 
     def _producer(self, place: str, number: int) -> Started:
         name = f"producer-{place}-{number}"
-        self._names.append(name)
         seed = self._seed * 1_000 + STYLES.index(place) * 500 + number
         command = [
             sys.executable,
@@ -186,7 +184,7 @@ class Producers(Staff):
     @property
     def accepted(self) -> int:
         """Jobs that the store has accepted from all of them."""
-        return sum(read_tally(self._history / f"{name}.tally") for name in self._names)
+        return sum(map(read_tally, self._history.glob("producer-*.tally")))
 
 
 def remove_tables(sessions: Iterable[str]) -> None:

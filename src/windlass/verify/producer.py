@@ -1,7 +1,8 @@
 """A producer: `python -m windlass.verify.producer NAME STYLE RATE SEED`, until it is told to stop (SIGTERM).
 
 It writes down what it is about to send, sends it, and writes down what it was told: accepted, refused, or
-nothing, in which case it sends the same ids again.
+nothing, in which case it sends the same ids again. One whose calls block is interrupted in them by SIGUSR1,
+and forks after SIGUSR2.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from windlass import Call, Job
 from windlass.errors import EnqueueRefused, WindlassError
@@ -29,6 +30,11 @@ RESEND_WITHIN = 25.0
 """Seconds after its first try: within the window of the run, with what the client itself tries."""
 SIZES = (1, 1, 1, 2, 5, 20, 60, 150)
 """Jobs of one call."""
+CHILD_CALLS = 10
+
+
+class Interrupted(Exception):
+    """Raised by a signal handler in the middle of a call."""
 
 
 class Tally:
@@ -56,17 +62,33 @@ class Producer:
     """Makes calls, at a rate."""
 
     def __init__(self, name: str, rate: float, seed: int) -> None:
-        folder = history_folder()
-        self._journal = Journal.open(folder, role="producer", name=name)
-        self._tally = Tally(folder / f"{name}.tally")
+        self._name = name
+        self._open()
         self._draw = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
         self._rate = rate
         self._due = time.monotonic()
         self.stopping = False
+        self._in_call = False
+        self._wants_fork = False
+        self._forks = 0
+
+    def _open(self) -> None:
+        folder = history_folder()
+        self._journal = Journal.open(folder, role="producer", name=self._name)
+        self._tally = Tally(folder / f"{self._name}.tally")
 
     def stop(self, *_: object) -> None:
         """End after the call that is under way."""
         self.stopping = True
+
+    def interrupt(self, *_: object) -> None:
+        """Raise in the middle of a call."""
+        if self._in_call:
+            raise Interrupted
+
+    def fork_soon(self, *_: object) -> None:
+        """Fork after the call that is under way."""
+        self._wants_fork = True
 
     # --- what to send ---------------------------------------------------------------------------------------
 
@@ -103,7 +125,7 @@ class Producer:
         self._journal.write(history.Enqueued(call=number, receipts=receipts))
         self._tally.add(len(batch))
 
-    def failed(self, number: int, error: WindlassError) -> bool:
+    def failed(self, number: int, error: Exception) -> bool:
         """No answer, or a no; whether nobody knows."""
         if isinstance(error, EnqueueRefused):
             self._journal.write(history.Fail(call=number, why=type(error).__name__))
@@ -118,16 +140,50 @@ class Producer:
         while not self.stopping:
             batch = self.batch()
             self._send(batch)
+            if self._wants_fork:
+                self._fork()
             time.sleep(self.pause(len(batch)))
         app.close()
+
+    def _fork(self) -> None:
+        """Fork, and let the child enqueue while this process goes on, closes its app, or ends."""
+        self._wants_fork = False
+        self._forks += 1
+        then = self._draw.choice(("go on", "close", "end"))
+        pid = os.fork()
+        if pid == 0:
+            self._be_a_child()
+        if then == "close":
+            app.close()
+        elif then == "end":
+            self.stopping = True
+        else:
+            os.waitpid(pid, 0)
+
+    def _be_a_child(self) -> NoReturn:
+        code = 1
+        try:
+            self._name = f"{self._name}-child{self._forks}"
+            self._draw = random.Random(self._name)  # noqa: S311 - to be repeated, not to be secret
+            self._open()
+            for _ in range(CHILD_CALLS):
+                self._send(self.batch())
+            app.close()
+            code = 0
+        finally:
+            os._exit(code)
 
     def _send(self, batch: Sequence[Call[Any]]) -> None:
         until = time.monotonic() + RESEND_WITHIN
         while True:
             number = self.invoke(batch, together=True)
             try:
-                self.accepted(number, batch, app.enqueue_many(batch))
-            except WindlassError as error:
+                self._in_call = True
+                jobs = app.enqueue_many(batch)
+                self._in_call = False
+                self.accepted(number, batch, jobs)
+            except (WindlassError, Interrupted) as error:
+                self._in_call = False
                 if self.failed(number, error) and time.monotonic() < until and not self.stopping:
                     continue
             return
@@ -182,6 +238,8 @@ def main() -> None:
     name, style, rate, seed = sys.argv[1:]
     producer = Producer(name, float(rate), int(seed))
     signal.signal(signal.SIGTERM, producer.stop)
+    signal.signal(signal.SIGUSR1, producer.interrupt)
+    signal.signal(signal.SIGUSR2, producer.fork_soon)
     if style == "async":
         asyncio.run(producer.run_async())
     else:

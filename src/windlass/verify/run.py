@@ -34,6 +34,8 @@ LONGER = 2.0
 """A run with a number of jobs may take so many times its minutes to produce them."""
 STALLED = 60.0
 """Seconds without any change after which draining is given up."""
+PRODUCERS_STOP = 80.0
+"""Seconds that producers have to end: a call may be under way, and be sent again."""
 FAULT_LASTS = 90.0
 """Seconds after which a fault that does not end is given up: the run is then not worth much, and says so."""
 
@@ -187,7 +189,7 @@ class Run:
         self.phase("healed")
         await self.pause(2)  # new work beside the old: throughput is back
         self._producing = False
-        await asyncio.to_thread(scene.producers.stop_all, 80)
+        await asyncio.to_thread(scene.producers.stop_all, PRODUCERS_STOP)
         with self.trouble("pausing the schedule"):
             await scene.reader.pause(SCHEDULE)
 

@@ -21,6 +21,7 @@ INVARIANTS: dict[str, Invariant] = {
     function.__name__: function
     for function in (
         life.accepted_is_kept,
+        life.enqueues_are_answered,
         life.runs_were_enqueued,
         life.one_terminal_state,
         life.stale_fences_change_nothing,

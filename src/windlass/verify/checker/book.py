@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from windlass.verify import history as h
-from windlass.verify.checker.records import FAR, JobBook, Lease, Operation, Run, SessionBook, Word
+from windlass.verify.checker.records import FAR, JobBook, Lease, Operation, Run, Sending, SessionBook, Word
 
 UNDER_WAY = 100_000
 """How long before a store's setback an event may have been written that tells of what was lost."""
@@ -36,6 +36,8 @@ class Book:
         """Times of which the store has lost the writes: from, to."""
         self.faults: Counter[str] = Counter()
         self.phases: dict[str, int] = {}
+        self.sendings: dict[tuple[str, int], Sending] = {}
+        """By producer and call."""
         self.deaths: dict[str, int] = {}
         """When processes ended, by their names."""
         self.finished: h.Finished | None = None
@@ -103,6 +105,7 @@ class Book:
 
     def _enqueue(self, event: h.Enqueue, source: str) -> None:
         self._calls[source, event.call] = event
+        self.sendings[source, event.call] = Sending(source, event.at)
         for asked in event.jobs:
             job = self.jobs[asked.job]
             job.calls += 1
@@ -112,6 +115,7 @@ class Book:
 
     def _enqueued(self, event: h.Enqueued, source: str) -> None:
         self._calls.pop((source, event.call), None)
+        self._sent(event, source, answered=True)
         for receipt in event.receipts:
             job = self.jobs[receipt.job]
             if receipt.status == "created" or (receipt.status == "duplicate" and receipt.of == receipt.job):
@@ -125,6 +129,7 @@ class Book:
 
     def _failed(self, event: h.Fail, source: str) -> None:
         call = self._calls.pop((source, event.call), None)
+        self._sent(event, source, answered=True)
         if isinstance(call, h.Enqueue):
             for asked in call.jobs:
                 self.jobs[asked.job].refused += 1
@@ -140,6 +145,12 @@ class Book:
 
     def _unknown(self, event: h.Info, source: str) -> None:
         self._calls.pop((source, event.call), None)
+        self._sent(event, source, answered=False)
+
+    def _sent(self, event: h.Enqueued | h.Fail | h.Info, source: str, *, answered: bool) -> None:
+        sending = self.sendings.get((source, event.call))
+        if sending is not None:
+            sending.ended, sending.answered = event.at, answered
 
     def _start(self, event: h.Start, source: str) -> None:
         job = self.jobs[event.job]

@@ -1,7 +1,7 @@
 """Invariants of single jobs: that they are kept, why they run, how they end, what they are charged for."""
 
 from windlass.verify.checker.book import Book
-from windlass.verify.checker.records import JobBook, Word
+from windlass.verify.checker.records import FAR, JobBook, Word
 from windlass.verify.checker.verdict import Check, Rules
 from windlass.verify.history import Delivery, Final
 
@@ -29,6 +29,23 @@ def accepted_is_kept(book: Book, _rules: Rules, check: Check) -> None:
 def _seen_to_end(job: JobBook) -> bool:
     ended = any(word.applied and word.state in TERMINAL for word in job.words)
     return ended or job.did("cancel")
+
+
+def enqueues_are_answered(book: Book, _rules: Rules, check: Check) -> None:
+    """Once everything is healed the store answers every enqueue, and no producer hangs in an earlier one."""
+    healed = book.phases.get("healed")
+    if healed is None:
+        return
+    for sending in book.sendings.values():
+        if book.deaths.get(sending.producer, FAR) < healed:
+            continue
+        if sending.began > healed:
+            check.case()
+            if not sending.answered:
+                check.broken(f"a call of {sending.producer} failed though everything was healed")
+        elif sending.ended == FAR:
+            check.case()
+            check.broken(f"a call of {sending.producer} never came back")
 
 
 def runs_were_enqueued(book: Book, _rules: Rules, check: Check) -> None:

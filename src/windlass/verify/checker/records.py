@@ -22,6 +22,16 @@ class Run(msgspec.Struct, gc=False):
     how: str = ""
 
 
+class Sending(msgspec.Struct, gc=False):
+    """One enqueue of a producer."""
+
+    producer: str
+    began: int
+    ended: int = FAR
+    answered: bool = False
+    """By the store, with a yes or a no."""
+
+
 class Word(msgspec.Struct, gc=False):
     """A holder's word on a lease, and the store's."""
 
