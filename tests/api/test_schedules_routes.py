@@ -103,3 +103,55 @@ def test_a_bound_key_sees_and_makes_schedules_of_its_own_queues_alone(house: Hou
             said(await client.post("/v1/schedules", json=NIGHTLY), 201)
 
     house.run(story)
+
+
+@on_every_store
+def test_a_bound_key_cannot_tell_from_a_name_whether_others_have_a_schedule(house: House) -> None:
+    async def story() -> None:
+        house.app.schedule("hourly", house.add.call(1), every=3600)
+        await house.app.broker()
+        by_queue = await house.key("read", "operate", queues=("mail",))
+        by_lane = await house.key("read", "operate", lanes=("acme",))
+        other = await house.key("read", "operate", lanes=("beta",))
+        async with house.open(await house.key("operate")) as client:
+            said(await client.post("/v1/schedules", json={**NIGHTLY, "name": "taken", "lane": "x"}), 201)
+        for key, lane in ((by_queue, None), (by_lane, "acme"), (other, "beta")):
+            async with house.open(key) as client:
+                answers = []
+                # "taken" is in the sight of the first key alone, which may well be told so.
+                for name in ("hourly", "fresh", *(() if lane is None else ("taken",))):
+                    wish = {**NIGHTLY, "name": name, **({} if lane is None else {"lane": lane})}
+                    made = said(await client.post("/v1/schedules", json=wish), 201)
+                    assert made["name"] == name
+                    answers.append({**made, "name": "", "version": 0})
+                    problem = said(await client.post("/v1/schedules", json=wish), 409)
+                    assert problem["detail"] == f'there is a schedule "{name}" already'
+                assert all(answer == answers[0] for answer in answers)
+                if lane is None:
+                    said(await client.post("/v1/schedules", json={**NIGHTLY, "name": "taken"}), 409)
+                shown = said(await client.get("/v1/schedules/hourly"))
+                assert (shown["name"], shown["task"]) == ("hourly", "send")
+                for verb in ("pause", "resume", "reset"):
+                    answer = await client.post(f"/v1/schedules/hourly/{verb}")
+                    assert verb == "reset" or said(answer)["name"] == "hourly"
+                edited = said(await client.patch("/v1/schedules/hourly", json={"cron": "5 5 * * *"}))
+                assert (edited["name"], edited["rule"]) == ("hourly", "5 5 * * * Asia/Tokyo")
+                assert (await client.delete("/v1/schedules/hourly")).status_code == 204
+                said(await client.get("/v1/schedules/hourly"), 404)
+        async with house.open(await house.key("read", "operate")) as client:
+            names = [each["name"] for each in said(await client.get("/v1/schedules"))]
+            assert {"hourly", "taken"} <= set(names)
+            assert len([name for name in names if name.startswith("fresh@")]) == 3
+            said(await client.get("/v1/schedules/fresh"), 404)
+
+    house.run(story)
+
+
+def test_the_name_of_a_bound_keys_schedule_leaves_room_for_its_mark(house: House) -> None:
+    async def story() -> None:
+        async with house.open(await house.key("operate", queues=("mail",))) as client:
+            problem = said(await client.post("/v1/schedules", json={**NIGHTLY, "name": "n" * 100}), 422)
+            assert problem["errors"][0]["field"] == "name"
+            said(await client.post("/v1/schedules", json={**NIGHTLY, "name": "n" * 89}), 201)
+
+    house.run(story)

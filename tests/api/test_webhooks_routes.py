@@ -5,7 +5,7 @@ from tests.api.house import House
 from tests.api.test_operators_routes import said
 
 from windlass.core.query import JobQuery
-from windlass.core.webhook import CALLBACK, CALLBACKS
+from windlass.core.webhook import CALLBACK, CALLBACKS, QUEUE
 
 URL = "https://example.com/hooks/secret-path"
 
@@ -45,7 +45,7 @@ def test_a_webhook_is_set_listed_and_removed(house: House) -> None:
         ({"on": []}, 422, "on"),
         ({"on": ["cancelled"]}, 400, None),
         ({"queue": "nope"}, 404, "queue"),
-        ({"queue": "webhooks"}, 422, None),
+        ({"queue": QUEUE}, 422, None),
         ({"more": 1}, 400, None),
     ],
 )
@@ -74,12 +74,23 @@ def test_who_only_reads_sees_no_path_and_bound_keys_their_own_queue(house: House
         bound = await house.key("read", "operate", queues=("mail",))
         async with house.open(bound) as client:
             said(await client.delete("/v1/webhooks/other"), 404)
-            said(await client.put("/v1/webhooks/other", json={"queue": "mail", "url": URL}), 404)
+            # Names are the key's own: one that others have taken does not tell so.
+            for name in ("other", "fresh"):
+                made = said(await client.put(f"/v1/webhooks/{name}", json={"queue": "mail", "url": URL}))
+                assert (made["name"], made["queue"]) == (name, "mail")
+            names = [hook["name"] for hook in said(await client.get("/v1/webhooks"))]
+            assert names == ["crm", "fresh", "other"]
+            said(await client.put("/v1/webhooks/crm", json={"queue": "mail", "url": URL, "on": ["dead"]}))
+            assert (await client.delete("/v1/webhooks/other")).status_code == 204
             said(await client.put("/v1/webhooks/new", json={"queue": "default", "url": URL}), 404)
             said(await client.post("/v1/webhooks/secret", json={"url": URL}), 403)
             said(await client.post("/v1/webhooks/rotate"), 403)
         async with house.open(await house.key("read", "operate", lanes=("acme",))) as client:
             said(await client.put("/v1/webhooks/new", json={"queue": "mail", "url": URL}), 403)
+        async with house.open(await house.key("read", "operate")) as client:
+            hooks = {hook["name"].partition("@")[0]: hook for hook in said(await client.get("/v1/webhooks"))}
+            assert sorted(hooks) == ["crm", "fresh", "other"]
+            assert (hooks["other"]["queue"], hooks["crm"]["on"]) == ("default", ["dead"])
 
     house.run(story)
 

@@ -8,7 +8,7 @@ import asyncio
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from windlass.client.app import Windlass
 from windlass.core.codec import Payload, open_payload
 from windlass.core.job import JobDetail
 from windlass.core.lease import Ask, Asker, Claimed, Lease
+from windlass.core.names import is_reserved, refuse_reserved
 from windlass.core.outcome import Answer, Cause, CauseKind, Error, Outcome, Verdict
 from windlass.core.retry import RetryPolicy
 from windlass.core.secret import Cleaner
@@ -91,7 +92,8 @@ class Leasing:
     # --- claiming -------------------------------------------------------------------------------------------
 
     async def claim(self, broker: Broker, ask: Ask) -> Work:
-        """Hand out jobs, without those that are struck, and those that nobody could read."""
+        """Hand out jobs, without those that are struck, that nobody could read, and Windlass's own."""
+        check_work(ask.queues)
         await self._renew_strikes(broker)
         claimed = await broker.claim(ask)
         if ask.visibility is not None and ask.limit == 1 and not claimed.leases and claimed.suspects:
@@ -110,6 +112,9 @@ class Leasing:
         held: list[Settlement] = []
         handed: list[Handed] = []
         for lease in claimed.leases:
+            if is_reserved(lease.task):
+                held.append(_hold(lease.job, lease.fence, lease.task, "it is run by Windlass's own workers"))
+                continue
             struck = self._strikes.hold(lease)
             if struck is not None:
                 held.append(struck)
@@ -261,6 +266,12 @@ class Leasing:
             known = known or ended.known
             if not ended.more:
                 return known
+
+
+def check_work(queues: Iterable[str]) -> None:
+    """Refuse queues of Windlass itself: what is done there is done in its name, by its own workers."""
+    for queue in queues:
+        refuse_reserved(queue, "queue")
 
 
 def check_visibility(visibility: Micros, *, name: str) -> Micros:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
+from windlass.admin.calling import task_named
 from windlass.admin.insight import Insight
 from windlass.admin.listing import Selection, dead_ids
 from windlass.admin.pacing import at_rate
@@ -17,7 +18,7 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.ids import check_job_id
 from windlass.core.job import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_ATTEMPTS, NewJob
 from windlass.core.limits import Rate
-from windlass.core.names import check_lane, check_queue, check_tags
+from windlass.core.names import check_lane, check_queue, check_tags, refuse_reserved
 from windlass.core.operate import Edit, Operated, Target
 from windlass.core.option import whole
 from windlass.core.settings import (
@@ -101,6 +102,7 @@ class Operator:
         found = (await self._broker.get([check_job_id(job_id)]))[0]
         if found is None:
             raise JobNotFound(f"job {job_id} is not known; it may have finished long ago, or never existed")
+        refuse_reserved(found.task, "a job of task")  # what it says is said in Windlass's name
         payload = None
         if change.arguments is not None:
             signature = app.signature_of(found.task)
@@ -217,17 +219,10 @@ async def enqueue(app: Windlass, task: str, arguments: bytes, options: CallOptio
 
     `InvalidOption` names the tasks there are, or the option that is wrong; `InvalidPayload` the argument.
     """
-    known = app.tasks.get(task)
-    if known is None:
-        raise InvalidOption(f'there is no task "{task}"; tasks of this app: {_names(app)}')
-    sender = known.using(**options)
+    sender = task_named(app, task).using(**options)
     payload = sender.signature.encode_json(arguments)
     queue = options.get("queue")
     if queue is not None:
         await Insight(await sender.app.connection.broker()).queue_document(queue)
     nameless = NewJob(id=JobId(), task=task, payload=payload)  # a call takes its id when it is built
     return await sender.app.asend_one(sender.rebuilt(Call(sender, nameless)))
-
-
-def _names(app: Windlass) -> str:
-    return ", ".join(sorted(app.tasks)) or 'none; register one with "@app.task"'

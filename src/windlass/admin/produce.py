@@ -10,10 +10,9 @@ from typing import Any, cast
 import msgspec
 
 from windlass.client.app import Windlass
-from windlass.client.options import CallOptions, prepared
+from windlass.client.options import CallOptions
 from windlass.client.task import Sender
 from windlass.core.job import NewJob, Receipt
-from windlass.core.option import shown
 from windlass.errors import InvalidOption
 from windlass.observe.traces import sending
 
@@ -25,10 +24,6 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     job: NewJob
 
 
-class UnknownTask(InvalidOption):
-    """A task that the app does not have."""
-
-
 class OptionRefused(InvalidOption):
     """An option that cannot be honoured; `option` is its name, if one alone is to blame."""
 
@@ -38,20 +33,16 @@ class OptionRefused(InvalidOption):
 
 
 def make(
-    app: Windlass,
-    task: str,
+    known: Sender[..., Any],
     arguments: bytes,
     options: Mapping[str, Any],
     *,
     check: Callable[[NewJob], None] = lambda _: None,
 ) -> Made:
-    """A job of a task, by its name. `UnknownTask`, `OptionRefused` or `InvalidPayload` say what is wrong.
+    """A job of a task. `OptionRefused` or `InvalidPayload` say what is wrong.
 
     `check` may refuse the job (its queue and lane, say) before its arguments are looked at.
     """
-    known = app.tasks.get(task)
-    if known is None:
-        raise UnknownTask(f"there is no task {shown(task)}")
     sender = _sender(known, options)
     check(sender.job("", b""))
     payload = sender.signature.encode_json(arguments)
@@ -64,24 +55,22 @@ def _sender(known: Sender[..., Any], options: Mapping[str, Any]) -> Sender[..., 
     try:
         sender = known.using(**cast("CallOptions", options))
     except InvalidOption as error:
-        raise OptionRefused(str(error), _guilty(known.name, options)) from None
+        raise OptionRefused(str(error), _guilty(known, options)) from None
     if sender.needs_parents and "after" not in options:
         raise OptionRefused("on_failure needs parents: give after as well", "on_failure")
     return sender
 
 
-def _guilty(task: str, options: Mapping[str, Any]) -> str | None:
+def _guilty(known: Sender[..., Any], options: Mapping[str, Any]) -> str | None:
     """The option that cannot be honoured by itself."""
     for name, value in options.items():
+        beside = (
+            {"key": "any"} if name in ("mode", "window") else {}
+        )  # which mean something beside a key only
         try:
-            prepared(task, 0, cast("CallOptions", {name: value}))
+            known.using(**cast("CallOptions", {**beside, name: value}))
         except InvalidOption:
-            if name not in ("mode", "window"):  # which mean something beside a key only
-                return name
-            try:
-                prepared(task, 0, cast("CallOptions", {"key": "any", name: value}))
-            except InvalidOption:
-                return name
+            return name
     return None
 
 

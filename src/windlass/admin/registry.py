@@ -11,6 +11,7 @@ from windlass.admin.strikes import Strikes, StrikeShown
 from windlass.admin.views import seconds
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
+from windlass.core.names import is_reserved
 from windlass.core.secret import is_secret_name
 from windlass.core.settings import Document, Kind
 from windlass.core.signature import Signature
@@ -51,8 +52,8 @@ class Registry:
         self._broker = broker
 
     async def all(self, counted: Callable[[str], bool] = lambda _: True) -> list[TaskEntry]:
-        """Every task, by name: those of the app, and those that workers have declared; with their jobs in
-        those queues that are counted.
+        """Every task that can be enqueued, by name: those of the app, and those that workers have declared.
+        Their jobs are counted in those queues that are `counted`.
         """
         counts: dict[str, Counter[State]] = {}
         for row in (await self._broker.counts()).rows:
@@ -60,7 +61,7 @@ class Registry:
                 counts.setdefault(row.task, Counter())[row.state] += row.count
         strikes = [strike async for strike in Strikes(self._app, self._broker).all()]
         told = {document.name: (app, document) async for app, document in self._documents()}
-        names = sorted({*told, *self._app.tasks})
+        names = sorted(name for name in {*told, *self._app.tasks} if not is_reserved(name))
         return [self._entry(name, told.get(name), counts.get(name, Counter()), strikes) for name in names]
 
     async def _documents(self) -> AsyncIterator[tuple[str, TaskDocument]]:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
+from windlass.admin.calling import task_named
 from windlass.admin.views import moment, seconds
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
@@ -115,11 +116,7 @@ class Schedules:
         self, name: str, task: str, arguments: bytes, calls: CallOptions, options: ScheduleOptions
     ) -> ScheduleShown:
         """Make a schedule of a task, with its arguments as a JSON object."""
-        known = self._app.tasks.get(task)
-        if known is None:
-            names = ", ".join(sorted(self._app.tasks)) or "none"
-            raise InvalidOption(f'there is no task "{task}"; tasks of this app: {names}')
-        sender = known.using(**calls)
+        sender = task_named(self._app, task).using(**calls)
         if sender.app is not self._app:
             there = sender.app.config.namespace
             raise InvalidOption(

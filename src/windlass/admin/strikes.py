@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from windlass.admin.audit import Audit, operator_name
+from windlass.admin.calling import task_named
 from windlass.admin.insight import Insight
 from windlass.admin.views import moment
 from windlass.broker.contract import Broker
@@ -172,10 +173,7 @@ class Strikes:
             )
 
     def _known(self, task: str) -> str:
-        if task not in self._app.tasks:
-            names = ", ".join(sorted(self._app.tasks)) or "none"
-            raise InvalidOption(f'there is no task "{task}"; tasks of this app: {names}')
-        return task
+        return task_named(self._app, task).name
 
     def _check_places(self, strike: Strike) -> None:
         """Refuse an argument that the task does not have: such a strike would hold nothing."""

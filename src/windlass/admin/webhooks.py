@@ -10,7 +10,7 @@ from windlass.admin.operate import Operator
 from windlass.admin.views import moment
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
-from windlass.core.address import allowed, why_refused
+from windlass.core.address import allowed
 from windlass.core.event import Emit
 from windlass.core.names import check_webhook
 from windlass.core.settings import Change, Document, Kind, QueueSettings, Subject
@@ -19,8 +19,8 @@ from windlass.core.webhook import (
     CALLBACKS,
     QUEUE,
     Hook,
-    Target,
     check_ends,
+    check_reachable,
     check_target,
     decode_hook,
     receiver_secret,
@@ -85,7 +85,7 @@ class Webhooks:
         self._check_used()
         if check_webhook(name).startswith(CALLBACKS):
             raise InvalidOption(f'the name of a webhook must not begin with "{CALLBACKS}"')
-        self._check_reachable(check_target(url))
+        check_reachable(check_target(url), allowed(self._app.config.webhook_allow))
         await self._insight.queue_document(queue)
         if queue == QUEUE:
             raise InvalidOption(f'queue "{QUEUE}" delivers webhooks; it cannot have some of its own')
@@ -131,15 +131,6 @@ class Webhooks:
         if not self._app.config.webhooks:
             raise InvalidOption(
                 "this app has no webhooks: Windlass(webhooks=True) or WINDLASS_WEBHOOKS=true, for workers too"
-            )
-
-    def _check_reachable(self, target: Target) -> None:
-        """Refuse at once what every delivery would refuse; names are judged when they are resolved."""
-        more = allowed(self._app.config.webhook_allow)
-        why = why_refused(target.host, more)
-        if why and why != "not an address" and not more.names(target.host):
-            raise InvalidOption(
-                f"{target.origin} is not sent to: its address is {why}; allow it by webhook_allow"
             )
 
     async def _let_emit(self, queue: str) -> None:

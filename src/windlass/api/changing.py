@@ -7,6 +7,7 @@ import msgspec
 from windlass.admin.operate import JobChange, Operator
 from windlass.api.desk import Desk
 from windlass.api.problems import field, invalid
+from windlass.api.sight import seen_task
 from windlass.broker.contract import Broker
 from windlass.core.job import JobDetail
 from windlass.core.operate import Operated
@@ -42,6 +43,9 @@ async def change_job(desk: Desk, broker: Broker, found: JobDetail, asked: Change
         max_attempts=asked.max_attempts,
         tags=asked.tags,
     )
+    if asked.arguments is not None and desk.caller.is_bound:
+        # With other arguments it is another call: only of a task that this key may call.
+        seen_task(desk.app, desk.caller, found.task)
     with field(_guilty(said)):
         return await Operator(broker).edit(desk.app, found.id, change)
 

@@ -13,6 +13,8 @@ import msgspec
 from windlass.broker.contract import Broker
 from windlass.broker.observed import Observer
 from windlass.broker.registry import beside
+from windlass.client.built_in import BuiltIn, built_in
+from windlass.client.callbacks import check_callback, check_webhooks
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import found_in
@@ -36,15 +38,16 @@ from windlass.core.names import (
     check_flow,
     check_lane,
     check_namespace,
+    check_own_queue,
+    check_own_task,
     check_queue,
     check_schedule,
-    check_task,
 )
 from windlass.core.option import shown, whole
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
 from windlass.core.units import JobId
-from windlass.core.webhook import CALLBACKS, DELIVERIES, TASK, Hook
+from windlass.core.webhook import CALLBACKS, DELIVERIES, Hook
 from windlass.core.webhook import QUEUE as WEBHOOKS
 from windlass.errors import InvalidOption, JobNotFound
 from windlass.observe.traces import active as traced
@@ -52,6 +55,7 @@ from windlass.observe.traces import sending
 
 if TYPE_CHECKING:
     from windlass.worker.embedded import EmbeddedWorker
+    from windlass.worker.program import Registered
     from windlass.worker.several import SeveralWorkers
 
 T = TypeVar("T")
@@ -96,6 +100,7 @@ class Windlass:
         self._owned: set[str] = set()
         self._clock = clock
         self._settle(configure({"url": url, **settings}, os.environ))
+        self._built_in: dict[str, BuiltIn] = built_in(self.config)
         self.home: Windlass = self
         """The app as it was made. What it has in other namespaces are branches, which share its tasks."""
         self.namespaces: dict[str, Windlass] = {self.config.namespace: self}
@@ -105,7 +110,6 @@ class Windlass:
         self._use_queue("default")
         if self.config.webhooks:
             self._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)
-            self._add_webhooks()
 
     def _settle(self, config: Config) -> None:
         """Make what an app has of its own in each namespace."""
@@ -198,7 +202,7 @@ class Windlass:
         A queue of such tasks alone is not served by the workers of this app.
         """
         check_known(options, CallOptions)
-        signature = Signature.untyped(check_task(name), max_payload=self.config.max_payload)
+        signature = Signature.untyped(check_own_task(name), max_payload=self.config.max_payload)
         queue = options.get("queue", "default")
         kept = TaskOptions(external=True, queue=queue)
         return self._add(Sender[..., Any](self.place_of(queue), name, signature, kept, options))
@@ -236,7 +240,7 @@ class Windlass:
                     f'task "{task}": a task in another namespace names a queue there, queue=..., or has one '
                     f"of its own by its limits ({', '.join(LIMITS)})"
                 )
-            return "default" if queue is None else check_queue(queue)
+            return "default" if queue is None else check_own_queue(queue)
         if queue is not None or task in self._places:
             raise InvalidOption(
                 f'task "{task}": its limits ({", ".join(LIMITS)}) give it a queue of its own; '
@@ -263,7 +267,7 @@ class Windlass:
         the tasks that use it.
         """
         settings = queue_settings(options)
-        if check_queue(name) in self._owned:
+        if check_own_queue(name) in self._owned:
             raise InvalidOption(f'queue "{name}" belongs to task "{name}"; set its limits there')
         place = self._places[name] = self._place(name, namespace)
         place._declared.put(Subject(Kind.QUEUE, name), settings)  # noqa: SLF001 - one of our own
@@ -271,7 +275,7 @@ class Windlass:
     def lane(self, queue: str, lane: str, **options: Unpack[LaneOptions]) -> None:
         """Declare one lane of a queue: its share, and limits that differ from the queue's for its lanes."""
         settings = lane_settings(options)
-        subject = Subject(Kind.LANE, check_queue(queue), check_lane(lane))
+        subject = Subject(Kind.LANE, check_own_queue(queue), check_lane(lane))
         self._use_queue(queue)._declared.put(subject, settings)  # noqa: SLF001 - one of our own
 
     def schedule(self, name: str, call: Call[Any], **options: Unpack[ScheduleOptions]) -> None:
@@ -303,7 +307,7 @@ class Windlass:
         `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
         """
         if webhook is not None:
-            self._check_webhooks("an alert with webhook=")
+            check_webhooks(self.config, "an alert with webhook=")
         place = self if queue is None else self._use_queue(check_queue(queue))
         age = None if oldest is None else micros(oldest, name="oldest")
         alert = check_alert(
@@ -312,9 +316,9 @@ class Windlass:
         document = Subject(Kind.ALERT, check_schedule(name))
         place._declared.put(document, encode_alert(alert))  # noqa: SLF001 - one of our own
 
-    def expect_callbacks(self, queue: str) -> None:
+    def expect_callbacks(self, queue: str, url: str) -> None:
         """Let it be known that jobs of a queue may carry a URL of their own, which is told of their ends."""
-        self._check_webhooks("callback=")
+        check_callback(self.config, url)
         if not self._declared.emits(queue):
             # Not of any queue that a caller of the API may name: each is kept, in this process and the store.
             raise InvalidOption(
@@ -323,23 +327,22 @@ class Windlass:
             )
         self._declared.put(Subject(Kind.WEBHOOK, CALLBACKS + queue), msgspec.json.encode(Hook(queue=queue)))
 
-    def _check_webhooks(self, what: str) -> None:
-        if not self.config.webhooks:
-            raise InvalidOption(f"{what} needs webhooks: Windlass(webhooks=True), or WINDLASS_WEBHOOKS=true")
-
-    def _add_webhooks(self) -> None:
-        """Register the task that delivers. Its queue is declared in each namespace."""
-        from windlass.worker.delivering import RETRY, TIMEOUT, deliver  # noqa: PLC0415 - most need none of it
-
-        self._register(deliver, {"name": TASK, "queue": WEBHOOKS, "retry": RETRY, "timeout": TIMEOUT})
-
     def _use_queue(self, name: str) -> "Windlass":
         """Make sure that a queue is declared, without saying anything of it; where it is."""
         place = self._places.setdefault(name, self.home)
         declared = place._declared  # noqa: SLF001 - one of our own
         if not declared.has_queue(name):
+            check_own_queue(name)
             declared.put(Subject(Kind.QUEUE, name), QueueSettings())
         return place
+
+    @property
+    def runnable(self) -> "dict[str, Registered]":
+        """The tasks that workers of this app run: its own, and those of Windlass itself. The latter are not
+        among `tasks`, which can be enqueued.
+        """
+        own = {name: task for name, task in self.tasks.items() if not task.options.external}
+        return cast("dict[str, Registered]", {**own, **self._built_in})
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -478,7 +481,7 @@ class Windlass:
 
     def signature_of(self, task: str) -> Signature | None:
         """The signature of a task that this app has; None for others and for those that live elsewhere."""
-        known = self.tasks.get(task)
+        known = self._built_in.get(task) or self.tasks.get(task)
         return None if known is None or known.options.external else known.signature
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
-from windlass.core.names import check_task
+from windlass.core.names import check_own_task
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
 
@@ -34,11 +34,11 @@ def check_function(function: object) -> Callable[..., Any]:
 def name_of(function: Callable[..., Any], given: str | None) -> str:
     """The name of a task: the one given, else the function's."""
     if given is not None:
-        return check_task(given)
+        return check_own_task(given)
     name = getattr(function, "__name__", "<none>")
     if name.startswith("<"):
         raise InvalidOption(f"{shown(function)} has no name of its own; give the task one: name=...")
-    return check_task(name)
+    return check_own_task(name)
 
 
 def _innermost(function: Callable[..., Any]) -> object:

@@ -20,6 +20,7 @@ from windlass.core.option import choice, shown, whole
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import SECOND, JobId, Micros
+from windlass.core.webhook import CALLBACK
 from windlass.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -250,8 +251,8 @@ class Sender(Generic[P, R]):
         """How many parents each of its jobs has."""
         self.known_signature = None if options.external else signature
         """That of a task of this app."""
-        if "callback" in merged:
-            app.expect_callbacks(fields["queue"])
+        if (callback := self.pattern.headers.get(CALLBACK)) is not None:
+            app.expect_callbacks(self.pattern.queue, callback)
         check_parents(name, app.config.namespace, calls.get("after"))
 
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":

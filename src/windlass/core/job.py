@@ -5,9 +5,11 @@ from enum import StrEnum
 
 import msgspec
 
+from windlass.core.names import refuse_reserved
 from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import Fence, JobId, Micros, SessionId
+from windlass.core.webhook import CALLBACK, check_target
 from windlass.errors import InvalidOption
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
@@ -70,7 +72,14 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_new_job(job: NewJob) -> NewJob:
-    """Refuse options that no store could honour. Called at every door (client, API), so stores need not."""
+    """Refuse options that no store could honour, and what only Windlass itself may enqueue. Called at every
+    door (client, API, import, spawn), so stores need not. What Windlass enqueues for itself comes through
+    none of them.
+    """
+    refuse_reserved(job.task, "task")
+    refuse_reserved(job.queue, "queue")
+    if CALLBACK in job.headers:
+        check_target(job.headers[CALLBACK], name=f'header "{CALLBACK}"')
     for problem in (_problem_with_time(job), _problem_with_key(job), _problem_with_parents(job)):
         if problem is not None:
             raise InvalidOption(problem)

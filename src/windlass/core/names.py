@@ -9,6 +9,8 @@
     header                    a name like a task's, and text of at most 8,192 bytes; at most 32 on a job,
                               and 16 KiB together
 
+Names that begin with "windlass." are those of Windlass's own tasks and queues: `refuse_reserved`.
+
 Text has no control characters (C0, DEL, C1: they forge log lines and headers) and no lone surrogates. Names
 are compared as they are: letter case counts, and Unicode is not normalised.
 """
@@ -30,9 +32,28 @@ MAX_TAGS = 16
 MAX_HEADERS = 32
 MAX_HEADERS_BYTES = 16 * 1024
 
+RESERVED = "windlass."
+"""What the names of Windlass's own tasks and queues begin with."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]*")
 NAMESPACE = re.compile(r"[a-z][a-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a task or a queue of this name is Windlass's own."""
+    return name.startswith(RESERVED)
+
+
+def refuse_reserved(name: str, what: str) -> str:
+    """Return a name that may be given from outside, or refuse it: who could enqueue Windlass's own tasks
+    could have any message signed.
+    """
+    if is_reserved(name):
+        raise InvalidOption(
+            f'{what} {shown(name)} cannot be used: names that begin with "{RESERVED}" are reserved for '
+            "Windlass itself; choose another name"
+        )
+    return name
 
 
 def check_task(name: object) -> str:
@@ -43,6 +64,16 @@ def check_task(name: object) -> str:
 def check_queue(name: object) -> str:
     """Return the name of a queue, or refuse it."""
     return _name(name, "queue name")
+
+
+def check_own_task(name: object) -> str:
+    """Return the name of a task that a program registers, or refuse it."""
+    return refuse_reserved(check_task(name), "task")
+
+
+def check_own_queue(name: object) -> str:
+    """Return the name of a queue that a program declares, or refuse it."""
+    return refuse_reserved(check_queue(name), "queue")
 
 
 def check_schedule(name: object) -> str:

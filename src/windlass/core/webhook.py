@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from windlass.core.address import is_host
+from windlass.core.address import Allowed, is_host, why_refused
 from windlass.core.event import Emit, Event
 from windlass.core.ids import new_job_id
 from windlass.core.option import choice, shown
@@ -32,7 +32,7 @@ from windlass.errors import InvalidOption
 
 TASK = "windlass.webhook"
 """The task that delivers."""
-QUEUE = "webhooks"
+QUEUE = "windlass.webhooks"
 """Its queue."""
 READER = "webhooks"
 """The name of the stored cursor."""
@@ -100,6 +100,19 @@ def check_target(url: object, *, name: str = "url") -> Target:
         raise InvalidOption(f"{name}: its host or port is not one")
     path = parts["path"] or "/"
     return Target(scheme, host, port, path if path.startswith("/") else f"/{path}")
+
+
+def check_reachable(target: Target, more: Allowed) -> None:
+    """Refuse at once what every delivery would refuse; names are judged when they are resolved."""
+    if more.names(target.host):
+        return
+    why = why_refused(target.host, more)
+    if why and why != "not an address":
+        raise InvalidOption(
+            f"{target.origin} is not sent to: its address is {why}; allow it by webhook_allow"
+        )
+    if target.scheme != "https" and not more.networks:
+        raise InvalidOption(f"{target.origin} is not sent to: use https, or allow it by webhook_allow")
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

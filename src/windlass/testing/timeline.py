@@ -16,7 +16,6 @@ from windlass.testing.store import TestStore, at_once, in_words, seconds
 from windlass.testing.times import as_datetime
 from windlass.testing.worker import Ran, TestWorker
 from windlass.worker.firing import all_schedules, fire_due
-from windlass.worker.worker import runnable
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
 
@@ -103,7 +102,7 @@ class Timeline:
 
     def _is_ours(self, job: JobView) -> bool:
         """Whether this app could run it."""
-        return job.held is None and job.task in runnable(self._app)
+        return job.held is None and job.task in self._app.runnable
 
     # --- moments --------------------------------------------------------------------------------------------
 

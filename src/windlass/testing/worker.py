@@ -33,7 +33,6 @@ from windlass.worker.pace import MachinePace
 from windlass.worker.run import Run
 from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table, table_path
-from windlass.worker.worker import runnable
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
 
@@ -218,7 +217,7 @@ class TestWorker:
     # --- running --------------------------------------------------------------------------------------------
 
     async def _run(self, session: _Session, lease: Lease) -> Ran:
-        task = runnable(self._app).get(lease.task)
+        task = self._app.runnable.get(lease.task)
         if task is None:
             return await self._settled(lease, unknown(lease), None)
         await self._strikes.read(self._store)

@@ -94,7 +94,7 @@ async def free(broker: Broker, tasks: Sequence[Registered]) -> int:
 
 def own_tasks(program: Program) -> list[Registered]:
     """The tasks that a program can run: not those that live elsewhere."""
-    return [task for task in program.tasks.values() if not task.options.external]
+    return list(program.runnable.values())
 
 
 def _readable(task: Registered, payload: bytes) -> bool:

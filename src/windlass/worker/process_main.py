@@ -93,7 +93,7 @@ class JobProcess:
     def __init__(self, door: Door, prepare: Prepare) -> None:
         self._door = door
         self._program = load_app(prepare.app)
-        self._tasks = self._program.tasks
+        self._tasks = self._program.runnable
         self._pace = MachinePace()
         self._concluder = Concluder(self._pace)
         self._table = Table.open(Path(prepare.table)) if prepare.table else None

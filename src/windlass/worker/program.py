@@ -62,6 +62,11 @@ class Program(Protocol):
         ...
 
     @property
+    def runnable(self) -> Mapping[str, Registered]:
+        """Those that its workers run, by name: not those that live elsewhere."""
+        ...
+
+    @property
     def queues(self) -> tuple[str, ...]:
         """Those that it declares, the default one first."""
         ...

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from windlass.core.job import GROUP_JOBS, NewJob
+from windlass.core.job import GROUP_JOBS, NewJob, check_new_job
 from windlass.core.lease import Lease
 from windlass.core.outcome import Verdict
 from windlass.core.secret import Cleaner, secret_texts
@@ -103,6 +103,8 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
 
     def spawn(self, jobs: Sequence[NewJob]) -> None:
         """Add children, all or none. The code of a run may be on several threads."""
+        for job in jobs:
+            check_new_job(job)
         with _spawning:
             if self.committed:
                 raise InvalidOption("this run is over since its transaction was committed: spawn before that")

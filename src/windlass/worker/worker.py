@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from windlass.broker.contract import Broker
 from windlass.core.units import Fence, JobId, SessionId
@@ -18,7 +18,7 @@ from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
 from windlass.worker.prefetch import MOST
 from windlass.worker.process import Processes
-from windlass.worker.program import Program, Registered
+from windlass.worker.program import Program
 from windlass.worker.runners import Runners
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
@@ -30,14 +30,6 @@ _log = logging.getLogger("windlass.worker")
 def rows_for(groups: Sequence[Group]) -> int:
     """How many leases a worker may hold: those that run, those that wait, and outcomes on their way."""
     return 2 * (sum(group.slots for group in groups) + MOST)
-
-
-def runnable(program: Program) -> Mapping[str, Registered]:
-    """The tasks of a program that run here; others live elsewhere."""
-    return cast(
-        "Mapping[str, Registered]",
-        {name: task for name, task in program.tasks.items() if not task.options.external},
-    )
 
 
 class Worker:
@@ -197,7 +189,7 @@ class Worker:
             broker,
             self.session,
             self.groups,
-            runnable(self._program),
+            self._program.runnable,
             self._pace,
             poll_floor=self._program.config.poll_floor,
             alone=self._alone,

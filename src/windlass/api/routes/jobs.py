@@ -1,6 +1,6 @@
 """Jobs, one by one: enqueued by producers, waited for, changed, cancelled and sent back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -10,15 +10,16 @@ from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from windlass.admin.keys import Scope
-from windlass.admin.produce import Made, OptionRefused, UnknownTask, make, send
+from windlass.admin.produce import Made, OptionRefused, make, send
 from windlass.admin.requests import OtherBody, Requests
 from windlass.admin.views import JobWhole, job_whole
 from windlass.api.access import requires, unseen_queue
 from windlass.api.changing import Change, change_job, changes
 from windlass.api.desk import AtDesk, Desk, unknown_job
-from windlass.api.problems import Refusal, conflict, invalid, not_found
+from windlass.api.problems import Refusal, conflict, invalid
 from windlass.api.shapes import LONGEST_WAIT, Seconds
 from windlass.api.short import SHORT
+from windlass.api.sight import seen_task
 from windlass.api.turns import turns
 from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.job import Refusal as Why
@@ -194,39 +195,33 @@ def _made(
         options["lane"] = next(iter(lanes))
     arguments = b"{}" if payload is UNSET else bytes(payload)
     try:
-        return make(desk.app, task, arguments, options, check=_in_sight(desk, task, options))
-    except (UnknownTask, OptionRefused, InvalidPayload, Refusal) as error:
-        refusal = _refusal(task, error)
+        known = seen_task(desk.app, desk.caller, task)
+        return make(known, arguments, options, check=lambda job: _in_sight(desk, job))
+    except (OptionRefused, InvalidPayload, Refusal) as error:
+        refusal = _refusal(error)
     if refusal.field is not None:
         refusal.field = at + (fields or {}).get(refusal.field, refusal.field)
     raise refusal
 
 
-def _in_sight(desk: Desk, task: str, options: Mapping[str, Any]) -> Callable[[NewJob], None]:
-    def check(job: NewJob) -> None:
-        if not desk.caller.sees_queue(job.queue):
-            raise unseen_queue(job.queue) if "queue" in options else _no_task(task)
-        desk.seen_lane(job.lane)
-
-    return check
+def _in_sight(desk: Desk, job: NewJob) -> None:
+    if not desk.caller.sees_queue(job.queue):
+        raise unseen_queue(job.queue)
+    desk.seen_lane(job.lane)
 
 
-def _refusal(task: str, error: Exception) -> Refusal:
+def _refusal(error: Exception) -> Refusal:
     match error:
         case Refusal():
             return error
-        case UnknownTask():
-            return _no_task(task)
+        case OptionRefused(option="headers"):
+            return Refusal(400, "invalid", str(error), field="headers")
         case OptionRefused():
             return invalid(str(error), field=error.option)
         case PayloadTooLarge():
             return Refusal(413, "too-large", str(error), field="payload")
         case _:
             return Refusal(422, "invalid-payload", str(error), field="payload")
-
-
-def _no_task(task: str) -> Refusal:
-    return not_found(f'there is no task "{task[:100]}"', field="task")
 
 
 def _instant(text: str) -> datetime:
@@ -387,7 +382,9 @@ async def cancel_job(desk: AtDesk, job: FromPath[str]) -> Done:
     """Cancel a job: one that waits at once; of one that runs, the worker is asked to stop it."""
     broker = await desk.keeper(job)
     found = await desk.seen_job(job, broker)
-    return _done((await broker.cancel([Target(found.id)]))[0], "cancelled")
+    done = _done((await broker.cancel([Target(found.id)]))[0], "cancelled")
+    await desk.record("cancelled", {"job": job}, jobs=1, wanted=1)
+    return done
 
 
 @post("/v1/jobs/{job:str}/replay", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])

@@ -16,7 +16,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET
 
 from windlass.admin.keys import Scope
-from windlass.admin.leasing import Ending, Failure, Handed, Work, check_visibility
+from windlass.admin.leasing import Ending, Failure, Handed, Work, check_visibility, check_work
 from windlass.admin.views import seconds
 from windlass.api.access import requires, unseen_queue
 from windlass.api.desk import AtDesk, Desk
@@ -75,6 +75,8 @@ async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: JSONBody[Cl
 
 
 async def _ask(desk: Desk, data: Claim) -> Ask:
+    with field("queues"):
+        check_work(data.queues)
     for queue in data.queues:
         if desk.caller.lanes is not None or not desk.caller.sees_queue(queue):
             raise unseen_queue(queue)
@@ -253,6 +255,8 @@ async def progress(desk: AtDesk, lease: FromPath[str], data: JSONBody[Progress])
 @post("/v1/leases/sessions", guards=[requires(Scope.WORK)], tags=["leases"])
 async def open_session(desk: AtDesk, data: JSONBody[OpenSession]) -> SessionOpened:
     """Open a session: its leases have no deadline, and stand for as long as it beats."""
+    with field("queues"):
+        check_work(data.queues)
     for queue in data.queues:
         await desk.seen_queue(queue)
     config = desk.app.config

@@ -13,10 +13,10 @@ from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.gate import named
 from windlass.api.problems import conflict, field, invalid, not_found
+from windlass.api.sight import name_shown, own_name, seen_task
 from windlass.client.options import CallOptions
 from windlass.client.schedule import ScheduleOptions
-from windlass.core.names import check_schedule
-from windlass.errors import InvalidOption
+from windlass.core.names import check_own_queue, check_schedule
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,13 +66,13 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 @get("/v1/schedules", guards=[requires(Scope.READ)], tags=["schedules"])
 async def list_schedules(desk: AtDesk) -> list[ScheduleShown]:
     """Every schedule, by name, with its latest fires."""
-    return [each async for each in desk.schedules.all() if _sees(desk, each)]
+    return [_shown(desk, each) async for each in desk.schedules.all() if _sees(desk, each)]
 
 
 @get("/v1/schedules/{name:str}", guards=[requires(Scope.READ)], tags=["schedules"])
 async def show_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
     """One schedule, with its latest fires: the tick, when it happened, and the jobs that came of it."""
-    return await _mine(desk, name)
+    return _shown(desk, await _mine(desk, name))
 
 
 @get("/v1/schedules/{name:str}/preview", guards=[requires(Scope.READ)], tags=["schedules"])
@@ -95,21 +95,20 @@ async def preview_rule(desk: AtDesk, data: JSONBody[PreviewWanted]) -> list[date
 async def create_schedule(desk: AtDesk, data: JSONBody[NewSchedule]) -> ScheduleShown:
     """Make a schedule of a task."""
     with field("name"):
-        name = check_schedule(data.name)
-    task = desk.app.tasks.get(data.task)
-    if task is None or (data.queue is None and not desk.caller.sees_queue(task.options.queue)):
-        raise not_found(f'there is no task "{data.task}"', field="task")
-    queue = await desk.seen_queue(data.queue or task.options.queue)
+        name = check_schedule(own_name(desk.caller, check_schedule(data.name)))
+    task = seen_task(desk.app, desk.caller, data.task)
+    with field("queue"):
+        queue = await desk.seen_queue(check_own_queue(data.queue or task.options.queue))
     desk.seen_lane(data.lane or "")
-    if any([each.name == name async for each in desk.schedules.all()]):
-        raise conflict(f'there is a schedule "{name}" already', field="name")
+    if await _found(desk, data.name) is not None:
+        raise conflict(f'there is a schedule "{data.name}" already', field="name")
     given = {"lane": data.lane, "priority": data.priority, "tags": data.tags, "queue": data.queue and queue}
     calls = {option: value for option, value in given.items() if value is not None}
     made = await desk.schedules.create(
         name, data.task, msgspec.json.encode(data.arguments), cast("CallOptions", calls), _timing(data)
     )
     await desk.record("schedule created", {"schedule": name, "task": data.task}, jobs=0, wanted=0)
-    return made
+    return _shown(desk, made)
 
 
 @patch("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
@@ -121,7 +120,7 @@ async def edit_schedule(desk: AtDesk, name: FromPath[str], data: JSONBody[Timing
         raise invalid("say what to change: " + ", ".join(Timing.__struct_fields__))
     edited = await desk.schedules.edit(known, timing)
     await desk.record("schedule edited", {"schedule": known, **_said(timing)}, jobs=0, wanted=0)
-    return edited
+    return _shown(desk, edited)
 
 
 @post("/v1/schedules/{name:str}/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
@@ -130,7 +129,7 @@ async def reset_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
     known = (await _mine(desk, name)).name
     if await desk.schedules.reset(known):
         await desk.record("schedule reset", {"schedule": known}, jobs=0, wanted=0)
-    return await desk.schedules.one(known)
+    return _shown(desk, await desk.schedules.one(known))
 
 
 @post("/v1/schedules/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
@@ -169,18 +168,25 @@ async def _paused(desk: Desk, name: str, *, paused: bool) -> ScheduleShown:
     await desk.schedules.pause(known, paused=paused)
     what = "schedule paused" if paused else "schedule resumed"
     await desk.record(what, {"schedule": known}, jobs=0, wanted=0)
-    return await desk.schedules.one(known)
+    return _shown(desk, await desk.schedules.one(known))
 
 
 async def _mine(desk: Desk, name: str) -> ScheduleShown:
     known = named(name)
-    try:
-        found = await desk.schedules.one(known)
-    except InvalidOption:
-        found = None
-    if found is None or not _sees(desk, found):
+    found = await _found(desk, known)
+    if found is None:
         raise not_found(f'there is no schedule "{known}"', field="name")
     return found
+
+
+async def _found(desk: Desk, name: str) -> ScheduleShown | None:
+    """What the caller calls by a name: its own, else what others have made where it sees it."""
+    seen = {each.name: each async for each in desk.schedules.all() if _sees(desk, each)}
+    return seen.get(own_name(desk.caller, name)) or seen.get(name)
+
+
+def _shown(desk: Desk, schedule: ScheduleShown) -> ScheduleShown:
+    return msgspec.structs.replace(schedule, name=name_shown(desk.caller, schedule.name))
 
 
 def _sees(desk: Desk, schedule: ScheduleShown) -> bool:

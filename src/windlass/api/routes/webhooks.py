@@ -12,7 +12,7 @@ from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.gate import named
 from windlass.api.problems import conflict, field, not_found
-from windlass.api.sight import whole_queues
+from windlass.api.sight import name_shown, own_name, whole_queues
 from windlass.core.names import check_webhook
 from windlass.core.webhook import check_ends, check_target
 
@@ -36,7 +36,7 @@ async def list_webhooks(desk: AtDesk) -> list[HookShown]:
     """Who is told of the ends of which queue's jobs; the path of a URL is shown to operators alone."""
     whole_queues(desk.caller)
     hooks = await _webhooks(desk).all(whole=desk.caller.may(Scope.OPERATE))
-    return [hook for hook in hooks if desk.caller.sees_queue(hook.queue)]
+    return [_shown(desk, hook) for hook in hooks if desk.caller.sees_queue(hook.queue)]
 
 
 @put("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
@@ -44,7 +44,7 @@ async def put_webhook(desk: AtDesk, name: FromPath[str], data: JSONBody[HookWant
     """Tell a URL of the jobs of a queue that are done, or dead, from now on."""
     whole_queues(desk.caller)
     with field("name"):
-        known = check_webhook(named(name))
+        known = check_webhook(own_name(desk.caller, check_webhook(named(name))))
     with field("url"):
         check_target(data.url)
     with field("on"):
@@ -52,25 +52,23 @@ async def put_webhook(desk: AtDesk, name: FromPath[str], data: JSONBody[HookWant
     queue = await desk.seen_queue(data.queue)
     if not desk.app.config.webhooks:
         raise conflict("this app has no webhooks; start server and workers with WINDLASS_WEBHOOKS=true")
-    before = [hook for hook in await _webhooks(desk).all() if hook.name == known]
-    if before and not desk.caller.sees_queue(before[0].queue):
-        raise not_found(f'there is no webhook "{known}"', field="name")
+    before = await _found(desk, named(name))
+    known = known if before is None else before.name
     made = await _webhooks(desk).put(known, queue=queue, url=data.url, on=data.on, by=desk.caller.name)
     said = {"webhook": known, "queue": queue, "url": made.url}
     await desk.record("webhook set", said, jobs=0, wanted=0)
-    return made
+    return _shown(desk, made)
 
 
 @delete("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
 async def remove_webhook(desk: AtDesk, name: FromPath[str]) -> None:
     """Tell it no more; what is on its way is delivered."""
     whole_queues(desk.caller)
-    known = named(name)
-    hooks = {hook.name: hook for hook in await _webhooks(desk).all() if hook.url}
-    if known not in hooks or not desk.caller.sees_queue(hooks[known].queue):
-        raise not_found(f'there is no webhook "{known}"', field="name")
-    await _webhooks(desk).remove(known)
-    await desk.record("webhook removed", {"webhook": known}, jobs=0, wanted=0)
+    found = await _found(desk, named(name))
+    if found is None:
+        raise not_found(f'there is no webhook "{named(name)}"', field="name")
+    await _webhooks(desk).remove(found.name)
+    await desk.record("webhook removed", {"webhook": found.name}, jobs=0, wanted=0)
 
 
 @post(
@@ -98,6 +96,17 @@ async def rotate_secrets(desk: AtDesk) -> Rotated:
     rotated = await _webhooks(desk).rotate()
     await desk.record("webhook secrets rotated", {}, jobs=0, wanted=0)
     return rotated
+
+
+async def _found(desk: Desk, name: str) -> HookShown | None:
+    """What the caller calls by a name: its own, else what others have made where it sees it."""
+    hooks = [hook for hook in await _webhooks(desk).all() if hook.url]
+    seen = {hook.name: hook for hook in hooks if desk.caller.sees_queue(hook.queue)}
+    return seen.get(own_name(desk.caller, name)) or seen.get(name)
+
+
+def _shown(desk: Desk, hook: HookShown) -> HookShown:
+    return msgspec.structs.replace(hook, name=name_shown(desk.caller, hook.name))
 
 
 def _webhooks(desk: Desk) -> Webhooks:
