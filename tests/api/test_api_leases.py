@@ -264,7 +264,7 @@ def test_tokens_are_of_one_namespace_one_purpose_and_one_secret() -> None:
     assert here.open_session(token) is None
     assert here.open_login(token) is None
     assert here.open_lease(here.session("abc")) is None
-    assert here.open_cursor(here.login("key", 9)) is None
+    assert here.open_cursor(here.login("key", 9), "jobs") is None
     assert here.lease(job, 8) != token
 
 

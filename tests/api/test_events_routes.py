@@ -12,7 +12,9 @@ from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import Fleet
 
 from windlass.admin.keys import Keys
+from windlass.api.access import LOCAL
 from windlass.api.desk import RUNNING
+from windlass.api.page import listing
 from windlass.core.units import Cursor
 
 
@@ -258,13 +260,15 @@ def test_who_fell_behind_the_log_is_told_of_a_gap(house: House) -> None:
                 await house.add.aenqueue(0)
                 first = await listener.told()
             seals = await server.state[RUNNING].seals()
-            beyond = seals.cursor(Cursor(str(10**12)))  # of a store that was restored from a backup
+            beyond = seals.cursor(
+                Cursor(str(10**12)), listing(LOCAL, "events")
+            )  # of a store that was restored from a backup
             async with listening(server, last=beyond) as listener:
                 assert [(await listener.told()).name for _ in range(2)] == ["hello", "gap"]
             async with listening(server, last=first.id) as listener:
                 assert (await listener.told()).name == "hello"
             async with listening(server, last="made up") as listener:
-                assert await listener.status == 422
+                assert await listener.status == 400
 
     house.run(story)
 
@@ -297,7 +301,7 @@ def test_the_reader_of_a_trimmed_log_goes_on_at_the_oldest(house: House) -> None
 
             running = server.state[RUNNING]
             seals = await running.seals()
-            place = seals.cursor(Cursor("0"))
+            place = seals.cursor(Cursor("0"), listing(LOCAL, "events"))
             wrapped = _Wrapped(broker, trimmed)
             house.app.connection.broker = lambda: _given(wrapped)  # type: ignore[method-assign]
             async with listening(server, last=place) as listener:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import said
+
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
 from windlass.core.outcome import Outcome

@@ -34,7 +34,7 @@ def test_no_task_takes_a_reserved_name(app: Windlass, name: str) -> None:
 
 @pytest.mark.parametrize("webhooks", [True, False])
 @pytest.mark.parametrize("name", [QUEUE, "windlass.mine"])
-def test_no_queue_takes_a_reserved_name(name: str, webhooks: bool) -> None:  # noqa: FBT001
+def test_no_queue_takes_a_reserved_name(name: str, webhooks: bool) -> None:
     app = Windlass("memory://", webhooks=webhooks)
     send = app.task(name="send")(nothing)
     attempts: list[Any] = [

@@ -16,7 +16,7 @@ from windlass.admin.operate import Operator
 from windlass.admin.schedules import Schedules
 from windlass.admin.views import JobShown
 from windlass.api.access import Caller, present, unseen_queue
-from windlass.api.problems import Refusal, invalid, not_found
+from windlass.api.problems import Refusal, not_found
 from windlass.api.running import Running
 from windlass.api.seals import Seals
 from windlass.broker.contract import Broker
@@ -67,15 +67,21 @@ class Desk:
 
     # --- pages ----------------------------------------------------------------------------------------------
 
-    def sealed(self, place: str | None) -> str | None:
-        """A cursor for the outside: opaque, and fit for a URL."""
-        return None if place is None else self.seals.cursor(Cursor(place))
+    def sealed(self, place: str | None, listed: str) -> str | None:
+        """A cursor of a `listing` for the outside: opaque, and fit for a URL."""
+        return None if place is None else self.seals.cursor(Cursor(place), listed)
 
-    def opened(self, cursor: str | None) -> Cursor:
-        """What `sealed` was given; the beginning for none. 422 for what no page came with."""
-        place = FIRST_PAGE if cursor is None else self.seals.open_cursor(cursor)
+    def opened(self, cursor: str | None, listed: str, *, field: str = "cursor") -> Cursor:
+        """What `sealed` was given; the beginning for none. 400 for what no page of this listing came with."""
+        place = FIRST_PAGE if cursor is None else self.seals.open_cursor(cursor, listed)
         if place is None:
-            raise invalid("this is not a cursor that a page came with", field="cursor")
+            raise Refusal(
+                400,
+                "invalid",
+                f"this {field} is not from this listing; begin without one, and send the same filters with "
+                "the one of the page before",
+                field=field,
+            )
         return place
 
     # --- what is in sight -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Pages: listings come with a cursor to go on from; how they are asked for is the same everywhere.
 
-Cursors are sealed (`Desk.sealed`, `Desk.opened`): stores trust the ones that they are given.
+Cursors are sealed (`Desk.sealed`, `Desk.opened`), each for the listing that it came from (`listing`): another
+listing, the same one under another filter, and a caller with other sight have no use for it.
 """
 
 from typing import Annotated, Generic, TypeVar
@@ -8,10 +9,18 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from litestar.params import QueryParameter
 
+from windlass.api.access import Caller
+from windlass.core.query import JobQuery
+
 T = TypeVar("T")
 
 MOST = 1_000
 USUAL = 100
+
+
+def listing(caller: Caller, what: str, about: JobQuery | str = "") -> str:
+    """What a cursor is good for: one listing, under one filter, of what one sight shows."""
+    return msgspec.json.encode([what, about, caller.queues, caller.lanes], order="deterministic").decode()
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

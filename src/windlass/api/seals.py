@@ -61,13 +61,13 @@ class Seals:
         (until,) = _LOGIN.unpack_from(said)
         return said[_LOGIN.size :].decode("utf-8", "replace"), until
 
-    def cursor(self, place: Cursor) -> str:
+    def cursor(self, place: Cursor, listing: str) -> str:
         """A place in a listing, for the outside."""
-        return _sealed(self._cursor, b">" + place.encode())
+        return _sealed(derived(self._cursor, listing), b">" + place.encode())
 
-    def open_cursor(self, cursor: str) -> Cursor | None:
-        """The place; None for what no page came with."""
-        said = _opened(self._cursor, cursor)
+    def open_cursor(self, cursor: str, listing: str) -> Cursor | None:
+        """The place; None for what no page of this listing came with."""
+        said = _opened(derived(self._cursor, listing), cursor)
         return None if said is None else Cursor(said[1:].decode("utf-8", "replace"))
 
 

@@ -189,6 +189,8 @@ class Read(Protocol):
         - list_pages_cover_everything: also when pages are short.
         - list_filters: by queue, states, task, lane and flow.
         - list_is_newest_first: where the capability `ordered_list` says so.
+        - cursors_are_checked: what no page of this listing came with is `InvalidOption`, as it is in `lanes`,
+          `schedules` and `events`; where it could be one of its own, a page is answered.
         """
         ...
 

@@ -1,5 +1,6 @@
 """Reads: jobs by id and by filter, lanes, sessions, and what a store declares of itself."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ from windlass.core.outcome import Cause, CauseKind
 from windlass.core.query import FIRST_PAGE, JobQuery, LaneView, Parked
 from windlass.core.session import Beat, SessionInfo, SessionState, SessionView
 from windlass.core.state import TERMINAL, UNFINISHED, Reason, State
-from windlass.core.units import DAY, HOUR, MINUTE, SECOND, JobId
+from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Cursor, JobId
+from windlass.errors import InvalidOption
 
 
 async def test_warnings_are_for_people(store: Harness) -> None:
@@ -304,6 +306,59 @@ async def test_lanes_show_fairness_and_limits__by_name(store: Harness, limit: in
         page = await store.broker.lanes("q", page.cursor, limit)
         seen += [view.lane for view in page.lanes]
     assert seen == names
+
+
+_FOREIGN = (
+    "x",
+    ">",
+    ">lane\x00",
+    "-1",
+    "١",
+    "1" * 30,
+    "end",
+    "5:xyz",
+    "5:00",
+    "é",
+    "a\x00b",
+    "\ud800",
+    "' OR 1=1 --",
+    "@5",
+    "0192e4a0-5b3c-7abc-8def-0123456789ab",
+)
+
+
+async def test_cursors_are_checked(store: Harness) -> None:
+    await store.add_many(3, lane="a")
+    await store.add_many(3, lane="b")
+    broker = store.broker
+    listings: dict[str, Callable[[Cursor], Awaitable[Any]]] = {
+        "list": lambda cursor: broker.list(JobQuery(), cursor, 1),
+        "list dead": lambda cursor: broker.list(JobQuery(states=frozenset({State.DEAD})), cursor, 1),
+        "list flow": lambda cursor: broker.list(JobQuery(flow="f"), cursor, 1),
+        "lanes": lambda cursor: broker.lanes("q", cursor, 1),
+        "lanes of nothing": lambda cursor: broker.lanes("nowhere", cursor, 1),
+        "schedules": lambda cursor: broker.schedules(cursor, 1),
+        "events": lambda cursor: broker.events(cursor, 1, 0.0),
+    }
+    pages = [await listings["list"](FIRST_PAGE), await listings["lanes"](FIRST_PAGE)]
+    cursors = [page.cursor for page in pages]
+    assert None not in cursors
+    for name, listing in listings.items():
+        refused = 0
+        for cursor in (*cursors, *map(Cursor, _FOREIGN)):
+            try:
+                await listing(cursor)
+            except InvalidOption as error:
+                assert "cursor" in str(error), name  # noqa: PT017 - some of them could be its own
+                refused += 1
+        assert refused >= 7, (name, refused)
+    for wrong in (">b", "nobody", "1" * 30):
+        for name in ("list", "list dead", "list flow", "events"):
+            with pytest.raises(InvalidOption):
+                await listings[name](Cursor(wrong))
+    for wrong in ("5", "b", "5:"):
+        with pytest.raises(InvalidOption):
+            await listings["lanes"](Cursor(wrong))
 
 
 async def _session(store: Harness, session: str) -> SessionView:

@@ -6,13 +6,52 @@ from enum import StrEnum
 import msgspec
 
 from windlass.core.job import JobView
+from windlass.core.names import check_lane, check_schedule
 from windlass.core.outcome import Error
 from windlass.core.state import State
 from windlass.core.units import Cursor, JobId, Micros
+from windlass.errors import InvalidOption
 
 PAGE_ROWS = 1_000
 AHEAD_LIMIT = 1_000
 FIRST_PAGE = Cursor("")
+
+
+_HIGHEST = 2**63 - 1
+
+
+def number_in(cursor: Cursor) -> int:
+    """The number that a cursor is, where places in a listing are numbers; `InvalidOption` for any other."""
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 20 and int(cursor) <= _HIGHEST):
+        raise not_from_here()
+    return int(cursor)
+
+
+def lane_in(cursor: Cursor) -> str | None:
+    """The lane that a cursor stands behind; None at the beginning. A sign before it keeps the lane "" apart
+    from that.
+    """
+    if cursor == FIRST_PAGE:
+        return None
+    if not cursor.startswith(">"):
+        raise not_from_here()
+    try:
+        return check_lane(cursor[1:])
+    except InvalidOption:
+        raise not_from_here() from None
+
+
+def schedule_in(cursor: Cursor) -> str:
+    """The name of the schedule that a cursor stands behind; empty at the beginning."""
+    try:
+        return cursor if cursor == FIRST_PAGE else check_schedule(cursor)
+    except InvalidOption:
+        raise not_from_here() from None
+
+
+def not_from_here() -> InvalidOption:
+    """The error for a cursor that no page of a listing came with. It does not repeat the cursor."""
+    return InvalidOption("this cursor is not from this listing; begin without one")
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from windlass.api.background import operations
 from windlass.api.by_ids import Ids, Reason, each
 from windlass.api.changing import Change, change_job, changes
 from windlass.api.desk import AtDesk, Desk
-from windlass.api.page import USUAL, After, Limit, Page
+from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import conflict, field, invalid, not_found
 from windlass.api.sight import within_sight
 from windlass.core.duration import micros
@@ -72,11 +72,10 @@ async def list_dead(
     cursor: After = None,
 ) -> Page[DeadShown]:
     """Dead letters with their errors, the newest accepted job first where the store keeps that order."""
-    chosen = _Chosen(queue, task, lane, error, group, older_than)
-    found, place = await dead_page(
-        desk.broker, await chosen.selection(desk), desk.opened(cursor), limit, sees=desk.sees
-    )
-    return Page(items=[dead_shown(job) for job in found], cursor=desk.sealed(place))
+    chosen = await _Chosen(queue, task, lane, error, group, older_than).selection(desk)
+    listed = listing(desk.caller, "dead", chosen.query())
+    found, place = await dead_page(desk.broker, chosen, desk.opened(cursor, listed), limit, sees=desk.sees)
+    return Page(items=[dead_shown(job) for job in found], cursor=desk.sealed(place, listed))
 
 
 @get("/v1/dead/groups", guards=[requires(Scope.READ)], tags=["dead"])

@@ -20,7 +20,8 @@ from windlass.admin.keys import Scope
 from windlass.admin.views import moment, seconds
 from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
-from windlass.api.problems import Refusal, invalid
+from windlass.api.page import listing
+from windlass.api.problems import Refusal
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.state import Move
 from windlass.core.units import Cursor
@@ -125,9 +126,7 @@ async def _beginning(desk: Desk, last: str | None, start: str) -> tuple[Cursor, 
     newest = (await desk.broker.events(FROM_NOW, 1, 0.0)).cursor
     if last is None:
         return (newest if start == "now" else FROM_START), False
-    place = desk.seals.open_cursor(last)
-    if place is None or (newest.isdecimal() and not place.isdecimal()):
-        raise invalid("this is not the id of an event", field="last-event-id")
+    place = desk.opened(last, listing(desk.caller, "events"), field="last-event-id")
     if newest.isdecimal() and int(place) > int(newest):
         return newest, True  # of a log that is no more
     return place, False
@@ -140,6 +139,7 @@ class _Stream:
         self._desk = desk
         self._wanted = wanted
         self._cursor = cursor
+        self._listed = listing(desk.caller, "events")
         self._gap = gap
         self._sent = time.monotonic()
         self._trusted = time.monotonic()
@@ -239,7 +239,9 @@ class _Stream:
         return _event("hello", {"emits": emits}, self._id(self._cursor))
 
     def _id(self, place: str) -> bytes:
-        return b"" if place in ("", FROM_START) else f"id: {self._desk.sealed(place)}\n".encode()
+        if place in ("", FROM_START):
+            return b""
+        return f"id: {self._desk.sealed(place, self._listed)}\n".encode()
 
 
 def event_shown(event: Event) -> EventShown:

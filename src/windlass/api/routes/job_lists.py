@@ -13,7 +13,7 @@ from windlass.admin.views import JobShown, job_shown
 from windlass.api.access import requires
 from windlass.api.by_ids import Ids, each
 from windlass.api.desk import AtDesk
-from windlass.api.page import USUAL, After, Limit, Page
+from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import field
 from windlass.core.operate import Operated
 from windlass.core.query import JobQuery
@@ -87,8 +87,10 @@ async def list_jobs(
     """Jobs, the newest first where the store keeps them so. A page looks at about 10,000 jobs and may be
     short, even empty.
     """
-    jobs, place = await Filtering(desk.broker, sees=desk.sees).page(chosen, desk.opened(cursor), limit)
-    return Page(items=[job_shown(job) for job in jobs], cursor=desk.sealed(place))
+    listed = listing(desk.caller, "jobs", chosen.query)
+    after = desk.opened(cursor, listed)
+    jobs, place = await Filtering(desk.broker, sees=desk.sees).page(chosen, after, limit)
+    return Page(items=[job_shown(job) for job in jobs], cursor=desk.sealed(place, listed))
 
 
 @get("/v1/jobs/count", guards=[requires(Scope.READ)], dependencies=_CHOSEN, tags=["jobs"])

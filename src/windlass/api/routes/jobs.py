@@ -1,6 +1,6 @@
 """Jobs, one by one: enqueued by producers, waited for, changed, cancelled and sent back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -21,11 +21,13 @@ from windlass.api.shapes import LONGEST_WAIT, Seconds
 from windlass.api.short import SHORT
 from windlass.api.sight import seen_task
 from windlass.api.turns import turns
+from windlass.client.callbacks import check_callback
 from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.job import Refusal as Why
 from windlass.core.operate import Effect, Operated, Target
 from windlass.core.state import TERMINAL, State
-from windlass.errors import InvalidPayload, PayloadTooLarge
+from windlass.core.webhook import CALLBACK
+from windlass.errors import InvalidOption, InvalidPayload, PayloadTooLarge
 
 LONGEST_KEY = 255
 """Characters of an Idempotency-Key."""
@@ -196,12 +198,23 @@ def _made(
     arguments = b"{}" if payload is UNSET else bytes(payload)
     try:
         known = seen_task(desk.app, desk.caller, task)
+        _check_callback(desk, options)
         return make(known, arguments, options, check=lambda job: _in_sight(desk, job))
     except (OptionRefused, InvalidPayload, Refusal) as error:
         refusal = _refusal(error)
     if refusal.field is not None:
         refusal.field = at + (fields or {}).get(refusal.field, refusal.field)
     raise refusal
+
+
+def _check_callback(desk: Desk, options: Mapping[str, Any]) -> None:
+    """Refuse a header that names no URL, or one which would not be told."""
+    url = options.get("headers", {}).get(CALLBACK)
+    if url is not None:
+        try:
+            check_callback(desk.app.config, url)
+        except InvalidOption as error:
+            raise Refusal(400, "invalid", f'header "{CALLBACK}": {error}', field="headers") from None
 
 
 def _in_sight(desk: Desk, job: NewJob) -> None:
@@ -214,8 +227,6 @@ def _refusal(error: Exception) -> Refusal:
     match error:
         case Refusal():
             return error
-        case OptionRefused(option="headers"):
-            return Refusal(400, "invalid", str(error), field="headers")
         case OptionRefused():
             return invalid(str(error), field=error.option)
         case PayloadTooLarge():

@@ -15,7 +15,7 @@ from windlass.admin.lanes import LaneWhole, lane_page, one_lane
 from windlass.api.access import requires
 from windlass.api.desk import AtDesk, Desk
 from windlass.api.overriding import on_record, overrides
-from windlass.api.page import USUAL, After, Limit, Page
+from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import field, not_found
 from windlass.client.settings import lane_settings
 from windlass.core.names import check_lane
@@ -61,11 +61,13 @@ async def list_lanes(
     how far ahead of the others (`lag`, in jobs), limit, tokens, and why it is parked.
     """
     name = await desk.seen_queue(queue)
+    listed = listing(desk.caller, "lanes", name)
+    after = desk.opened(cursor, listed)
     if desk.caller.lanes is not None:
         own = [await one_lane(desk.broker, name, lane) for lane in sorted(desk.caller.lanes)[:limit]]
         return Page(items=[lane for lane in own if lane is not None])
-    lanes, place = await lane_page(desk.broker, name, desk.opened(cursor), limit)
-    return Page(items=lanes, cursor=desk.sealed(place))
+    lanes, place = await lane_page(desk.broker, name, after, limit)
+    return Page(items=lanes, cursor=desk.sealed(place, listed))
 
 
 @post("/v1/lanes/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])

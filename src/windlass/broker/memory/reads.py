@@ -10,7 +10,7 @@ from windlass.broker.memory.namespace import Job, Lane, Namespace, Queue
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView
 from windlass.core.limits import tokens
-from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Lanes, LaneView, Page
+from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Lanes, LaneView, Page, lane_in, number_in
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Kind, Subject
 from windlass.core.state import TERMINAL, Reason, State
@@ -88,7 +88,7 @@ def has_dead_parent(ns: Namespace, job: Job) -> bool:
 
 def list_jobs(ns: Namespace, query: JobQuery, after: Cursor, limit: int) -> Page:
     """Jobs that match, newest accepted first; a page examines a bounded number of rows."""
-    last = int(after) if after else None
+    last = number_in(after) if after else None
     rows = [job for job in reversed(ns.jobs.values()) if last is None or job.arrival < last]
     found: list[JobView] = []
     for examined, job in enumerate(rows):
@@ -117,13 +117,13 @@ def counts(ns: Namespace) -> Counts:
 
 def lanes(ns: Namespace, queue_name: str, after: Cursor, limit: int) -> Lanes:
     """The lanes of a queue that there is something to say of."""
+    last = lane_in(after)
     queue = ns.queues.get(queue_name)
     if queue is None:
         return Lanes()
     names = sorted(name for name in queue.lanes if _worth_showing(ns, queue, queue.lanes[name]))
-    if after:
-        # The first character keeps the cursor of the lane "" apart from "no cursor".
-        names = [name for name in names if name > after[1:]]
+    if last is not None:
+        names = [name for name in names if name > last]
     views = tuple(_lane_view(ns, queue, queue.lanes[name]) for name in names[:limit])
     return Lanes(lanes=views, cursor=Cursor(f">{names[limit - 1]}") if len(names) > limit else None)
 
@@ -184,7 +184,7 @@ def events(ns: Namespace, after: Cursor, limit: int) -> Events:
     if after == FROM_NOW:
         return Events(cursor=Cursor(str(ns.log_end)))
     oldest = ns.oldest_event()
-    wanted = oldest if after == FROM_START else int(after)
+    wanted = oldest if after == FROM_START else number_in(after)
     start = max(wanted, oldest)
     items = list(ns.log)[start - oldest :][:limit]
     return Events(items=tuple(items), cursor=Cursor(str(start + len(items))), gap=wanted < oldest)

@@ -3,6 +3,7 @@
 from windlass.broker.memory.enqueue import enqueue_group
 from windlass.broker.memory.namespace import Namespace, Schedule
 from windlass.core.job import Status
+from windlass.core.query import schedule_in
 from windlass.core.settings import Change, Changed
 from windlass.core.timetable import (
     FIRES_KEPT,
@@ -90,7 +91,8 @@ def fire(ns: Namespace, wish: Fire) -> Fired:
 
 def schedules(ns: Namespace, after: Cursor, limit: int) -> Schedules:
     """Schedules by name."""
-    names = sorted(name for name in ns.schedules if name > after)
+    last = schedule_in(after)
+    names = sorted(name for name in ns.schedules if name > last)
     return Schedules(
         now=ns.now(),
         schedules=tuple(_view(name, ns.schedules[name]) for name in names[:limit]),

@@ -48,6 +48,9 @@ from windlass.core.query import (
     JobQuery,
     Lanes,
     Page,
+    lane_in,
+    number_in,
+    schedule_in,
 )
 from windlass.core.session import (
     END_LEASES,
@@ -318,7 +321,7 @@ class PostgresBroker:
         async def logged() -> Events:
             nonlocal place
             start = {FROM_START: None, FROM_NOW: -1}.get(place, 0)
-            start = int(place) if start == 0 else start
+            start = number_in(place) if start == 0 else start
             page = answers.events(await self._call("events", start, limit))
             place = page.cursor
             return page
@@ -354,7 +357,9 @@ class PostgresBroker:
 
     async def schedules(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> Schedules:
         checks.check_page(limit)
-        return answers.schedules(await self._call("schedules", self._now(), after, limit + 1), limit)
+        return answers.schedules(
+            await self._call("schedules", self._now(), schedule_in(after), limit + 1), limit
+        )
 
     # operate
 
@@ -446,7 +451,7 @@ class PostgresBroker:
     async def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
         checks.check_page(limit)
         states = sorted(CODES[state] for state in query.states)
-        last = int(after) if after else None
+        last = number_in(after) if after else None
         return answers.page(
             await self._read(
                 "list", query.queue, states, query.task, query.lane, query.flow, last, limit, PAGE_ROWS
@@ -458,7 +463,7 @@ class PostgresBroker:
 
     async def lanes(self, queue: str, after: Cursor = FIRST_PAGE, limit: int = 100) -> Lanes:
         checks.check_page(limit)
-        rows = await self._call("lanes", self._now(), queue, after[1:] if after else None, limit)
+        rows = await self._call("lanes", self._now(), queue, lane_in(after), limit)
         return answers.lanes(queue, rows, limit)
 
     async def sessions(self, after: SessionId = "", limit: int = 1_000) -> Sequence[SessionView]:

@@ -2,6 +2,7 @@
 use it.
 """
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +18,19 @@ from windlass.core.job import GROUP_BYTES, GROUP_JOBS, Finished, JobDetail, NewJ
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Answer, Cause, Outcome, Verdict
-from windlass.core.query import PAGE_ROWS, Count, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import (
+    PAGE_ROWS,
+    Count,
+    Counts,
+    Explanation,
+    JobQuery,
+    Lanes,
+    Page,
+    lane_in,
+    not_from_here,
+    number_in,
+    schedule_in,
+)
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
@@ -232,7 +245,7 @@ def events(after: Cursor, limit: int) -> Call[Events]:
             items=tuple(map(decoding.event, items)), cursor=Cursor(str(first + len(items))), gap=bool(gap)
         )
 
-    return _one("events", [int(after) if start is None else start, page_size(limit)], read)
+    return _one("events", [number_in(after) if start is None else start, page_size(limit)], read)
 
 
 # schedules
@@ -283,7 +296,7 @@ def schedules(after: Cursor, limit: int) -> Call[Schedules]:
             cursor=Cursor(found[limit - 1].name) if more else None,
         )
 
-    return _one("schedules", [after, page_size(limit)], read)
+    return _one("schedules", [schedule_in(after), page_size(limit)], read)
 
 
 # operate
@@ -393,8 +406,14 @@ def get(jobs: Sequence[JobId]) -> Call[tuple[JobDetail | None, ...]]:
     return _one("get", [blob(pack_id(job)) for job in jobs], read)
 
 
+_PLACE = re.compile(r"|(end|[0-9]{1,19}):([0-9a-f]{32}(,[0-9a-f]{32})*)?")
+"""A cursor of `list_jobs`: that of HSCAN, and the ids of what did not fit on the page."""
+
+
 def list_jobs(query: JobQuery, after: Cursor, limit: int) -> Call[Page]:
     """A page. Filters are applied to the rows examined; what does not fit is named in the cursor."""
+    if not _PLACE.fullmatch(after):
+        raise not_from_here()
     place, _, rest = str(after).partition(":")
     left = [blob(bytes.fromhex(job)) for job in rest.split(",") if job]
 
@@ -444,6 +463,7 @@ def lanes(queue: str, after: Cursor, limit: int) -> Call[Lanes]:
         # The first character keeps the cursor of the lane "" apart from "no cursor".
         return Lanes(lanes=tuple(found[:limit]), cursor=Cursor(f">{found[limit - 1].lane}") if more else None)
 
+    lane_in(after)  # refuses what is none
     return _one("lanes", [queue, after, page_size(limit)], read)
 
 

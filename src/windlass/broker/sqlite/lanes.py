@@ -5,7 +5,7 @@ from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import Lane, Queue
 from windlass.broker.sqlite.statements import statements
 from windlass.core.limits import tokens
-from windlass.core.query import Lanes, LaneView
+from windlass.core.query import Lanes, LaneView, lane_in
 from windlass.core.state import State
 from windlass.core.units import Cursor
 
@@ -14,11 +14,10 @@ SQL = statements("reads")
 
 def lanes(tx: Reading, queue_name: str, after: Cursor, limit: int) -> Lanes:
     """The lanes of a queue that there is something to say of."""
+    last = lane_in(after)
     queue = tx.queue(queue_name)
     if queue is None:
         return Lanes()
-    # The first character keeps the cursor of the lane "" apart from "no cursor".
-    last = after[1:] if after else None
     rows = tx.all(SQL["lane_names"], (queue.q, queue.name, last, limit + 1))
     names = [name for (name,) in rows]
     if not queue.laned and last is None and "" not in names and _ready(tx, queue, "") + queue.running:

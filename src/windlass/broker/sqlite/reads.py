@@ -15,7 +15,7 @@ from windlass.broker.sqlite.statements import statements
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView, Progress
 from windlass.core.outcome import Cause, Error
-from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Page
+from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Page, number_in
 from windlass.core.session import SessionInfo, SessionState, SessionView
 from windlass.core.state import Reason, State
 from windlass.core.units import Cursor, JobId, SessionId
@@ -109,7 +109,7 @@ def _view(tx: Reading, job: Job, body: Body, progress: Progress | None) -> dict[
 
 def list_jobs(tx: Reading, query: JobQuery, after: Cursor, limit: int) -> Page:
     """Jobs that match, newest accepted first; a page examines a bounded number of rows."""
-    last = int(after) if after else _END
+    last = number_in(after) if after else _END
     if query.flow:
         rows = tx.all(SQL["page_of_flow"], (last, PAGE_ROWS + 1, query.flow))
     elif query.states == frozenset({State.DEAD}):
@@ -216,7 +216,7 @@ def events(tx: Reading, after: Cursor, limit: int) -> Events:
         return Events(cursor=Cursor(str(end)))
     oldest = tx.value(SQL["oldest_event"])
     oldest = end if oldest is None else oldest
-    wanted = oldest if after == FROM_START else int(after)
+    wanted = oldest if after == FROM_START else number_in(after)
     start = max(wanted, oldest)
     items = tuple(_event.decode(record) for _, record in tx.all(SQL["events"], (start, limit)))
     return Events(items=items, cursor=Cursor(str(start + len(items))), gap=wanted < oldest)

@@ -11,6 +11,7 @@ from windlass.broker.sqlite.records import pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.job import Status
+from windlass.core.query import schedule_in
 from windlass.core.settings import Change, Changed
 from windlass.core.timetable import (
     FIRES_KEPT,
@@ -118,7 +119,7 @@ def fire(tx: Writing, wish: Fire, *, full: str | None = None) -> Fired:
 
 def schedules(tx: Reading, after: Cursor, limit: int) -> Schedules:
     """Schedules by name."""
-    rows = tx.all(SQL["schedules"], (after, limit + 1))
+    rows = tx.all(SQL["schedules"], (schedule_in(after), limit + 1))
     return Schedules(
         now=tx.now,
         schedules=tuple(_view(row) for row in rows[:limit]),
