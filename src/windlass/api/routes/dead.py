@@ -139,6 +139,8 @@ async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> Operati
     with field("rate"):
         rate = None if data.rate is None else parse_rate(data.rate)
     said = chosen.said() or {"all": "yes"}
+    # Its end goes on record with what became of it, unless its server dies before that.
+    await desk.record(f"{data.verb} begun", said, jobs=0, wanted=0, reason=data.reason)
     return await operations(desk).start(
         data.verb, selection, chosen=said, rate=rate, by=desk.caller.name, reason=data.reason
     )
@@ -162,7 +164,9 @@ async def show_operation(desk: AtDesk, operation: FromPath[str]) -> OperationSho
 async def stop_operation(desk: AtDesk, operation: FromPath[str]) -> OperationShown:
     """Stop an operation, on whichever server it runs; what is done is done."""
     await _operation(desk, operation)
-    return await operations(desk).stop(operation)
+    stopped = await operations(desk).stop(operation)
+    await desk.record("operation stopped", {"operation": operation}, jobs=0, wanted=0)
+    return stopped
 
 
 async def _operation(desk: Desk, operation: str) -> OperationShown:
