@@ -204,6 +204,48 @@ def test_a_bound_key_sees_its_queue_alone(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
+def test_a_bound_key_runs_tasks_of_its_queues_alone_wherever_it_wants_them(house: House) -> None:
+    async def story() -> None:
+        whole = await house.key("enqueue", "operate")
+        async with house.open(whole) as client:
+            wish = {"task": "add", "payload": {"a": 1}, "queue": "mail", "delay": 3600}
+            lent = (await client.post("/v1/jobs", json=wish)).json()["id"]
+        bound = await house.key("enqueue", "read", "operate", queues=("mail",))
+        async with house.open(bound) as client:
+            known = [task["name"] for task in (await client.get("/v1/tasks")).json()]
+            assert known == ["send"]
+            for task, payload in (("add", {"a": 1}), ("resize", {}), ("nope", {})):
+                for queue in ({}, {"queue": "mail"}):
+                    wish = {"task": task, "payload": payload, **queue}
+                    for path, body, field in (
+                        ("/v1/jobs", wish, "task"),
+                        ("/v1/jobs/batch", {"jobs": [wish]}, "jobs[0].task"),
+                        ("/v1/schedules", {"name": "s", "task": task, "every": 60, **queue}, "task"),
+                    ):
+                        answer = await client.post(path, json=body)
+                        assert answer.status_code == 404, (path, answer.text)
+                        problem = answer.json()
+                        assert problem["detail"] == f'there is no task "{task}"'
+                        assert problem["errors"][0]["field"] == field
+                plain = await client.post("/enqueue", json={"type": task, "payload": payload})
+                assert plain.status_code == 404
+                assert plain.json()["errors"][0]["field"] == "type"
+            # What others have put into its queue it may send back or put first, but not call anew.
+            edited = await client.patch(f"/v1/jobs/{lent}", json={"arguments": {"a": 2}})
+            assert (edited.status_code, edited.json()["errors"][0]["field"]) == (404, "task")
+            assert (await client.patch(f"/v1/jobs/{lent}", json={"priority": 2})).status_code == 200
+            assert (await client.post(f"/v1/jobs/{lent}/cancel")).status_code == 200
+            wish = {"task": "send", "payload": {"to": "x"}, "queue": "mail"}
+            assert (await client.post("/v1/jobs", json=wish)).status_code == 201
+            mine = (await client.post("/v1/jobs", json={**wish, "delay": 3600})).json()["id"]
+            assert (
+                await client.patch(f"/v1/jobs/{mine}", json={"arguments": {"to": "y"}})
+            ).status_code == 200
+
+    house.run(story)
+
+
 def test_a_key_bound_to_a_lane_sees_that_lane_alone(house: House) -> None:
     async def story() -> None:
         key = await house.key("enqueue", "read", lanes=("acme",))

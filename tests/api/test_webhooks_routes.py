@@ -1,7 +1,7 @@
 """Webhooks over HTTP: who is told, and the secrets of receivers; callbacks of jobs."""
 
 import pytest
-from tests.api.house import House
+from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import said
 
 from windlass.core.query import JobQuery
@@ -134,6 +134,33 @@ def test_a_job_may_bring_its_own_url(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
+def test_a_header_that_names_a_url_is_checked_like_a_callback(house: House) -> None:
+    async def story() -> None:
+        async with house.open() as client:
+            wrong = ("file:///etc/passwd", "", "https://10.1.2.3/", "http://169.254.169.254/", "https://a b/")
+            for url in (*wrong, "https://example.com/" + "x" * 3_000, "http://example.com/"):
+                wish = {"task": "send", "payload": {"to": "x"}, "headers": {CALLBACK: url}}
+                for answer in (
+                    await client.post("/v1/jobs", json=wish),
+                    await client.post("/v1/jobs", json=wish, headers={"idempotency-key": url[:50] or "k"}),
+                ):
+                    problem = said(answer, 400)
+                    assert problem["errors"][0]["field"] == "headers"
+                    assert CALLBACK in problem["detail"]
+                    assert "passwd" not in problem["detail"]
+                problem = said(await client.post("/v1/jobs/batch", json={"jobs": [wish]}), 400)
+                assert problem["errors"][0]["field"] == "jobs[0].headers"
+            broker = await house.app.broker()
+            assert (await broker.list(JobQuery(queue="mail"))).jobs == ()
+            wish = {"task": "send", "payload": {"to": "x"}, "headers": {CALLBACK: URL, "a": "b"}}
+            said(await client.post("/v1/jobs", json=wish), 201)
+            names = [hook["name"] for hook in said(await client.get("/v1/webhooks"))]
+            assert names == [CALLBACKS + "mail"]  # so that it is told
+
+    house.run(story)
+
+
 def test_without_webhooks_none_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WINDLASS_WEBHOOKS")
     plain = House("memory://")
@@ -143,6 +170,8 @@ def test_without_webhooks_none_can_be_set(monkeypatch: pytest.MonkeyPatch) -> No
             said(await client.put("/v1/webhooks/crm", json={"queue": "mail", "url": URL}), 409)
             wish = {"task": "send", "payload": {"to": "x"}, "callback": URL}
             assert (await client.post("/v1/jobs", json=wish)).status_code == 422
+            wish = {"task": "send", "payload": {"to": "x"}, "headers": {CALLBACK: URL}}
+            assert "needs webhooks" in said(await client.post("/v1/jobs", json=wish), 400)["detail"]
 
     plain.run(story)
     plain.close()

@@ -8,6 +8,8 @@ from tests.cli.shell import Shell
 
 from windlass import chain, group
 from windlass.core.state import State
+from windlass.core.webhook import CALLBACK, QUEUE, TASK
+from windlass.worker.delivering import delivery
 
 
 def _exported(shell: Shell, *options: str) -> list[dict[str, Any]]:
@@ -160,3 +162,63 @@ def test_a_circle_is_refused(shell: Shell) -> None:
 
 def test_no_file(shell: Shell) -> None:
     assert "there is no file nope.jsonl" in shell("import", "tasks:app", "nope.jsonl").complaint
+
+
+def _with_webhooks(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_WEBHOOKS", "true")
+    shell("queues", "tasks:app")
+
+
+def test_what_windlass_sends_itself_is_neither_exported_nor_imported(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with_webhooks(shell, monkeypatch)
+    app = shell.app
+
+    async def enqueue() -> None:
+        message = delivery(app.new_id(), "https://example.com/", {"type": "job.done"})
+        await (await app.broker()).enqueue([[message]])
+
+    app.run(enqueue())
+    shell.task("add").enqueue(1)
+    told = shell("export", "tasks:app")
+    (line,) = told.lines
+    assert line["task"] == "add"
+    assert "1 of Windlass itself left out" in told.err
+    (shell.folder / "one.jsonl").write_text(told.out)
+    assert shell("import", "tasks:app", "one.jsonl").code == 0
+    for change in ({"task": TASK}, {"queue": QUEUE}):
+        forged = {**line, "id": app.new_id(), **change}
+        (shell.folder / "forged.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(forged)}\n")
+        refused = shell("import", "tasks:app", "forged.jsonl")
+        assert refused.code != 0
+        assert "line 2: " in refused.complaint
+        assert 'names that begin with "windlass." are reserved' in refused.complaint
+    assert len(shell.json("jobs", "tasks:app")) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("file:///etc/passwd", "http or https URL"),
+        ("https://169.254.169.254/", "link-local"),
+        ("http://example.com/", "use https"),
+    ],
+)
+def test_a_callback_in_a_file_is_checked(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, url: str, why: str
+) -> None:
+    shell.task("add").enqueue(1)
+    (line,) = _exported(shell)
+    line = {**line, "id": shell.app.new_id(), "headers": {CALLBACK: "https://example.com/"}}
+    (shell.folder / "jobs.jsonl").write_text(json.dumps(line))
+    assert "needs webhooks" in shell("import", "tasks:app", "jobs.jsonl").complaint
+    monkeypatch.setenv("WINDLASS_WEBHOOKS", "true")
+    shell.write("hooked.py", (shell.folder / "tasks.py").read_text())
+    assert shell("import", "hooked:app", "jobs.jsonl").code == 0
+    line = {**line, "id": shell.app.new_id(), "headers": {CALLBACK: url}}
+    (shell.folder / "jobs.jsonl").write_text(json.dumps(line))
+    refused = shell("import", "hooked:app", "jobs.jsonl")
+    assert refused.code != 0
+    assert "line 1: " in refused.complaint
+    assert why in refused.complaint

@@ -59,3 +59,32 @@ def test_a_secret_is_shown_and_replaced(hooked: Shell) -> None:
     assert hooked("webhooks", "tasks:app", "secret", "https://example.com").out.strip() == one
     assert "the old secrets count until" in hooked("webhooks", "tasks:app", "rotate", "--yes").out
     assert hooked("webhooks", "tasks:app", "secret", URL).out.strip() != one
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("enqueue", "tasks:app", "windlass.webhook", '{"url": "https://example.com", "event": {}}'),
+        ("enqueue", "tasks:app", "windlass.anything", "{}"),
+        ("enqueue", "tasks:app", "add", '{"a": 1}', "--queue", "windlass.webhooks"),
+        ("schedules", "tasks:app", "create", "s", "windlass.webhook", "--every", "1h"),
+        ("control", "tasks:app", "pause", "windlass.webhook"),
+    ],
+)
+def test_what_is_windlass_s_own_is_not_named_on_the_command_line(
+    hooked: Shell, words: tuple[str, ...]
+) -> None:
+    refused = hooked(*words)
+    assert refused.code != 0
+    assert 'names that begin with "windlass." are reserved' in refused.complaint
+    assert hooked.json("jobs", "tasks:app") == []
+
+
+def test_a_header_that_names_a_url_is_checked(hooked: Shell) -> None:
+    for url, why in (("file:///etc/passwd", "http or https URL"), ("https://127.0.0.1/", "loopback")):
+        refused = hooked("enqueue", "tasks:app", "add", '{"a": 1}', "--header", f"windlass-callback={url}")
+        assert refused.code != 0
+        assert why in refused.complaint
+        assert "passwd" not in refused.complaint
+    taken = hooked("enqueue", "tasks:app", "add", '{"a": 1}', "--header", f"windlass-callback={URL}")
+    assert taken.code == 0

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.webhooks.receiver import receiving
 
@@ -187,7 +188,10 @@ def test_what_may_not_be_sent_to_is_a_dead_letter_at_once(app: Windlass) -> None
 
     async def story() -> None:
         async with app.worker(concurrency=2):
-            await send.using(callback="http://169.254.169.254/latest/meta-data/secret").aenqueue("ann")
+            call = send.using(callback="https://example.com/").call("ann")
+            # As a name that means another address by now: what is written in digits is refused before.
+            headers = {CALLBACK: "http://169.254.169.254/latest/meta-data/secret"}
+            await (await app.broker()).enqueue([[msgspec.structs.replace(call.job, headers=headers)]])
             (dead,) = await settled(app, State.DEAD)
             assert dead.attempt == 1
             assert "link-local" in dead.error.message
@@ -285,6 +289,49 @@ def test_callbacks_need_webhooks_and_events() -> None:
     assert app.queues[0] == "default"
 
 
+WRONG = {
+    "": "must be an http or https URL",
+    "javascript:alert(1)": "must be an http or https URL",
+    "ftp://example.com/": "must be an http or https URL",
+    "https://user:pw@example.com/": "must be an http or https URL",
+    "https://example.com/" + "x" * 2_000: "the limit is 2,000",
+    "https://127.0.0.1/": "its address is loopback",
+    "https://169.254.169.254/latest": "its address is link-local",
+    "https://10.0.0.1/": "its address is not public",
+    "https://[::ffff:10.0.0.1]/": "its address is not public",
+    "http://example.com/": "use https",
+}
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_a_callback_that_could_not_be_told_is_refused_however_it_is_given(url: str) -> None:
+    app = Windlass("memory://", webhooks=True)
+    send = tasks(app)
+    before = app._declared.version
+    for options in ({"headers": {CALLBACK: url}}, {"callback": url}):
+        with pytest.raises(InvalidOption, match=WRONG[url]):
+            send.using(**options)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match=WRONG[url]):
+            send.call("x").using(**options)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match=WRONG[url]):
+            app.external(f"other{len(app.tasks)}", queue="mail", **options)  # type: ignore[arg-type]
+    assert app._declared.version == before
+
+
+def test_a_callback_in_a_header_is_one_like_any_other(app: Windlass) -> None:
+    send = tasks(app)
+    with pytest.raises(InvalidOption, match="callback= needs webhooks"):
+        tasks(Windlass("memory://")).using(headers={CALLBACK: "https://example.com/"})
+
+    async def story() -> None:
+        async with receiving() as receiver, app.worker(concurrency=2):
+            await send.using(headers={CALLBACK: receiver.url()}).aenqueue("ann")
+            (got,) = await receiver.wait_for(1)
+            assert got.said["type"] == "job.done"
+
+    run(app, story)
+
+
 def test_the_url_of_a_callback_is_shown_without_its_path(app: Windlass) -> None:
     from windlass.admin.insight import Insight  # noqa: PLC0415
 
@@ -341,13 +388,14 @@ def test_of_many_lookers_one_message_is_made(app: Windlass) -> None:
 
 
 def test_a_callback_that_makes_no_sense_stops_nobody(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
-    """One may get past `using`: headers are the producer's own."""
+    """One may get past every door: producers of other versions and in SQL have the store itself."""
     send = tasks(app)
 
     async def story() -> None:
         async with receiving() as receiver, app.worker(concurrency=2):
             send.using(callback=receiver.url())  # the queue may have callbacks now
-            await send.using(headers={CALLBACK: "nonsense"}).aenqueue("ann")
+            job = msgspec.structs.replace(send.call("ann").job, headers={CALLBACK: "nonsense"})
+            await (await app.broker()).enqueue([[job]])
             await send.using(callback=receiver.url()).aenqueue("bob")
             await receiver.wait_for(1)
 

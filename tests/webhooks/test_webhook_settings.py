@@ -36,7 +36,8 @@ def test_what_cannot_be_allowed_is_refused_when_the_app_is_made(value: object) -
 def test_the_task_and_its_queue_are_there_in_every_namespace() -> None:
     app = Windlass("memory://", webhooks=True)
     app.queue("hot", namespace="hot")
-    assert TASK in app.tasks
+    assert TASK in app.runnable
+    assert TASK in app.within("hot").runnable
     assert QUEUE in app.queues
     assert QUEUE in app.within("hot").queues
     app.close()

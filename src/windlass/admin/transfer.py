@@ -17,6 +17,9 @@ import msgspec
 
 from windlass.admin.listing import DETAILS, pages
 from windlass.broker.contract import Broker
+from windlass.client.app import Windlass
+from windlass.client.callbacks import check_callback
+from windlass.config import Config
 from windlass.core.ids import check_job_id
 from windlass.core.job import (
     GROUP_BYTES,
@@ -29,10 +32,19 @@ from windlass.core.job import (
     Status,
     check_new_job,
 )
-from windlass.core.names import check_headers, check_key, check_lane, check_queue, check_tags, check_task
+from windlass.core.names import (
+    check_headers,
+    check_key,
+    check_lane,
+    check_queue,
+    check_tags,
+    check_task,
+    is_reserved,
+)
 from windlass.core.query import JobQuery
 from windlass.core.state import UNFINISHED, WAITING, State
 from windlass.core.units import JobId, Micros
+from windlass.core.webhook import CALLBACK
 from windlass.errors import EnqueueRefused, InvalidOption
 
 FORMAT = 1
@@ -87,13 +99,21 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters that were left out."""
 
 
-async def exported(broker: Broker, query: JobQuery, now: Micros) -> AsyncIterator[JobLine]:
-    """Every waiting job and dead letter that matches. What runs is not touched, and not exported."""
+async def exported(
+    broker: Broker, query: JobQuery, now: Micros, *, left: Callable[[JobId], object] = lambda _: None
+) -> AsyncIterator[JobLine]:
+    """Every waiting job and dead letter that matches. What runs is not touched, and not exported; nor are the
+    jobs of Windlass itself, which no store would take from a file: `left` is told of each.
+    """
     states = query.states & EXPORTED
     async for page in pages(broker, msgspec.structs.replace(query, states=states)):
         for start in range(0, len(page), DETAILS):
             found = await broker.get([job.id for job in page[start : start + DETAILS]])
-            jobs = [job for job in found if job is not None and job.state in states]
+            jobs: list[JobDetail] = []
+            for job in found:
+                if job is not None and job.state in states:
+                    own = is_reserved(job.task) or is_reserved(job.queue)
+                    left(job.id) if own else jobs.append(job)
             unfinished = await _unfinished(broker, jobs)
             for job in jobs:
                 yield _line(job, unfinished, now)
@@ -136,6 +156,7 @@ def _line(job: JobDetail, unfinished: set[JobId], now: Micros) -> JobLine:
 
 
 async def imported(
+    app: Windlass,
     broker: Broker,
     file: BinaryIO,
     *,
@@ -148,7 +169,7 @@ async def imported(
     A line that makes no sense stops it before anything was done. `EnqueueRefused`: the store refused a group;
     what was sent before stays, and the file can be imported again.
     """
-    places, left = _looked_through(file, skip_dead=dead == "skip")
+    places, left = _looked_through(file, app.config, skip_dead=dead == "skip")
     created = known = kept = 0
     for group in _groups(_read(file, place, keep_dead=dead == "keep") for place in places):
         receipts = (await broker.enqueue([group]))[0]
@@ -180,7 +201,7 @@ class _Place(msgspec.Struct, frozen=True, order=True):
     number: int
 
 
-def _looked_through(file: BinaryIO, *, skip_dead: bool) -> tuple[list[_Place], int]:
+def _looked_through(file: BinaryIO, config: Config, *, skip_dead: bool) -> tuple[list[_Place], int]:
     """The places of the jobs that are to be imported, in their order; how many are left out. Of each job only
     its id, its parents and its place are kept in memory.
     """
@@ -195,11 +216,21 @@ def _looked_through(file: BinaryIO, *, skip_dead: bool) -> tuple[list[_Place], i
             else:
                 parents[line.id] = tuple(parent for parent, _ in line.after)
                 found[line.id] = (line.accepted, offset, number)
+                _check_callback(line, number, config)
         offset += len(text)
     depths: dict[JobId, int] = {}
     for job in parents:
         _sound(job, parents, depths)
     return sorted(_Place(depths[job], *place) for job, place in found.items()), left
+
+
+def _check_callback(line: JobLine, number: int, config: Config) -> None:
+    url = line.headers.get(CALLBACK)
+    if url is not None:
+        try:
+            check_callback(config, url)
+        except InvalidOption as error:
+            raise InvalidOption(f'line {number}: header "{CALLBACK}": {error}') from None
 
 
 def _read(file: BinaryIO, place: _Place, *, keep_dead: bool) -> NewJob:

@@ -37,10 +37,13 @@ def export_jobs(
         if queue is not None:
             await desk.insight.queue_document(queue)
         count = 0
-        async for line in exported(desk.broker, query, await desk.insight.now()):
+        left: list[str] = []
+        async for line in exported(desk.broker, query, await desk.insight.now(), left=left.append):
             say(msgspec.json.encode(line).decode())
             count += 1
         say_aside(f"{count:,} job{'' if count == 1 else 's'}")
+        if left:
+            say_aside(f"{len(left):,} of Windlass itself left out: webhooks that are not delivered yet")
 
     return at_desk(app, work)
 
@@ -68,7 +71,7 @@ def import_jobs(
             total = sum(1 for _ in opened)
             opened.seek(0)
             with progress("imported", total, shown=not json) as told:
-                done = await imported(desk.broker, opened, dead=dead, told=told)
+                done = await imported(desk.app, desk.broker, opened, dead=dead, told=told)
         if json:
             say_json(done)
             return

@@ -13,7 +13,7 @@ import msgspec
 from windlass.broker.contract import Broker
 from windlass.broker.observed import Observer
 from windlass.broker.registry import beside
-from windlass.client.built_in import BuiltIn, built_in
+from windlass.client.built_in import built_in
 from windlass.client.callbacks import check_callback, check_webhooks
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
@@ -55,7 +55,6 @@ from windlass.observe.traces import sending
 
 if TYPE_CHECKING:
     from windlass.worker.embedded import EmbeddedWorker
-    from windlass.worker.program import Registered
     from windlass.worker.several import SeveralWorkers
 
 T = TypeVar("T")
@@ -100,7 +99,7 @@ class Windlass:
         self._owned: set[str] = set()
         self._clock = clock
         self._settle(configure({"url": url, **settings}, os.environ))
-        self._built_in: dict[str, BuiltIn] = built_in(self.config)
+        self._built_in = built_in(self.config)
         self.home: Windlass = self
         """The app as it was made. What it has in other namespaces are branches, which share its tasks."""
         self.namespaces: dict[str, Windlass] = {self.config.namespace: self}
@@ -337,12 +336,10 @@ class Windlass:
         return place
 
     @property
-    def runnable(self) -> "dict[str, Registered]":
-        """The tasks that workers of this app run: its own, and those of Windlass itself. The latter are not
-        among `tasks`, which can be enqueued.
-        """
-        own = {name: task for name, task in self.tasks.items() if not task.options.external}
-        return cast("dict[str, Registered]", {**own, **self._built_in})
+    def runnable(self) -> dict[str, Any]:
+        """What workers of this app run: its tasks, and Windlass's own, which nobody can enqueue."""
+        known: dict[str, Any] = {**self.tasks, **self._built_in}
+        return {name: task for name, task in known.items() if not task.options.external}
 
     @property
     def queues(self) -> tuple[str, ...]:

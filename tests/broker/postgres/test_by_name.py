@@ -124,6 +124,8 @@ def test_it_is_rolled_back_with_its_transaction(office: Office) -> None:
     [
         ("'send', queue => 'nowhere'", 'queue "nowhere" is not declared'),
         ("''", "a task name is 1 to 100 letters"),
+        ("'windlass.webhook'", 'whose names begin with "windlass." are reserved'),
+        ("'send', queue => 'windlass.webhooks'", 'whose names begin with "windlass." are reserved'),
         ("'send', '7'", "the payload is a JSON object"),
         ("'send', NULL", "the payload is a JSON object"),
         ("'send', json_build_object('x', repeat('y', 1048576))", "at most 1048576 bytes"),

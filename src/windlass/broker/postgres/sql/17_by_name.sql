@@ -19,6 +19,9 @@ DECLARE
     v_call bytea;
 BEGIN
     PERFORM _check_by_name(task, payload, lane, priority, key, delay, expires, max_attempts, tags);
+    IF left(task, 9) = 'windlass.' OR left(queue, 9) = 'windlass.' THEN
+        RAISE EXCEPTION 'tasks and queues whose names begin with "windlass." are reserved for Windlass itself' USING ERRCODE = 'WL003';
+    END IF;
     v_call := convert_to(
         format('{"v":1,"%s":%s}', CASE json_typeof(payload) WHEN 'array' THEN 'a' ELSE 'k' END, payload), 'UTF8');
     SELECT * INTO r FROM enqueue_here(NULL, '{1}', ARRAY[v_id], ARRAY[task],
