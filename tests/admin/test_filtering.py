@@ -1,6 +1,6 @@
 """Jobs chosen by tag, text, times and parent: found, paged in bounded steps, and counted honestly."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +9,7 @@ from tests.admin.admin_bench import Bench, gathered
 
 from windlass.admin import filtering, listing
 from windlass.admin.filtering import Counted, Filtering, JobFilter, wanted
+from windlass.admin.lanes import lane_page
 from windlass.broker.contract import Broker
 from windlass.core.job import JobView, NewJob
 from windlass.core.outcome import Outcome
@@ -207,3 +208,25 @@ def test_counts_are_exact_where_the_store_counts_and_say_so_where_not(
     assert count(JobFilter(query=READY), sees_queue=None) == Counted(count=1_000, more=True)
     assert count(JobFilter()) == Counted(count=1_000, more=True), "finished jobs are counted as they come"
     assert count(JobFilter(query=READY, text="add")).more
+
+
+@pytest.mark.parametrize("cursor", ["x", ">lane", "a@b", "@", "@-1", "@" + "9" * 40, "\x00", "é"])
+def test_a_cursor_of_another_listing_is_refused_in_words(bench: Bench, cursor: str) -> None:
+    bench.add.enqueue(1)
+
+    async def look(_: Bench, broker: Broker) -> None:
+        pages: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: Filtering(broker).page(JobFilter(), Cursor(cursor), 4),
+            lambda: listing.dead_page(broker, listing.Selection(), Cursor(cursor), 4),
+        )
+        for page in pages:
+            if cursor == "@":  # the first page
+                await page()
+            else:
+                with pytest.raises(InvalidOption, match="cursor"):
+                    await page()
+        if not cursor.startswith(">"):
+            with pytest.raises(InvalidOption, match="cursor"):
+                await lane_page(broker, "default", Cursor(cursor), 4)
+
+    bench.run(look)

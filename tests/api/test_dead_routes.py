@@ -167,7 +167,9 @@ def test_a_bound_key_acts_on_its_own_dead_letters_alone(house: House) -> None:
             assert (await ended(client, started["id"]))["applied"] == 1
         other = await house.key("read", queues=("mail",))
         async with house.open(other) as client:
-            said(await client.get(f"/v1/dead/operations/{started['id']}"), 404)
+            hidden = said(await client.get(f"/v1/dead/operations/{started['id']}"), 404)
+            absent = said(await client.get("/v1/dead/operations/none"), 404)
+            assert hidden["detail"].replace(started["id"], "none") == absent["detail"]
         assert (await (await house.app.broker()).get([job]))[0] is not None
 
     house.run(story)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from windlass import Windlass, chain, current
+from windlass.client.task import Call
 from windlass.core.job import NewJob, check_new_job
 from windlass.core.webhook import QUEUE, TASK
 from windlass.errors import InvalidOption
@@ -97,6 +98,13 @@ def test_no_run_spawns_one(app: Windlass) -> None:
     asyncio.run(story())
     assert len(refusals) == 2
     assert all(REFUSED in each for each in refusals)
+
+
+def test_no_schedule_has_one(app: Windlass) -> None:
+    send = app.task(name="send")(nothing)
+    for job in (NewJob(id="", task=TASK), NewJob(id="", task="send", queue=QUEUE)):
+        with pytest.raises(InvalidOption, match=REFUSED):
+            app.schedule("s", Call(send, job), every=60)
 
 
 def test_no_flow_has_one(app: Windlass) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from windlass.core.duration import LONGEST
-from windlass.core.job import NewJob
+from windlass.core.job import NewJob, check_new_job
 from windlass.core.option import choice, whole
 from windlass.core.schedule import CAP, GRACE, MOST_TICKS, CatchUp, Rule
 from windlass.core.units import JobId, Micros
@@ -42,7 +42,8 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def template_of(job: NewJob) -> Template:
-    """The template that makes jobs like this one; `InvalidOption` for what would not be right twice."""
+    """The template that makes jobs like this one; `InvalidOption` for what would not be right."""
+    check_new_job(job)
     if job.run_at is not None:
         raise InvalidOption("a scheduled call cannot have run_at: the schedule says when")
     if job.after:

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from windlass.admin.groups import Grouped, grouped
 from windlass.admin.keys import Scope
 from windlass.admin.listing import Selection, dead_page
-from windlass.admin.operations import OperationShown
+from windlass.admin.operations import KEPT, OperationShown
 from windlass.admin.views import DeadShown, dead_shown
 from windlass.api.access import requires
 from windlass.api.background import operations
@@ -173,10 +173,10 @@ async def _operation(desk: Desk, operation: str) -> OperationShown:
     """A bound key sees its own."""
     try:
         found = await operations(desk).one(operation)
-    except InvalidOption as error:
-        raise not_found(str(error), field="operation") from None
-    if desk.caller.is_bound and found.by != desk.caller.name:
-        raise not_found(f'there is no operation "{operation}"', field="operation")
+    except InvalidOption:
+        found = None
+    if found is None or (desk.caller.is_bound and found.by != desk.caller.name):
+        raise not_found(f'there is no operation "{operation}"; the last {KEPT} are kept', field="operation")
     return found
 
 
