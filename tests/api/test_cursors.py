@@ -16,6 +16,7 @@ LISTINGS: dict[str, Asked] = {
     "jobs of a queue": ("/v1/jobs", {"queue": "mail"}),
     "jobs of a lane": ("/v1/jobs", {"lane": "l1"}),
     "jobs of a state": ("/v1/jobs", {"state": "ready"}),
+    "jobs that are dead": ("/v1/jobs", {"state": "dead"}),
     "jobs of a flow": ("/v1/jobs", {"flow": "f"}),
     "jobs of a task": ("/v1/jobs", {"task": "send"}),
     "dead": ("/v1/dead", {}),
