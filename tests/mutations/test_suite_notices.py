@@ -65,13 +65,19 @@ BUGS = {
         "if session is None and one.open is not None:",
         "if one.open is not None and (session is None or session.state is SessionState.ENDED):",
     ),
-    "sessions reaped after an outage": Bug(
-        "broker/memory/sweep.py", "min(max(0, elapsed), LIVENESS_STEP)", "max(0, elapsed)"
-    ),
+    "sessions reaped after an outage": Bug("core/session.py", "else OUTAGE_STEP\n", "else elapsed\n"),
     "reaping prevented by a stuttering sweeper": Bug(
-        "broker/memory/sweep.py",
-        "min(max(0, elapsed), LIVENESS_STEP)",
-        "(elapsed if 0 <= elapsed <= LIVENESS_STEP else 0)",
+        "core/session.py",
+        "else OUTAGE_STEP\n",
+        "else 0\n",
+    ),
+    "a clock that moves by a second at most": Bug(
+        "core/session.py",
+        "max(0, elapsed) if elapsed <= max(OUTAGE_STEP, ttl // OUTAGE_SHARE) else",
+        "max(0, elapsed) if elapsed <= OUTAGE_STEP else",
+    ),
+    "a beat that counts from the last pass": Bug(
+        "broker/memory/sessions.py", "max(session.seen, ns.liveness())", "ns.live"
     ),
     "an idle lane returns without its debt": Bug(
         "core/order.py", "place.clock = max(place.clock, self.time)", "place.clock = self.time"

@@ -209,7 +209,7 @@ def living_reaped(story: Story) -> None:
 
 def _reaped_after_passes_that_waited(story: Story, *, waited_until: int | None) -> None:
     """Two passes are asked for at once and answered late, or never; the next one gives up the session."""
-    story("u", h.Beat(call=1, sessions=("s",), opens=("s",), ttl=4_000_000), at=1_000_000)
+    story("u", h.Beat(call=1, sessions=("s",), opens=("s",), ttl=3_000_000), at=1_000_000)
     story("u", h.Beaten(call=1))
     story("v", h.Sweep(call=1), at=1_100_000)
     story("w", h.Sweep(call=1))

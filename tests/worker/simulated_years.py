@@ -278,9 +278,7 @@ class Simulation:
 
     def _janitor(self, mortal: Mortal) -> Janitor:
         broker = cast("Broker", mortal)
-        return Janitor(
-            broker, MachinePace(), self.app.config, lambda: 1, fire=Firing(broker, self.app.new_id).due
-        )
+        return Janitor(broker, MachinePace(), self.app.config, fire=Firing(broker, self.app.new_id).due)
 
     async def _compare(
         self, broker: Broker, due: dict[str, list[int]], jobs: dict[str, int], at: int

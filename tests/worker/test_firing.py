@@ -20,7 +20,6 @@ async def swept_for(bench: Bench, seconds: float, *, janitors: int = 1) -> None:
                 bench.broker,
                 bench.pace,
                 bench.app.config,
-                lambda: 1,
                 fire=Firing(bench.broker, bench.app.new_id).due,
             ).run()
         )

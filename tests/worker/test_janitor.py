@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 from tests.worker.simulated import ManualPace, capture
 
 from windlass.config import Config
@@ -13,8 +12,9 @@ from windlass.core.units import MILLISECOND, SECOND
 from windlass.errors import StoreUnavailable
 from windlass.worker.janitor import Janitor
 
-BUSY = Swept(promoted=1, sessions=1)
-QUIET = Swept(sessions=1)
+BUSY = Swept(promoted=1, since=250 * MILLISECOND)
+QUIET = Swept(since=250 * MILLISECOND)
+EARLY = Swept(early=True, since=10 * MILLISECOND)
 
 
 class Broom:
@@ -51,7 +51,7 @@ def swept(answer: Swept | Exception, *first: Swept | Exception, seconds: float, 
         pace.draw = more.get("draw", 0.0)
         broom: Any = Broom(pace, answer)
         broom.answers, broom.takes = list(first), more.get("takes", 0.0)
-        janitor = Janitor(broom, pace, more.get("config", Config()), lambda: more.get("own", 1))
+        janitor = Janitor(broom, pace, more.get("config", Config()))
         running = asyncio.create_task(janitor.run())
         await pace.advance(seconds)
         running.cancel()
@@ -67,16 +67,21 @@ def test_a_busy_store_is_swept_four_times_a_second() -> None:
     assert set(broom.asked) == {(1_000, 250 * MILLISECOND)}
 
 
-@pytest.mark.parametrize(("alive", "own", "gap"), [(8, 2, 1.0), (3, 3, 0.25), (2, 8, 0.25), (40, 4, 2.5)])
-def test_each_waits_for_its_share_of_the_fleet(alive: int, own: int, gap: float) -> None:
-    answer = msgspec.structs.replace(BUSY, sessions=alive)
-    assert set(swept(answer, seconds=20, own=own).gaps) == {gap}
+def test_a_janitor_whose_passes_come_early_waits_longer() -> None:
+    gaps = swept(EARLY, seconds=20).gaps
+    assert gaps[:3] == [0.375, 0.5625, 0.84375]
+    assert gaps[-1] == 3.0
 
 
-def test_no_wait_is_longer_than_a_sixth_of_the_ttl() -> None:
-    answer = msgspec.structs.replace(BUSY, sessions=10_000)
-    assert set(swept(answer, seconds=50).gaps) == {5.0}
-    assert set(swept(answer, seconds=50, config=Config(session_ttl=12 * SECOND)).gaps) == {2.0}
+def test_one_that_finds_the_last_pass_long_ago_takes_over() -> None:
+    late = msgspec.structs.replace(BUSY, since=2 * SECOND)
+    gaps = swept(late, *[EARLY] * 10, seconds=30).gaps
+    assert gaps[9:14] == [3.0, 1.5, 0.75, 0.375, 0.25]
+
+
+def test_no_wait_is_longer_than_a_tenth_of_the_ttl() -> None:
+    assert max(swept(EARLY, seconds=50, draw=0.999).gaps) == 3.0
+    assert max(swept(EARLY, seconds=50, config=Config(session_ttl=12 * SECOND)).gaps) == 1.2
 
 
 def test_waits_are_spread() -> None:
@@ -103,7 +108,7 @@ def test_what_is_left_is_swept_without_waiting() -> None:
 
 
 def test_what_is_left_to_prune_leaves_as_much_time_to_others() -> None:
-    pruned = Swept(pruned=1_000, more=True, sessions=1)
+    pruned = Swept(pruned=1_000, more=True)
     moved = msgspec.structs.replace(pruned, promoted=1)
     gaps = swept(BUSY, pruned, moved, pruned, BUSY, seconds=1, takes=0.0625).gaps
     assert gaps[:4] == [0.125, 0.0625, 0.125, 0.3125]
@@ -121,7 +126,7 @@ def test_a_store_that_is_away_is_asked_within_a_second_and_said_once() -> None:
 
 
 def test_operators_hear_of_silent_sessions_and_of_a_clock_that_went_back() -> None:
-    told = Swept(reaped=("ghost",), stepped_back=90 * SECOND, sessions=1)
+    told = Swept(reaped=("ghost",), stepped_back=90 * SECOND)
     with capture() as lines:
         swept(QUIET, told, seconds=1)
     assert lines == [

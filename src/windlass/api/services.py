@@ -29,7 +29,6 @@ async def sweep(running: Running) -> None:
         broker,
         MachinePace(),
         config,
-        lambda: 1,
         fire=Firing(broker, running.app.new_id).due,
         look=lambda: look_and_tell(broker, namespace=config.namespace),
     )

@@ -289,6 +289,7 @@ class Consume(Protocol):
         - only_open_creates_a_session: a plain beat of an unknown session answers lost.
         - open_is_repeatable: a second open of a live session changes nothing.
         - ended_session_never_returns: neither by a beat nor by an open, be it stopped, crashed or reaped.
+        - beat_counts_from_now: it stamps its session with the liveness clock as a pass would move it now.
         - pulse_names_what_to_cancel: the session's leases whose cancel flag is set.
         - pulse_tells_the_settings_version: it grows with every change of settings.
         """
@@ -324,16 +325,18 @@ class Consume(Protocol):
 
     async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
         """Do what only time brings about, at most `limit` items. A pass within `every` of the last one does
-        nothing, unless that left work.
+        nothing, unless that left work: it is `early`, and neither waits for others nor lets them wait.
 
-        Moves the liveness clock by the time since the last pass, at most 1 s; reaps sessions that have been
+        Moves the liveness clock by the time since the last pass, or by 1 s if that is longer than a fifth of
+        the TTL (`windlass.core.session.liveness_move`); reaps sessions that have been
         silent for longer than their TTL on that clock (as `lost`); ends deadline leases that ran out;
         promotes due jobs; unparks lanes; expires; resolves what is left of fan-outs; prunes jobs, results,
         keys, ids and ended sessions.
 
         - silent_session_is_reaped: and all its leases charged; a beating one is not.
         - liveness_stands_still_without_sweeps: an outage of any length reaps nobody.
-        - stuttering_sweeper_still_reaps: passes that come late move the clock by 1 s each.
+        - stuttering_sweeper_still_reaps: passes up to a fifth of the TTL apart move the clock by the time
+          between them, and those further apart by 1 s each.
         - sweep_promotes_due_jobs: ready, in order of their due times, ties in the order in which they were
           scheduled.
         - sweep_ends_deadline_leases: charged, not a crash; dead at the last attempt.
@@ -350,7 +353,7 @@ class Consume(Protocol):
         - empty_ring_is_forgotten: a resend window after its last lane left; so idle lanes leave nothing
           behind.
         - sweep_is_bounded: by `limit`, with `more`.
-        - sweep_paces_the_fleet: by `every`.
+        - sweep_paces_the_fleet: by `every`; `since` says how long ago the last pass was.
         - clock_does_not_go_back: a step back within a TTL is not seen.
         - long_step_back_is_followed: beyond a TTL it is, and `stepped_back` says so; what is
           forgotten stays so.

@@ -7,7 +7,7 @@ from windlass.conformance.harness import Harness, Worker
 from windlass.core.job import Edge, Moved, OnFailure
 from windlass.core.lease import Asker
 from windlass.core.outcome import CauseKind, Outcome, Verdict
-from windlass.core.session import SESSION_TTL, SessionState, SessionView, Swept
+from windlass.core.session import SESSION_TTL, SessionState, SessionView, Swept, liveness_move
 from windlass.core.state import Move, State
 from windlass.core.units import DAY, HOUR, MILLISECOND, SECOND, Micros, SessionId
 
@@ -49,12 +49,12 @@ async def test_silent_session_is_reaped(store: Harness) -> None:
     for _ in range(_PASSES):
         assert (await beating.beat()).alive
         (swept,) = await store.passes(1, SECOND)
-        assert (swept.reaped, swept.moved, swept.sessions) == ((), (), 2)
+        assert (swept.reaped, swept.moved) == ((), ())
     assert await _silence(store, silent) == SESSION_TTL
     assert await store.states(jobs) == [State.RUNNING] * 3
 
     (swept,) = await store.passes(1, 1)
-    assert (swept.reaped, swept.sessions) == ((silent.id,), 1)
+    assert swept.reaped == (silent.id,)
     assert sorted(swept.moved, key=lambda moved: moved.job) == [
         Moved(job=job, queue="q", task="t", lane="", move=Move.LOST, before=State.RUNNING, after=State.READY)
         for job in jobs[:2]
@@ -92,7 +92,8 @@ async def test_silent_session_is_reaped__when_swept_not_when_late(store: Harness
     store.advance(HOUR)
     assert (await worker.beat()).alive
     assert await _silence(store, worker) == 0
-    assert _reaped(await store.passes(_PASSES, SECOND)) == []
+    # The first pass ends the outage, whose second the beat has counted already.
+    assert _reaped(await store.passes(1 + _PASSES, SECOND)) == []
     assert _reaped(await store.passes(1, SECOND)) == [worker.id]
     assert not (await worker.beat()).alive
 
@@ -153,8 +154,21 @@ async def test_liveness_stands_still_without_sweeps__whatever_else_is_called(sto
 # stuttering sweepers
 
 
-@pytest.mark.parametrize("gap", [SECOND, SECOND + 1, 5 * SECOND, SESSION_TTL, HOUR])
+@pytest.mark.parametrize("gap", [SECOND, SECOND + 1, 5 * SECOND, _TTL // 5])
 async def test_stuttering_sweeper_still_reaps(store: Harness, gap: Micros) -> None:
+    """While passes are a fifth of the TTL apart or less, silence is as long as it lasts."""
+    worker = await _worker(store)
+    passes = SESSION_TTL // gap
+    for lasted in range(1, passes + 1):
+        assert _reaped(await store.passes(1, gap)) == []
+        assert await _silence(store, worker) == lasted * gap
+    assert _reaped(await store.passes(1, gap)) == [worker.id]
+
+
+@pytest.mark.parametrize("gap", [_TTL // 5 + 1, SESSION_TTL, HOUR])
+async def test_stuttering_sweeper_still_reaps__a_second_after_each_outage(
+    store: Harness, gap: Micros
+) -> None:
     worker = await _worker(store)
     for lasted in range(1, _PASSES + 1):
         assert _reaped(await store.passes(1, gap)) == []
@@ -176,10 +190,41 @@ async def test_stuttering_sweeper_still_reaps__at_any_rhythm(store: Harness) -> 
     silence = 0
     for gap in (1, HOUR, 0, 250 * MILLISECOND, 0, SECOND, 700 * MILLISECOND, DAY):
         assert _reaped(await store.passes(1, gap)) == []
-        silence += min(gap, SECOND)
+        silence += liveness_move(gap, _TTL)
         assert await _silence(store, worker) == silence
     assert silence == 3_950_001
     assert _reaped(await store.passes(1, 50 * MILLISECOND)) == [worker.id]
+
+
+@pytest.mark.parametrize("gap", [SECOND, 5 * SECOND, _TTL // 5])
+async def test_beat_counts_from_now(store: Harness, gap: Micros) -> None:
+    """A beat between two passes is as old as it is, however far apart they are."""
+    worker = await _worker(store, ttl=3 * gap)
+    store.advance(gap - MILLISECOND)
+    assert (await worker.beat()).alive
+    await store.passes(1, MILLISECOND)
+    assert await _silence(store, worker) == MILLISECOND
+    assert _reaped(await store.passes(2, gap)) == []
+    assert await _silence(store, worker) == 2 * gap + MILLISECOND
+    assert _reaped(await store.passes(1, gap)) == [worker.id]
+
+
+async def test_beat_counts_from_now__also_the_first(store: Harness) -> None:
+    await store.broker.sweep(limit=100)
+    store.advance(5 * SECOND)
+    worker = await store.worker()
+    await store.passes(1, SECOND)
+    assert await _silence(store, worker) == SECOND
+
+
+async def test_beat_counts_from_now__but_an_outage_is_a_second(store: Harness) -> None:
+    worker = await _worker(store)
+    store.advance(HOUR)
+    assert (await worker.beat()).alive
+    assert _reaped(await store.passes(1, HOUR)) == []
+    assert await _silence(store, worker) == 0
+    await store.passes(1, SECOND)
+    assert await _silence(store, worker) == SECOND
 
 
 # the store's clock

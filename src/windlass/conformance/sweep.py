@@ -297,6 +297,16 @@ async def test_sweep_paces_the_fleet(store: Harness) -> None:
     assert (await worker.beat()).alive
 
 
+async def test_sweep_paces_the_fleet__and_says_how_long_ago_the_last_pass_was(store: Harness) -> None:
+    await store.broker.sweep(limit=100)
+    answers: list[tuple[bool, Micros]] = []
+    for gap in (SECOND - 1, 1, 1, HOUR):
+        store.advance(gap)
+        swept = await store.broker.sweep(limit=100, every=SECOND)
+        answers.append((swept.early, swept.since))
+    assert answers == [(True, SECOND - 1), (False, SECOND), (True, 1), (False, HOUR + 1)]
+
+
 async def test_sweep_paces_the_fleet__at_the_same_moment(store: Harness) -> None:
     await store.queue("q", retention=DAY)
     worker = await store.worker()

@@ -9,8 +9,21 @@ from windlass.core.outcome import Cause
 from windlass.core.units import HOUR, SECOND, Fence, JobId, Micros, SessionId
 
 SESSION_TTL: Micros = 30 * SECOND
-LIVENESS_STEP: Micros = SECOND
-"""What one sweep moves the liveness clock by at the most."""
+OUTAGE_STEP: Micros = SECOND
+"""What the first sweep after an outage moves the liveness clock by."""
+OUTAGE_SHARE = 5
+"""A gap between two sweeps is an outage if it is longer than this part of the TTL."""
+
+
+def liveness_move(elapsed: Micros, ttl: Micros) -> Micros:
+    """How far a sweep moves the liveness clock, so long after the sweep before it.
+
+    By all of that time while sweeps follow each other closely. In a longer gap nobody swept: the store was
+    away, and sessions could not beat either. It counts as a second, so that it reaps nobody.
+    """
+    return max(0, elapsed) if elapsed <= max(OUTAGE_STEP, ttl // OUTAGE_SHARE) else OUTAGE_STEP
+
+
 ENDED_KEPT: Micros = HOUR
 """How long an ended session is remembered, so that it cannot be opened again and operators can read its
 cause.
@@ -118,7 +131,9 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     pruned: int = 0
     more: bool = False
     schedules_due: bool = False
-    sessions: int = 0
-    """Sessions alive: janitors of a large fleet wait in proportion."""
+    early: bool = False
+    """It came within `every` of the last pass and did nothing."""
+    since: Micros = 0
+    """The time since the last pass: janitors pace themselves by it."""
     stepped_back: Micros = 0
     """The store's clock was found so far behind its mark that it is followed: log it."""

@@ -9,7 +9,7 @@ from windlass.client.app import Windlass
 from windlass.clock import ManualClock
 from windlass.core.job import JobView
 from windlass.core.query import FIRST_PAGE, PAGE_ROWS, JobQuery
-from windlass.core.session import LIVENESS_STEP, SessionState
+from windlass.core.session import OUTAGE_STEP, SessionState
 from windlass.core.state import UNFINISHED, WAITING
 from windlass.core.units import JobId, Micros
 from windlass.testing.store import TestStore, at_once, in_words, seconds
@@ -125,8 +125,8 @@ class Timeline:
         if self._worker.next_in:
             yield now + self._worker.next_in
         if self._is_somebody_silent():
-            # Liveness moves by a second with each sweep, however far the clock has moved.
-            yield now + LIVENESS_STEP
+            # After a longer gap than this a sweep may take it for an outage.
+            yield now + OUTAGE_STEP
 
     def _is_somebody_silent(self) -> bool:
         mine = self._worker.sessions

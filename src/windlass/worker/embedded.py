@@ -144,7 +144,6 @@ class EmbeddedWorker:
             broker,
             self._pace,
             self._program.config,
-            lambda: 1,
             fire=firing.due,
             look=lambda: look_and_tell(broker, namespace=self._program.config.namespace),
         )

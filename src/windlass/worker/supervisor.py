@@ -99,7 +99,7 @@ class Supervisor:
         self._lives: set[asyncio.Task[None]] = set()
         self._others: set[asyncio.Task[None]] = set()
         self._heart = Heart(broker, pace, config, self._beating)
-        self._janitor = Janitor(broker, pace, config, lambda: len(self.wards), fire=fire, look=look)
+        self._janitor = Janitor(broker, pace, config, fire=fire, look=look)
         self._lookout = Lookout(
             pace,
             lambda: self.wards,

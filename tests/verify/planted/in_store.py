@@ -10,7 +10,7 @@ from windlass.broker.memory import broker, claim, enqueue, filing, lifecycle, se
 from windlass.broker.memory.namespace import Namespace
 from windlass.core.job import Receipt, Status
 from windlass.core.outcome import Answer, Outcome, Verdict
-from windlass.core.session import LIVENESS_STEP, SessionState
+from windlass.core.session import OUTAGE_STEP, SessionState
 from windlass.core.state import Move, State
 from windlass.verify.simulator.nemesis import Nemesis
 
@@ -187,7 +187,7 @@ def forget_the_lost_claim_reply() -> Planted:
 @bug(
     "an ask that skips a number is answered like any other, so what a failover lost goes unnoticed",
     by=("leases_have_holders",),
-    seed=1,
+    seed=54,
 )
 def overlook_a_skipped_seq() -> Planted:
     with swapped(claim, "claim", None) as real, swapped(settle, "claim", None):
@@ -362,7 +362,7 @@ def reap_after_an_outage() -> Planted:
     seed=148,
 )
 def stutter_and_reap_nobody() -> Planted:
-    with swapped(sweep, "_move_clocks", _clock(lambda elapsed: elapsed * (elapsed <= LIVENESS_STEP))):
+    with swapped(sweep, "_move_clocks", _clock(lambda elapsed: elapsed * (elapsed <= OUTAGE_STEP))):
         yield
 
 

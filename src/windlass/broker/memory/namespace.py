@@ -12,7 +12,7 @@ from windlass.core.job import Delivery, Edge, Held, Mode, Moved, NewJob, Progres
 from windlass.core.limits import Bucket
 from windlass.core.order import Ring
 from windlass.core.outcome import Cause, Error, Outcome
-from windlass.core.session import SessionInfo, SessionState
+from windlass.core.session import SessionInfo, SessionState, liveness_move
 from windlass.core.settings import Body, LanePolicy, QueuePolicy, Retention, Subject
 from windlass.core.settlement import SUSPECT_AFTER, Standing
 from windlass.core.state import Reason, State
@@ -242,6 +242,12 @@ class Namespace:
         clock = self.clock.now()
         stepped_back = clock + self.options.session_ttl < self.mark
         return clock if stepped_back else max(clock, self.mark)
+
+    def liveness(self) -> Micros:
+        """The liveness clock as of now: where a sweep would move it."""
+        if self.swept_at is None:
+            return self.live
+        return self.live + liveness_move(self.now() - self.swept_at, self.options.session_ttl)
 
     def number(self) -> int:
         """The next number of the store's sequence."""

@@ -161,7 +161,9 @@ def sessions(ns: Namespace, after: SessionId, limit: int) -> tuple[SessionView, 
             info=session.info,
             state=session.state,
             opened_at=session.opened_at,
-            silent_for=ns.live - session.seen if session.state is SessionState.ALIVE else session.silent_for,
+            silent_for=max(0, ns.live - session.seen)
+            if session.state is SessionState.ALIVE
+            else session.silent_for,
             leases=len(session.leases),
             memory=session.memory,
             cause=session.cause,

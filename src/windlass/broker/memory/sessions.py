@@ -20,10 +20,10 @@ def beat(ns: Namespace, beats: Sequence[Beat]) -> tuple[Pulse, ...]:
 def _beat_one(ns: Namespace, one: Beat) -> Pulse:
     session = ns.sessions.get(one.session)
     if session is None and one.open is not None:
-        session = ns.sessions[one.session] = Session(one.open, ns.now(), ns.live)
+        session = ns.sessions[one.session] = Session(one.open, ns.now(), ns.liveness())
     if session is None or session.state is SessionState.ENDED:
         return Pulse(session=one.session, alive=False, settings=ns.version)
-    session.seen = ns.live
+    session.seen = max(session.seen, ns.liveness())
     session.memory = one.memory
     cancel = [(job, fence) for job, fence in session.leases.items() if ns.jobs[job].cancel_requested]
     return Pulse(session=one.session, alive=True, cancel=tuple(cancel[:CANCELS]), settings=ns.version)
@@ -53,7 +53,7 @@ def mark_ended(
         session.cause = cause
         session.started = frozenset(started)
         session.ended_at = ns.now()
-        session.silent_for = ns.live - session.seen
+        session.silent_for = max(0, ns.live - session.seen)
 
 
 def return_leases(ns: Namespace, session: Session, limit: int) -> int:

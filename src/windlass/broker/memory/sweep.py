@@ -6,7 +6,7 @@ from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue
 from windlass.broker.memory.sessions import mark_ended, return_leases
 from windlass.core.outcome import Cause, CauseKind
-from windlass.core.session import ENDED_KEPT, LIVENESS_STEP, SessionState, Swept
+from windlass.core.session import ENDED_KEPT, SessionState, Swept
 from windlass.core.settlement import rule_deadline
 from windlass.core.state import WAITING, Move, State
 from windlass.core.units import SECOND, Micros, SessionId
@@ -16,9 +16,9 @@ _T = TypeVar("_T")
 
 def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
     """One pass: at most `limit` items."""
-    now = ns.now()
-    if ns.swept_at is not None and 0 <= now - ns.swept_at < every and not ns.sweep_left_work:
-        return Swept(schedules_due=_schedules_due(ns), sessions=_alive(ns))
+    since = 0 if ns.swept_at is None else max(0, ns.now() - ns.swept_at)
+    if ns.swept_at is not None and 0 <= ns.now() - ns.swept_at < every and not ns.sweep_left_work:
+        return Swept(early=True, since=since)
     stepped_back = _move_clocks(ns)
     budget = _Budget(limit)
     # Ends that this pass brings about are told within its limit, not each with a fan-out of its own.
@@ -43,7 +43,7 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
         pruned=pruned,
         more=ns.sweep_left_work,
         schedules_due=_schedules_due(ns),
-        sessions=_alive(ns),
+        since=since,
         stepped_back=stepped_back,
     )
 
@@ -69,8 +69,7 @@ def _move_clocks(ns: Namespace) -> Micros:
     """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
     now = ns.now()
     stepped_back = max(0, ns.mark - now)
-    elapsed = 0 if ns.swept_at is None else now - ns.swept_at
-    ns.live += min(max(0, elapsed), LIVENESS_STEP)
+    ns.live = ns.liveness()
     ns.mark = ns.swept_at = now
     return stepped_back
 
@@ -169,7 +168,3 @@ def _schedules_due(ns: Namespace) -> bool:
         schedule.next_at is not None and schedule.next_at <= now and not schedule.paused
         for schedule in ns.schedules.values()
     )
-
-
-def _alive(ns: Namespace) -> int:
-    return sum(session.state is SessionState.ALIVE for session in ns.sessions.values())

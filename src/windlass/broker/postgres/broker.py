@@ -55,7 +55,6 @@ from windlass.core.query import (
 from windlass.core.session import (
     END_LEASES,
     ENDED_KEPT,
-    LIVENESS_STEP,
     LOG_LINE_CHARS,
     LOG_LINES,
     MEMO_BYTES,
@@ -282,7 +281,7 @@ class PostgresBroker:
         return tuple(map(Verdict, rows[0]["annotate"]))
 
     async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
-        rows = await self._step("sweep", limit, every, LIVENESS_STEP, ENDED_KEPT)
+        rows = await self._step("sweep", limit, every, ENDED_KEPT)
         head = rows[0]
         return Swept(
             promoted=head["promoted"],
@@ -291,7 +290,8 @@ class PostgresBroker:
             pruned=head["pruned"],
             more=head["more"],
             schedules_due=head["schedules_due"],
-            sessions=head["alive"],
+            early=head["early"],
+            since=head["since"],
             stepped_back=head["stepped_back"],
         )
 

@@ -202,7 +202,7 @@ def annotate(notes: Sequence[Note]) -> Call[tuple[Verdict, ...]]:
 
 def sweep(limit: int, every: Micros) -> Call[Swept]:
     def read(answer: Any) -> Swept:
-        _, promoted, pruned, more, due, sessions, stepped_back, reaped, moved = answer
+        early, promoted, pruned, more, due, since, stepped_back, reaped, moved = answer
         return Swept(
             promoted=promoted,
             reaped=tuple(session.decode() for session in reaped),
@@ -210,7 +210,8 @@ def sweep(limit: int, every: Micros) -> Call[Swept]:
             pruned=pruned,
             more=bool(more),
             schedules_due=bool(due),
-            sessions=sessions,
+            early=bool(early),
+            since=since,
             stepped_back=stepped_back,
         )
 

@@ -169,7 +169,7 @@ def sessions(tx: Reading, after: SessionId, limit: int) -> tuple[SessionView, ..
             info=_info.decode(info),
             state=SessionState.ALIVE if ended_at is None else SessionState.ENDED,
             opened_at=opened_at,
-            silent_for=tx.stored.live - seen if ended_at is None else silent_for,
+            silent_for=max(0, tx.stored.live - seen) if ended_at is None else silent_for,
             leases=leases,
             memory=memory,
             cause=None if cause is None else _cause.decode(cause),

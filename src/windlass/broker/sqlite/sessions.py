@@ -33,12 +33,12 @@ def beat(tx: Writing, beats: Sequence[Beat]) -> tuple[Pulse, ...]:
 def _beat_one(tx: Writing, one: Beat) -> Pulse:
     row = tx.one(SQL["session"], (one.session,))
     if row is None and one.open is not None:
-        opened = (one.session, pack(one.open), one.open.ttl, tx.now, tx.live)
-        row = (tx.value(SQL["open"], opened), tx.live, None, None, None)
+        opened = (one.session, pack(one.open), one.open.ttl, tx.now, tx.liveness())
+        row = (tx.value(SQL["open"], opened), tx.liveness(), None, None, None)
     if row is None or row[2] is not None:
         return Pulse(session=one.session, alive=False, settings=tx.version)
     s = row[0]
-    tx.run(SQL["beat"], (s, tx.live, one.memory))
+    tx.run(SQL["beat"], (s, tx.liveness(), one.memory))
     cancel = tuple((job, fence) for job, fence in tx.all(SQL["flagged"], (s, CANCELS)))
     return Pulse(session=one.session, alive=True, cancel=cancel, settings=tx.version)
 
@@ -70,7 +70,7 @@ def mark_ended(
 ) -> None:
     """From here on none of its words counts, even of leases that are not returned yet."""
     packed = pack(list(started)) if started else None
-    tx.run(SQL["end"], (s, tx.now, tx.live - seen, pack(cause), packed))
+    tx.run(SQL["end"], (s, tx.now, max(0, tx.live - seen), pack(cause), packed))
 
 
 def return_leases(

@@ -3,12 +3,13 @@
 from windlass.broker.sqlite import filing, flows, lifecycle, prune
 from windlass.broker.sqlite.budget import Budget
 from windlass.broker.sqlite.claim import promote_due
+from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
 from windlass.broker.sqlite.sessions import mark_ended, read_end, return_leases, session_id
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.outcome import Cause, CauseKind
-from windlass.core.session import LIVENESS_STEP, Swept
+from windlass.core.session import Swept
 from windlass.core.settlement import rule_deadline
 from windlass.core.state import Move
 from windlass.core.units import SECOND, Micros, SessionId
@@ -20,9 +21,10 @@ IDLE_LANES = 1_000
 
 def sweep(tx: Writing, limit: int, every: Micros) -> Swept:
     """One pass: at most `limit` items."""
-    too_early = tx.swept_at is not None and 0 <= tx.now - tx.swept_at < every
-    if too_early and not tx.left_work:
-        return Swept(schedules_due=_schedules_due(tx), sessions=_alive(tx))
+    early = _early(tx.swept_at, tx.left_work, tx.now, every)
+    if early is not None:
+        return early
+    since = 0 if tx.swept_at is None else max(0, tx.now - tx.swept_at)
     stepped_back = _move_clocks(tx)
     budget = Budget(limit)
     fates = flows.take_fates(tx, limit + 1)
@@ -49,16 +51,26 @@ def sweep(tx: Writing, limit: int, every: Micros) -> Swept:
         pruned=pruned,
         more=bool(tx.left_work),
         schedules_due=_schedules_due(tx),
-        sessions=_alive(tx),
+        since=since,
         stepped_back=stepped_back,
     )
+
+
+def comes_early(tx: Reading, every: Micros) -> Swept | None:
+    """What a pass answers that comes too early, found without the right to write; None: it may be made."""
+    return _early(tx.stored.swept_at, tx.stored.left_work, tx.now, every)
+
+
+def _early(swept_at: Micros | None, left_work: int, now: Micros, every: Micros) -> Swept | None:
+    if swept_at is None or left_work or not 0 <= now - swept_at < every:
+        return None
+    return Swept(early=True, since=now - swept_at)
 
 
 def _move_clocks(tx: Writing) -> Micros:
     """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
     stepped_back = max(0, tx.mark - tx.now)
-    elapsed = 0 if tx.swept_at is None else tx.now - tx.swept_at
-    tx.live += min(max(0, elapsed), LIVENESS_STEP)
+    tx.live = tx.liveness()
     tx.mark = tx.swept_at = tx.now
     return stepped_back
 
@@ -93,7 +105,3 @@ def _expire(tx: Writing, budget: Budget) -> None:
 
 def _schedules_due(tx: Writing) -> bool:
     return tx.one(SQL["schedules_due"], (tx.now,)) is not None
-
-
-def _alive(tx: Writing) -> int:
-    return tx.value(SESSIONS["alive"])

@@ -90,6 +90,10 @@ def do_annotate(notes: Sequence[Note]) -> Write[Sequence[Verdict]]:
     return partial(settle.annotate, notes=notes)
 
 
+def read_early_sweep(every: Micros) -> Read[Swept | None]:
+    return partial(sweep.comes_early, every=every)
+
+
 def do_sweep(limit: int, every: Micros) -> Write[Swept]:
     return partial(sweep.sweep, limit=limit, every=every)
 

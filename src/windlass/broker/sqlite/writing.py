@@ -15,6 +15,7 @@ from windlass.broker.sqlite.reading import SQL, Counters, Reading
 from windlass.broker.sqlite.records import CODES, UNPLACED, Body, Job, Lane, Queue, bucket_columns, pack
 from windlass.core.event import Event
 from windlass.core.job import Moved
+from windlass.core.session import liveness_move
 from windlass.core.state import State
 from windlass.core.units import JobId, Micros
 
@@ -86,6 +87,12 @@ class Writing(Reading):
             self.numbered_at = max(self.numbered_at, accepted_at)
         self.last_number = newest + 1  # its sequence
         self._newest = None
+
+    def liveness(self) -> Micros:
+        """The liveness clock as of now: where a sweep would move it."""
+        if self.swept_at is None:
+            return self.live
+        return self.live + liveness_move(self.now - self.swept_at, self.options.session_ttl)
 
     # a verb
 

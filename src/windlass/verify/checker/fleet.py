@@ -11,8 +11,10 @@ from windlass.verify.checker.records import FAR, JobBook
 from windlass.verify.checker.verdict import Check, Rules
 from windlass.verify.history import Delivery, Limits
 
-LIVENESS_STEP = 1_000_000
-"""What one pass of a sweep moves the liveness clock by at the most."""
+OUTAGE_STEP, OUTAGE_SHARE = 1_000_000, 5
+"""A pass moves the liveness clock by the time since the last one; by a second if that is longer than this
+part of the TTL.
+"""
 
 
 def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
@@ -27,36 +29,41 @@ def the_living_are_not_reaped(book: Book, rules: Rules, check: Check) -> None:
             (at for at, answered in beats if at < session.reaped and not book.lost(at, answered)),
             default=session.opened,
         )
-        silence = _liveness(sweeps, heard, session.reaped)
+        step = max(OUTAGE_STEP, session.ttl // OUTAGE_SHARE)
+        silence = _liveness(sweeps, heard, session.reaped, step)
         if silence < session.ttl - rules.clock_slack:
             check.broken(
                 f"session {name} was given up, and was silent for {silence} µs of its {session.ttl} at most"
             )
 
 
-def _liveness(sweeps: list[tuple[int, int]], since: int, until: int) -> int:
-    """How far the liveness clock can have come: a second a pass, and never more than time itself.
+def _liveness(sweeps: list[tuple[int, int]], since: int, until: int, step: int) -> int:
+    """How far the liveness clock can have come, by passes that are at most a step apart; one that comes later
+    moves it by a second.
 
     A pass happened at some time between its question and its answer, which may never have come: each counts
     from when that moves the clock most, those first that had to happen soonest.
     """
-    left = [one for one in sweeps if one[0] <= until and one[1] >= since - LIVENESS_STEP]
+    left = [one for one in sweeps if one[0] <= until and one[1] >= since - step]
     left.reverse()  # the first asked for is taken from the end
     under_way: list[int] = []
     moved, before = 0, since
     while left or under_way:
-        while left and (left[-1][0] <= before + LIVENESS_STEP or not under_way):
-            heappush(under_way, left[-1][1])
-            asked, _ = left.pop()
-            if asked > before + LIVENESS_STEP:  # nothing could have moved it any sooner
-                before = asked - LIVENESS_STEP
-        at = min(before + LIVENESS_STEP, heappop(under_way), until)
+        while left and (left[-1][0] <= before + step or not under_way):
+            asked, answered = left.pop()
+            if asked > before + step:
+                moved += OUTAGE_STEP
+                before = asked
+            else:
+                heappush(under_way, answered)
+        if not under_way:
+            break
+        at = min(before + step, heappop(under_way), until)
         if at > before:
             moved += at - before
             before = at
-    # The pass that gave it up was asked for some time before it was answered; and a beat stamps its session
-    # with the last pass, which may be a step behind it.
-    return moved + min(until - before, LIVENESS_STEP) + LIVENESS_STEP
+    # The pass that gave it up was asked for some time before it was answered.
+    return moved + min(until - before, step)
 
 
 def the_silent_start_nothing(book: Book, rules: Rules, check: Check) -> None:

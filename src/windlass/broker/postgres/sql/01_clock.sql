@@ -75,6 +75,14 @@ BEGIN
     RETURN CASE WHEN v_clock + v_ttl < v_mark THEN v_clock ELSE greatest(v_clock, v_mark) END;
 END $$;
 
+-- The liveness clock as of a time, where a sweep would move it; the rule is `liveness_move` in core/session.py.
+CREATE OR REPLACE FUNCTION _liveness(m meta, p_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT m.live + CASE
+        WHEN m.swept_at IS NULL THEN 0
+        WHEN p_at - m.swept_at > greatest(1000000, m.session_ttl / 5) THEN 1000000
+        ELSE greatest(0, p_at - m.swept_at) END
+$$;
+
 -- A token bucket, in units of 1/per token (`windlass.core.limits`): its level now.
 CREATE OR REPLACE FUNCTION _refilled(
     p_level bigint, p_at bigint, p_per bigint, p_count bigint, p_new_per bigint, p_size bigint, p_now bigint

@@ -10,16 +10,17 @@ CREATE OR REPLACE FUNCTION beat(
 ) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     m meta := _begin(p_now);
+    v_seen bigint := _liveness(m, _at());
 BEGIN
     settings := m.version;
     FOR v_i IN 1 .. cardinality(p_sessions) LOOP
         IF p_infos[v_i] IS NOT NULL THEN
             INSERT INTO session (id, info, ttl, queues, opened_at, seen)
             VALUES (p_sessions[v_i], p_infos[v_i], p_ttls[v_i],
-                array(SELECT jsonb_array_elements_text(p_queues[v_i]::jsonb)), _at(), m.live)
+                array(SELECT jsonb_array_elements_text(p_queues[v_i]::jsonb)), _at(), v_seen)
             ON CONFLICT (id) DO NOTHING;
         END IF;
-        UPDATE session SET seen = greatest(seen, m.live), memory = p_memory[v_i]
+        UPDATE session SET seen = greatest(seen, v_seen), memory = p_memory[v_i]
         WHERE id = p_sessions[v_i] AND ended_at IS NULL;
         alive := FOUND;
         jobs := NULL;
@@ -38,7 +39,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _mark_ended(p_session text, p_cause bytea, p_kind text, p_started uuid[], p_fences bigint[])
 RETURNS void LANGUAGE sql AS $$
     UPDATE session SET ended_at = _at(), cause = p_cause, cause_kind = p_kind, started = p_started, fences = p_fences,
-        silent_for = (SELECT live FROM meta) - seen
+        silent_for = greatest(0, (SELECT live FROM meta) - seen)
     WHERE id = p_session AND ended_at IS NULL
 $$;
 

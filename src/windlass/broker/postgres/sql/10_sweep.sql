@@ -3,16 +3,21 @@
 -- Keys touched: meta (the clocks), and whatever is due. Cost: at most p_limit items, and a look at each queue and each
 -- live session.
 
+-- Whether a pass comes too early to do anything.
+CREATE OR REPLACE FUNCTION _is_early(m meta, p_at bigint, p_every bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT m.swept_at IS NOT NULL AND p_at - m.swept_at >= 0 AND p_at - m.swept_at < p_every AND NOT m.left_work
+$$;
+
 -- in: how many items at most; the pace of the fleet. out: the head (no job), then every transition but those of due jobs.
 CREATE OR REPLACE FUNCTION sweep(
-    p_now bigint, p_limit bigint, p_every bigint, p_liveness_step bigint, p_ended_kept bigint,
+    p_now bigint, p_limit bigint, p_every bigint, p_ended_kept bigint,
     OUT promoted integer, OUT reaped text[], OUT pruned integer, OUT more boolean, OUT schedules_due boolean,
-    OUT alive integer, OUT stepped_back bigint, OUT job uuid, OUT queue text, OUT task text, OUT lane text, OUT move text,
+    OUT early boolean, OUT since bigint, OUT stepped_back bigint, OUT job uuid, OUT queue text, OUT task text, OUT lane text, OUT move text,
     OUT before smallint, OUT after smallint, OUT reason text
 ) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    m meta := _begin_alone(p_now);
-    v_at bigint := _at();
+    m meta;
+    v_at bigint := _seen_at(p_now);
     v_left bigint := p_limit;
     v_name text;
 BEGIN
@@ -20,10 +25,18 @@ BEGIN
     pruned := 0;
     reaped := '{}';
     more := false;
+    schedules_due := false;
     stepped_back := 0;
-    IF v_at - m.swept_at >= 0 AND v_at - m.swept_at < p_every AND NOT m.left_work THEN
-        schedules_due := _schedules_due();
-        alive := (SELECT count(*) FROM session WHERE ended_at IS NULL);
+    -- One of many janitors comes early nearly always: it looks before it takes the lock, and again with it.
+    SELECT * INTO m FROM meta;
+    early := _is_early(m, v_at, p_every);
+    IF NOT early THEN
+        m := _begin_alone(p_now);
+        v_at := _at();
+        early := _is_early(m, v_at, p_every);
+    END IF;
+    since := greatest(0, coalesce(v_at - m.swept_at, 0));
+    IF early THEN
         RETURN NEXT;
         RETURN;
     END IF;
@@ -31,8 +44,7 @@ BEGIN
     IF stepped_back > 0 THEN
         PERFORM _keep_gone(m.mark);
     END IF;
-    UPDATE meta SET mark = v_at, swept_at = v_at,
-        live = live + least(greatest(0, coalesce(v_at - m.swept_at, 0)), p_liveness_step);
+    UPDATE meta SET mark = v_at, swept_at = v_at, live = _liveness(m, v_at);
     -- Ends that this pass brings about are told within its limit, not each with a fan-out of its own.
     PERFORM set_config('windlass.telling', 'on', true), set_config('windlass.recording', 'on', true);
     SELECT r.reaped, r.remaining INTO reaped, v_left FROM _reap(v_left) r;
@@ -54,9 +66,9 @@ BEGIN
     more := v_left <= 0 OR EXISTS (SELECT FROM fate);
     UPDATE meta SET left_work = more WHERE left_work <> more;
     schedules_due := _schedules_due();
-    alive := (SELECT count(*) FROM session WHERE ended_at IS NULL);
     RETURN NEXT;
-    RETURN QUERY SELECT NULL::integer, NULL::text[], NULL::integer, NULL::boolean, NULL::boolean, NULL::integer, NULL::bigint,
+    RETURN QUERY SELECT NULL::integer, NULL::text[], NULL::integer, NULL::boolean, NULL::boolean, NULL::boolean, NULL::bigint,
+        NULL::bigint,
         t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason
         FROM _take_moved() t WHERE t.move <> 'due';
     PERFORM _wake_filled();

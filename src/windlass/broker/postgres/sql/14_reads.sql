@@ -217,7 +217,7 @@ CREATE OR REPLACE FUNCTION sessions(
     p_after text, p_limit integer, OUT id text, OUT info bytea, OUT alive boolean, OUT opened_at bigint, OUT silent_for bigint,
     OUT leases bigint, OUT memory bigint, OUT cause bytea
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT s.id, s.info, s.ended_at IS NULL, s.opened_at, CASE WHEN s.ended_at IS NULL THEN m.live - s.seen ELSE s.silent_for END,
+    SELECT s.id, s.info, s.ended_at IS NULL, s.opened_at, CASE WHEN s.ended_at IS NULL THEN greatest(0, m.live - s.seen) ELSE s.silent_for END,
         (SELECT count(*) FROM lease l WHERE l.session = s.id)
             + (SELECT coalesce(sum(cardinality(b.jobs)), 0) FROM lease_block b WHERE b.session = s.id), s.memory, s.cause
     FROM session s, meta m WHERE s.id > p_after COLLATE "C" ORDER BY s.id LIMIT p_limit

@@ -5,7 +5,7 @@
 local function mark_ended(s, kind, text, started) -- from here on none of its words counts; the first cause stands
   if s[1] then return end
   zrem(TIME, 'A' .. n7(s[3] + s[9]) .. s.id)
-  s[1], s[6], s[7] = true, NOW, N.live - s[3]
+  s[1], s[6], s[7] = true, NOW, max(0, N.live - s[3])
   session_changed(s)
   hset(SESS, 'C' .. s.id, text .. NUL .. kind .. NUL .. started)
   zadd(TIME, 'O' .. n7(NOW) .. s.id)

@@ -2,6 +2,14 @@
 -- 11 birth. What a claim looks at and changes stands in front, as bytes: ended (1), seq (8), leases (4).
 -- include: base
 
+-- The liveness clock as of now, where a sweep would move it; the rule is `liveness_move` in core/session.py.
+local function liveness()
+  if N.swept < 0 then return N.live end
+  local elapsed = NOW - N.swept
+  if elapsed > max(1000000, floor(TTL / 5)) then return N.live + 1000000 end
+  return N.live + max(0, elapsed)
+end
+
 local function read_session(kept)
   local ended, seq, leases = struct.unpack('>BI8I4', kept)
   local s = unpack_(sub(kept, 14))

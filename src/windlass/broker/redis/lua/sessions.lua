@@ -12,7 +12,7 @@ for i = 1, #members do
   local got = call('HMGET', SESS.k, 'S' .. id, 'I' .. id, 'C' .. id)
   local s = read_session(got[1])
   local cause = got[3] and string.match(got[3], '^%Z*') or ''
-  local row = {id, got[2], s[1] and 1 or 0, s[2], s[1] and s[7] or N.live - s[3], s[8], s[4], cause}
+  local row = {id, got[2], s[1] and 1 or 0, s[2], s[1] and s[7] or max(0, N.live - s[3]), s[8], s[4], cause}
   for k = 1, 8 do out[#out + 1] = row[k] end
 end
 return out

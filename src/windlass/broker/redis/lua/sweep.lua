@@ -1,7 +1,7 @@
 -- sweep: what only time brings about, at most `limit` items.
 --
 -- ARGV[2]  limit, every, all queues (their names come from the store: names D)
--- Returns  {too early, promoted, pruned, more, schedules due, sessions alive, stepped back, reaped, moves}
+-- Returns  {too early, promoted, pruned, more, schedules due, time since the last pass, stepped back, reaped, moves}
 -- Writes   meta first of all; everything else as the moves ask for
 -- Cost     O(limit · log n + queues)
 -- Near Lua's limit of 200 names in a function (those that its pieces share, and its own): a new one may need a piece.
@@ -15,14 +15,13 @@ local function pass() -- a function of its own: Lua knows at most 200 names at a
     return m and r7(m, 2) <= NOW and 1 or 0
   end
 
-  local function alive() return zcount(TIME, 'A') end
-
-  if N.swept >= 0 and NOW - N.swept >= 0 and NOW - N.swept < every and N.left == 0 then
-    return {1, 0, 0, 0, schedules_due(), alive(), 0, {}, {}}
+  local since = N.swept >= 0 and max(0, NOW - N.swept) or 0
+  if N.swept >= 0 and NOW - N.swept >= 0 and since < every and N.left == 0 then
+    return {1, 0, 0, 0, 0, since, 0, {}, {}}
   end
 
   local stepped_back = max(0, N.mark - NOW)
-  if N.swept >= 0 then N.live = N.live + min(max(0, NOW - N.swept), 1000000) end
+  N.live = liveness()
   N.mark, N.swept = NOW, NOW
 
   local queues = all_queues()
@@ -100,9 +99,9 @@ local function pass() -- a function of its own: Lua knows at most 200 names at a
     forget_idle(queues[i])
   end
   N.left = (left == 0 or zfirst(LINK, 'F')) and 1 or 0
-  local due, sessions = schedules_due(), alive()
+  local due = schedules_due()
   flush(false)
-  return {0, promoted, pruned, N.left, due, sessions, stepped_back, reaped, MOVES}
+  return {0, promoted, pruned, N.left, due, since, stepped_back, reaped, MOVES}
 end
 
 return pass()

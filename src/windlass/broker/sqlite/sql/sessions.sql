@@ -21,7 +21,7 @@ INSERT INTO session (id, info, ttl, opened_at, seen) VALUES (?1, ?2, ?3, ?4, ?5)
 -- name: beat
 -- in:   ?1 s, ?2 seen, ?3 memory
 -- cost: one row
-UPDATE session SET seen = ?2, memory = ?3 WHERE s = ?1;
+UPDATE session SET seen = max(seen, ?2), memory = ?3 WHERE s = ?1;
 
 -- name: flagged
 -- in:   ?1 s, ?2 limit

@@ -1,7 +1,7 @@
 """The two clocks of a store, as the contract describes them."""
 
 from windlass.clock import Clock
-from windlass.core.session import LIVENESS_STEP
+from windlass.core.session import liveness_move
 from windlass.core.units import Micros
 
 
@@ -34,6 +34,13 @@ class Timekeeper:
         gap = self._mark - self._clock.now()
         return gap if gap > self._ttl else 0
 
+    @property
+    def liveness_now(self) -> Micros:
+        """The liveness clock as of now: where a pass would move it."""
+        if self._last_pass is None:
+            return self.liveness
+        return self.liveness + liveness_move(self.now - self._last_pass, self._ttl)
+
     def paced(self, every: Micros) -> bool:
         """Whether a pass now does nothing, since the last one was less than `every` ago and left no work."""
         if self._last_pass is None or self._left_work:
@@ -44,6 +51,6 @@ class Timekeeper:
         """A pass was made."""
         now = self.now
         if self._last_pass is not None:
-            self.liveness += min(LIVENESS_STEP, max(0, now - self._last_pass))
+            self.liveness = self.liveness_now
         self._mark = self._last_pass = now
         self._left_work = more
