@@ -3,11 +3,16 @@
 from pathlib import Path
 
 import pytest
+from tests.worker.blackbox.bb_app import build
 from tests.worker.blackbox.checker import Checker
-from tests.worker.blackbox.fleet import Fleet, eventually, tree_of
+from tests.worker.blackbox.fleet import Fleet, eventually, fleet_in, measured, tree_of
 
 from windlass.core.outcome import CauseKind, Outcome
 from windlass.core.state import State
+from windlass.core.units import SECOND
+
+SLACK = 2.0
+"""Seconds for a busy machine."""
 
 
 @pytest.mark.parametrize(
@@ -104,3 +109,30 @@ def test_child_without_a_heart_starts_nothing_and_knows_it(fleet: Fleet) -> None
     assert app.tasks["short"].enqueue().result(timeout=60)
     assert first.stop() == 0
     assert fleet.detail(job.id).state is State.DONE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hosts", "frozen"), [(2, 1), (5, 4)])
+def test_a_lost_host_is_noticed_within_the_ttl_and_three_seconds(
+    tmp_path: Path, hosts: int, frozen: int
+) -> None:
+    """With the settings that everybody has. Each host runs a job that the others must take over."""
+    with fleet_in(tmp_path, build) as fleet:
+        ttl = fleet.app.config.session_ttl / SECOND
+        workers = [fleet.start("processes=1, concurrency=1", wait=False) for _ in range(hosts)]
+        for worker in workers:
+            worker.started()
+        gate = fleet.folder / "gate"
+        jobs = [fleet.app.tasks["gated"].enqueue(str(gate)) for _ in range(hosts)]
+        eventually("each host runs one", lambda: len(fleet.ledger.runs) == hosts, hint=fleet.trouble)
+        pids = [pid for worker in workers[:frozen] for pid in tree_of(worker.pid)]
+        began = fleet.now()
+        fleet.freeze(*pids)
+        gate.touch()  # those who are left have room
+        for job in jobs:
+            job.result(timeout=3 * ttl)
+        starts = [run.start for run in fleet.ledger.runs]
+        assert len(starts) == hosts + frozen
+        measured(f"{frozen} of {hosts} hosts lost: redelivered after {max(starts) - began:.1f} s")
+        assert max(starts) - began <= ttl + 3 + SLACK
+        fleet.thaw(*pids)
