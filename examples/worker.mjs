@@ -1,7 +1,7 @@
 // A worker in Node, without packages: claims jobs of the queue "images" over HTTP and runs several at a time.
 //
 //   windlass serve tasks:app                                 # somewhere
-//   WINDLASS_API=http://127.0.0.1:8700 node worker.mjs       # here; WINDLASS_KEY, if the server wants a key
+//   WINDLASS_API=http://127.0.0.1:8700 node worker.mjs       # here, with WINDLASS_KEY, or the server's WINDLASS_TOKEN
 //
 // It has a session, which it keeps alive by beating: its leases have no deadline, however long a job takes. Should
 // it die, its jobs go to others when it has been silent for the session's TTL. Node 18 or newer.
@@ -25,7 +25,7 @@ const tasks = {
 async function ask(path, body, method = "POST") {
   const answer = await fetch(api + path, {
     method,
-    headers: { authorization: `Bearer ${process.env.WINDLASS_KEY ?? ""}`, "content-type": "application/json" },
+    headers: { authorization: `Bearer ${process.env.WINDLASS_KEY ?? process.env.WINDLASS_TOKEN ?? ""}`, "content-type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
     signal: AbortSignal.timeout(90_000),
   });

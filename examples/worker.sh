@@ -2,7 +2,7 @@
 # A worker in a shell: claims jobs of the queue "images" over HTTP, runs them, and says what became of them.
 #
 #   windlass serve tasks:app                          # somewhere
-#   WINDLASS_API=http://127.0.0.1:8700 sh worker.sh   # here; WINDLASS_KEY, if the server wants a key
+#   WINDLASS_API=http://127.0.0.1:8700 sh worker.sh   # here, with WINDLASS_KEY, or the server's WINDLASS_TOKEN
 #
 # It needs curl alone. One job at a time; while it runs, its lease is extended, so that a worker that dies
 # keeps its job for no longer than VISIBILITY seconds. JOBS says after how many jobs to stop; 0 is never.
@@ -14,7 +14,7 @@ JOBS=${JOBS:-0}
 
 post() { # path, body
     curl --silent --show-error --max-time 90 --fail-with-body \
-        --header "Authorization: Bearer ${WINDLASS_KEY:-}" \
+        --header "Authorization: Bearer ${WINDLASS_KEY:-${WINDLASS_TOKEN:-}}" \
         --header "Content-Type: application/json" \
         --data "$2" "$API$1"
 }

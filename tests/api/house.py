@@ -2,7 +2,7 @@
 
 def test_something(house):
     async def story() -> None:
-        async with house.open() as client:                       # a local caller of a server without keys
+        async with house.open() as client:                       # with the token of a server without keys
             answer = await client.get("/v1/session")
         async with house.open(await house.key("read")) as client:    # with a key of these scopes
             ...
@@ -23,6 +23,7 @@ from windlass.admin.keys import Keys, NewKey
 from windlass.api.options import ServeOptions
 from windlass.api.server import build
 
+TOKEN = "the-token-of-this-house"
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
@@ -80,7 +81,7 @@ class House:
         asyncio.run(whole())
 
     def server(self, **options: Any) -> Litestar:
-        return build(self.app, ServeOptions(**options))
+        return build(self.app, ServeOptions(**{"token": TOKEN, **options}))
 
     @asynccontextmanager
     async def open(
@@ -91,10 +92,10 @@ class House:
         host: str = "localhost",
         **options: Any,
     ) -> AsyncIterator[httpx.AsyncClient]:
-        """A client of a server, with a key's text or none."""
+        """A client of a server, with a key's text or the token of a server without keys; with "", neither."""
         server = server or self.server(**options)
         transport = httpx.ASGITransport(server, raise_app_exceptions=False, client=("127.0.0.1", 50_000))
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        headers = {} if key == "" else {"authorization": f"Bearer {key or TOKEN}"}
         async with (
             server.lifespan(),
             httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as client,

@@ -28,6 +28,8 @@ def send(to: str, password: str = "") -> str:
     return to
 """
 PATIENCE = 60.0
+TOKEN = "the-token-of-this-server"
+AS_LOCAL = {"authorization": f"Bearer {TOKEN}"}
 
 
 class Served:
@@ -77,6 +79,18 @@ class Served:
         process.send_signal(signal.SIGTERM)
         return process.wait(PATIENCE)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill_parent(self) -> None:
+        """End the first of its processes alone."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        process.wait(PATIENCE)
+
     def kill(self) -> None:
         """End every process of it at once."""
         process, self._process = self._process, None
@@ -97,14 +111,15 @@ class Served:
         ).stdout
 
     def post(self, path: str, **body: object) -> httpx.Response:
-        return httpx.post(f"{self.url}{path}", json=body, timeout=PATIENCE)
+        return httpx.post(f"{self.url}{path}", json=body, headers=AS_LOCAL, timeout=PATIENCE)
 
     def get(self, path: str, **asked: object) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", params=asked, timeout=PATIENCE)  # type: ignore[arg-type]
+        return httpx.get(f"{self.url}{path}", params=asked, headers=AS_LOCAL, timeout=PATIENCE)  # type: ignore[arg-type]
 
 
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    return {**own, "WINDLASS_TOKEN": TOKEN}
 
 
 def free_port() -> int:

@@ -65,7 +65,7 @@ def test_a_login_that_is_over_is_no_guess_at_a_key(house: House) -> None:
         key = await house.key("operate")
         wrong = {"authorization": "Bearer windlass_wrong"}
         over = {"cookie": "windlass_session=over", "origin": "http://localhost"}
-        async with house.open() as client:
+        async with house.open("") as client:
             while (await client.get("/v1/session", headers=wrong)).status_code != 429:
                 pass
             assert (await client.get("/v1/session", headers=over)).status_code == 401

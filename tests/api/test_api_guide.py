@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.served import Served
+from tests.api.served import TOKEN, Served
 from tests.snippets import snippets
 
 PAGE = Path(__file__).parents[2] / "docs" / "http.md"
@@ -50,7 +50,7 @@ def _typed(command: str, served: Served, known: dict[str, str]) -> Any:
     command = LEASE.sub(lambda found: known.get("lease", found[0]), command)
     done = subprocess.run(
         ["sh", "-c", command],
-        env={"PATH": "/usr/bin:/bin", "WINDLASS_KEY": known.get("key", "")},
+        env={"PATH": "/usr/bin:/bin", "WINDLASS_KEY": known.get("key", ""), "WINDLASS_TOKEN": TOKEN},
         capture_output=True,
         text=True,
         check=True,

@@ -8,7 +8,7 @@ import pytest
 from tests.api.house import House, on_every_store, until
 
 from windlass.admin.strikes import Strikes
-from windlass.api.seals import Seals
+from windlass.api.seals import Login, Seals
 from windlass.core.ids import new_job_id
 
 
@@ -264,7 +264,7 @@ def test_tokens_are_of_one_namespace_one_purpose_and_one_secret() -> None:
     assert here.open_session(token) is None
     assert here.open_login(token) is None
     assert here.open_lease(here.session("abc")) is None
-    assert here.open_cursor(here.login("key", 9), "jobs") is None
+    assert here.open_cursor(here.login(Login(id="00" * 16, until=9, holder="key")), "jobs") is None
     assert here.lease(job, 8) != token
 
 

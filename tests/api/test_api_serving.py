@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.served import PATIENCE, TASKS, Served, environment, free_port
+from tests.api.served import AS_LOCAL, PATIENCE, TASKS, TOKEN, Served, environment, free_port
 
 
 def test_the_store_is_swept_although_there_is_no_worker(served: Served) -> None:
@@ -44,6 +44,7 @@ def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
         (
             "POST /v1/leases HTTP/1.1",
             "Host: localhost",
+            f"Authorization: Bearer {TOKEN}",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
         )
@@ -77,7 +78,8 @@ def test_two_processes_answer_as_one_and_stop_when_told(tmp_path: Path) -> None:
 
     def wait() -> None:
         with contextlib.suppress(httpx.TransportError):  # it may come too late for an answer
-            httpx.post(f"{served.url}/v1/leases", json={"queues": ["images"], "wait": 50}, timeout=60)
+            body = {"queues": ["images"], "wait": 50}
+            httpx.post(f"{served.url}/v1/leases", json=body, headers=AS_LOCAL, timeout=60)
         answered.append(time.monotonic())
 
     waiting = threading.Thread(target=wait)
@@ -87,6 +89,30 @@ def test_two_processes_answer_as_one_and_stop_when_told(tmp_path: Path) -> None:
     waiting.join(PATIENCE)
     assert answered
     assert answered[0] - began < 10, "what waits is answered, not waited for"
+
+
+def _children(pid: int) -> set[int]:
+    """The server processes that a process has started; Python's own helpers left out."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
+def test_a_process_that_dies_is_replaced_and_none_outlives_its_parent(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.start()
+    (first,) = _children(served.pid)
+    os.kill(first, signal.SIGKILL)
+    _until_up(served.url)
+    (second,) = _children(served.pid)
+    assert second != first
+    assert f"server process {first} has ended" in served.log.read_text()
+    served.kill_parent()
+    until = time.monotonic() + PATIENCE
+    while Path(f"/proc/{second}/stat").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    with pytest.raises(httpx.TransportError):
+        served.get("/healthz")
 
 
 def test_the_key_of_another_process_counts_at_once(tmp_path: Path) -> None:
@@ -121,18 +147,19 @@ def test_dev_serves_the_api_beside_its_worker(tmp_path: Path) -> None:
     )
     try:
         _until_up(url)
-        job = httpx.post(f"{url}/enqueue", json={"type": "add", "payload": {"a": 1}}).json()["task_id"]
-        shown = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 30}, timeout=40).json()
+        with httpx.Client(headers=AS_LOCAL, timeout=40) as client:
+            job = client.post(f"{url}/enqueue", json={"type": "add", "payload": {"a": 1}}).json()["task_id"]
+            shown = client.get(f"{url}/v1/jobs/{job}", params={"wait": 30}).json()
         assert shown["result"] == 2
         (tmp_path / "tasks.py").write_text(TASKS.replace("return a + b", "return a + b + 10"))
         until = time.monotonic() + PATIENCE
         while True:
             _until_up(url)
             try:
-                job = httpx.post(f"{url}/enqueue", json={"type": "add", "payload": {"a": 1}}).json()[
-                    "task_id"
-                ]
-                shown = httpx.get(f"{url}/v1/jobs/{job}", params={"wait": 30}, timeout=40).json()
+                with httpx.Client(headers=AS_LOCAL, timeout=40) as client:
+                    body = {"type": "add", "payload": {"a": 1}}
+                    job = client.post(f"{url}/enqueue", json=body).json()["task_id"]
+                    shown = client.get(f"{url}/v1/jobs/{job}", params={"wait": 30}).json()
             except httpx.TransportError:
                 continue
             if shown.get("result") == 12:

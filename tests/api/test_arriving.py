@@ -29,21 +29,9 @@ def arriving(connection: Connection, length: bytes = b"0", *, most: int = 100) -
     return Arriving(connection, length, most=most, within=0.05)
 
 
-def test_a_body_of_announced_length_is_whole_with_its_last_byte() -> None:
-    async def story() -> None:
-        connection = Connection(word(b"ab"), word(b"cd"), word(b"", more=False), LEFT)
-        receive = arriving(connection, b"4")
-        assert await receive() == word(b"ab")
-        assert await receive() == word(b"cd", more=False)
-        assert len(connection.words) == 2, "nobody waited for what follows"
-        assert await receive() == LEFT
-
-    asyncio.run(story())
-
-
 def test_who_listens_behind_a_whole_body_waits_for_as_long_as_it_takes() -> None:
     async def story() -> None:
-        receive = arriving(Connection(word(b"abcd")), b"4")
+        receive = arriving(Connection(word(b"abcd", more=False)), b"4")
         await receive()
         with pytest.raises(TimeoutError):  # of this test: the body is here, so its time is not over
             await asyncio.wait_for(receive(), 0.2)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from litestar import Litestar
-from tests.api.house import House, on_every_store
+from tests.api.house import TOKEN, House, on_every_store
 from tests.api.test_operators_routes import Fleet
 
 from windlass.admin.keys import Keys
@@ -82,8 +82,7 @@ async def listening(
 ) -> AsyncIterator[Listener]:
     listener = Listener()
     headers = [(b"host", b"localhost")]
-    if key is not None:
-        headers.append((b"authorization", f"Bearer {key}".encode()))
+    headers.append((b"authorization", f"Bearer {key or TOKEN}".encode()))
     if last is not None:
         headers.append((b"last-event-id", last.encode()))
     scope: Any = {

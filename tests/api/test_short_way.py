@@ -11,7 +11,7 @@ import pytest
 from litestar import Litestar, post
 from litestar.di import Provide
 from litestar.params import FromPath, JSONBody
-from tests.api.house import House
+from tests.api.house import TOKEN, House
 
 from windlass.admin.keys import Scope
 from windlass.api import server as servers
@@ -209,6 +209,7 @@ def test_half_a_body_of_a_caller_that_left_makes_no_job_and_no_noise(
     async def story() -> None:
         async with house.open(server=server) as client:
             headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+            headers.append((b"authorization", f"Bearer {TOKEN}".encode()))
             headers.append((b"content-length", b"%d" % (len(whole) + 1)))
             scope = {"type": "http", "method": "POST", "path": "/enqueue", "raw_path": b"/enqueue"}
             scope |= {"query_string": query, "headers": headers, "state": {}, "client": ("127.0.0.1", 1)}

@@ -72,6 +72,7 @@ def context(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:
         locale="en-GB",
     )
     made.set_default_timeout(15_000)
+    stage.enter(made)
     yield made
     made.close()
 

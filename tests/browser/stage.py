@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+from playwright.sync_api import BrowserContext
 
 HERE = Path(__file__).parent
 T = TypeVar("T")
 PATIENCE = 30.0
+TOKEN = "the-token-of-this-stage"
+AS_LOCAL = {"authorization": f"Bearer {TOKEN}"}
 
 
 def eventually(look: Callable[[], T], *, patience: float = PATIENCE) -> T:
@@ -47,6 +50,7 @@ class Stage:
             "WINDLASS_HISTORY": f"sqlite:///{folder / 'history.db'}",
             "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "WINDLASS_TOKEN": TOKEN,
         }
         self._programs: list[subprocess.Popen[bytes]] = []
         self.server: subprocess.Popen[bytes] | None = None
@@ -104,15 +108,20 @@ class Stage:
             assert self.server.poll() is None, (self.folder / "serve.log").read_text()
             return False
 
+    def enter(self, context: BrowserContext) -> None:
+        """Give a browser the cookie that it gets with the address that the server prints."""
+        answer = context.request.get(f"{self.url}/?token={TOKEN}")
+        assert answer.ok
+
     # --- the API --------------------------------------------------------------------------------------------
 
     def get(self, path: str, **parameters: Any) -> Any:
         """What the API tells."""
-        return self._told(httpx.get(self.url + path, params=parameters, timeout=20))
+        return self._told(httpx.get(self.url + path, params=parameters, headers=AS_LOCAL, timeout=20))
 
     def post(self, path: str, body: object = None) -> Any:
         """Have the API do something."""
-        return self._told(httpx.post(self.url + path, json=body, timeout=20))
+        return self._told(httpx.post(self.url + path, json=body, headers=AS_LOCAL, timeout=20))
 
     def _told(self, answer: httpx.Response) -> Any:
         assert answer.is_success, f"{answer.request.method} {answer.url}: {answer.status_code} {answer.text}"

@@ -24,6 +24,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.fixture
 def tab(browser: Browser, calm: Stage, complaints: Complaints) -> Iterator[Page]:
     made = browser.new_context(base_url=calm.url, viewport={"width": 1280, "height": 800})
+    calm.enter(made)
     yield watched(made.new_page(), complaints)
     made.close()
 

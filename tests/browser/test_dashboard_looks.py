@@ -64,6 +64,7 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(
     browser: Browser, stage: Stage, complaints: Complaints, addresses: dict[str, str], look: str
 ) -> None:
     made = browser.new_context(base_url=stage.url, timezone_id="Europe/Berlin", locale="en-GB", **LOOKS[look])
+    stage.enter(made)
     page = watched(made.new_page(), complaints)
     page.goto("/")
     if os.environ.get(PICTURES):

@@ -161,7 +161,9 @@ EMPTY = {
 def test_nothing_is_said_in_words(
     browser: Browser, bare: Stage, complaints: Complaints, path: str, text: str
 ) -> None:
-    page = watched(browser.new_page(), complaints)
+    made = browser.new_context()
+    bare.enter(made)
+    page = watched(made.new_page(), complaints)
     page.goto(bare.url + path)
     expect(page.get_by_text(text).first).to_be_visible()
-    page.close()
+    made.close()

@@ -117,7 +117,7 @@ def test_a_store_that_lives_in_one_process_is_not_served(
 def test_a_missing_extra_is_one_line_with_a_fix(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "granian" else found(name, *rest)
+        importlib.util, "find_spec", lambda name, *rest: None if name == "httptools" else found(name, *rest)
     )
     answer = shell("serve", "tasks:app")
     assert answer.code == 2

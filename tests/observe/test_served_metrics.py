@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ def quick(number: int) -> int:
     return number
 """
 PATIENCE = 40.0
+TOKEN = "the-token-of-this-server"
 
 
 def free_port() -> int:
@@ -34,7 +36,7 @@ def free_port() -> int:
 
 def ask(port: int, path: str, body: Any = None) -> str:
     given = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"} if body is not None else {}
+    headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=given, headers=headers)
     with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - ours
         return answer.read().decode()
@@ -54,7 +56,8 @@ def test_the_processes_of_a_server_count_together(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "windlass", "serve", "tasks:app", "--port", str(port), "--workers", "2"]
     with (tmp_path / "serve.log").open("ab") as log:
-        server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+        own = {**os.environ, "WINDLASS_TOKEN": TOKEN}
+        server = subprocess.Popen(command, cwd=tmp_path, env=own, stdout=log, stderr=log)
     try:
         end = time.monotonic() + PATIENCE
         while True:

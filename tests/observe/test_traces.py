@@ -90,7 +90,7 @@ def test_one_trace_goes_from_a_request_to_the_child_of_its_job(
     asked = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
     async def story() -> str:
-        server = build(app, ServeOptions(sweep=False))
+        server = build(app, ServeOptions(sweep=False, token="the-token"))
         transport = httpx.ASGITransport(server, client=("127.0.0.1", 50_000))
         async with (
             server.lifespan(),
@@ -98,7 +98,8 @@ def test_one_trace_goes_from_a_request_to_the_child_of_its_job(
             app.worker(concurrency=2),
         ):
             body = {"type": "send", "payload": {"to": "a secret address"}}
-            answer = await client.post("/enqueue", json=body, headers={"traceparent": asked})
+            headers = {"traceparent": asked, "authorization": "Bearer the-token"}
+            answer = await client.post("/enqueue", json=body, headers=headers)
             assert answer.status_code == 201, answer.text
             job = answer.json()["task_id"]
             assert await asyncio.to_thread(noted.wait, 20)

@@ -14,10 +14,15 @@ from litestar.connection import ASGIConnection
 from litestar.handlers.base import BaseRouteHandler
 
 from windlass.admin.keys import Key, Scope
-from windlass.api.problems import Refusal, not_found
+from windlass.api.problems import CALLER, Refusal, not_found
 
-CALLER = "windlass_caller"
-"""Where the gate leaves the caller in the state of a connection."""
+WANTED = "windlass_wanted"
+"""Where the gate leaves what a request without a caller should have shown."""
+A_KEY = "a valid API key is needed: Authorization: Bearer windlass_…; make one with: windlass keys APP create"
+THE_TOKEN = (
+    "this server has no API keys, and needs the token that it printed when it started: Authorization: Bearer "
+    "TOKEN; choose it with $WINDLASS_TOKEN or --token, or make a key: windlass keys APP create"
+)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +31,18 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """For records of who did what: `key <id>`, or `local`."""
     key: str | None = None
-    """The id of the key; None for a local caller of a server that has no keys."""
+    """The id of the key; None for who has shown the token of a server without keys."""
     label: str = ""
     scopes: frozenset[Scope] = frozenset()
     queues: frozenset[str] | None = None
     lanes: frozenset[str] | None = None
-    by_cookie: bool = False
+    login: str | None = None
+    """The cookie, of who has logged in."""
+
+    @property
+    def by_cookie(self) -> bool:
+        """Whether its browser says who it is, whichever page makes it send something."""
+        return self.login is not None
 
     @property
     def is_bound(self) -> bool:
@@ -58,10 +69,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LOCAL = Caller(name="local", scopes=frozenset(Scope))
-"""Whoever reaches a server that listens on loopback alone and has no keys."""
+"""Who shows the token of a server that has no keys."""
 
 
-def caller_of(key: Key, *, by_cookie: bool) -> Caller:
+def caller_of(key: Key) -> Caller:
     """The caller that holds a key."""
     return Caller(
         name=f"key {key.id}",
@@ -70,7 +81,6 @@ def caller_of(key: Key, *, by_cookie: bool) -> Caller:
         scopes=key.scopes,
         queues=key.queues,
         lanes=key.lanes,
-        by_cookie=by_cookie,
     )
 
 
@@ -127,8 +137,7 @@ def present(scope: Any) -> Caller:
     raise Refusal(
         401,
         "unauthorized",
-        "a valid API key is needed: Authorization: Bearer windlass_…; "
-        "make one with: windlass keys APP create",
+        scope["state"].get(WANTED, A_KEY),
         headers={"www-authenticate": "Bearer"},
     )
 

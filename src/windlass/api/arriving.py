@@ -1,4 +1,4 @@
-"""A body as it arrives: read no further than its limit, not for ever, and to its end as it was announced."""
+"""A body as it arrives: read no further than its limit, and not for ever."""
 
 import asyncio
 import time
@@ -23,18 +23,11 @@ class Arriving:
         self._until = time.monotonic() + within
         if announced.isdigit() and (len(announced) > _LONGEST_LENGTH or int(announced) > most):
             raise _too_large(most)
-        self._length = int(announced) if announced.isdigit() else 0
         self._read = 0
         self._ended = False
-        self._last_word_due = False
 
     async def __call__(self) -> Any:
         """The next word of the connection."""
-        if self._last_word_due:
-            self._last_word_due = False
-            message = await self._receive()
-            if message["type"] != "http.request" or message.get("body"):
-                return message
         if self._ended:
             return await self._receive()
         return self._counted(await self._in_time())
@@ -44,7 +37,12 @@ class Arriving:
             async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
                 return await self._receive()
         except TimeoutError:
-            raise Refusal(408, "timeout", f"the body did not arrive within {self._within:g} s") from None
+            raise Refusal(
+                408,
+                "timeout",
+                f"the body did not arrive within {self._within:g} s",
+                headers={"connection": "close"},
+            ) from None
 
     def _counted(self, message: Any) -> Any:
         if message["type"] != "http.request":
@@ -54,11 +52,6 @@ class Arriving:
         if self._read > self._most:
             self._ended = True
             raise _too_large(self._most)
-        if not self._ended and self._length and self._read == self._length:
-            # All is here. That nothing follows comes in a word of its own, for which two other threads would
-            # have to be woken: it is passed over when somebody listens again.
-            self._ended = self._last_word_due = True
-            return {**message, "more_body": False}
         return message
 
 

@@ -3,6 +3,7 @@
 It stands around the whole application, so that what no route answers passes it as well.
 """
 
+import logging
 import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -11,15 +12,16 @@ from urllib.parse import unquote
 
 from litestar.types import ASGIApp, Message, Receive, Send
 
-from windlass.admin.keys import Key
-from windlass.api.access import CALLER, LOCAL, Caller, caller_of
+from windlass.api.access import THE_TOKEN, WANTED, Caller
 from windlass.api.arriving import Arriving
-from windlass.api.hosts import LOCAL_NAMES, host_name, is_address, is_loopback
-from windlass.api.problems import PROBLEM_JSON, Refusal, encoded
+from windlass.api.hosts import LOCAL_NAMES, host_name, is_address
+from windlass.api.problems import CALLER, PROBLEM_JSON, STORE_AWAY, Refusal, encoded
 from windlass.api.rates import Rates
 from windlass.api.running import Running
 from windlass.core.job import GROUP_BYTES
 from windlass.errors import StoreError
+
+_log = logging.getLogger("windlass.api")
 
 COOKIE = "windlass_session"
 PROBES = frozenset(("/healthz", "/readyz"))
@@ -29,7 +31,10 @@ SLASH = "\x1f"
 ENVELOPE = 64 * 1024
 """What a body may have besides payloads."""
 _CONTROL = re.compile(f"(?!{SLASH})[\x00-\x1f]")
-_PROXIED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
+_PROXIED = re.compile(
+    rb"forwarded|via|x-forwarded-.*|x-real-ip|x-original-.*|.*client-ip|cf-.*|.*connecting-ip"
+)
+"""Headers that proxies add. One that adds none cannot be told from a local caller."""
 _HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -48,7 +53,6 @@ class Gate:
         self._inner = inner
         self._running = running
         self._options = running.options
-        self._is_local = is_loopback(running.options.host)
         self._names = LOCAL_NAMES | {name.lower().rstrip(".") for name in running.options.hosts}
         self._callers = Rates(rate=running.options.rate, burst=running.options.rate)
 
@@ -62,27 +66,33 @@ class Gate:
             headers = dict(scope["headers"])
             scope["path"] = path_of(scope)
             if scope["path"] not in PROBES:
-                self._check_host(headers)
+                self._check_host([value for name, value in scope["headers"] if name == b"host"])
                 caller = await self._caller(headers, scope)
                 _check_origin(scope["method"], headers, caller)
                 self._check_rate(caller)
                 scope["state"][CALLER] = caller
+                if caller is None and await self._running.callers.wants_token():
+                    scope["state"][WANTED] = THE_TOKEN
             receive = self._limited(scope, headers, receive)
         except Refusal as refusal:
             await _answer(send, refusal)
         except StoreError as error:
-            await _answer(send, Refusal(503, "store-unavailable", str(error), headers={"retry-after": "1"}))
+            _log.warning("the store does not answer: %s", error)
+            await _answer(send, Refusal(503, "store-unavailable", STORE_AWAY, headers={"retry-after": "1"}))
         else:
             await self._inner(scope, receive, send)
 
     # --- host -----------------------------------------------------------------------------------------------
 
-    def _check_host(self, headers: dict[bytes, bytes]) -> None:
+    def _check_host(self, hosts: list[bytes]) -> None:
         """Refuse names that are not ours: a page whose name was made to point here (DNS rebinding). An
         address is no such name.
         """
-        host = headers.get(b"host", b"").decode("latin-1")
-        name = host_name(host)
+        name = host_name(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+        if name is None:
+            raise Refusal(
+                400, "invalid", "a request has one Host header: a name or an address, and perhaps a port"
+            )
         if "*" in self._names or name in self._names or is_address(name):
             return
         raise Refusal(
@@ -95,28 +105,29 @@ class Gate:
 
     async def _caller(self, headers: dict[bytes, bytes], scope: dict[str, Any]) -> Caller | None:
         """Who sends a request; None: nobody who is known."""
-        given = headers.get(b"authorization")
-        cookie = _cookie(headers.get(b"cookie", b""))
-        key: Key | None = None
+        callers = self._running.callers
+        given, cookie = headers.get(b"authorization"), cookie_of(headers.get(b"cookie", b""))
+        caller: Caller | None = None
         if given is not None:
             kind, _, text = given.decode("latin-1").strip().partition(" ")
             if kind.lower() == "bearer":
-                key = await self._running.sought(text.strip(), address_of(scope))
+                caller = await callers.with_key(text.strip(), address_of(scope))
+        elif _is_foreign(headers):
+            pass  # whatever the browser of this person may do, a page of another site may not
         elif cookie is not None:
-            key = await self._by_login(cookie)
-        if key is not None:
-            return caller_of(key, by_cookie=given is None)
-        # After the key: one that was just made may be the first, and its caller is not anybody any more.
-        if self._is_local and await self._running.keys.is_empty():
-            return _local(headers)
-        if given is not None:  # a login that is over has been valid, and one that is made up asks no store
-            self._running.failed(address_of(scope))
-        return None
-
-    async def _by_login(self, cookie: str) -> Key | None:
-        keys = self._running.keys
-        opened = (await self._running.seals()).open_login(cookie)
-        return None if opened is None or opened[1] <= keys.now() else await keys.by_id(opened[0])
+            caller = await callers.with_cookie(cookie)
+        if caller is None and given is None and not _is_foreign(headers):
+            caller = await callers.without()
+            if caller is not None:
+                _check_direct(headers)
+        if caller is None and await self._running.keys.are_lost():
+            raise Refusal(
+                503,
+                "keys-missing",
+                "this server lets in holders of API keys alone, and its store has no keys; an operator can "
+                "make one: windlass keys APP create",
+            )
+        return caller
 
     # --- rate and size --------------------------------------------------------------------------------------
 
@@ -160,33 +171,46 @@ def named(segment: str) -> str:
     return segment.replace(SLASH, "/")
 
 
+def _is_foreign(headers: dict[bytes, bytes]) -> bool:
+    """Whether a page of another site sends this, as far as its browser says. Another port is another site."""
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site is not None and site not in (b"same-origin", b"none"):
+        return True
+    if origin is None:
+        return False
+    theirs = origin.decode("latin-1").lower().partition("://")[2]
+    return theirs != headers.get(b"host", b"").decode("latin-1").lower()
+
+
 def _check_origin(method: str, headers: dict[bytes, bytes], caller: Caller | None) -> None:
-    """Refuse what another site's page sends in the name of a person, or from inside of their machine."""
+    """Refuse changes that another site's page sends in the name of a person, or from inside of their
+    machine.
+    """
     if method in SAFE:
         return
-    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
-    foreign = site is not None and site not in (b"same-origin", b"none")
-    if origin is not None:
-        theirs = origin.decode("latin-1").lower().partition("://")[2]
-        foreign = foreign or theirs != headers.get(b"host", b"").decode("latin-1").lower()
-    unproven = caller is not None and caller.by_cookie and site is None and origin is None
-    if foreign or unproven:
+    unproven = (
+        caller is not None
+        and caller.by_cookie
+        and headers.get(b"sec-fetch-site") is None
+        and headers.get(b"origin") is None
+    )
+    if unproven or _is_foreign(headers):
         raise Refusal(403, "cross-site", "this was sent by a page of another site; it is not done")
 
 
-def _local(headers: dict[bytes, bytes]) -> Caller:
-    """The caller of a server that has no keys: somebody on this machine, unless a proxy speaks for others."""
-    if any(name in headers for name in _PROXIED):
+def _check_direct(headers: dict[bytes, bytes]) -> None:
+    """Refuse what a proxy says it passes on, where everybody on this machine is trusted."""
+    if any(_PROXIED.fullmatch(name) for name in headers):
         raise Refusal(
             403,
             "forbidden",
             "a proxy stands before this server, which has no keys and serves local callers only; "
             "make a key: windlass keys APP create",
         )
-    return LOCAL
 
 
-def _cookie(header: bytes) -> str | None:
+def cookie_of(header: bytes) -> str | None:
+    """The cookie of a login."""
     if COOKIE.encode() not in header:
         return None
     try:
@@ -197,6 +221,7 @@ def _cookie(header: bytes) -> str | None:
 
 
 def address_of(scope: Any) -> str:
+    """The address of a client."""
     client = scope.get("client")
     return "" if client is None else client[0]
 

@@ -1,16 +1,22 @@
 """Hosts: names and addresses, as a Host header or `--host` has them."""
 
 import ipaddress
+import re
 from functools import lru_cache
 
 LOCAL_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost"))
+_HOST = re.compile(r"(?:\[(?P<inner>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z_.-]+))(?::[0-9]{1,5})?")
 
 
-def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower().rstrip(".")
+@lru_cache(maxsize=256)
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without its port; None if the header is neither."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return None
+    if found["inner"] is not None:
+        return found["inner"].lower() if is_address(found["inner"]) else None
+    return found["name"].lower().removesuffix(".") or None
 
 
 @lru_cache(maxsize=256)
@@ -25,5 +31,5 @@ def is_address(name: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine reach an address."""
-    name = host_name(host) if host.count(":") < 2 else host.strip("[]").lower()
+    name = host.strip("[]").lower()
     return name == "localhost" or (is_address(name) and ipaddress.ip_address(name).is_loopback)

@@ -1,8 +1,14 @@
-"""The keys that the server knows, read again often enough that a revoked one opens nothing after 5 s."""
+"""The keys that the server knows, read again often enough that a revoked one opens nothing after 5 s.
+
+A server that has seen a key needs keys from then on. A store that was emptied, or came back empty, opens
+nothing.
+"""
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from windlass import Windlass
 from windlass.admin.insight import Insight
@@ -10,10 +16,14 @@ from windlass.admin.keys import Key, Keys, fits, split_key
 from windlass.core.units import SECOND, Micros
 from windlass.errors import StoreError
 
+_log = logging.getLogger("windlass.api")
+
 FRESH = 2.0
 """Seconds after which the keys are read again, while requests go on with those at hand."""
 NEW = 0.2
 """Seconds after which a key that is not known is looked for: one that was just made is good at once."""
+REMIND = 60.0
+"""Seconds between two lines in the log about keys that are lost."""
 STALE = 4.5
 """Seconds after which nothing is decided by them: the request waits for the store."""
 
@@ -21,8 +31,14 @@ STALE = 4.5
 class KeyRing:
     """What is known of the keys of a namespace."""
 
-    def __init__(self, app: Windlass) -> None:
+    def __init__(self, app: Windlass, *, required: bool, mark: Path | None) -> None:
+        """`mark` is a file that the processes of one server share: it is there once one of them has seen a
+        key.
+        """
         self._app = app
+        self._required = required
+        self._mark = mark
+        self._said_at: float | None = None
         self._keys: Mapping[str, Key] = {}
         self._read_at: float | None = None
         self._store_time: Micros = 0
@@ -46,10 +62,16 @@ class KeyRing:
         key = self._keys.get(key_id)
         return key if key is not None and key.is_valid(self.now()) else None
 
-    async def is_empty(self) -> bool:
-        """Whether no key was ever made."""
+    async def are_required(self) -> bool:
+        """Whether a key is needed: there are keys, there have been some, or the operator said so."""
         await self.renew()
-        return not self._keys
+        # Asked at every request: once one process has seen a key, none of them lets anybody in by the token.
+        self._required = self._required or (self._mark is not None and self._mark.exists())
+        return self._required
+
+    async def are_lost(self) -> bool:
+        """Whether a key is needed and the store has none."""
+        return await self.are_required() and not self._keys
 
     def now(self) -> Micros:
         """The store's time, as far as can be told without asking."""
@@ -74,6 +96,21 @@ class KeyRing:
         now = await Insight(broker).now()
         keys = {key.id: key async for key in Keys(broker).all()}
         self._keys, self._store_time, self._read_at = keys, now, began
+        self._remember()
+
+    def _remember(self) -> None:
+        """From the first key on, keys are needed, in every process of this server."""
+        if self._keys and not self._required and self._mark is not None:
+            self._mark.touch()
+        self._required = self._required or bool(self._keys)
+        if self._keys or not self._required:
+            self._said_at = None
+        elif self._said_at is None or time.monotonic() - self._said_at >= REMIND:
+            self._said_at = time.monotonic()
+            _log.error(
+                "this server needs API keys and its store has none: nobody is let in until one is made "
+                "(windlass keys APP create); was the store emptied, or is it another one?"
+            )
 
 
 def _ignore(reading: "asyncio.Task[None]") -> None:

@@ -16,16 +16,20 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it stands behind TLS: cookies are then for TLS alone."""
     rate: int = 2_000
     """Requests a second that one caller may send to one process, with a burst of as many."""
+    connections: int = 2_000
+    """Connections that one process keeps at once."""
     body_timeout: float = 10.0
     """Seconds in which a body has to arrive."""
     waiting: int = 1_000
     """Long polls that one process keeps at once; of these one caller has half at the most."""
     sweep: bool = True
     """Whether this server sweeps the store, as workers do."""
-
-
-VARIABLE = "WINDLASS_SERVE"
-"""Tells the processes of a server what to serve; they are started, not forked."""
+    require_keys: bool = False
+    """Whether nobody is let in while the store has no API keys."""
+    token: str | None = None
+    """What callers show while there are no API keys; None: without keys nobody is let in."""
+    trust_local: bool = False
+    """Whether, without keys, everybody who reaches the loopback address is let in."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,3 +37,5 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
     app: str
     options: ServeOptions
+    folder: str
+    """Of the processes of this server, for what they tell each other."""

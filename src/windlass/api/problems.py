@@ -25,6 +25,10 @@ from windlass.errors import (
 _log = logging.getLogger("windlass.api")
 
 PROBLEM_JSON = "application/problem+json"
+CALLER = "windlass_caller"
+"""Where the gate leaves the caller in the state of a connection; None: nobody who is known."""
+STORE_AWAY = "the store does not answer; try again"
+"""What strangers are told. The details, such as where the store is, are for the log and for operators."""
 LONGEST = 1_000
 """Characters of a detail: it may repeat what was sent."""
 
@@ -131,13 +135,15 @@ def on_refusal(_: Request[Any, Any, Any], error: Refusal) -> Response[bytes]:
     return Response(encoded(error), status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON)
 
 
-def on_windlass_error(_: Request[Any, Any, Any], error: WindlassError) -> Response[bytes]:
-    """What the rooms below refuse."""
+def on_windlass_error(request: Request[Any, Any, Any] | None, error: WindlassError) -> Response[bytes]:
+    """What the rooms below refuse. Without a request, it is one whose caller is known."""
     status, kind = _status(error)
     headers = {"retry-after": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.warning("%s: %s", kind, error)
-    return problem(status, kind, str(error), headers=headers)
+    by_stranger = request is not None and cast("Any", request.scope)["state"].get(CALLER) is None
+    detail = STORE_AWAY if by_stranger and kind == "store-unavailable" else str(error)
+    return problem(status, kind, detail, headers=headers)
 
 
 _STATUSES: Sequence[tuple[type[WindlassError], int, str]] = (

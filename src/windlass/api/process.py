@@ -1,54 +1,67 @@
-"""A process of the server: what it answers with, and how it hears that it is to stop."""
+"""A process of the server: it answers until it is told to stop, or its parent is gone."""
 
 import asyncio
 import gc
-import os
+import multiprocessing
+import resource
 import signal
+import socket
+from pathlib import Path
 
-import msgspec
 from litestar import Litestar
 
 from windlass import Windlass
 from windlass.api.desk import RUNNING
-from windlass.api.options import VARIABLE, Told
+from windlass.api.listening import answering
+from windlass.api.options import Told
 from windlass.api.running import Running
 from windlass.api.server import build
 from windlass.errors import InvalidOption
 from windlass.loading import load_app
 from windlass.observe.logs import begin_logging
 
+OTHER_FILES = 200
+"""Files that a process has open besides its connections."""
 
-def application() -> Litestar:
-    """What a server process answers with."""
-    told = msgspec.json.decode(os.environ[VARIABLE], type=Told)
+
+def run_process(told: Told, listening: socket.socket) -> None:
+    """Answer requests that come in at a socket, until stopped."""
     begin_logging()
     app = load_app(told.app)
     if not isinstance(app, Windlass):
         raise InvalidOption(f"{told.app} is no Windlass app")
-    server = build(app, told.options)
-    running: Running = server.state[RUNNING]
-    running.on_start = lambda: begin(running)
-    return server
+    server = build(app, told.options, folder=Path(told.folder))
+    asyncio.run(_until_stopped(server, listening, room_for(told.options.connections)))
 
 
-def begin(running: Running) -> None:
-    """Called before the first request."""
-    on_signal(running.stopping)
-    # What is there by now stays: the collector would take 20 ms to look through it again, now and then, in
-    # which nobody is answered.
-    gc.collect()
-    gc.freeze()
-
-
-def on_signal(stop: "asyncio.Event") -> None:
-    """Let requests that wait be answered when the process is told to stop, not when their time is over.
-
-    The loop keeps its own handler: it hears of signals through a file descriptor, whatever runs here.
+def room_for(connections: int) -> int:
+    """How many connections the process may have, after it has raised its limit on open files as far as
+    needed.
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if soft < wanted:
+        soft = min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(connections, soft - OTHER_FILES))
+
+
+async def _until_stopped(server: Litestar, listening: socket.socket, room: int) -> None:
+    running: Running = server.state[RUNNING]
+    _stop_when_told(running.stopping)
+    async with server.lifespan():
+        # What is there by now stays: the collector would take 20 ms to look through it again, now and then,
+        # in which nobody is answered.
+        gc.collect()
+        gc.freeze()
+        async with answering(server, listening, most=room):
+            await running.stopping.wait()
+
+
+def _stop_when_told(stopping: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-
-    def told(*_: object) -> None:
-        loop.call_soon_threadsafe(stop.set)
-
     for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, told)
+        loop.add_signal_handler(name, stopping.set)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        loop.add_reader(parent.sentinel, stopping.set)

@@ -2,22 +2,22 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from litestar import Request
 
 from windlass import Windlass
-from windlass.admin.keys import Key
 from windlass.admin.leasing import Leasing
 from windlass.admin.server_secret import server_secret
+from windlass.api.callers import Callers
 from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
 from windlass.api.patience import Patience
 from windlass.api.problems import Refusal
 from windlass.api.queues_known import KnownQueues
-from windlass.api.rates import Rates
 from windlass.api.seals import Seals
 from windlass.observe.together import folder_from_environment
 from windlass.observe.watch import Watch
@@ -26,12 +26,14 @@ from windlass.observe.watch import Watch
 class Running:
     """What all requests of a server process share."""
 
-    def __init__(self, app: Windlass, options: ServeOptions) -> None:
+    def __init__(self, app: Windlass, options: ServeOptions, folder: Path | None = None) -> None:
+        """`folder` is where the processes of one server tell each other that keys are needed."""
         self.app = app
         self.options = options
-        self.keys = KeyRing(app)
-        self.failures = Rates(rate=10, burst=50)
-        """Of callers without a valid key, by address."""
+        self.keys = KeyRing(
+            app, required=options.require_keys, mark=None if folder is None else folder / "keys-are-needed"
+        )
+        self.callers = Callers(options, self.keys, self.seals, app.connection.broker)
         self.leasing = Leasing(app)
         self.queues = KnownQueues()
         self.watch = Watch(app.config.namespace, folder=folder_from_environment())
@@ -39,8 +41,6 @@ class Running:
         self.waiting: Counter[str] = Counter()
         """Long polls under way, by caller."""
         self.stopping = asyncio.Event()
-        self.on_start: Callable[[], None] = lambda: None
-        """Called in the loop that the server runs in, before it answers."""
         self._seals: Seals | None = None
 
     @property
@@ -58,20 +58,6 @@ class Running:
     def patience(self, request: Request[Any, Any, Any]) -> Patience:
         """For a request that waits: `async with running.patience(request) as patience`."""
         return Patience(request, self.stopping)
-
-    async def sought(self, text: str, address: str) -> Key | None:
-        """The key of a text, None if it is not valid. An address that has sent too many that are not valid
-        (`failed`) does not make the store be asked; a key that is known is let in from there, too: behind a
-        proxy, or a NAT, all callers have one address.
-        """
-        key = await self.keys.find(text, look=False)
-        if key is None and not self.failures.is_over(address):
-            key = await self.keys.find(text)
-        return key
-
-    def failed(self, address: str) -> None:
-        """Count a key that is not valid; 429 when there are too many."""
-        self.failures.take(address, "keys that are not valid")
 
     @contextmanager
     def long_poll(self, caller: str) -> Generator[None]:

@@ -11,12 +11,24 @@ import hmac
 import struct
 from uuid import UUID
 
+import msgspec
+
 from windlass.admin.server_secret import derived
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 
 MAC_BYTES = 16
 _LEASE = struct.Struct(">16sQ")
-_LOGIN = struct.Struct(">Q")
+_LOGIN = struct.Struct(">Q16s")
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True):
+    """What a login cookie says."""
+
+    id: str
+    """32 hex digits, different for every login."""
+    until: Micros
+    holder: str
+    """The id of the key that was shown, or what stands for the local token."""
 
 
 class Seals:
@@ -49,17 +61,17 @@ class Seals:
         said = _opened(self._session, token)
         return None if said is None else said.decode("utf-8", "replace")
 
-    def login(self, key_id: str, until: Micros) -> str:
+    def login(self, login: Login) -> str:
         """The cookie of somebody who showed a key."""
-        return _sealed(self._login, _LOGIN.pack(until) + key_id.encode())
+        return _sealed(self._login, _LOGIN.pack(login.until, bytes.fromhex(login.id)) + login.holder.encode())
 
-    def open_login(self, cookie: str) -> tuple[str, Micros] | None:
-        """The id of the key, and until when the login is good."""
+    def open_login(self, cookie: str) -> Login | None:
+        """The login of a cookie; None for what is no cookie of this namespace."""
         said = _opened(self._login, cookie)
         if said is None or len(said) < _LOGIN.size:
             return None
-        (until,) = _LOGIN.unpack_from(said)
-        return said[_LOGIN.size :].decode("utf-8", "replace"), until
+        until, login = _LOGIN.unpack_from(said)
+        return Login(id=login.hex(), until=until, holder=said[_LOGIN.size :].decode("utf-8", "replace"))
 
     def cursor(self, place: Cursor, listing: str) -> str:
         """A place in a listing, for the outside."""

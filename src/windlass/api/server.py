@@ -1,5 +1,7 @@
 """The server: the routes of every module, behind the gate, with the store swept while it runs."""
 
+from pathlib import Path
+
 from litestar import Litestar
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
@@ -20,9 +22,11 @@ from windlass.api.short import ShortWay
 from windlass.observe.traces import traced
 
 
-def build(app: Windlass, options: ServeOptions | None = None) -> Litestar:
-    """Make the application that serves an app's namespace over HTTP."""
-    running = Running(app, options or ServeOptions())
+def build(app: Windlass, options: ServeOptions | None = None, *, folder: Path | None = None) -> Litestar:
+    """Make the application that serves an app's namespace over HTTP. Processes of one server share a
+    folder.
+    """
+    running = Running(app, options or ServeOptions(), folder)
     server = Litestar(
         route_handlers=list(all_routes()),
         dependencies={"desk": Provide(at_desk)},

@@ -60,7 +60,6 @@ def services(running: Running) -> Sequence[Service]:
 @asynccontextmanager
 async def serving(running: Running) -> AsyncGenerator[None]:
     """Run the services for as long as the server runs."""
-    running.on_start()
     tasks = [asyncio.create_task(_kept(service, running)) for service in services(running)]
     try:
         yield

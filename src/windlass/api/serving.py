@@ -1,63 +1,61 @@
-"""`windlass serve`: the processes that answer, and what is checked before anybody reaches them."""
+"""`windlass serve`: what is checked before anybody reaches the server, and what its operator is told."""
 
 import asyncio
+import base64
 import logging
-import multiprocessing
 import os
 import socket
 import tempfile
+from collections.abc import Callable
 
 import msgspec
-from granian import Granian
-from granian.constants import HTTPModes, Interfaces, Loops
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
 
 from windlass import Windlass
 from windlass.admin.keys import Keys
+from windlass.admin.server_secret import derived, server_secret
 from windlass.api.hosts import is_address, is_loopback
-from windlass.api.options import VARIABLE, ServeOptions, Told
+from windlass.api.listening import BACKLOG
+from windlass.api.options import ServeOptions, Told
+from windlass.api.processes import Processes
 from windlass.errors import InvalidOption
 from windlass.observe.together import FOLDER_VARIABLE
 
 _log = logging.getLogger("windlass.api")
 
-STOPPING = 5
-"""Seconds that requests under way are given when the server stops."""
-HEADERS_WITHIN = 10_000
-"""Milliseconds in which the headers of a request have to arrive."""
+_TOKEN_BYTES = 24
 
 
-def serve(name: str, app: Windlass, options: ServeOptions, *, workers: int) -> int:
-    """Answer requests until stopped; the exit code. `InvalidOption` says why it cannot start."""
-    asyncio.run(_check(app, options))
-    _check_port(options)
-    told = Told(app=name, options=options)
-    os.environ[VARIABLE] = msgspec.json.encode(told).decode()
-    multiprocessing.set_start_method("spawn", force=True)
-    server = Granian(
-        "windlass.api.process:application",
-        factory=True,
-        address=options.host,
-        port=options.port,
-        interface=Interfaces.ASGI,
-        workers=workers,
-        loop=Loops.asyncio,
-        http=HTTPModes.auto,
-        websockets=False,
-        backlog=2_048,
-        # Requests beyond those that wait for jobs: a flood of long polls leaves room for the others.
-        backpressure=options.waiting + 1_000,
-        http1_settings=HTTP1Settings(header_read_timeout=HEADERS_WITHIN),
-        workers_kill_timeout=STOPPING,
-        respawn_failed_workers=True,
-        log_level=LogLevels.warning,
-    )
-    _log.info("serving %s on %s", name, address_of(options))
-    with tempfile.TemporaryDirectory(prefix="windlass-metrics-") as folder:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server that has started is reached."""
+
+    app: str
+    address: str
+    url: str
+    """The address; while there are no API keys, with the token, for a browser."""
+    token: str | None = None
+    """What callers show while there are no API keys."""
+    needs_keys: bool
+    """Whether callers show an API key."""
+
+
+def serve(
+    name: str, app: Windlass, options: ServeOptions, *, workers: int, tell: Callable[[Found], None]
+) -> int:
+    """Answer requests until stopped; the exit code. `InvalidOption` says why it cannot start.
+
+    `tell` is called once the server listens.
+    """
+    options = asyncio.run(_checked(app, options))
+    with (
+        _listening(options) as listening,
+        tempfile.TemporaryDirectory(prefix="windlass-serve-") as folder,
+    ):
         if workers > 1:
             os.environ[FOLDER_VARIABLE] = folder  # its processes add up what they count
-        server.serve()
+        told = Told(app=name, options=options, folder=folder)
+        _log.info("serving %s on %s", name, address_of(options))
+        tell(_found(name, options))
+        Processes(told, listening, workers).run()
     return 0
 
 
@@ -67,8 +65,17 @@ def address_of(options: ServeOptions) -> str:
     return f"http://{host}:{options.port}"
 
 
-async def _check(app: Windlass, options: ServeOptions) -> None:
-    """Refuse to be reached by everybody, and a store that only this process would have."""
+def _found(name: str, options: ServeOptions) -> Found:
+    address, token = address_of(options), None if options.require_keys else options.token
+    url = address if token is None else f"{address}/?token={token}"
+    return Found(app=name, address=address, url=url, token=token, needs_keys=options.require_keys)
+
+
+async def _checked(app: Windlass, options: ServeOptions) -> ServeOptions:
+    """The options with what the store adds to them: whether keys are needed, and else the token.
+
+    Refuse to be reached by everybody, and a store that only this process would have.
+    """
     try:
         broker = await app.connection.broker()
         if not broker.capabilities.shared:
@@ -76,27 +83,39 @@ async def _check(app: Windlass, options: ServeOptions) -> None:
                 f"a {broker.capabilities.store} store lives inside one process: workers would not find what "
                 "is enqueued here; use one that is shared, such as sqlite:///windlass.db"
             )
-        if is_loopback(options.host):
-            return
-        if not [key async for key in Keys(broker).all()]:
+        has_keys = [key async for key in Keys(broker).all()] != []
+        if not has_keys and not options.require_keys and not is_loopback(options.host):
             raise InvalidOption(
                 f"without an API key this server is open to all who reach it, so it does not listen on "
                 f"{options.host}; make a key first: windlass keys APP create --scope operate"
             )
+        token = options.token
+        if token is None and not options.trust_local:
+            token = _token(await server_secret(broker), app.config.namespace)
+        return msgspec.structs.replace(options, token=token, require_keys=options.require_keys or has_keys)
     finally:
         await app.aclose()
 
 
-def _check_port(options: ServeOptions) -> None:
-    """Say so in a line if the port is taken: the server would start, and fail in each of its processes."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+def _token(secret: bytes, namespace: str) -> str:
+    """The token of a namespace: the same after a restart, and for all servers of the namespace."""
+    return base64.urlsafe_b64encode(derived(secret, f"token:{namespace}")[:_TOKEN_BYTES]).decode()
+
+
+def _listening(options: ServeOptions) -> socket.socket:
+    """The socket at which all processes of the server accept connections."""
     if not is_address(options.host) and options.host != "localhost":
         raise InvalidOption(f'--host is an address, such as 127.0.0.1 or 0.0.0.0, not "{options.host}"')
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((options.host, options.port))
-        except OSError as error:
-            raise InvalidOption(
-                f"cannot listen on {options.host}:{options.port}: {error.strerror}; choose another --port"
-            ) from None
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    # With the protocol named, asyncio sends small answers at once (TCP_NODELAY).
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((options.host, options.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise InvalidOption(
+            f"cannot listen on {options.host}:{options.port}: {error.strerror}; choose another --port"
+        ) from None
+    return listening

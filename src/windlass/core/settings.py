@@ -38,6 +38,8 @@ class Kind(StrEnum):
     """What operators did to many jobs at once."""
     REQUEST = "request"
     """What an `Idempotency-Key` of the HTTP API stands for, for a day."""
+    LOGIN = "login"
+    """Logins of the HTTP API that somebody has logged out of, until their cookies would have ended."""
     READER = "reader"
     """The stored cursor of a reader of the event log."""
     WEBHOOK = "webhook"

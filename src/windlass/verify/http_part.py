@@ -5,13 +5,14 @@ reach it through a proxy of their own, so that their connections can be hurt and
 """
 
 import importlib.util
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from windlass.verify.ground import APP, HOST, environment
+from windlass.verify.ground import APP, HOST, TOKEN, environment
 from windlass.verify.network import Network
 from windlass.verify.processes import Started, Starter
 
@@ -19,7 +20,7 @@ SERVER: Final = "http"
 """The place of the server, and its door to the store."""
 WORKERS: Final = ("http-1", "http-2")
 """The places of its workers, and their doors to it."""
-NEEDED = ("granian", "litestar")
+NEEDED = ("httptools", "litestar")
 SERVED = APP
 """The app that is served; a test puts a faulty one in its place."""
 _PATIENT = "1000000"
@@ -42,6 +43,7 @@ class HttpPart:
         self._namespace = namespace
         self._history: Path = starter.folder.parent / "history"
         self._seed = seed
+        self._token = secrets.token_hex(16)
         self.port = _free_port()
         self.network = Network(("127.0.0.1", self.port), WORKERS)
 
@@ -53,7 +55,9 @@ class HttpPart:
     def _server(self, place: str, number: int) -> Started:
         command = [sys.executable, "-m", "windlass.verify.host", "serve", SERVED]
         options = ["--port", str(self.port), "--rate", _PATIENT]
-        variables = environment(self._url(SERVER), self._namespace, self._history, **{HOST: SERVER})
+        variables = environment(
+            self._url(SERVER), self._namespace, self._history, **{HOST: SERVER, TOKEN: self._token}
+        )
         return self._starter.start(f"server-{place}-{number}", [*command, *options], environment=variables)
 
     def _worker(self, place: str, number: int) -> Started:
@@ -61,7 +65,7 @@ class HttpPart:
         door = str(self.network.doors[place])
         command = [sys.executable, "-m", "windlass.verify.http_worker", name, door, str(seed)]
         # It is told of no store: it has the server alone.
-        variables = environment("memory://", self._namespace, self._history)
+        variables = environment("memory://", self._namespace, self._history, **{TOKEN: self._token})
         return self._starter.start(name, command, environment=variables)
 
 

@@ -7,6 +7,7 @@ little careless: what it holds it runs, in time or not. The store has to know be
 
 import http.client
 import json
+import os
 import random
 import signal
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from windlass.verify import history
-from windlass.verify.ground import FOREIGN, history_folder
+from windlass.verify.ground import FOREIGN, TOKEN, history_folder
 from windlass.verify.history import Journal
 from windlass.verify.processes import end_with_parent
 
@@ -49,13 +50,17 @@ class Line:
     def __init__(self, port: int) -> None:
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
+        self._headers = {
+            "Authorization": f"Bearer {os.environ.get(TOKEN, '')}",
+            "Content-Type": "application/json",
+        }
 
     def post(self, path: str, body: object) -> tuple[int, Any]:
         """Status and document of the answer. `NoAnswer`: none, or one that says that it is not known."""
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT)
-            self._connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            self._connection.request("POST", path, json.dumps(body), self._headers)
             answer = self._connection.getresponse()
             status, text = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:

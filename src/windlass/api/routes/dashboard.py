@@ -10,13 +10,19 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import msgspec
 from litestar import Request, Response, get
+from litestar.datastructures import Cookie
 from litestar.params import FromPath
 
 from windlass.api.access import OPEN
+from windlass.api.desk import RUNNING
+from windlass.api.gate import address_of
 from windlass.api.problems import not_found
+from windlass.api.routes.session import login_cookie
+from windlass.api.running import Running
 
 FOLDER = Path(__file__).parent.parent / "static"
 INDEX = "index.html"
@@ -87,6 +93,8 @@ def _file(path: Path) -> File:
 async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Response[bytes]:
     """A file of the dashboard; its page for whatever else it shows under a path of its own."""
     name = path.lstrip("/")
+    if "token" in request.query_params:
+        return await _with_cookie(request, name)
     if name.startswith(_NOT_PAGES) or name == "v1":
         raise not_found(f"there is nothing at {path[:200]}")
     found = files().get(name or INDEX)
@@ -104,6 +112,21 @@ async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Re
         headers = {**found.headers, "content-encoding": "gzip"}
         return Response(found.packed, headers=headers, media_type=found.type)
     return Response(found.body, headers=dict(found.headers), media_type=found.type)
+
+
+async def _with_cookie(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+    """Take the token of a server without keys out of the address, and give its browser a cookie instead."""
+    running: Running = request.app.state[RUNNING]
+    rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+    cookies: list[Cookie] = []
+    if await running.callers.wants_token():
+        login = await running.callers.log_in(request.query_params["token"], address_of(request.scope))
+        cookies = [] if login is None else [login_cookie(running.options, *login)]
+    # One slash: a browser would take what follows two for a host.
+    to = f"/{quote(name)}" + (f"?{urlencode(rest)}" if rest else "")
+    return Response(
+        b"", status_code=303, headers={"location": to, "cache-control": "no-store"}, cookies=cookies
+    )
 
 
 def _may_be_a_page(name: str) -> bool:

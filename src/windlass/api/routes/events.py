@@ -217,15 +217,14 @@ class _Stream:
         return None
 
     async def _is_trusted(self) -> bool:
-        """A key that was revoked reads no further than a few seconds; nor does who has none, once there are
-        keys.
+        """Who would not be let in any more reads no further than a few seconds: the key was revoked, somebody
+        has logged out, or there are keys now and this caller has none.
         """
         if time.monotonic() - self._trusted < TRUSTED:
             return True
         self._trusted = time.monotonic()
-        keys, own = self._desk.running.keys, self._desk.caller.key
         try:
-            return await keys.is_empty() if own is None else await keys.by_id(own) is not None
+            return await self._desk.running.callers.is_still(self._desk.caller)
         except WindlassError:
             return False
 

@@ -30,7 +30,9 @@ async def healthz() -> Health:
 
 @get("/readyz", guards=[OPEN], tags=["health"])
 async def readyz(request: Request[Any, Any, Any]) -> Response[Health]:
-    """Whether requests can be served: the store answers, and the server is not about to stop."""
+    """Whether requests can be served: the store answers and has the keys that are needed, and the server is
+    not about to stop.
+    """
     running: Running = request.app.state[RUNNING]
     if running.is_stopping:
         return Response(Health(status="stopping"), status_code=503)
@@ -38,8 +40,11 @@ async def readyz(request: Request[Any, Any, Any]) -> Response[Health]:
         async with asyncio.timeout(PATIENCE):
             broker = await running.app.connection.broker()
             await broker.schedules(limit=1)
+            keys_are_lost = await running.keys.are_lost()
     except (WindlassError, TimeoutError):
         return Response(Health(status="the store does not answer"), status_code=503)
+    if keys_are_lost:
+        return Response(Health(status="the store has no API keys"), status_code=503)
     return Response(Health(status="ok"))
 
 

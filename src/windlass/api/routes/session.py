@@ -10,26 +10,24 @@ from litestar.params import JSONBody
 from windlass.admin.keys import Scope
 from windlass.api.access import OPEN, present, requires
 from windlass.api.desk import RUNNING
-from windlass.api.gate import COOKIE, address_of
+from windlass.api.gate import COOKIE, address_of, cookie_of
+from windlass.api.options import ServeOptions
 from windlass.api.problems import Refusal
 from windlass.api.running import Running
-from windlass.core.units import HOUR, SECOND
-
-LOGIN_TTL = 12 * HOUR
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who wants to log in."""
 
     key: str
-    """An API key."""
+    """An API key; on a server without keys, its token."""
 
 
 class Who(msgspec.Struct, frozen=True, kw_only=True):
     """The caller, and what it may do."""
 
     name: str
-    """`key <id>`; `local` on a server without keys, which serves this machine alone."""
+    """`key <id>`; `local` for who has shown the token of a server without keys."""
     label: str
     scopes: list[str]
     queues: list[str] | None
@@ -57,17 +55,10 @@ def _who(request: Request[Any, Any, Any]) -> Who:
 async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Response[None]:
     """Log in: the answer carries a session cookie."""
     running = _running(request)
-    address = address_of(request.scope)
-    key = await running.sought(data.key, address)
-    if key is None:
-        running.failed(address)
+    login = await running.callers.log_in(data.key, address_of(request.scope))
+    if login is None:
         raise Refusal(401, "unauthorized", "this key is not valid", field="key")
-    seals = await running.seals()
-    until = running.keys.now() + LOGIN_TTL
-    if key.expires_at is not None:
-        until = min(until, key.expires_at)
-    left = max(1, (until - running.keys.now()) // SECOND)
-    return Response(None, status_code=204, cookies=[_cookie(running, seals.login(key.id, until), left)])
+    return Response(None, status_code=204, cookies=[login_cookie(running.options, *login)])
 
 
 @get("/v1/session", guards=[requires(*Scope)], tags=["session"])
@@ -78,11 +69,16 @@ async def who(request: Request[Any, Any, Any]) -> Who:
 
 @delete("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
 async def log_out(request: Request[Any, Any, Any]) -> Response[None]:
-    """Log out: forget the cookie."""
-    return Response(None, status_code=204, cookies=[_cookie(_running(request), "", 0)])
+    """Log out: the cookie opens nothing any more, wherever it is."""
+    running = _running(request)
+    cookie = cookie_of(request.headers.get("cookie", "").encode("latin-1", "replace"))
+    if cookie is not None:
+        await running.callers.log_out(cookie)
+    return Response(None, status_code=204, cookies=[login_cookie(running.options, "", 0)])
 
 
-def _cookie(running: Running, value: str, seconds: int) -> Cookie:
+def login_cookie(options: ServeOptions, value: str, seconds: int) -> Cookie:
+    """A cookie that scripts cannot read, and pages of other sites cannot send."""
     return Cookie(
         key=COOKIE,
         value=value,
@@ -90,7 +86,7 @@ def _cookie(running: Running, value: str, seconds: int) -> Cookie:
         path="/",
         httponly=True,
         samesite="strict",
-        secure=running.options.secure,
+        secure=options.secure,
     )
 
 

@@ -1,0 +1,251 @@
+"""One HTTP/1.1 connection: bytes in, ASGI calls, bytes out. `httptools`, the parser of Node.js, reads them.
+
+The server reads one request at a time. It neither reads ahead nor queues requests: a client that sends its
+next request before it has the answer to the last one gets that answer, and the connection is closed.
+"""
+
+import asyncio
+import logging
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+import msgspec
+from litestar.types import ASGIApp
+
+from windlass.api.connections import Connections
+from windlass.api.exchange import Exchange, written
+from windlass.api.problems import CALLER, PROBLEM_JSON, Refusal, encoded
+
+_log = logging.getLogger("windlass.api")
+
+LONGEST_HEAD = 64 * 1024
+"""Bytes of a request line and its headers."""
+
+
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that the server waits for a client."""
+
+    head: float = 10.0
+    """For the head of a request: from the start of the connection, or from the first byte of a later
+    request.
+    """
+    body: float = 3_600.0
+    """For more of a body. The gate has a shorter limit of its own, and answers with 408."""
+    idle: float = 75.0
+    """Between two requests. Proxies give up an idle connection after 60."""
+    read: float = 30.0
+    """For the client to read what was written."""
+    linger: float = 2.0
+    """For the client to read the last answer, while what it still sends is thrown away."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection with one client."""
+
+    def __init__(self, app: ASGIApp, connections: Connections, deadlines: Deadlines) -> None:
+        self.address = ""
+        self._deadlines = deadlines
+        self.is_known = False
+        self._app = app
+        self._connections = connections
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport = cast("Any", None)
+        self._ends: dict[str, Any] = {}
+        self._head_bytes = 0
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._exchange: Exchange | None = None
+        """The request under way; None while the server waits for one."""
+        self._in_body = False
+        self._is_read = True
+        """Whether the client reads what is written."""
+        self._closing = False
+        """No further request is read."""
+
+    # --- asyncio --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for a request, if there is a place."""
+        self._transport = cast("asyncio.Transport", transport)
+        client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self._ends = {"client": client and client[:2], "server": server and server[:2]}
+        self.address = client[0] if client else ""
+        if self._connections.admit(self):
+            self._connections.waits(self, self._deadlines.head)
+        else:
+            self._closing = True
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        """The client, or the server, has closed it."""
+        self._closing = True
+        self._connections.forget(self)
+        if self._exchange is not None:
+            self._exchange.lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come."""
+        if self._closing:
+            return
+        if self._exchange is None and not self._in_body:
+            if not self._head_bytes:
+                self._connections.waits(self, self._deadlines.head)
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except _Pipelined:
+            self._closing = True  # after the answer that is due
+        except httptools.HttpParserUpgrade:
+            self._closing = True  # no other protocol is spoken here: the request is answered as it is
+        except httptools.HttpParserError as error:
+            if not isinstance(error.__context__, _Pipelined):
+                self._refuse(400, f"this is not HTTP/1.1: {error}")
+            self._closing = True
+        else:
+            if self._exchange is None and self._head_bytes > LONGEST_HEAD:
+                self._refuse(431, f"the headers have more than {LONGEST_HEAD:,} bytes")
+
+    def eof_received(self) -> None:
+        """The client sends nothing more: nobody reads an answer, as far as can be told."""
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as the server writes."""
+        self._is_read = False
+        self._connections.waits(self, self._deadlines.read)
+        if self._exchange is not None:
+            self._exchange.pause()
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._is_read = True
+        if self._exchange is not None:
+            self._connections.works(self)
+            self._exchange.resume()
+
+    # --- the parser -----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if self._exchange is not None:
+            raise _Pipelined
+        self._url, self._headers = b"", []
+
+    def on_url(self, url: bytes) -> None:
+        """A part of what is asked for."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head of a request is here: answer it while its body arrives."""
+        url = httptools.parse_url(self._url)
+        if url.host:  # the target of a request says which host is asked, whatever the header says
+            port = b":%d" % url.port if url.port else b""
+            self._headers = [each for each in self._headers if each[0] != b"host"]
+            self._headers.append((b"host", url.host + port))
+        version = self._parser.get_http_version()
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": version,
+            "method": self._parser.get_method().decode("latin-1"),
+            "scheme": "http",
+            "path": unquote(url.path.decode("latin-1")),
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "root_path": "",
+            "headers": self._headers,
+            "state": {},
+            **self._ends,
+        }
+        self._head_bytes, self._in_body = 0, True
+        keep = version == "1.1" and self._parser.should_keep_alive()
+        self._exchange = Exchange(scope, self._transport, self, keep_alive=keep)
+        self._connections.works(self)
+        if not self._is_read:
+            self.pause_writing()
+        self._exchange.begin(self._app)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body. What comes after the answer is thrown away."""
+        if self._exchange is not None:
+            self._exchange.arrived(body)
+
+    def on_message_complete(self) -> None:
+        """The body has ended."""
+        self._in_body = False
+        if self._exchange is not None:
+            self._exchange.ended()
+
+    # --- what an exchange tells -----------------------------------------------------------------------------
+
+    def wants_body(self) -> None:
+        """The request is not answered before more of its body comes."""
+        self._connections.waits(self, self._deadlines.body)
+
+    def works(self) -> None:
+        """The server goes on with the request, once the client has read what was written."""
+        if self._is_read:
+            self._connections.works(self)
+
+    def answered(self, exchange: Exchange) -> None:
+        """The answer is written: wait for the next request, or close."""
+        self._exchange = None
+        self.is_known = self.is_known or exchange.scope["state"].get(CALLER) is not None
+        if self._closing or not exchange.keep_alive or self._transport.is_closing():
+            self.close()
+            return
+        # The rest of a body that nobody wanted is thrown away as it comes, within the time of a head.
+        self._connections.waits(self, self._deadlines.head if self._in_body else self._deadlines.idle)
+        self._transport.resume_reading()
+
+    # --- its end --------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close it once what was written is sent; a request under way is answered before."""
+        self._closing = True
+        if self._exchange is not None:
+            self._exchange.keep_alive = False
+        elif not self._in_body or self._transport.is_closing():
+            self._connections.waits(self, self._deadlines.linger)
+            self._transport.close()
+        else:
+            # The client still sends. Were the connection closed now, the system would tell it so before it
+            # has read the answer.
+            self._connections.waits(self, self._deadlines.linger)
+            self._transport.write_eof()
+            self._transport.resume_reading()
+
+    def cut(self) -> None:
+        """Close it now."""
+        self._closing = True
+        if self._transport.get_write_buffer_size() or self._transport.is_closing():
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _refuse(self, status: int, detail: str) -> None:
+        """Answer what cannot be understood, and close."""
+        self._closing = True
+        if self._in_body:  # what its route says, or has said, is all that there is to say
+            if self._exchange is not None:
+                self._exchange.lost()
+            self._connections.waits(self, self._deadlines.linger)
+            self._transport.close()
+            return
+        refusal = Refusal(status, "invalid", detail)
+        body = encoded(refusal)
+        headers = [
+            (b"content-type", PROBLEM_JSON.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        self._transport.write(written(status, headers) + body)
+        self.close()
+
+
+class _Pipelined(Exception):
+    """A request came before the one before it was answered."""

@@ -1,0 +1,78 @@
+"""The processes of a server: as many as were asked for, and another one for each that dies."""
+
+import logging
+import multiprocessing
+import signal
+import socket
+import time
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+
+from windlass.api.listening import STOPPING
+from windlass.api.options import Told
+from windlass.api.process import run_process
+
+_log = logging.getLogger("windlass.api")
+
+PAUSE = 1.0
+"""Seconds before a process that died is replaced: one that cannot start does not take all of a core."""
+_START = multiprocessing.get_context("spawn")
+
+
+class Processes:
+    """Starts processes, keeps their number, and stops them when this one is told to stop."""
+
+    def __init__(self, told: Told, listening: socket.socket, count: int) -> None:
+        self._told = told
+        self._listening = listening
+        self._count = count
+        self._running: list[SpawnProcess] = []
+        self._is_told_to_stop = False
+
+    def run(self) -> None:
+        """Keep them running until told to stop."""
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._stop)
+        try:
+            while not self._is_told_to_stop:
+                self._fill()
+                wait([each.sentinel for each in self._running], timeout=PAUSE)
+                self._bury()
+        finally:
+            self._end()
+
+    def _fill(self) -> None:
+        while len(self._running) < self._count and not self._is_told_to_stop:
+            process = _START.Process(target=run_process, args=(self._told, self._listening))
+            process.start()
+            self._running.append(process)
+
+    def _bury(self) -> None:
+        dead = [each for each in self._running if not each.is_alive()]
+        for process in dead:
+            self._running.remove(process)
+            if not self._is_told_to_stop:
+                _log.error(
+                    "server process %s has ended (exit code %s); another one takes its place",
+                    process.pid,
+                    process.exitcode,
+                )
+        if dead and not self._is_told_to_stop:
+            time.sleep(PAUSE)
+
+    def _stop(self, _: int, __: FrameType | None) -> None:
+        self._is_told_to_stop = True
+        for process in self._running:
+            process.terminate()
+
+    def _end(self) -> None:
+        self._is_told_to_stop = True
+        until = time.monotonic() + STOPPING + 2 * PAUSE
+        for process in self._running:
+            process.terminate()
+        for process in self._running:
+            process.join(max(0.0, until - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
