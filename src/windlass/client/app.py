@@ -19,7 +19,6 @@ from windlass.client.connection import Connection
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import found_in
 from windlass.client.flow_handle import Flow
-from windlass.client.forks import renew_after_fork
 from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known
@@ -50,6 +49,7 @@ from windlass.core.units import JobId
 from windlass.core.webhook import CALLBACKS, DELIVERIES, Hook
 from windlass.core.webhook import QUEUE as WEBHOOKS
 from windlass.errors import InvalidOption, JobNotFound
+from windlass.forks import renew_after_fork
 from windlass.observe.traces import active as traced
 from windlass.observe.traces import sending
 

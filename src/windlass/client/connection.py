@@ -16,7 +16,6 @@ from windlass.broker.registry import load, open_broker, serves_any_loop
 from windlass.client.coalescer import Coalescer
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import not_known
-from windlass.client.forks import renew_after_fork
 from windlass.client.portal import Portal, PortalClosed
 from windlass.client.resend import Resend
 from windlass.client.uninterrupted import Uninterrupted
@@ -25,6 +24,7 @@ from windlass.config import Config
 from windlass.core.job import NewJob, Receipt, Refusal
 from windlass.core.units import SECOND, JobId
 from windlass.errors import JobNotFound, StoreUnavailable, Unsupported
+from windlass.forks import leave_to_parent, renew_after_fork
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound="Connection")
@@ -103,7 +103,6 @@ class Connection:
             load(config.url)
         self._observers: list[Observer] = []
         self._process = _Process()
-        self._inherited: list[_Process] = []
         self.closings = 0
         """How often it was closed; who waits can tell that it was."""
         renew_after_fork(self)
@@ -316,7 +315,7 @@ class Connection:
         """Start anew in the child of a fork. What the parent opened is kept and not touched: to close it, or
         to drop it, would reach into the parent's connections and its loop.
         """
-        self._inherited.append(self._process)
+        leave_to_parent(self._process)
         self._process = _Process()
 
     def _replaced(self) -> _Process:

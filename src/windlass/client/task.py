@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, T
 
 import msgspec
 
-from windlass.client.forks import renew_after_fork
 from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known, check_parents, policy_of, prepared
 from windlass.core.alike import Alike
@@ -22,6 +21,7 @@ from windlass.core.signature import Signature
 from windlass.core.units import SECOND, JobId, Micros
 from windlass.core.webhook import CALLBACK
 from windlass.errors import InvalidOption
+from windlass.forks import renew_after_fork
 
 if TYPE_CHECKING:
     from windlass.client.app import Windlass

@@ -29,14 +29,13 @@ from windlass.core.group import too_large
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
+from windlass.forks import leave_to_parent, renew_after_fork
 
 _MOST_JOBS: Final = 1_000
 """Of those that one caller sends for others."""
 _CREATED: Final = Status.CREATED
 _QUEUE: Final = 4
 """Its place among the values of jobs that are alike."""
-_inherited: list[object] = []
-"""What a child of a fork got from its parent, and must not touch."""
 
 
 class BlockingProducer:
@@ -59,6 +58,7 @@ class BlockingProducer:
         self._of_broker = pool
         self._bell = bell
         self._begin()
+        renew_after_fork(self)
 
     def _begin(self) -> None:
         self._pid = os.getpid()
@@ -78,8 +78,7 @@ class BlockingProducer:
     def enqueue(self, groups: Groups) -> Receipts:
         """As the broker's."""
         if self._pid != os.getpid():
-            _inherited.append((self._loop, self._pool, self._line))
-            self._begin()
+            self.renew()  # a fork that called no hook of Python's
         if len(groups) == 1 and groups[0] and self._line.acquire(blocking=False):
             try:
                 receipts = self._send_shortly(groups[0])
@@ -98,6 +97,11 @@ class BlockingProducer:
                 self._waiting.remove(turn)
             raise
         return turn.receipts()
+
+    def renew(self) -> None:
+        """In a child of a fork: open a connection of its own."""
+        leave_to_parent(self._loop, self._pool, self._wire)
+        self._begin()
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -5,6 +5,8 @@ from typing import Any, Final, TypeAlias
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from windlass.forks import CONNECTING
+
 _asyncpg: Any = asyncpg
 _errors: Any = _asyncpg.exceptions
 
@@ -80,12 +82,13 @@ async def connect(dsn: str, *, pooled: bool) -> Connection:
             "application_name": "windlass",
             **_KEPT_ALIVE,
         }
-    return await _asyncpg.connect(
-        dsn,
-        timeout=PATIENCE,
-        command_timeout=PATIENCE,
-        statement_cache_size=0 if pooled else 100,
-        server_settings=settings,
-        # Of several hosts the primary; of one, an error that says what it is.
-        target_session_attrs=None if pooled else "read-write",
-    )
+    async with CONNECTING.entered():
+        return await _asyncpg.connect(
+            dsn,
+            timeout=PATIENCE,
+            command_timeout=PATIENCE,
+            statement_cache_size=0 if pooled else 100,
+            server_settings=settings,
+            # Of several hosts the primary; of one, an error that says what it is.
+            target_session_attrs=None if pooled else "read-write",
+        )

@@ -16,6 +16,7 @@ from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.driver import UNAVAILABLE, Connection, Refused, connect
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.url import Place
+from windlass.forks import leave_to_parent, renew_after_fork
 
 COOLDOWN: Final = 0.02
 """Seconds within which the server tells of a queue but once; as `17_wake.sql` has it."""
@@ -25,8 +26,6 @@ _HOLD: Final = "SELECT pg_advisory_lock_shared($1::integer, $2::integer)"
 _AGAIN_AFTER: Final = 1.0
 _LOOKS_FOR: Final = 2 * COOLDOWN
 """One for what is not told, another for the time that it may take until it is committed."""
-
-_inherited: list[object] = []
 
 
 class Listener:
@@ -47,6 +46,7 @@ class Listener:
         """How often the server told of a queue that somebody waits for."""
         self._closed = False
         self._pid = os.getpid()
+        renew_after_fork(self)
 
     @contextlib.contextmanager
     def listening(self, queues: Sequence[str]) -> Any:
@@ -79,10 +79,13 @@ class Listener:
 
     def _is_lost(self) -> bool:
         if self._pid != os.getpid():
-            # A child of a fork must not say goodbye in its parent's name: it leaves that one as it is.
-            _inherited.append((self._connection, self._opening))
-            self._pid, self._connection, self._opening = os.getpid(), None, None
+            self.renew()  # a fork that called no hook of Python's
         return self._connection is None or self._connection.is_closed()
+
+    def renew(self) -> None:
+        """In a child of a fork: open a connection of its own."""
+        leave_to_parent(self._connection, self._opening)
+        self._pid, self._connection, self._opening = os.getpid(), None, None
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()

@@ -16,18 +16,13 @@ from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Connection, Refu
 from windlass.broker.postgres.trouble import in_words, lost_within
 from windlass.broker.postgres.url import Place
 from windlass.errors import StoreUnavailable, Unsupported
+from windlass.forks import leave_to_parent, renew_after_fork
 
 _T = TypeVar("_T")
 
 TRIES: Final = 6
 """How often a step is begun anew that others made impossible: a deadlock, a serialization failure."""
 _FIRST_PAUSE: Final = 0.005
-
-_inherited: list[object] = []
-"""What a child of a fork got from its parent. It is never closed: closing would say goodbye in the parent's
-name.
-"""
-
 
 _IDLE = "SET LOCAL idle_in_transaction_session_timeout = '2s'"
 
@@ -43,6 +38,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._apart: asyncio.Future[Any] | None = None
         self._closed = False
+        renew_after_fork(self)
 
     async def call(self, query: str, *arguments: Any) -> Sequence[Any]:
         """Call a function of the store: one statement, one transaction."""
@@ -80,7 +76,7 @@ class Pool:
     async def lent(self) -> AsyncGenerator[Connection, None]:
         """Lend a connection."""
         if self._pid != os.getpid():
-            self._leave_behind()
+            self.renew()  # a fork that called no hook of Python's
         async with self._room:
             connection = await self._open()
             try:
@@ -151,8 +147,9 @@ class Pool:
             with contextlib.suppress(*UNAVAILABLE):
                 await connection.close(timeout=1)
 
-    def _leave_behind(self) -> None:
-        _inherited.extend(self._idle)
+    def renew(self) -> None:
+        """In a child of a fork: open connections of its own."""
+        leave_to_parent(*self._idle)
         self._pid = os.getpid()
         self._idle = []
         self._room = asyncio.Semaphore(_for_calls(self._place))

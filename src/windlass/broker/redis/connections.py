@@ -15,6 +15,7 @@ from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.links import LoopLink, ThreadLink
 from windlass.broker.redis.url import Address, Place
 from windlass.errors import StoreError, StoreUnavailable
+from windlass.forks import CONNECTING
 
 _GOODBYE: Final = 1.0
 """Seconds."""
@@ -40,7 +41,8 @@ async def open_on_loop(place: Place, address: Address | None) -> LoopLink:
     """An open connection for coroutines. Who is cancelled meanwhile leaves nothing open."""
     made: Any = _kind(place, on_loop)(**options_for(place, address))
     try:
-        await made.connect()
+        async with CONNECTING.entered():
+            await made.connect()
     except BaseException:
         await _abandon(made)
         raise
@@ -64,7 +66,8 @@ def open_blocking(place: Place, address: Address | None) -> ThreadLink:
     """An open connection for threads."""
     made: Any = _kind(place, blocking)(**{**options_for(place, address), "socket_timeout": place.timeout})
     try:
-        made.connect()
+        with CONNECTING:
+            made.connect()
     except BaseException:
         made.disconnect()
         raise
@@ -116,7 +119,8 @@ def _ask(place: Place, node: Address, *command: bytes | str) -> Any:
     options["socket_timeout"] = place.timeout
     made: Any = _kind(place, blocking)(**options)
     try:
-        made.connect()
+        with CONNECTING:
+            made.connect()
         link = ThreadLink(made)
         reply = link.ask(link.pack(*command))
         if isinstance(reply, exceptions.RedisError):

@@ -17,6 +17,7 @@ from windlass.broker.redis.url import Place
 from windlass.broker.redis.verbs import Call
 from windlass.clock import Clock
 from windlass.errors import StoreError, StoreUnavailable
+from windlass.forks import leave_to_parent, renew_after_fork
 
 _T = TypeVar("_T")
 
@@ -41,8 +42,8 @@ class Store:
         self._guard = threading.Lock()
         self._sides: dict[asyncio.AbstractEventLoop, Side] = {}
         self._blocking: BlockingWire | None = None
-        self._inherited: list[object] = []
         self.closed = False
+        renew_after_fork(self)
 
     def _talk(self, call: Call[_T]) -> Talk[_T]:
         context = self._steady
@@ -83,7 +84,7 @@ class Store:
 
     def side(self) -> Side:
         """What this loop has open."""
-        self._renew_after_fork()
+        self._renew_in_child()
         loop = asyncio.get_running_loop()
         side = self._sides.get(loop)
         if side is None:
@@ -101,20 +102,22 @@ class Store:
         return side
 
     def _thread_wire(self) -> BlockingWire:
-        self._renew_after_fork()
+        self._renew_in_child()
         with self._guard:
             if self._blocking is None:
                 self._blocking = BlockingWire(self.place, self._keys[0])
             return self._blocking
 
-    def _renew_after_fork(self) -> None:
-        """In a child of a fork nothing of the parent's may be used, nor dropped: to close a connection would
-        reach into the parent's.
-        """
+    def _renew_in_child(self) -> None:
+        """Renew also where a fork called no hook of Python's."""
         if self._pid != os.getpid():
-            self._inherited += [self._sides, self._blocking, self._guard]
-            self._guard = threading.Lock()
-            self._sides, self._blocking, self._pid = {}, None, os.getpid()
+            self.renew()
+
+    def renew(self) -> None:
+        """In a child of a fork: open connections of its own."""
+        leave_to_parent(self._sides, self._blocking)
+        self._guard = threading.Lock()
+        self._sides, self._blocking, self._pid = {}, None, os.getpid()
 
     async def close(self) -> None:
         """Let go of what this loop has open, and of what threads have."""

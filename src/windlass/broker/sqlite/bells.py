@@ -16,6 +16,7 @@ import select
 import termios
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -31,11 +32,12 @@ _NONE = bytes(4)
 class Bells:
     """The wakes of a file, as one process hears and rings them."""
 
-    def __init__(self, folder: Path, version: Callable[[], int]) -> None:
+    def __init__(self, folder: Path, version: Callable[[], object]) -> None:
         self._folder = folder
         self._version = version
         self._guard = threading.Lock()
         self._fifos: dict[str, int] = {}
+        weakref.finalize(self, _close, self._fifos).atexit = False
         self._loops: dict[asyncio.AbstractEventLoop, dict[int, deque[asyncio.Future[None]]]] = {}
         self._listeners: set[Listener] = set()
         self._seen = version()
@@ -164,10 +166,8 @@ class Bells:
         """Close the FIFOs, but for those that a loop still looks at: their numbers must not be reused yet."""
         with self._guard:
             watched = {fifo for waiting in list(self._loops.values()) for fifo in list(waiting)}
-            fifos = {name: fifo for name, fifo in self._fifos.items() if fifo not in watched}
-            self._fifos = {}
-        for fifo in fifos.values():
-            os.close(fifo)
+            for name in [name for name, fifo in self._fifos.items() if fifo not in watched]:
+                os.close(self._fifos.pop(name))
 
 
 class Listener:
@@ -227,6 +227,11 @@ class Listener:
         now = time.monotonic()
         pause = min(max((now - self._since) / _PATIENCE, QUICKEST), SLOWEST)
         return min(pause, end - now)
+
+
+def _close(fifos: dict[str, int]) -> None:
+    while fifos:
+        os.close(fifos.popitem()[1])
 
 
 def _take(fifo: int) -> bool:

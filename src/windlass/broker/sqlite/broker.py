@@ -3,7 +3,6 @@ it.
 """
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -26,6 +25,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
+from windlass.forks import renew_after_fork
 
 CAPABILITIES = Capabilities(
     store="sqlite",
@@ -59,8 +59,8 @@ class SqliteBroker:
         self._options = options or Options()
         self._lock_timeout = lock_timeout
         self._opening = threading.Lock()
-        self._pid = os.getpid()
-        self._opened = self._open()
+        self._opened: Store | None = self._open()
+        renew_after_fork(self)
         self.blocking = Blocking(self._here)
         """The same verbs for code that blocks: alone, a verb runs in the caller's thread."""
 
@@ -85,11 +85,17 @@ class SqliteBroker:
         return self._here()
 
     def _here(self) -> Store:
-        if self._pid != os.getpid():
-            # In a child of a fork nothing of the parent's may be used: not its connections, nor its locks.
-            self._opening = threading.Lock()
-            self._pid, self._opened = os.getpid(), self._open()
-        return self._opened
+        if (opened := self._opened) is not None:
+            return opened
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def renew(self) -> None:
+        """In a child of a fork: open the file anew when it is first needed."""
+        self._opening = threading.Lock()
+        self._opened = None
 
     @property
     def capabilities(self) -> Capabilities:

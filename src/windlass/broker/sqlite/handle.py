@@ -37,9 +37,11 @@ class Handle:
     """One connection and its memory. Used by one thread at a time."""
 
     __slots__ = (
+        "__weakref__",
         "connection",
         "cursor",
         "epoch",
+        "generation",
         "lane_policies",
         "leases",
         "policies",
@@ -51,8 +53,10 @@ class Handle:
         "timed",
     )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, generation: int) -> None:
         self.connection = connection
+        self.generation = generation
+        """That of the library: it is closed once that has another."""
         self.cursor: Any = connection.cursor()
         self.epoch = -1
         self.policies: dict[int, QueuePolicy] = {}

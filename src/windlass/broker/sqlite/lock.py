@@ -2,8 +2,8 @@
 
 Two locks, `turn` and `lock`. Who wants to write takes the turn, waits for the lock, and gives the turn back.
 So a process that writes without pause cannot take the lock again in front of the one that has the turn.
-Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, so a child must close what it
-inherits (`abandon`), or it would keep the lock of a parent that died.
+Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, so a child closes what it
+inherits, or it would keep the lock of a parent that died.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ import os
 import queue
 import struct
 import threading
+import weakref
 from pathlib import Path
 
 from windlass.errors import StoreUnavailable
+from windlass.forks import renew_after_fork
 
 _PID = struct.Struct("<q")
 
@@ -31,8 +33,11 @@ class FileLock:
         if os.fstat(self._lock).st_size < _PID.size:
             os.ftruncate(self._lock, _PID.size)
         self._holder = mmap.mmap(self._lock, _PID.size)
+        self._let_go = weakref.finalize(self, _let_go, self._holder, self._turn, self._lock)
+        self._let_go.atexit = False
         self._pid = os.getpid()
         self._helper: _Helper | None = None
+        renew_after_fork(self)
 
     def acquire(self) -> None:
         """Wait for the lock, at most as long as patience lasts."""
@@ -65,14 +70,11 @@ class FileLock:
         """Let go of the files."""
         if self._helper is not None:
             self._helper.stop()
-        self.abandon()
+        self._let_go()
 
-    def abandon(self) -> None:
-        """Close the files without a word to the lock: in a child, that of its parent stays as it is."""
-        self._holder.close()  # it has a descriptor of its own
-        for descriptor in (self._turn, self._lock):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+    def renew(self) -> None:
+        """In a child: close the files without a word to the lock, which is the parent's."""
+        self._let_go()
 
 
 class _Helper:
@@ -117,6 +119,13 @@ class _Helper:
                     self._guard.notify_all()
                 else:
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+
+def _let_go(holder: mmap.mmap, *files: int) -> None:
+    holder.close()  # it has a descriptor of its own
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.close(file)
 
 
 def _opened(path: Path) -> int:

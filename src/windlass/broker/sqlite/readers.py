@@ -12,6 +12,7 @@ from typing import TypeVar
 from windlass.broker.contract import Options
 from windlass.broker.sqlite.files import connect, in_words
 from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.reading import Reading
 from windlass.clock import Clock
 
@@ -33,16 +34,16 @@ class Readers:
 
     def read(self, query: Callable[[Reading], _T]) -> _T:
         """Run a query in this thread, on one snapshot."""
-        handle = self._take()
-        try:
-            with in_words(self._path):
+        with library, in_words(self._path):
+            handle = self._take()
+            try:
                 handle.cursor.execute("BEGIN")
                 try:
                     return query(Reading(handle, self._options, self._clock.now()))
                 finally:
                     handle.cursor.execute("ROLLBACK")
-        finally:
-            self._give(handle)
+            finally:
+                self._give(handle)
 
     async def aread(self, query: Callable[[Reading], _T]) -> _T:
         """Run a query on another thread."""
@@ -65,13 +66,16 @@ class Readers:
             threads, idle, self._idle = self._threads, self._idle, []
         if threads is not None:
             threads.shutdown(wait=True)
-        for handle in idle:
-            handle.connection.close()
+        with library, in_words(self._path):
+            for handle in idle:
+                library.close(handle.connection)
 
     def _take(self) -> Handle:
         with self._guard:
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                handle = self._idle.pop()
+                if handle.generation == library.generation:
+                    return handle
         return connect(self._path, writes=False)
 
     def _give(self, handle: Handle) -> None:
@@ -79,4 +83,4 @@ class Readers:
             if not self._closed:
                 self._idle.append(handle)
                 return
-        handle.connection.close()
+        library.close(handle.connection)

@@ -13,6 +13,7 @@ nobody.
 import asyncio
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -20,8 +21,10 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import apsw
 
 from windlass.broker.contract import Options
-from windlass.broker.sqlite.files import in_words, translated
+from windlass.broker.sqlite.files import connect, in_words, translated
+from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.lock import FileLock
 from windlass.broker.sqlite.log import SHARED_PAGES, SINGLE_PAGES, Log
 from windlass.broker.sqlite.writing import Writing
@@ -75,8 +78,7 @@ class Writer:
     def __init__(
         self,
         path: Path,
-        handle: Handle,
-        log: Log,
+        space: Space,
         lock: FileLock,
         options: Options,
         clock: Clock,
@@ -84,8 +86,9 @@ class Writer:
         ring: Callable[[], None],
     ) -> None:
         self._path = path
-        self._handle = handle
-        self._log = log
+        self._space = space
+        with library:
+            self._open()
         self._lock = lock
         self._options = options
         self._clock = clock
@@ -127,14 +130,6 @@ class Writer:
         self._put(call)
         return await call.future
 
-    def hold(self) -> None:
-        """Let nobody write until `let_go`: a fork must not happen in the middle of a transaction."""
-        self._mutex.acquire()
-
-    def let_go(self) -> None:
-        """Writing may go on."""
-        self._mutex.release()
-
     def close(self) -> None:
         """Do what waits, then let go of the connection."""
         with self._starting:
@@ -143,30 +138,45 @@ class Writer:
         if thread is not None:
             self._bell.put(None)
             thread.join()
-        with self._mutex, in_words(self._path):
+        with self._mutex, library, in_words(self._path):
             self._take_lock = self._refuse
-            self._handle.connection.close()
+            library.close(self._handle.connection)
+
+    def _open(self) -> None:
+        self._handle = connect(self._path, writes=True)
+        self._log = Log(self._handle.connection, self._space)
+
+    def _open_after_fork(self) -> None:
+        if self._handle.generation != library.generation:
+            self._open()
 
     def _put(self, call: Call) -> None:
         with self._starting:
             if self._closed:
                 self._refuse()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="windlass-sqlite-writer", daemon=True)
-                self._thread.start()
+                self._thread = self._started()
             self._queue.put(call)
             self._bell.put(None)
 
-    def _run(self) -> None:
-        is_over = False
-        while not is_over:
-            self._bell.get()
-            is_over = self._closed
-            # What waits stays in the queue until this thread may write. A thread that calls without pause
-            # takes the mutex in front of this one again and again, and does then what it finds in the queue.
-            with self._mutex:
-                while calls := list(self._waiting(MOST_VERBS)):
-                    self._execute(calls)
+    def _started(self) -> threading.Thread:
+        work = (self._bell, weakref.ref(self))
+        thread = threading.Thread(target=_serve, args=work, name="windlass-sqlite-writer", daemon=True)
+        thread.start()
+        weakref.finalize(self, self._bell.put, None).atexit = False
+        return thread
+
+    def serve(self) -> bool:
+        """Do what waits; whether more may come.
+
+        It stays in the queue until this thread may write. A thread that calls without pause takes the mutex in
+        front of this one again and again, and does then what it finds in the queue.
+        """
+        is_over = self._closed
+        with self._mutex:
+            while calls := list(self._waiting(MOST_VERBS)):
+                self._execute(calls)
+        return not is_over
 
     def _waiting(self, most: int) -> Iterable[Call]:
         """What waits in the queue, without waiting for it."""
@@ -185,13 +195,15 @@ class Writer:
         try:
             self._take_lock()
             try:
-                if len(calls) == 1:
-                    calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
-                else:
-                    armed, rung, pages = self._several(calls)
-                committed = True
-                self._answer(calls)  # before the log is seen to, which none of them need wait for
-                self._log.tend(pages)
+                with library:
+                    self._open_after_fork()
+                    if len(calls) == 1:
+                        calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
+                    else:
+                        armed, rung, pages = self._several(calls)
+                    committed = True
+                    self._answer(calls)  # before the log is seen to, which none of them need wait for
+                    self._log.tend(pages)
             finally:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
@@ -212,8 +224,10 @@ class Writer:
         try:
             self._take_lock()
             try:
-                answer, armed, rung, pages = self._one(verb, short)
-                self._log.tend(pages)
+                with library:
+                    self._open_after_fork()
+                    answer, armed, rung, pages = self._one(verb, short)
+                    self._log.tend(pages)
             finally:
                 self._lock.release()
         except apsw.Error as error:
@@ -304,6 +318,16 @@ class Writer:
         for loop, theirs in loops.items():
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_resolve, theirs)
+
+
+def _serve(bell: queue.SimpleQueue[None], writer: weakref.ref[Writer]) -> None:
+    """The writer's thread. It does not keep a writer alive that nobody uses any more."""
+    goes_on = True
+    while goes_on:
+        bell.get()
+        found = writer()
+        goes_on = found is not None and found.serve()
+        del found
 
 
 def _resolve(calls: list[Call]) -> None:

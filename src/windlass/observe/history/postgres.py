@@ -9,6 +9,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from windlass.core.units import Cursor, Micros
 from windlass.errors import StoreUnavailable
+from windlass.forks import CONNECTING
 from windlass.observe.history import sql
 from windlass.observe.history.attempt import Attempt, Slots
 from windlass.observe.history.rollup import by_minute, decode, encode
@@ -96,9 +97,10 @@ class PostgresSink:
             try:
                 if self._connection is None or self._connection.is_closed():
                     # Without a cache of statements, so that it works behind pgbouncer, too.
-                    self._connection = await _asyncpg.connect(
-                        self._url, statement_cache_size=0, command_timeout=PATIENCE, timeout=PATIENCE
-                    )
+                    async with CONNECTING.entered():
+                        self._connection = await _asyncpg.connect(
+                            self._url, statement_cache_size=0, command_timeout=PATIENCE, timeout=PATIENCE
+                        )
                 yield self._connection
             except (OSError, TimeoutError, _asyncpg.PostgresError, _asyncpg.InterfaceError) as error:
                 # Not its text alone: that of a connection names host and user, and no password.

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from windlass.broker.sqlite.library import library
 from windlass.core.units import Cursor, Micros
 from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.observe.history import sql
@@ -26,18 +27,25 @@ PATIENCE = 5_000
 class SqliteSink:
     """A file. Its calls run on threads, one at a time."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._lock = threading.Lock()
+        with library:
+            self._open()
 
     @classmethod
     async def open(cls, path: str) -> "SqliteSink":
         """Open a file, or make it."""
-        return cls(await asyncio.to_thread(_opened, path))
+        return await asyncio.to_thread(cls, path)
+
+    def _open(self) -> None:
+        self._connection = _opened(self._path)
+        self._generation = library.generation
+        library.close_with(self, self._connection)
 
     async def close(self) -> None:
         """Close the file."""
-        await self._on_thread(self._connection.close)
+        await self._on_thread(lambda: library.close(self._connection))
 
     # --- writing --------------------------------------------------------------------------------------------
 
@@ -94,8 +102,10 @@ class SqliteSink:
 
     async def _on_thread(self, work: Callable[[], _T]) -> _T:
         def alone() -> _T:
-            with self._lock:
+            with library, self._lock:
                 try:
+                    if self._generation != library.generation:
+                        self._open()  # a fork has closed it
                     return work()
                 except (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError) as error:
                     raise StoreUnavailable(f"the history file does not take it: {error}") from error
@@ -105,7 +115,7 @@ class SqliteSink:
 
 def _opened(path: str) -> Any:
     try:
-        connection: Any = apsw.Connection(path)
+        connection = library.open(path)
     except apsw.CantOpenError:
         raise InvalidOption(
             f'history cannot be kept in "{Path(path).absolute()}": '
@@ -121,14 +131,14 @@ def _opened(path: str) -> Any:
             for statement in sql.SCHEMA:
                 connection.execute(statement.replace("BYTES", "blob"))
     except apsw.NotADBError:
-        connection.close()
+        library.close(connection)
         raise InvalidOption(f'"{path}" is not a SQLite file; history needs one of its own') from None
     except apsw.Error as error:
         with contextlib.suppress(apsw.Error):
-            connection.close()
+            library.close(connection)
         raise StoreUnavailable(f'the history file "{path}" cannot be opened: {error}') from error
     except BaseException:
-        connection.close()
+        library.close(connection)
         raise
     return connection
 

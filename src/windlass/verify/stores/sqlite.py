@@ -11,6 +11,7 @@ from pathlib import Path
 
 import apsw
 
+from windlass.broker.sqlite.library import library
 from windlass.verify.stores.own import OwnStore, sync_tree
 
 
@@ -46,15 +47,16 @@ class OwnSqlite(OwnStore):
         to.mkdir(parents=True, exist_ok=True)
         copy = to / self.path.name
         copy.unlink(missing_ok=True)
-        source, target = apsw.Connection(str(self.path)), apsw.Connection(str(copy))
-        try:
-            source.set_busy_timeout(30_000)
-            with target.backup("main", source, "main") as work:
-                while not work.done:
-                    work.step(-1)
-        finally:
-            target.close()
-            source.close()
+        with library:
+            source, target = apsw.Connection(str(self.path)), apsw.Connection(str(copy))
+            try:
+                source.set_busy_timeout(30_000)
+                with target.backup("main", source, "main") as work:
+                    while not work.done:
+                        work.step(-1)
+            finally:
+                target.close()
+                source.close()
 
     def restore(self, copy: Path) -> None:
         """Put the copy back; nobody may have the file open."""
