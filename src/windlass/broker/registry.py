@@ -64,21 +64,24 @@ _OPENERS: dict[str, Opener] = {
 }
 
 
-_MODULES: dict[str, str] = {
-    "memory": "windlass.broker.memory",
-    "sqlite": "windlass.broker.sqlite",
-    **dict.fromkeys(_REDIS, "windlass.broker.redis"),
-    **dict.fromkeys(("postgres", "postgresql"), "windlass.broker.postgres"),
+_MODULES: dict[str, tuple[str, ...]] = {
+    "memory": ("windlass.broker.memory",),
+    "sqlite": ("windlass.broker.sqlite", "encodings.unicode_escape"),
+    **dict.fromkeys(_REDIS, ("windlass.broker.redis", "email.parser", "encodings.idna", "importlib.readers")),
+    **dict.fromkeys(
+        ("postgres", "postgresql"),
+        ("windlass.broker.postgres", "encodings.idna", "importlib.readers", "importlib.util"),
+    ),
 }
+"""What opens a store, and what that imports only when it is first used."""
 
 
 def load(url: str) -> None:
     """Import what opens the store of a URL. Else some thread would do so when it is first used, and the child
     of a fork in that very moment would have half a module for ever. What is missing is told by `open_broker`.
     """
-    module = _MODULES.get(urlsplit(url).scheme)
-    if module is not None:
-        with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError):
+        for module in _MODULES.get(urlsplit(url).scheme, ()):
             import_module(module)
 
 
