@@ -6,15 +6,14 @@ import contextvars
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
 from windlass.client.uninterrupted import Uninterrupted
 from windlass.errors import ContractError, StoreError
+from windlass.threads import LoopThreads, check_gevent
 
 _T = TypeVar("_T")
-_POOL = ThreadPoolExecutor
-"""Imported here: asyncio does so when it first needs a thread, perhaps while another one forks."""
 
 
 class PortalClosed(Exception):
@@ -85,9 +84,18 @@ class Portal:
         return self._thread is threading.current_thread()
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        loop = self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_serve, args=(loop,), name="windlass-portal", daemon=True)
-        self._thread.start()
+        check_gevent()
+        loop = asyncio.new_event_loop()
+        loop.set_default_executor(LoopThreads())
+        thread = threading.Thread(target=_serve, args=(loop,), name="windlass-portal", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # Python 3.12 starts none once it is ending
+            loop.close()
+            raise StoreError(
+                f"no thread can be started ({error}); in a handler of atexit use an app that was used before"
+            ) from error
+        self._loop, self._thread = loop, thread
         weakref.finalize(self, _stop, loop).atexit = False
         return loop
 

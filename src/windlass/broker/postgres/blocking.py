@@ -30,6 +30,7 @@ from windlass.core.job import GROUP_BYTES, GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
 from windlass.forks import leave_to_parent, renew_after_fork
+from windlass.threads import LoopThreads
 
 _MOST_JOBS: Final = 1_000
 """Of those that one caller sends for others."""
@@ -268,6 +269,7 @@ class BlockingProducer:
             self._tell(self._of_broker.set_apart)
             # Not of the application's kind, which may send later than it is told: the wire has to know.
             loop = self._loop = asyncio.SelectorEventLoop()
+            loop.set_default_executor(LoopThreads())
         task = loop.create_task(work())
         try:
             return loop.run_until_complete(task)

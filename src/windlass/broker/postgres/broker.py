@@ -71,6 +71,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.timetable import FIRES_KEPT, Fire, Fired, FireStatus, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
+from windlass.threads import are_greenlets
 
 CAPABILITIES = Capabilities(
     store="postgres",
@@ -108,7 +109,7 @@ class PostgresBroker:
         self._producing = Producing(self._step, self._ways)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._blocking: BlockingProducer | None = None
-        if spares_one(place):
+        if spares_one(place) and not are_greenlets():
             self._blocking = BlockingProducer(
                 place, self._schema, self._now, self._tell, self._pool, self._bell
             )

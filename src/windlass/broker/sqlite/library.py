@@ -97,7 +97,7 @@ _WITHOUT_HOOKS: Final = (
     "writes could be lost"
 )
 _REMEDY: Final = (
-    "use the app only after the fork (uWSGI: lazy-apps = true, or enable-threads = true; gunicorn: without "
+    "use the app only after the fork (uWSGI: lazy-apps = true; gunicorn: without "
     "--preload, or in its hook post_fork), or start the process by spawn"
 )
 library: Final = Library()

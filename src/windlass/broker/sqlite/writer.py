@@ -11,6 +11,7 @@ nobody.
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 import weakref
@@ -154,10 +155,13 @@ class Writer:
         with self._starting:
             if self._closed:
                 self._refuse()
-            if self._thread is None:
-                self._thread = self._started()
+            with contextlib.suppress(RuntimeError):  # Python is ending: none can be started
+                self._thread = self._thread or self._started()
             self._queue.put(call)
-            self._bell.put(None)
+            if self._thread is not None:
+                self._bell.put(None)
+                return
+        self.serve()
 
     def _started(self) -> threading.Thread:
         work = (self._bell, weakref.ref(self))
