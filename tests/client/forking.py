@@ -1,7 +1,7 @@
 """A program that uses an app and then forks: `python -m tests.client.forking <url> <namespace> <what> [...]`.
 
 It says one word a line: "ready" when a child waits to be told to go on, and the ids of jobs that were
-accepted. The parent is told by a byte of its input, each child by one of the pipe in `WINDLASS_TEST_CHILDREN`.
+accepted. The parent is told by a byte of its input, each child by one of the pipe that the environment names.
 """
 
 import asyncio
@@ -149,8 +149,19 @@ def has_a_pool() -> None:
     sys.exit(process.exitcode)
 
 
+def one_child_did_well() -> bool:
+    """Fork; whether the child could enqueue and read."""
+    pid = os.fork()
+    if pid == 0:
+        with in_child(30):
+            mine = enqueue()
+            app.job(mine).state()
+            say(mine)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def forks_meanwhile(forks: str) -> None:
-    """It forks while threads enqueue, read and open apps for the first time; each child enqueues and reads."""
+    """It forks while threads enqueue, read and open apps for the first time; so does each child."""
     going = threading.Event()
     first = enqueue()
     say(first)
@@ -172,15 +183,7 @@ def forks_meanwhile(forks: str) -> None:
     threads = [threading.Thread(target=target) for target in (produce, read, open_others)]
     for thread in threads:
         thread.start()
-    failed = 0
-    for _ in range(int(forks)):
-        pid = os.fork()
-        if pid == 0:
-            with in_child(30):
-                mine = enqueue()
-                app.job(mine).state()
-                say(mine)
-        failed += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+    failed = sum(not one_child_did_well() for _ in range(int(forks)))
     going.set()
     for thread in threads:
         thread.join()
@@ -189,7 +192,7 @@ def forks_meanwhile(forks: str) -> None:
 
 
 def is_forked_from_c(hooks: str) -> None:
-    """A child without Python's hook before a fork (uWSGI without threads), or without any, must not use it."""
+    """A child without Python's hook before a fork (uWSGI), or without any, must not use it."""
     say(enqueue())
 
     def fork() -> int:
@@ -228,5 +231,5 @@ def is_forgotten_by_its_child() -> None:
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore", category=DeprecationWarning, message="This process .* is multi-threaded")
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     globals()[sys.argv[3]](*sys.argv[4:])

@@ -1,4 +1,4 @@
-"""Apps at their ends: dropped without a close, first used when Python is ending, opened while modules load."""
+"""Apps that are dropped without a close, or first used when Python is ending; what a first use imports."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Programs that fork after they have used an app: what any of their processes was told is accepted is there."""
+"""Programs that fork after they have used an app: what any of their processes was told is kept is there."""
 
 import itertools
 import os
@@ -150,7 +150,7 @@ def test_a_child_that_lets_go_of_the_app(place: Place) -> None:
         assert place.knows(*running.ids())
 
 
-@pytest.mark.parametrize("forks", [30, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forks", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_forks_while_threads_enqueue_read_and_open(place: Place, forks: int) -> None:
     with program(place, "forks_meanwhile", str(forks)) as running:
         assert running.end() == 0

@@ -1,6 +1,7 @@
-"""A fork closes every SQLite connection of the process; where it cannot, the child does not use the library."""
+"""A fork closes every SQLite connection of the process; where it cannot, the child is refused."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -49,13 +50,11 @@ def enqueue(broker: SqliteBroker) -> str:
 
 def opened(path: Path) -> int:
     """How many descriptors of a file, its log and its shared memory this process has."""
-    files = {f"{path}{suffix}" for suffix in ("", "-wal", "-shm")}
+    files = {Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm")}
     found = 0
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            found += os.readlink(f"/proc/self/fd/{number}") in files
-        except FileNotFoundError:
-            continue
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(FileNotFoundError):
+            found += descriptor.readlink() in files
     return found
 
 
