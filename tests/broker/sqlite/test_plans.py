@@ -18,7 +18,8 @@ _LARGE = re.compile(
 
 @pytest.mark.parametrize("concern", _CONCERNS)
 def test_no_statement_scans_or_sorts_what_grows(concern: str, tmp_path: Path) -> None:
-    connection = connect(new_file(tmp_path), writes=True).connection
+    handle = connect(new_file(tmp_path), writes=True)
+    connection = handle.connection
     for name, sql in statements(concern).items():
         inputs = max((int(number) for number in re.findall(r"\?(\d+)", sql)), default=0)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * inputs)]
@@ -39,7 +40,8 @@ def test_every_statement_says_what_it_costs(concern: str) -> None:
 @pytest.mark.parametrize(("name", "index"), [("next_edge", "edge_open"), ("next_run_edge", "edge_run")])
 def test_edges_that_are_resolved_are_not_passed_over(name: str, index: str, tmp_path: Path) -> None:
     """By the primary key, the last of 10,000 children would cost a look at all others."""
-    connection = connect(new_file(tmp_path), writes=True).connection
+    handle = connect(new_file(tmp_path), writes=True)
+    connection = handle.connection
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statements('jobs')[name]}", (None,))]
     assert len(plan) == 1
     assert index in plan[0]
