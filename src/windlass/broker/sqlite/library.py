@@ -59,14 +59,16 @@ class Library(Gate):
         """Close a connection of which nobody knows any more, unless a fork is about to do so."""
         if connection in self._open and self.try_to_enter():
             try:
-                self._end(connection)
+                with contextlib.suppress(apsw.Error):  # nobody is there to be told
+                    self._end(connection)
             finally:
                 self.__exit__(None, None, None)
 
     def _end(self, connection: Connection) -> None:
         """Close a connection without writing the log to the file: that may take seconds, and is not due."""
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.close(force=True)
+        with contextlib.suppress(apsw.ConnectionClosedError):
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close(force=True)
         self._open.discard(connection)
 
     # --- called around a fork -------------------------------------------------------------------------------
