@@ -4,6 +4,7 @@ It says one word a line: "ready" when a child waits to be told to go on, and the
 accepted. The parent is told by a byte of its input, each child by one of the pipe that the environment names.
 """
 
+import _imp
 import asyncio
 import contextlib
 import ctypes
@@ -191,23 +192,19 @@ def forks_meanwhile(forks: str) -> None:
     sys.exit(failed)
 
 
-def is_forked_from_c(hooks: str) -> None:
-    """A child without Python's hook before a fork (uWSGI), or without any, must not use it."""
+def is_forked_from_c() -> None:
+    """As uWSGI forks: without Python's hooks before a fork, but with those in the child."""
     say(enqueue())
-
-    def fork() -> int:
-        pid = ctypes.PyDLL(None).fork()
-        if pid == 0 and hooks == "after":
-            ctypes.pythonapi.PyOS_AfterFork_Child()
-        return pid
-
-    pid = fork()
+    _imp.acquire_lock()  # Python insists
+    pid = ctypes.PyDLL(None).fork()
     if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
         with in_child():
             try:
                 say(enqueue())
             except StoreError as error:
                 say(f"refused: {error}")
+    _imp.release_lock()
     os.waitpid(pid, 0)
     say(enqueue())
     app.close()

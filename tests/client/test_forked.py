@@ -157,10 +157,9 @@ def test_forks_while_threads_enqueue_read_and_open(place: Place, forks: int) -> 
         assert place.knows(*running.ids())
 
 
-@pytest.mark.parametrize("hooks", ["none", "after"])
-def test_sqlite_is_refused_after_a_fork_that_did_not_tell(tmp_path: Path, hooks: str) -> None:
+def test_sqlite_is_refused_after_a_fork_that_did_not_tell(tmp_path: Path) -> None:
     place = Place(f"sqlite:///{tmp_path / 'windlass.db'}", "windlass")
-    with program(place, "is_forked_from_c", hooks) as running:
+    with program(place, "is_forked_from_c") as running:
         assert running.end() == 0
     refused = [word for word in running.said if word.startswith("refused: ")]
     assert len(refused) == 1

@@ -6,6 +6,7 @@ The table is fixed: nothing that comes from outside decides what is imported.
 import contextlib
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from importlib.resources import files
 from urllib.parse import urlsplit
 
 from windlass.broker.contract import Broker, Options
@@ -67,10 +68,9 @@ _OPENERS: dict[str, Opener] = {
 _MODULES: dict[str, tuple[str, ...]] = {
     "memory": ("windlass.broker.memory",),
     "sqlite": ("windlass.broker.sqlite", "encodings.unicode_escape"),
-    **dict.fromkeys(_REDIS, ("windlass.broker.redis", "email.parser", "encodings.idna", "importlib.readers")),
+    **dict.fromkeys(_REDIS, ("windlass.broker.redis", "encodings.idna")),
     **dict.fromkeys(
-        ("postgres", "postgresql"),
-        ("windlass.broker.postgres", "encodings.idna", "importlib.readers", "importlib.util"),
+        ("postgres", "postgresql"), ("windlass.broker.postgres", "encodings.idna", "importlib.util")
     ),
 }
 """What opens a store, and what that imports only when it is first used."""
@@ -83,6 +83,7 @@ def load(url: str) -> None:
     with contextlib.suppress(ImportError):
         for module in _MODULES.get(urlsplit(url).scheme, ()):
             import_module(module)
+        files(__package__ or "windlass")  # it imports what reads the files of a package, likewise
 
 
 _ANY_LOOP = frozenset({"memory", "sqlite", *_REDIS})

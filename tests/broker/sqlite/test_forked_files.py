@@ -113,6 +113,18 @@ def test_a_child_forked_in_the_middle_of_a_call_is_refused(
     broker.blocking.close()
 
 
+def test_a_process_that_was_never_told_of_its_fork_is_refused(
+    broker: SqliteBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(library, "_pid", 1)
+        for use in (lambda: enqueue(broker), broker.blocking.counts, lambda: SqliteBroker(broker._path)):
+            with pytest.raises(StoreError, match="without Python's fork hooks"):
+                use()
+    enqueue(broker)
+    broker.blocking.close()
+
+
 def test_history_goes_on_after_a_fork(tmp_path: Path) -> None:
     async def main() -> None:
         sink = await open_sink(f"sqlite:///{tmp_path / 'history.db'}")

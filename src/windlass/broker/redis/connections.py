@@ -4,6 +4,7 @@ rare, so coroutines do it in a thread.
 
 import asyncio
 import contextlib
+from importlib import metadata
 from typing import Any, Final
 
 from redis import connection as blocking
@@ -19,6 +20,10 @@ from windlass.forks import CONNECTING
 
 _GOODBYE: Final = 1.0
 """Seconds."""
+
+with contextlib.suppress(metadata.PackageNotFoundError):
+    # The driver asks for it when it first connects, and Python imports then what it needs for that.
+    metadata.version("redis")
 
 
 def options_for(place: Place, address: Address | None) -> dict[str, Any]:
