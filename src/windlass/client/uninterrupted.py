@@ -85,10 +85,7 @@ class _Errand:
 
 
 class _Helper:
-    """A thread that waits for errands. It ends when nobody refers to the helper any more.
-
-    Started by the bare function: the class of `threading` takes locks, in the main thread, to do so.
-    """
+    """A thread that waits for errands. It ends when nobody refers to the helper any more."""
 
     __slots__ = ("__weakref__", "inbox")
 
@@ -96,7 +93,17 @@ class _Helper:
         self.inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         # Not `__del__`: a handler may run inside, and what it raises there would keep the thread for good.
         ended: weakref.ref[_Helper] = weakref.ref(self, self.inbox.put)
-        _thread.start_new_thread(_serve, (self.inbox, ended))
+        # By the bare function, and by another thread: the class of `threading` takes locks to start one.
+        _thread.start_new_thread(_start, (self.inbox, ended))
+
+
+def _start(inbox: "queue.SimpleQueue[object]", ended: "weakref.ref[_Helper]") -> None:
+    """Start a thread that `threading` knows, and forgets when it ends."""
+    thread = threading.Thread(target=_serve, args=(inbox, ended), name="windlass-call", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is ending and starts no more threads: there is this one
+        _serve(inbox, ended)
 
 
 def _serve(inbox: "queue.SimpleQueue[object]", _ended: "weakref.ref[_Helper]") -> None:

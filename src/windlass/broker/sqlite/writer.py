@@ -173,8 +173,8 @@ class Writer:
     def serve(self) -> bool:
         """Do what waits; whether more may come.
 
-        It stays in the queue until this thread may write. A thread that calls without pause takes the mutex in
-        front of this one again and again, and does then what it finds in the queue.
+        It stays in the queue until this thread may write. A thread that calls without pause takes the mutex
+        in front of this one again and again, and does then what it finds in the queue.
         """
         is_over = self._closed
         with self._mutex:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,6 +114,20 @@ class SqliteSink:
         return await asyncio.to_thread(alone)
 
 
+def _set_wal_mode(connection: Any) -> None:
+    """Two processes that make a file at the same time meet here, and SQLite does not wait for either."""
+    until = time.monotonic() + PATIENCE / 1_000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _opened(path: str) -> Any:
     try:
         connection = library.open(path)
@@ -124,7 +139,7 @@ def _opened(path: str) -> Any:
     try:
         connection.set_busy_timeout(PATIENCE)
         _check(connection, path)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _set_wal_mode(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         with connection:
             connection.execute(f"PRAGMA application_id = {_OURS}")
