@@ -17,6 +17,7 @@
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
+        ├── DescriptorClosed            this program has closed what it had open of the store: start it anew
         └── Unsupported                 it lacks a declared capability
 
 A message says what was wrong, with which value, and what to do. It never carries a payload.
@@ -53,6 +54,12 @@ class StoreError(WindlassError):
 
 class StoreUnavailable(StoreError):
     """The store did not answer, or not in time."""
+
+
+class DescriptorClosed(StoreError):
+    """The program has closed a file of the store behind its back. Nothing more is written: the number of the
+    file may be another file's by now. The program has to be started anew.
+    """
 
 
 class Unsupported(StoreError):

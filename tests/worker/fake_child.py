@@ -40,6 +40,9 @@ def main(what: str, descriptor: int) -> None:
             table.file(0, JOB, 1)
             table.start(0)
             say("goes")
+            if what == "mute":
+                control.close()
+                signal.pause()
         if isinstance(message, Drain):
             table.clear(0)
             table.end_cleanly()

@@ -22,7 +22,7 @@ from windlass.core.session import SessionState
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.state import State
 from windlass.core.units import MILLISECOND
-from windlass.worker import children
+from windlass.worker import supervisor as supervisor_module
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.host import Machine
 from windlass.worker.messages import Begin, Failed, Ready
@@ -56,7 +56,7 @@ async def soon(condition: Callable[[], Any]) -> None:
 @pytest.mark.parametrize("watch", ["descriptor", "thread"])
 def test_the_end_of_a_process_is_heard_with_its_code(watch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if watch == "thread":
-        monkeypatch.delattr(children.os, "pidfd_open", raising=False)
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
 
     async def main() -> None:
         crashed = await fake("segfault").spawn()
@@ -115,10 +115,11 @@ from windlass.worker.messages import Begin
 from windlass.worker.options import Group
 from windlass.worker.table import Table
 async def main():
-    spawner = ProcessSpawner((sys.argv[1], "lives"))
+    spawner, kept = ProcessSpawner((sys.argv[1], "lives")), []
     for number in range(3):
         table = Table.create(Path(sys.argv[2]) / str(number), 1)
         child = await spawner.spawn()
+        kept.append(child)
         groups = (Group(slots=1, queues=("q",)),)
         child.send(Begin(app="a:a", session=str(number), groups=groups, table=str(table.path)))
         await child.receive()
@@ -202,6 +203,30 @@ def test_a_killed_child_is_charged_at_once_and_replaced(tmp_path: Path) -> None:
             views = {view.id: view for view in await world.broker.sessions()}
             assert {view.state for view in views.values()} == {SessionState.ENDED}
             assert list(world.folder.iterdir()) == []
+
+    asyncio.run(main())
+
+
+def test_a_child_that_closes_its_socket_and_lives_is_killed_and_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears no word any more, not even that it is to stop."""
+    monkeypatch.setattr(supervisor_module, "SILENCE", 0.2)
+
+    async def main() -> None:
+        async with real(tmp_path, "mute") as world:
+            running = asyncio.create_task(world.supervisor.run())
+            await soon(lambda: world.at_work)
+            first = world.at_work[0]
+            await soon(lambda: first.died is not None)
+            assert first.charged == 1
+            await soon(lambda: world.at_work and world.at_work[0] is not first)
+            views = {view.id: view for view in await world.broker.sessions()}
+            assert views[first.session].cause.kind is CauseKind.CRASH
+            assert "closed its socket" in views[first.session].cause.detail
+            world.supervisor.stop()
+            world.supervisor.stop()
+            assert await running == 0
 
     asyncio.run(main())
 

@@ -19,6 +19,7 @@ from windlass.api.server import build
 from windlass.errors import InvalidOption
 from windlass.loading import load_app
 from windlass.observe.logs import begin_logging
+from windlass.worker.leaving import leave_soon
 
 OTHER_FILES = 200
 """Files that a process has open besides its connections."""
@@ -32,6 +33,7 @@ def run_process(told: Told, listening: socket.socket) -> None:
         raise InvalidOption(f"{told.app} is no Windlass app")
     server = build(app, told.options, folder=Path(told.folder))
     asyncio.run(_until_stopped(server, listening, room_for(told.options.connections)))
+    leave_soon(0)  # a thread of the module of the app would keep this process
 
 
 def room_for(connections: int) -> int:

@@ -10,12 +10,26 @@ from typing import cast
 
 
 def main(tokens: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code. 2: what was typed is wrong. 1: it could not be done."""
-    from windlass.cli.failure import report  # noqa: PLC0415 - importing this package costs nothing
+    """Run one command; return its exit code. 2: what was typed is wrong. 1: it could not be done.
+
+    Without tokens it is a program of its own, which ends after this: a thread that the app's module has
+    started serves the application, and would keep a command that has answered.
+    """
+    if tokens is not None:
+        return _answered(tokens)
+    from windlass.worker.leaving import leave_soon  # noqa: PLC0415 - importing this package costs nothing
+
+    code = _answered(sys.argv[1:])
+    leave_soon(code)
+    return code
+
+
+def _answered(tokens: Sequence[str]) -> int:
+    from windlass.cli.failure import report  # noqa: PLC0415
 
     _tolerate_any_text()
     try:
-        code = _run(sys.argv[1:] if tokens is None else tokens)
+        code = _run(tokens)
         _flush()
     except BrokenPipeError:
         _let_go_of_stdout()

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from windlass.broker.observed import observe
 from windlass.broker.registry import open_broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SECOND
-from windlass.errors import StoreError, StoreUnavailable, WindlassError
+from windlass.errors import DescriptorClosed, StoreError, StoreUnavailable, WindlassError
 from windlass.loading import load_app
 from windlass.observe.logs import begin_logging
 from windlass.observe.measures import registry
 from windlass.observe.meter import Meter
 from windlass.worker import messages
+from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
+from windlass.worker.lifelines import Lifelines
 from windlass.worker.messages import (
     Begin,
     Cancel,
@@ -58,6 +61,7 @@ def main(argument: str) -> None:
     """Run until the supervisor says otherwise, or is gone."""
     control = socket.socket(fileno=int(argument))
     control.set_inheritable(False)
+    control.settimeout(None)  # its other end may have been made under a default timeout of the program
     early = _hold_signals()
     begin = _first_word(control)
     if begin is None:
@@ -68,15 +72,26 @@ def main(argument: str) -> None:
         table = Table.open(Path(begin.table))
     except (WindlassError, OSError) as error:
         control.sendall(messages.framed(Failed(str(error))))
+        leave_soon(FAILED)
         sys.exit(FAILED)
-    child = Child(begin, program, table, control)
+    lifelines = Lifelines()
+    lifelines.hold("the socket to its supervisor", control.fileno())
+    lifelines.hold("the table of leases", table.descriptor)
+    runner = asyncio.Runner(loop_factory=lambda: lifelines.new_loop("the loop that runs tasks"))
+    child = Child(begin, program, table, control, lifelines)
     _heed_signals(child)
     give_forks_their_signals()
     if early:
         child.worker.drain(0)
-    asyncio.run(child.run())
+    try:
+        runner.run(child.run())
+    except BaseException as error:  # noqa: BLE001 - whatever it is, no thread may keep this process
+        traceback.print_exception(error)
+        end_broken(1, f"{type(error).__name__}, see above")
+    # From here on nothing that a task has left behind keeps the process: threads, a full executor.
+    leave_soon(0)
+    runner.close()
     logging.shutdown()
-    # Threads that never end must not keep a process that has said goodbye.
     sys.stdout.flush()
     sys.stderr.flush()
     if any(thread.name.startswith("windlass-thread") for thread in threading.enumerate()):
@@ -86,11 +101,14 @@ def main(argument: str) -> None:
 class Child:
     """The worker of this process, and its ear for the supervisor."""
 
-    def __init__(self, begin: Begin, program: Program, table: Table, control: socket.socket) -> None:
+    def __init__(
+        self, begin: Begin, program: Program, table: Table, control: socket.socket, lifelines: Lifelines
+    ) -> None:
         self._begin = begin
         self._program = program
         self._table = table
         self._control = control
+        self._lifelines = lifelines
         self._pace = MachinePace()
         self._writer: asyncio.StreamWriter | None = None
         self._meter = Meter(registry()) if begin.measures else None
@@ -106,7 +124,10 @@ class Child:
             at_end=self._at_end,
             app_name=begin.app,
             alone=begin.alone,
-            on_cancel=_crash,
+            on_cancel=_stopped_from_inside,
+            on_failure=self._failed,
+            check=self._check,
+            new_loop=lambda: lifelines.new_loop("the loop that asks the store"),
         )
         self.worker.on_lost = lambda: self._say(Lost())
         self.worker.on_suspects = self._suspects
@@ -126,6 +147,17 @@ class Child:
             # What is left was told to stop: it is charged to nobody.
             _log.warning("the store does not answer (%s); the supervisor tells it the rest", error)
         self._table.end_cleanly()
+
+    def _check(self) -> None:
+        if (why := self._lifelines.broken()) is not None:
+            end_broken(CLOSED, f"a task has harmed it: {why}")
+
+    def _failed(self, error: BaseException) -> None:
+        """A part of the worker has failed, on any thread: nobody would claim or settle from here on."""
+        if isinstance(error, DescriptorClosed):
+            end_broken(CLOSED, f"a task has harmed it: {error}")
+        if not self.worker.draining:  # one that ends does so by its grace
+            end_broken(BROKEN, "a part of the worker failed", error)
 
     async def _open(self) -> Broker:
         config = self._program.config
@@ -220,11 +252,9 @@ class Child:
             self._writer.write(messages.framed(message))
 
 
-def _crash() -> None:
+def _stopped_from_inside() -> None:
     """A task has stopped the loop, or cancelled all that runs on it: charged, like any other crash."""
-    _log.error("the loop was stopped from inside: the process ends")
-    logging.shutdown()
-    os._exit(1)
+    end_broken(1, "its loop was stopped from inside")
 
 
 def _first_word(control: socket.socket) -> Begin | None:

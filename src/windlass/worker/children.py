@@ -7,16 +7,14 @@ dead, however it died.
 
 import asyncio
 import contextlib
-import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Protocol
 
 from windlass.worker.messages import ToChild, ToSupervisor, framed, read_to_supervisor
-from windlass.worker.starting import signals_held
+from windlass.worker.starting import end_of, signals_held
 
 CHILD = ("-m", "windlass.worker.child")
 
@@ -87,8 +85,7 @@ class ProcessChild:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._watch()
+        self._end = end_of(process)
 
     @classmethod
     async def adopt(cls, process: "subprocess.Popen[bytes]", ours: socket.socket) -> "ProcessChild":
@@ -126,29 +123,3 @@ class ProcessChild:
     def close(self) -> None:
         """Close the socket."""
         self._writer.close()
-
-    # --- its end --------------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        """Hear of its end: by a descriptor that becomes readable then, else by a thread that waits."""
-        loop = asyncio.get_running_loop()
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):
-                descriptor = os.pidfd_open(self._process.pid)
-                loop.add_reader(descriptor, self._has_ended, descriptor)
-                return
-        threading.Thread(target=self._wait, args=(loop,), daemon=True).start()
-
-    def _has_ended(self, descriptor: int) -> None:
-        asyncio.get_running_loop().remove_reader(descriptor)
-        os.close(descriptor)
-        self._tell(self._process.wait())
-
-    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        code = self._process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(self._tell, code)
-
-    def _tell(self, code: int) -> None:
-        if not self._end.done():
-            self._end.set_result(code)

@@ -13,6 +13,7 @@ from windlass.core.session import SessionState, SessionView
 from windlass.core.units import SessionId
 from windlass.errors import StoreError
 from windlass.worker.host import Host, process_named
+from windlass.worker.leaving import WORDS
 from windlass.worker.pace import Pace
 from windlass.worker.patience import insist
 from windlass.worker.table import Table, remove_stale, table_path
@@ -41,6 +42,8 @@ def judge(ward: Ward, code: int, *, out_of_memory: bool) -> Verdict:
         return Verdict(Cause(CauseKind.CRASH, HARD_TIMEOUT), late)
     if ward.table.clean:
         return Verdict(Cause(CauseKind.STOP, "ended as told"))
+    if ward.fault is not None:
+        return Verdict(Cause(CauseKind.CRASH, ward.fault), started)
     if code == -signal.SIGKILL and ward.killed_for is not None:
         return Verdict(Cause(CauseKind.STOP, ward.killed_for))
     return Verdict(Cause(CauseKind.CRASH, describe(code, out_of_memory=out_of_memory)), started)
@@ -49,7 +52,7 @@ def judge(ward: Ward, code: int, *, out_of_memory: bool) -> Verdict:
 def describe(code: int, *, out_of_memory: bool = False) -> str:
     """What a process died of, in words."""
     if code >= 0:
-        return f"exit code {code}"
+        return f"exit code {code} ({WORDS[code]})" if code in WORDS else f"exit code {code}"
     if out_of_memory and code == -signal.SIGKILL:
         return "out of memory"
     try:

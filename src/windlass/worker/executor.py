@@ -19,6 +19,7 @@ from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload, UnreadablePayload
 from windlass.signals import GiveUp, Retry, Signal, Snooze
+from windlass.worker import twins
 from windlass.worker.failure import (
     RunInterrupted,
     RunTimedOut,
@@ -50,9 +51,12 @@ class Concluder:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._now = pace.now
+        self._pid = twins.pid
 
     def returned(self, run: Run, task: Registered, value: object) -> Settlement:
         """The outcome of a run that returned. Done stands, whatever was asked of it meanwhile."""
+        if twins.pid != self._pid:
+            twins.end_twin(task.name)
         try:
             result = task.signature.encode_result(value)
         except InvalidPayload as error:
@@ -74,6 +78,8 @@ class Concluder:
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
         """The outcome of a run that raised, whatever that is."""
+        if twins.pid != self._pid:
+            twins.end_twin(task.name)
         try:
             return self._judged(run, task, error)
         except Exception as trouble:  # noqa: BLE001

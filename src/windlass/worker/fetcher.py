@@ -18,7 +18,7 @@ from windlass.core.lease import Ask, Asker, Claimed, Lease
 from windlass.core.order import next_draw
 from windlass.core.strike import is_strike_key
 from windlass.core.units import SECOND, Micros, SessionId
-from windlass.errors import ContractError, StoreError
+from windlass.errors import ContractError, DescriptorClosed, StoreError
 from windlass.worker.desk import Bound, Desk
 from windlass.worker.executor import Executor, given_back, unknown
 from windlass.worker.hand import Hand
@@ -73,6 +73,7 @@ class Fetcher:
         told_lost: Callable[[], None],
         told_suspects: Callable[[int], None],
         told_jobs: Callable[[int], None],
+        check: Callable[[], None] | None = None,
     ) -> None:
         self._broker = broker
         self._session = session
@@ -85,6 +86,7 @@ class Fetcher:
         self._told_lost = told_lost
         self._told_suspects = told_suspects
         self._told_jobs = told_jobs
+        self._check = check
         pacing = broker.capabilities.pacing
         self._serial = pacing.serial
         self._desks = [Desk(number, group, pacing) for number, group in enumerate(groups)]
@@ -255,6 +257,8 @@ class Fetcher:
     # --- exchanging -----------------------------------------------------------------------------------------
 
     async def _exchange(self, batch: Sequence[Ended], desk: Desk | None) -> None:
+        if self._check is not None:
+            self._check()
         began = self._pace.now()
         if batch:
             self._measure(batch)
@@ -398,6 +402,8 @@ class Fetcher:
         while True:
             try:
                 answer = await (call() if self._come is None else self._meanwhile(call))
+            except DescriptorClosed:
+                raise  # asking again would not help: this process has to be replaced
             except StoreError as error:  # also a disk that is full: work goes on when there is space again
                 if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
                     raise
@@ -434,6 +440,8 @@ class Fetcher:
         await self._woken.wait()
         timer.cancel()
         self._woken.clear()
+        if self._waiter is not None and self._waiter.done():
+            self._waiter.result()
         self._settler.nudge_at = None
 
     def _next_time(self, now: float) -> float:
@@ -477,6 +485,9 @@ class Fetcher:
                     desk.ask_at = 0.0
         except StoreError:
             await self._pace.sleep(LONGEST_PAUSE * self._pace.jitter())
+        except Exception:
+            self._woken.set()
+            raise
         self._waiter = None
         self._woken.set()
 

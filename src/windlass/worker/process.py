@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -23,7 +24,7 @@ from windlass.worker.executor import Executor, given_back
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
-from windlass.worker.starting import signals_held
+from windlass.worker.starting import end_of, signals_held
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True):
@@ -102,13 +103,15 @@ class _Process:
         self._reader = reader
         self._writer = writer
         self._prepared = False
+        self._end = end_of(process)
+        self._end.add_done_callback(self._has_ended)
         self.serves: Run | None = None
         self.has_begun = False
         """Whether the job that it serves has arrived there."""
         self.unfit = ""
 
     @classmethod
-    async def start(cls, prepare: Prepare) -> "_Process":
+    async def start(cls, prepare: Prepare, folder: Path | None = None) -> "_Process":
         ours, theirs = socket.socketpair()
         try:
             with theirs, signals_held():
@@ -116,6 +119,7 @@ class _Process:
                     [sys.executable, "-m", "windlass.worker.process_main", str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
+                    cwd=folder,
                 )
             reader, writer = await asyncio.open_unix_connection(sock=ours)
         except BaseException:
@@ -157,8 +161,17 @@ class _Process:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
+    def _has_ended(self, _end: "asyncio.Future[int]") -> None:
+        """What it has said is heard; a fork that holds its socket says nothing for it."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            asyncio.get_running_loop().call_later(LAST_WORDS, self._writer.close)
+
     async def ended(self) -> str:
-        """How it died, in words."""
+        """How it died, in words. One that has closed its socket is not waited for: nobody hears it."""
+        await asyncio.wait({self._end}, timeout=SILENCE)
+        if not self._end.done():
+            await self.close()
+            return "it closed its socket to its worker, and was killed"
         code = await self._gone()
         return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
 
@@ -167,11 +180,15 @@ class _Process:
         await self._gone()
 
     async def _gone(self) -> int:
-        """It is on its way out: wait for that on a thread."""
+        """It is on its way out: wait for that."""
         self._writer.close()
-        return await asyncio.to_thread(self._process.wait)
+        return await asyncio.shield(self._end)
 
 
+LAST_WORDS = 0.1
+"""Seconds to read what a dead process has said."""
+SILENCE = 2.0
+"""Seconds that a process is given to end when its socket is closed."""
 LONGEST_IMPORT = 120.0
 """Seconds that a process may take to import its app; a job that waits for one is not given to others."""
 
@@ -184,13 +201,15 @@ class Processes:
     def __init__(self, app_name: str, pace: Pace, *, table: str = "") -> None:
         self._prepare = Prepare(app_name, table)
         self._pace = pace
+        self._folder = _current_folder()
+        """From which the app is found; a task may go elsewhere."""
         self._idle: list[_Process] = []
 
     async def ready(self) -> _Process:
         """A process that takes work. `StoreError`, `OSError`: there is none to be had."""
         if not self._prepare.app:
             raise StoreError("this worker was not told how its app is imported")
-        process = await self._take_idle() or await _Process.start(self._prepare)
+        process = await self._take_idle() or await _Process.start(self._prepare, _if_there(self._folder))
         try:
             async with asyncio.timeout(LONGEST_IMPORT):
                 prepared = await process.prepared()
@@ -268,6 +287,17 @@ class Processes:
         """End those that are idle."""
         for process in self._idle:
             await process.close()
+
+
+def _current_folder() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # it was deleted
+        return None
+
+
+def _if_there(folder: Path | None) -> Path | None:
+    return folder if folder is not None and folder.is_dir() else None
 
 
 async def _ruled(run: Run, note: Note) -> Ruled:

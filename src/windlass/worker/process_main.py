@@ -24,6 +24,8 @@ from windlass.observe.logs import begin_logging
 from windlass.observe.traces import active
 from windlass.worker.executor import Concluder, given_back, unknown, unreadable
 from windlass.worker.failure import RunTimedOut
+from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
+from windlass.worker.lifelines import Lifelines
 from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
     Begun,
@@ -53,6 +55,8 @@ class Door:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
+        self._lifelines = Lifelines()
+        self._lifelines.hold("the socket to its worker", control.fileno())
         self._stream = control.makefile("rb")
         self._lock = threading.Lock()
 
@@ -66,6 +70,8 @@ class Door:
     def say(self, message: FromProcess) -> None:
         """Say something, on any thread."""
         with self._lock:
+            if (why := self._lifelines.broken()) is not None:
+                end_broken(CLOSED, f"a task has harmed it: {why}")
             self._control.sendall(framed(message))
 
     # --- a reporter for runs --------------------------------------------------------------------------------
@@ -102,11 +108,17 @@ class JobProcess:
     def serve(self) -> None:
         """Until the worker is gone."""
         while isinstance(work := self._door.hear(), Work):
+            self._heed_signals()
             self._door.say(Begun())
             settlement = copy_context().run(self._conclude, work)
             self._door.say(Concluded(settlement))
 
-    def time_out(self, _number: int, _frame: Any) -> None:
+    def _heed_signals(self) -> None:
+        """Before each job: the one before may have taken the signal by which a timeout is told."""
+        signal.signal(signal.SIGUSR1, self._time_out)
+        let_signals_through()
+
+    def _time_out(self, _number: int, _frame: Any) -> None:
         """The task's timeout is over: its code is told so, where it is.
 
         Once: a coroutine is cancelled by its loop, which can stop it, and is not torn out of its tidying up.
@@ -163,6 +175,7 @@ def main(argument: str) -> None:
     """Serve the worker at the other end."""
     control = socket.socket(fileno=int(argument))
     control.set_inheritable(False)
+    control.settimeout(None)  # a task may have set a default timeout where its other end was made
     _end_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         # The worker decides when a job is to stop. Not SIG_IGN, which programs that a task starts inherit.
@@ -180,9 +193,12 @@ def main(argument: str) -> None:
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()
-    signal.signal(signal.SIGUSR1, process.time_out)
     door.say(Prepared())
-    process.serve()
+    try:
+        process.serve()
+    except BaseException as error:  # noqa: BLE001 - no thread of a task may keep this process
+        end_broken(BROKEN, "it can neither hear its worker nor be heard", error)
+    leave_soon(0)
 
 
 def _end_with_parent() -> None:

@@ -27,6 +27,7 @@ from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.program import Run as Kind
 from windlass.worker.run import Run, running
+from windlass.worker.twins import watch_loop
 
 _log = logging.getLogger("windlass.worker")
 
@@ -90,14 +91,17 @@ class Runners:
         *,
         ended: Callable[[Ended], None],
         processes: ProcessRunner,
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._hand = hand
         self._executor = executor
         self._now = pace.now
         self._ended = ended
         self._processes = processes
+        self._on_failure = on_failure
         self._spans = active()  # by now the app is imported, and has set up what it wants
         self._loop = asyncio.get_running_loop()
+        watch_loop()
         self._soon = self._loop.call_soon_threadsafe
         # Each job starts from this, and never from what the job before it has set.
         self._context = contextvars.copy_context()
@@ -106,7 +110,7 @@ class Runners:
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._deadlines = Deadlines(self._loop, self._context)
-        self._threads = Threads(self._work, sum(line.slots for line in hand.lines))
+        self._threads = Threads(self._work, sum(line.slots for line in hand.lines), on_failure)
         self.runs: dict[int, Run] = {}
         """By their rows in the table: what runs now."""
         self.active_at = pace.now()
@@ -184,8 +188,12 @@ class Runners:
     def _run_inbox(self) -> None:
         self._scheduled = False
         self.active_at = self._now()
-        for _ in range(len(self._inbox)):
-            self._run_on_loop(self._inbox.popleft())
+        try:
+            for _ in range(len(self._inbox)):
+                self._run_on_loop(self._inbox.popleft())
+        except BaseException as error:
+            self._on_failure(error)
+            raise
 
     def _run_on_loop(self, ticket: Ticket) -> None:
         kind = self._kind(ticket.task)
@@ -240,28 +248,36 @@ class Runners:
         self._close(ticket, run, settlement)
 
     async def _run_async(self, ticket: Ticket) -> None:
-        opened = self._open(ticket)
-        if opened is not None:
-            task, run, (args, kwargs) = opened
-            try:
-                me = _this_task(self._loop)
-                run.stop = lambda: self._soon(me.cancel)
-                if run.cancelled or run.released:
-                    run.halt()
-                if run.deadline is not None:
-                    self._deadlines.watch(run, run.deadline, me)
-                value = await task.function(*args, **kwargs)
-                settlement = self._executor.returned(run, task, value)
-            except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
-                settlement = self._executor.raised(run, task, error)
-            self._close(ticket, run, settlement)
-        self.active_at = self._now()
-        self._next_on_loop(ticket)
+        try:
+            opened = self._open(ticket)
+            if opened is not None:
+                task, run, (args, kwargs) = opened
+                try:
+                    me = _this_task(self._loop)
+                    run.stop = lambda: self._soon(me.cancel)
+                    if run.cancelled or run.released:
+                        run.halt()
+                    if run.deadline is not None:
+                        self._deadlines.watch(run, run.deadline, me)
+                    value = await task.function(*args, **kwargs)
+                    settlement = self._executor.returned(run, task, value)
+                except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
+                    settlement = self._executor.raised(run, task, error)
+                self._close(ticket, run, settlement)
+            self.active_at = self._now()
+            self._next_on_loop(ticket)
+        except BaseException as error:
+            self._on_failure(error)
+            raise
 
     async def _run_process(self, ticket: Ticket) -> None:
-        if self._hand.claim_start(ticket):
-            await self._in_process(ticket)
-        self._next_on_loop(ticket)
+        try:
+            if self._hand.claim_start(ticket):
+                await self._in_process(ticket)
+            self._next_on_loop(ticket)
+        except BaseException as error:
+            self._on_failure(error)
+            raise
 
     async def _in_process(self, ticket: Ticket) -> None:
         """It has not started before there is a process for it: an import is nobody's run."""
@@ -401,9 +417,15 @@ class Threads:
     may have to wait for the interpreter while a thread that is hot runs dozens of jobs behind it in line.
     """
 
-    def __init__(self, work: Callable[[Ticket], Ticket | None], most: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[Ticket], Ticket | None],
+        most: int,
+        on_failure: Callable[[BaseException], None] = lambda _error: None,
+    ) -> None:
         self._work = work
         self._most = most
+        self._on_failure = on_failure
         self._tickets: deque[Ticket] = deque()
         self._wakes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
@@ -427,6 +449,13 @@ class Threads:
             self._wakes.put("end")
 
     def _serve(self) -> None:
+        try:
+            self._take_tickets()
+        except BaseException as error:
+            self._on_failure(error)
+            raise
+
+    def _take_tickets(self) -> None:
         while self._wakes.get() == "take":
             while (ticket := self._next()) is not None:
                 following = self._work(ticket)

@@ -43,6 +43,8 @@ LAST_WORDS = 0.1
 """Seconds to read what a dead child has said; longer only if a process of its own holds its socket."""
 STORE_PATIENCE = 10.0
 """Seconds that a stopping supervisor gives the store to hear of its sessions' ends."""
+SILENCE = 5.0
+"""Seconds that a child is given to end when its socket is closed: it hears no word of ours any more."""
 NOW = 1.0
 """Seconds that children are given after a second signal."""
 
@@ -133,7 +135,10 @@ class Supervisor:
         if self._hopeless is not None:
             _log.error("the worker cannot start: %s", self._hopeless)
             return 1
-        _log.info("stopped")
+        if self.wards:
+            _log.error("stopped, but %d children were killed and have not ended yet", len(self.wards))
+        else:
+            _log.info("stopped")
         return 0
 
     def stop(self, grace: float | None = None) -> None:
@@ -245,6 +250,12 @@ class Supervisor:
         try:
             while (message := await ward.child.receive()) is not None:
                 self._heard(ward, message)
+            silent.set()
+            await self._pace.sleep(SILENCE)  # cancelled when it has ended
+            if not (ward.draining or ward.table.clean):
+                ward.fault = "it closed its socket to its supervisor"
+                _log.error("child %d ends: %s", ward.pid, ward.fault)
+                ward.kill(ward.fault)
         except msgspec.DecodeError as error:  # code that was replaced under a running supervisor
             _log.error("child %d says what its supervisor does not understand: %s", ward.pid, error)
             ward.kill("its supervisor does not understand it; restart the worker")

@@ -125,6 +125,11 @@ class Table:
         self.close()
         self.path.unlink(missing_ok=True)
 
+    @property
+    def descriptor(self) -> int:
+        """Of its file, for as long as it is open."""
+        return self._file
+
     # --- the heart ------------------------------------------------------------------------------------------
 
     def beaten(self, sent: float, counts_for: float) -> None:

@@ -51,6 +51,8 @@ class Ward:
         self.spared = False
         """Not killed while it stands still."""
         self.killed_for: str | None = None
+        self.fault: str | None = None
+        """Why it had to be killed, though it was not told to end: that is charged."""
         self.late: set[LeaseKey] = set()
         """Leases whose runs were seen past their hard deadline: its end is charged to them."""
         self.charged = 0

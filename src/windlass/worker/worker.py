@@ -8,7 +8,7 @@ from typing import Any
 
 from windlass.broker.contract import Broker
 from windlass.core.units import Fence, JobId, SessionId
-from windlass.errors import StoreError
+from windlass.errors import DescriptorClosed, StoreError
 from windlass.worker.executor import Executor
 from windlass.worker.fetcher import Fetcher
 from windlass.worker.hand import Hand
@@ -25,6 +25,9 @@ from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table
 
 _log = logging.getLogger("windlass.worker")
+
+CHECK_EVERY = 1.0
+"""Seconds between two looks at what the process lives by, while nothing else happens."""
 
 
 def rows_for(groups: Sequence[Group]) -> int:
@@ -54,7 +57,13 @@ class Worker:
         alone: bool = False,
         apart: bool = True,
         on_cancel: Callable[[], None] | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+        check: Callable[[], None] | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
+        """`on_failure` is told, on the thread where it happened, what no part of this has expected. `check`
+        is called before each exchange and once a second, and does not return if the process must not go on.
+        """
         self.session = session
         self.table = table
         self.groups = groups
@@ -65,8 +74,11 @@ class Worker:
         self._at_end = at_end
         self._alone = alone
         self._apart = apart
-        self._on_cancel = on_cancel
         """False: everything on one loop, for a simulator."""
+        self._on_cancel = on_cancel
+        self._on_failure = on_failure or _leave_it
+        self._check = check
+        self._new_loop = new_loop
         self._processes = Processes(app_name, pace, table=str(table.path))
         self._told_lost = False
         self._strikes = Strikes()
@@ -149,6 +161,7 @@ class Worker:
             self._pace,
             ended=self._settler.put,
             processes=self._processes,
+            on_failure=self._on_failure,
         )
         try:
             await (self._run_apart() if self._apart else self._exchange())
@@ -164,9 +177,12 @@ class Worker:
 
         def serve() -> None:
             try:
-                asyncio.run(self._exchange())
+                with asyncio.Runner(loop_factory=self._new_loop) as runner:
+                    runner.run(self._exchange())
             except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits `run`
                 failure.append(error)
+                if _is_unexpected(error):
+                    self._on_failure(error)  # the loop that waits for this may not hear of it
             finally:
                 loop.call_soon_threadsafe(ended.set)
 
@@ -198,6 +214,7 @@ class Worker:
             told_lost=self._lost_by_store,
             told_suspects=self._suspects_wait,
             told_jobs=self.on_jobs,
+            check=self._check,
         )
         fetcher.attach(self._hand, self._runners, self._settler, self._notes, self._executor)
         with self._lock:
@@ -206,6 +223,7 @@ class Worker:
                 fetcher.drain(self._drain_grace)
                 self.go.set()
         beside = asyncio.create_task(self._beside(self, broker))
+        checking = asyncio.create_task(self._check_again())
         try:
             await _first(self.go.wait(), beside)
             await _first(self._read_strikes(broker), beside)
@@ -214,10 +232,21 @@ class Worker:
                 await _first(fetcher.run(), beside)
             finally:
                 obeying.cancel()
+        except Exception as error:
+            if _is_unexpected(error):
+                self._on_failure(error)  # before anything is closed that may be broken
+            raise
         finally:
+            checking.cancel()
             beside.cancel()
             await asyncio.gather(beside, return_exceptions=True)
             await self._at_end(broker)
+
+    async def _check_again(self) -> None:
+        """Once a second. A loop with a timer also finds out by itself that its selector is gone."""
+        while self._check is not None:
+            self._check()
+            await self._pace.sleep(CHECK_EVERY)
 
     # --- strikes --------------------------------------------------------------------------------------------
 
@@ -275,7 +304,16 @@ async def _first(work: Coroutine[Any, Any, Any], beside: "asyncio.Task[None]") -
         task.cancel()
 
 
+def _is_unexpected(error: BaseException) -> bool:
+    """Whether it is something else than a store that cannot be asked."""
+    return not isinstance(error, StoreError) or isinstance(error, DescriptorClosed)
+
+
 def _nothing() -> None: ...
+
+
+def _leave_it(_error: BaseException) -> None:
+    """It is raised as well."""
 
 
 def _ignore(_number: int) -> None: ...

@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from windlass.descriptors import identity
+
 QUICKEST, SLOWEST = 0.002, 0.050
 _PATIENCE = 10
 """The part of the time already waited after which the file's version is looked at again."""
@@ -38,6 +40,8 @@ class Bells:
         self._guard = threading.Lock()
         self._fifos: dict[str, int] = {}
         weakref.finalize(self, _close, self._fifos).atexit = False
+        self._files: dict[int, bytes] = {}
+        """What each of their numbers led to when it was opened."""
         self._loops: dict[asyncio.AbstractEventLoop, dict[int, deque[asyncio.Future[None]]]] = {}
         self._listeners: set[Listener] = set()
         self._seen = version()
@@ -51,12 +55,12 @@ class Bells:
     def arm(self, queues: Collection[str]) -> None:
         """Jobs of these queues became claimable: wake one waiter of each, or let the next return at once."""
         for name in queues:
-            fifo = self._fifos.get(name) or self._fifo(name)
             try:
+                fifo = self._fifo(name)
                 if fcntl.ioctl(fifo, termios.FIONREAD, _NONE) == _NONE:
                     os.write(fifo, _WAKE)
             except OSError:
-                continue  # it is being closed: so are those who would wait
+                continue  # it is being closed, or cannot be opened: who waits looks within a second, too
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Return when a wake of one of the queues was taken, or after `timeout` seconds."""
@@ -108,15 +112,19 @@ class Bells:
             self._loops.pop(loop, None)
 
     def _fifo(self, name: str) -> int:
-        """The FIFO of a queue. Open both ways, so that it is never at its end and keeps a byte for later."""
+        """The FIFO of a queue. Open both ways, so that it is never at its end and keeps a byte for later.
+
+        Opened anew if the program has closed it behind our back: its number may be another file's by now.
+        """
         with self._guard:
             fifo = self._fifos.get(name)
-            if fifo is None:
+            if fifo is None or identity(fifo) != self._files[fifo]:
                 path = self._folder / hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
                 self._folder.mkdir(exist_ok=True)
                 with contextlib.suppress(FileExistsError):
                     os.mkfifo(path)
                 fifo = self._fifos[name] = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._files[fifo] = identity(fifo)
             return fifo
 
     # ends and events
@@ -238,7 +246,7 @@ def _take(fifo: int) -> bool:
     """Take a wake, if there is one."""
     try:
         return bool(os.read(fifo, 4096))
-    except BlockingIOError:
+    except OSError:  # there is none; or it was closed behind our back, and is opened anew by who asks next
         return False
 
 

@@ -47,6 +47,7 @@ def connect(path: Path, *, writes: bool) -> Handle:
         connection.execute("PRAGMA journal_size_limit = 67108864")
         if writes:
             _keep_freed_memory()
+            _number(connection, "SELECT COUNT(*) FROM sqlite_schema")  # from here on its log is open, too
         else:
             connection.execute("PRAGMA query_only = ON")
     return handle

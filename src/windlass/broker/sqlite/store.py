@@ -8,6 +8,7 @@ import apsw
 
 from windlass.broker.contract import Options
 from windlass.broker.sqlite.bells import Bells
+from windlass.broker.sqlite.descriptors import Descriptors
 from windlass.broker.sqlite.files import check_library, connect, in_words, prepare
 from windlass.broker.sqlite.filesystem import Space, check_place
 from windlass.broker.sqlite.handle import Handle
@@ -38,7 +39,9 @@ class Store:
             self.bells = Bells(Path(f"{path}-wake"), self._version)
             self.readers = Readers(path, options, clock)
             bells = self.bells
-            self.writer = Writer(path, self.space, self.lock, options, clock, bells.arm, bells.ring)
+            self.writer = Writer(
+                path, self.space, self.lock, Descriptors(path), options, clock, bells.arm, bells.ring
+            )
         except BaseException:
             self.lock.close()
             raise

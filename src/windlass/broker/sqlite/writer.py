@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import apsw
 
 from windlass.broker.contract import Options
+from windlass.broker.sqlite.descriptors import Descriptors
 from windlass.broker.sqlite.files import connect, in_words, translated
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Handle
@@ -31,7 +32,7 @@ from windlass.broker.sqlite.log import SHARED_PAGES, SINGLE_PAGES, Log
 from windlass.broker.sqlite.writing import Writing
 from windlass.clock import Clock
 from windlass.core.units import Micros
-from windlass.errors import StoreUnavailable
+from windlass.errors import DescriptorClosed, StoreUnavailable
 
 _T = TypeVar("_T")
 Short: TypeAlias = Callable[[Handle, Options, Micros], tuple[Any, str | None] | None]
@@ -81,6 +82,7 @@ class Writer:
         path: Path,
         space: Space,
         lock: FileLock,
+        descriptors: Descriptors,
         options: Options,
         clock: Clock,
         arm: Callable[[Collection[str]], None],
@@ -88,12 +90,13 @@ class Writer:
     ) -> None:
         self._path = path
         self._space = space
+        self._descriptors = descriptors
         with library:
             self._open()
         self._lock = lock
         self._options = options
         self._clock = clock
-        self._take_lock: Callable[[], None] = lock.acquire
+        self._take_lock: Callable[[], None] = self._locked
         self._arm = arm
         """Told of the queues that a commit has put work into."""
         self._ring = ring
@@ -141,15 +144,20 @@ class Writer:
             thread.join()
         with self._mutex, library, in_words(self._path):
             self._take_lock = self._refuse
+            if self._handle.generation == library.generation:
+                self._descriptors.check()  # the last to close a file writes its log back into it
             library.close(self._handle.connection)
 
     def _open(self) -> None:
-        self._handle = connect(self._path, writes=True)
+        self._handle = self._descriptors.opened(lambda: connect(self._path, writes=True))
         self._log = Log(self._handle.connection, self._space)
 
-    def _open_after_fork(self) -> None:
+    def _make_sure(self) -> None:
+        """See that the connection can be written to: a fork has closed it, or the program its descriptors."""
         if self._handle.generation != library.generation:
             self._open()
+        else:
+            self._descriptors.check()
 
     def _put(self, call: Call) -> None:
         with self._starting:
@@ -200,7 +208,7 @@ class Writer:
             self._take_lock()
             try:
                 with library:
-                    self._open_after_fork()
+                    self._make_sure()
                     if len(calls) == 1:
                         calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
                     else:
@@ -229,7 +237,7 @@ class Writer:
             self._take_lock()
             try:
                 with library:
-                    self._open_after_fork()
+                    self._make_sure()
                     answer, armed, rung, pages = self._one(verb, short)
                     self._log.tend(pages)
             finally:
@@ -241,6 +249,15 @@ class Writer:
         if rung:
             self._ring()
         return answer
+
+    def _locked(self) -> None:
+        try:
+            self._lock.acquire()
+        except OSError as error:
+            raise DescriptorClosed(
+                f'this program has closed the lock of "{self._path}" ({error.strerror}); nothing was '
+                "written: find what closes descriptors that are not its own, and start the program anew"
+            ) from error
 
     def _refuse(self) -> NoReturn:
         raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')

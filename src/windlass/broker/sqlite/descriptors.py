@@ -1,0 +1,79 @@
+"""The descriptors of a file that this process writes to, and a look at them before each transaction.
+
+A program may close them behind our back (`os.closerange`, a number closed twice). Files that it opens next
+get the same numbers. SQLite would write its pages into those files, and tell all other processes that they
+are in its log: that damages both. So nothing is written unless both numbers are still the same files.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from windlass.descriptors import identity
+from windlass.errors import DescriptorClosed
+
+_T = TypeVar("_T")
+_opening = threading.Lock()
+
+
+class Descriptors:
+    """Those of the writer of one file: the file and its log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: list[tuple[int, bytes]] = []
+
+    def opened(self, opening: Callable[[], _T]) -> _T:
+        """Open a connection, and hold what SQLite has opened for it. One at a time: it tells no numbers, so
+        they are the new ones that lead to the file or to its log. It may take over the file from a
+        connection that was closed before; that number is then not known, the log's always is.
+        """
+        with _opening:
+            before = _numbers()
+            connection = opening()
+            files = {_file(self._path), _file(Path(f"{self._path}-wal"))} - {None}
+            self._held = [
+                (number, identity(number))
+                for number in sorted(_numbers() - before)
+                if _leads_to(number) in files
+            ]
+            return connection
+
+    def check(self) -> None:
+        """Raise `DescriptorClosed` if one of them was closed, or is another file now."""
+        for number, file in self._held:
+            if identity(number) != file:
+                raise DescriptorClosed(
+                    f'this program has closed descriptor {number}, which it had open of "{self._path}"; '
+                    "nothing was written: find what closes descriptors that are not its own, and start the "
+                    "program anew"
+                )
+
+
+def _leads_to(number: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _numbers() -> set[int]:
+    """All that this process has open; nothing, where the system does not tell. Not the number of the listing
+    itself, which is closed by then and is given out next.
+    """
+    try:
+        names = os.listdir("/dev/fd")  # noqa: PTH208 - numbers, no paths
+    except OSError:
+        return set()
+    return {number for number in map(int, names) if identity(number)}
