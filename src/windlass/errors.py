@@ -10,14 +10,15 @@
     │   ├── ResultTimeout (TimeoutError)    the job has not finished yet
     │   ├── JobFailed                   it is dead: the error it ended with
     │   ├── JobCancelled                it was cancelled
-    │   ├── JobNotFound                 the store knows no such job
+    │   ├── JobNotFound                 the store has no record of such a job
     │   ├── JobLost                     the store accepted the job and has lost it
-    │   └── ResultExpired               it finished, and its result is kept no longer
+    │   └── ResultExpired               it is done, and its result is kept no longer
     ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
         ├── DescriptorClosed            this program has closed what it had open of the store: start it anew
+        ├── StoreReplaced               its file was deleted or replaced under this process: start it again
         └── Unsupported                 it lacks a declared capability
 
 A message says what was wrong, with which value, and what to do. It never carries a payload.
@@ -62,6 +63,14 @@ class DescriptorClosed(StoreError):
     """
 
 
+class StoreReplaced(StoreError):
+    """The file of the store was deleted, replaced or overwritten while this process had it open.
+
+    It lasts: this process can neither use what it has open, since nobody else reads that, nor go over to
+    another file by itself.
+    """
+
+
 class Unsupported(StoreError):
     """The store lacks a capability; the message names it."""
 
@@ -91,7 +100,7 @@ class JobCancelled(ResultError):
 
 
 class JobNotFound(ResultError):
-    """The store knows no such job."""
+    """The store has no record of such a job: it finished long ago, never existed, or was lost."""
 
 
 class JobLost(ResultError):
@@ -99,4 +108,4 @@ class JobLost(ResultError):
 
 
 class ResultExpired(ResultError):
-    """The job finished, and its result is kept no longer."""
+    """The job is done, and its result is kept no longer."""

@@ -131,7 +131,8 @@ def test_a_job_that_is_not_known(shell: Shell) -> None:
         answer = shell(*tokens)
         assert answer.code == 1
         assert answer.complaint == (
-            f"job {UNKNOWN} is not known; it may have finished long ago, or never existed"
+            f"job {UNKNOWN} is not known: it finished longer ago than jobs are kept (see retention), it never "
+            "existed, or the store has lost it (restored from a backup, flushed)"
         )
 
 
@@ -140,7 +141,7 @@ def test_a_file_that_is_no_database(shell: Shell) -> None:
     for tokens in (("jobs",), ("queues",), ("dead",), ("workers",), ("enqueue", "add", '{"a": 1}')):
         answer = shell(tokens[0], "tasks:app", *tokens[1:])
         assert answer.code == 1
-        assert answer.complaint == '"windlass.db" is not a SQLite database; name another file'
+        assert answer.complaint == f'"{shell.folder}/windlass.db" is not a SQLite database; name another file'
 
 
 def test_a_damaged_database(shell: Shell) -> None:
@@ -161,8 +162,11 @@ def test_a_damaged_database(shell: Shell) -> None:
 def test_a_folder_and_a_file_of_somebody_else(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     (shell.folder / "there").mkdir()
     for url, complaint in (
-        ("sqlite:///there", '"there" is a folder; name a file inside it'),
-        ("sqlite:///away/w.db", 'the folder "away" for the SQLite file does not exist; create it first'),
+        ("sqlite:///there", f'"{shell.folder}/there" is a folder; name a file inside it'),
+        (
+            "sqlite:///away/w.db",
+            f'the folder "{shell.folder}/away" for the SQLite file does not exist; create it first',
+        ),
         ("sqlite://host/w.db", 'a SQLite URL names no host, got "host"'),
     ):
         monkeypatch.setenv("WINDLASS_URL", url)

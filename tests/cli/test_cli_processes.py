@@ -87,7 +87,7 @@ def test_no_permission(folder: Path) -> None:
     answer = python(folder, SOMEBODY_ELSE)
     assert answer.returncode == 1
     assert answer.stderr.partition("<<<\n")[2] == (
-        'windlass: no permission to read and write "windlass.db"; give this user access to it\n'
+        f'windlass: no permission to read and write "{folder}/windlass.db"; give this user access to it\n'
     )
 
 

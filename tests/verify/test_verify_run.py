@@ -84,6 +84,25 @@ def test_signals_and_forks_harm_no_producer() -> None:
     assert report.injected
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_is_accepted_into_a_file_that_was_replaced(seed: int) -> None:
+    wanted = Wanted(own="sqlite", minutes=3 * SHORT, jobs=300, seed=seed, faults=("file replaced",))
+    report = verify(wanted, quiet=True)
+    assert report.verdict == "clean", as_text(report)
+    assert report.injected["file replaced"]
+    assert report.troubles == []
+
+
+def test_producers_that_do_not_notice_it_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "PRODUCER", "tests.verify.blind_producer")
+    wanted = Wanted(own="sqlite", minutes=SHORT, jobs=300, faults=("file replaced",))
+    report = verify(wanted, quiet=True)
+    assert report.injected["file replaced"]
+    assert report.troubles == []
+    assert "accepted is kept" in violated(report), as_text(report)
+
+
 def test_what_has_no_meaning_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="--own"):
         verify(Wanted())

@@ -18,6 +18,9 @@ class _Pace:
     def jitter(self) -> float:
         return 0.0
 
+    def now(self) -> float:
+        return 0.0
+
     async def sleep(self, seconds: float) -> None:
         self.slept += 1
 

@@ -13,7 +13,7 @@ from windlass.client.app import Windlass
 from windlass.client.flow_handle import FlowView, flow_state
 from windlass.core.job import JobView
 from windlass.core.names import check_flow
-from windlass.core.query import JobQuery
+from windlass.core.query import NO_RECORD, JobQuery
 from windlass.core.state import UNFINISHED, State
 from windlass.core.units import JobId, Micros
 from windlass.errors import JobNotFound
@@ -120,7 +120,7 @@ class Flows:
                     if len(nodes) < most:
                         nodes[job.id] = job
         if not nodes:
-            raise JobNotFound(f'no job of a flow "{flow}" is kept; it may have finished long ago')
+            raise JobNotFound(f'no job of a flow "{flow}" is kept: {NO_RECORD}')
         view = FlowView(id=flow, state=flow_state(counts, moving), counts=dict(counts))
         return FlowGraph(
             flow=_shown(view),

@@ -21,6 +21,7 @@ from windlass.core.limits import Rate
 from windlass.core.names import check_lane, check_queue, check_tags, refuse_reserved
 from windlass.core.operate import Edit, Operated, Target
 from windlass.core.option import whole
+from windlass.core.query import NO_RECORD
 from windlass.core.settings import (
     Change,
     Changed,
@@ -101,7 +102,7 @@ class Operator:
         """Change a waiting or dead job; its new arguments are checked as those of a call."""
         found = (await self._broker.get([check_job_id(job_id)]))[0]
         if found is None:
-            raise JobNotFound(f"job {job_id} is not known; it may have finished long ago, or never existed")
+            raise JobNotFound(f"job {job_id} is not known: {NO_RECORD}")
         refuse_reserved(found.task, "a job of task")  # what it says is said in Windlass's name
         payload = None
         if change.arguments is not None:

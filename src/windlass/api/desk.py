@@ -22,7 +22,7 @@ from windlass.api.seals import Seals
 from windlass.broker.contract import Broker
 from windlass.core.ids import check_job_id
 from windlass.core.job import JobDetail, JobView
-from windlass.core.query import FIRST_PAGE
+from windlass.core.query import FIRST_PAGE, NO_RECORD
 from windlass.core.units import Cursor
 from windlass.errors import InvalidOption
 
@@ -145,9 +145,7 @@ def _is_id(text: str) -> bool:
 
 def unknown_job(job_id: str) -> Refusal:
     """A job that is not known, or not in sight."""
-    return not_found(
-        f"job {job_id} is not known; it may have finished long ago, or never existed", field="job"
-    )
+    return not_found(f"job {job_id} is not known: {NO_RECORD}", field="job")
 
 
 async def at_desk(request: Request[Any, Any, Any]) -> Desk:

@@ -4,6 +4,7 @@ import contextlib
 
 from windlass.broker.registry import find_namespace
 from windlass.config import Config
+from windlass.core.query import NO_RECORD
 from windlass.core.units import JobId
 from windlass.errors import JobNotFound, StoreError
 
@@ -15,7 +16,7 @@ async def not_known(config: Config | None, job: JobId) -> JobNotFound:
         with contextlib.suppress(StoreError):
             found = await find_namespace(config.url, config.namespace, job)
     if found is None or config is None:
-        return JobNotFound(f"job {job} is not known; it may have finished long ago, or never existed")
+        return JobNotFound(f"job {job} is not known: {NO_RECORD}")
     return JobNotFound(
         f'job {job} belongs to namespace "{found}", and this app is of "{config.namespace}"; '
         f"set WINDLASS_NAMESPACE={found}, or ask an app of that namespace"

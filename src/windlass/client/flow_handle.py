@@ -14,7 +14,7 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.duration import Duration, micros
 from windlass.core.job import JobView
 from windlass.core.operate import Effect, Operated, Target
-from windlass.core.query import FIRST_PAGE, JobQuery
+from windlass.core.query import FIRST_PAGE, NO_RECORD, JobQuery
 from windlass.core.state import TERMINAL, UNFINISHED, State
 from windlass.core.units import SECOND, Cursor, JobId
 from windlass.errors import JobNotFound, ResultTimeout
@@ -119,7 +119,7 @@ class Flow:
             counts[job.state] += 1
             waiting += job.state in UNFINISHED and job.state is not State.BLOCKED
         if not counts:
-            raise JobNotFound(f'no job of a flow "{self.id}" is kept; it may have finished long ago')
+            raise JobNotFound(f'no job of a flow "{self.id}" is kept: {NO_RECORD}')
         return FlowView(id=self.id, state=flow_state(counts, waiting), counts=dict(counts))
 
     async def astate(self) -> FlowState:
@@ -211,7 +211,7 @@ class Flow:
                 if detail is not None:
                     parents.update(edge.parent for edge in detail.after)
         if not ids:
-            raise JobNotFound(f'no job of a flow "{self.id}" is kept; it may have finished long ago')
+            raise JobNotFound(f'no job of a flow "{self.id}" is kept: {NO_RECORD}')
         return [job for job in ids if job not in parents]
 
 

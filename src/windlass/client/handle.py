@@ -122,8 +122,8 @@ class Job(Generic[R]):
         """Wait for the job to finish and return what its task returned.
 
         `ResultTimeout` (a TimeoutError): it has not finished within `timeout`; None waits for ever.
-        `JobFailed`: it is dead. `JobCancelled`. `ResultExpired`: it finished long ago. `JobNotFound`: no such
-        job. `JobLost`: the store accepted it and has lost it.
+        `JobFailed`: it is dead. `JobCancelled`. `ResultExpired`: it is done, its result is kept no longer.
+        `JobNotFound`: the store has no record of it. `JobLost`: nor can that be because it finished long ago.
         """
         return self._read(await self._finished(timeout))
 
@@ -209,9 +209,7 @@ class Job(Generic[R]):
         window = self._app.config.resend_window / SECOND
         if self._sent is not None and time.monotonic() - self._sent < window:
             return JobLost(f"job {self.id} was accepted and the store has no record of it: it has lost data")
-        return ResultExpired(
-            f"job {self.id} finished, and nothing of it is kept any more; see retention and result_ttl"
-        )
+        return JobNotFound(f"the store has no record of job {self.id} any more: {_GONE}")
 
     def _read(self, finished: Finished) -> R:
         if finished.state is State.CANCELLED:
@@ -232,6 +230,10 @@ class Job(Generic[R]):
         return nothing
 
 
+_GONE = (
+    "it finished longer ago than jobs are kept (see retention), or the store has lost it (restored from a "
+    "backup, flushed)"
+)
 _WATCH = 30.0
 """Seconds of one watch; after each the job is looked for."""
 

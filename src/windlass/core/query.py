@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -131,6 +132,13 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 
     lanes: tuple[LaneView, ...] = ()
     cursor: Cursor | None = None
+
+
+NO_RECORD: Final = (
+    "it finished longer ago than jobs are kept (see retention), it never existed, or the store has lost it "
+    "(restored from a backup, flushed)"
+)
+"""What it can mean that a store has no record of a job: it cannot tell which."""
 
 
 class Why(StrEnum):

@@ -71,9 +71,9 @@ class Staff:
         """Who is there."""
         return [each for each in self.now.values() if each.is_running]
 
-    def freeze_all(self) -> None:
-        """Stop everybody, also those who have outlived a supervisor that was killed."""
-        freeze_groups({started.group for started in self.all}, self._starter.mark)
+    def freeze_all(self) -> list[int]:
+        """Stop everybody, also those who have outlived a supervisor that was killed; who was stopped."""
+        return freeze_groups({started.group for started in self.all}, self._starter.mark)
 
     def kill_all(self) -> None:
         """End everybody at once, also what the dead have left behind; places may be taken again."""

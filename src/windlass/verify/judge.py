@@ -41,4 +41,4 @@ def judge(folder: Path, report: Report) -> None:
     report.figures["longest wait for a first run, in seconds"] = waited / SECOND
 
 
-_ENDS_ALL = ("power cut", "store restored")
+_ENDS_ALL = ("power cut", "store restored", "file replaced")

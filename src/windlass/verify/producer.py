@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from windlass import Call, Job
-from windlass.errors import EnqueueRefused, WindlassError
+from windlass.errors import EnqueueRefused, StoreReplaced, WindlassError
 from windlass.verify import history
 from windlass.verify.ground import history_folder
 from windlass.verify.history import Journal
@@ -131,6 +131,7 @@ class Producer:
             self._journal.write(history.Fail(call=number, why=type(error).__name__))
             return False
         self._journal.write(history.Info(call=number, why=type(error).__name__))
+        self.stopping = self.stopping or isinstance(error, StoreReplaced)  # only who starts anew gets on
         return True
 
     # --- two styles -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from windlass.broker.observed import observe
 from windlass.broker.registry import open_broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SECOND
-from windlass.errors import DescriptorClosed, StoreError, StoreUnavailable, WindlassError
+from windlass.errors import DescriptorClosed, StoreError, StoreReplaced, WindlassError
 from windlass.loading import load_app
 from windlass.observe.logs import begin_logging
 from windlass.observe.measures import registry
@@ -41,6 +41,7 @@ from windlass.worker.messages import (
     Tally,
 )
 from windlass.worker.pace import MachinePace
+from windlass.worker.patience import Backoff
 from windlass.worker.program import Program
 from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
@@ -161,24 +162,23 @@ class Child:
 
     async def _open(self) -> Broker:
         config = self._program.config
-        complained = False
+        backoff = Backoff(self._pace, first=0.5)
         while True:
             try:
                 broker = await open_broker(config.url, options=config.broker_options())
-                if complained:
+                if backoff.tries:
                     _log.info("the store answers")
                 # All that is imported by now stays: no collection need look at it again.
                 gc.collect()
                 gc.freeze()
                 return broker if self._meter is None else observe(broker, [self._meter])
-            except StoreUnavailable as error:
-                if not complained:
-                    _log.warning("the store does not answer (%s); trying until it does", error)
-                complained = True
-                await self._pace.sleep(0.5 + self._pace.jitter())
-            except StoreError as error:
+            except StoreReplaced as error:
                 self._control.sendall(messages.framed(Failed(str(error))))
                 raise
+            except StoreError as error:
+                # Also a right that is missing, or a full disk: its supervisor has just opened the same store.
+                backoff.tell("the store does not answer (%s); trying until it does", error)
+                await self._pace.sleep(backoff.failed())
 
     async def _at_end(self, broker: Broker) -> None:
         self._say_measured()

@@ -20,7 +20,7 @@ from windlass.broker.contract import Broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreReplaced
 from windlass.loading import in_namespace
 from windlass.observe.history.reader import keep_history
 from windlass.version import __version__
@@ -116,6 +116,9 @@ class EmbeddedWorker:
             )
             try:
                 await self._worker.run()
+            except StoreReplaced as error:
+                _log.error("the worker inside this process runs no more jobs: %s", error)
+                raise
             except StoreError as error:
                 if not self._leaving or not self._started.is_set():
                     raise
@@ -147,15 +150,21 @@ class EmbeddedWorker:
             fire=firing.due,
             look=lambda: look_and_tell(broker, namespace=self._program.config.namespace),
         )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(heart.run())
-            group.create_task(janitor.run())
-            group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
-            if (config := self._program.config).history is not None:
-                keeping = keep_history(config.history, broker, config.namespace, sleep=self._pace.sleep)
-                group.create_task(keeping)
-            if config.webhooks:
-                group.create_task(Webhooks(broker, self._pace, config.namespace).run())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(heart.run())
+                group.create_task(janitor.run())
+                group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
+                if (config := self._program.config).history is not None:
+                    keeping = keep_history(config.history, broker, config.namespace, sleep=self._pace.sleep)
+                    group.create_task(keeping)
+                if config.webhooks:
+                    group.create_task(Webhooks(broker, self._pace, config.namespace).run())
+        except ExceptionGroup as several:
+            for error in several.exceptions:
+                if isinstance(error, StoreReplaced):
+                    raise error from None
+            raise
 
     async def _opened_broker(self) -> Broker:
         if not self._started.is_set():
@@ -171,8 +180,7 @@ class EmbeddedWorker:
             except StoreError as error:
                 if self._leaving:
                     raise
-                if not backoff.tries:
-                    _log.warning("the store does not answer (%s); trying until it does", error)
+                backoff.tell("the store does not answer (%s); trying until it does", error)
                 await self._pace.sleep(backoff.failed())
 
     async def _declare(self, broker: Broker) -> None:

@@ -398,7 +398,7 @@ class Fetcher:
         """Call until the store answers. Between tries it waits longer and longer, by chance as long as others
         do not.
         """
-        backoff: Backoff | None = None
+        backoff = Backoff(self._pace)
         while True:
             try:
                 answer = await (call() if self._come is None else self._meanwhile(call))
@@ -407,12 +407,10 @@ class Fetcher:
             except StoreError as error:  # also a disk that is full: work goes on when there is space again
                 if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
                     raise
-                if backoff is None:
-                    backoff = Backoff(self._pace)
-                    _log.warning("the store does not answer (%s); trying until it does", error)
+                backoff.tell("the store does not answer (%s); trying until it does", error)
                 await self._pace.sleep(backoff.failed())
             else:
-                if backoff is not None:
+                if backoff.tries:
                     _log.info("the store answers again")
                 return answer
 

@@ -13,7 +13,7 @@ from windlass.broker.contract import Broker
 from windlass.config import Config
 from windlass.core.session import Beat, Pulse, SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreReplaced
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff, until
 
@@ -88,7 +88,9 @@ class Heart:
             await self.beat()
 
     async def beat(self) -> bool:
-        """One beat of everybody who does not stand still; whether it was answered."""
+        """One beat of everybody who does not stand still; whether it was answered. `StoreReplaced`: it never
+        will be.
+        """
         self._new.clear()
         members = [member for member in self._members() if not member.is_stopped()]
         sent = self._pace.now()
@@ -98,6 +100,8 @@ class Heart:
         self._resting.clear()
         try:
             pulses = await self._broker.beat([_beat(member) for member in members])
+        except StoreReplaced:
+            raise
         except StoreError as error:
             self._failed(error)
             return False
@@ -109,8 +113,7 @@ class Heart:
         return True
 
     def _failed(self, error: StoreError) -> None:
-        if not self._backoff.tries:
-            _log.warning("the store does not answer the heartbeat: %s; trying until it does", error)
+        self._backoff.tell("the store does not answer the heartbeat: %s; trying until it does", error)
         self._next = self._pace.now() + self._backoff.failed()
 
     def _worked(self) -> None:

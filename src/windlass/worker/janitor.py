@@ -17,7 +17,7 @@ from windlass.broker.contract import Broker
 from windlass.config import Config
 from windlass.core.session import Swept
 from windlass.core.units import SECOND
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreReplaced
 from windlass.worker.alerting import EVERY
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
@@ -69,16 +69,17 @@ class Janitor:
             await self._pace.sleep(await self.sweep())
 
     async def sweep(self) -> float:
-        """One pass; how long to wait for the next."""
+        """One pass; how long to wait for the next. `StoreReplaced`: there can be none."""
         began = self._pace.now()
         try:
             swept = await self._broker.sweep(limit=ITEMS, every=round(self._apart * SECOND))
             if swept.schedules_due and self._fire is not None:
                 await self._fire()
             await self._look_at_alerts()
+        except StoreReplaced:
+            raise
         except StoreError as error:
-            if not self._backoff.tries:
-                _log.warning("the store cannot be swept: %s; trying until it can", error)
+            self._backoff.tell("the store cannot be swept: %s; trying until it can", error)
             return self._backoff.failed()
         if self._backoff.tries:
             _log.info("the store can be swept again")

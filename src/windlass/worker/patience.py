@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreReplaced
 from windlass.worker.pace import Pace
 
 _log = logging.getLogger("windlass.worker")
@@ -13,6 +13,11 @@ _T = TypeVar("_T")
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
+QUIET = 60.0
+"""Seconds after which the same trouble is logged once more; each time twice as long."""
+LONGEST_QUIET = 3600.0
+MOST_WORDS = 5
+"""Different errors of one trouble that are logged at once."""
 
 
 class Backoff:
@@ -23,6 +28,9 @@ class Backoff:
         self._first = first
         self._most = most
         self._tries = 0
+        self._said: set[str] = set()
+        self._quiet = QUIET
+        self._say_at = 0.0
 
     @property
     def tries(self) -> int:
@@ -32,6 +40,23 @@ class Backoff:
     def worked(self) -> None:
         """Begin anew."""
         self._tries = 0
+        self._said.clear()
+
+    def tell(self, words: str, error: StoreError) -> None:
+        """Log an error, before `failed`: when it is new, and from then on ever more seldom, with a count.
+
+        `words` has a place for the error.
+        """
+        text, now = str(error), self._pace.now()
+        if not self._said:
+            self._quiet, self._say_at = QUIET, now + QUIET
+        if text not in self._said and len(self._said) < MOST_WORDS:
+            self._said.add(text)
+            _log.warning(words, error)
+        elif now >= self._say_at:
+            self._quiet = min(2 * self._quiet, LONGEST_QUIET)
+            self._say_at = now + self._quiet
+            _log.warning(f"{words} (tried %d times)", error, self._tries + 1)
 
     def failed(self) -> float:
         """How long to wait before the next try."""
@@ -41,14 +66,17 @@ class Backoff:
 
 
 async def insist(pace: Pace, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask a store until it answers. `what` is done, for the log, when it does not."""
+    """Ask a store until it answers. `what` is done, for the log, when it does not. `StoreReplaced`: it never
+    will.
+    """
     backoff = Backoff(pace)
     while True:
         try:
             answer = await call()
+        except StoreReplaced:
+            raise
         except StoreError as error:
-            if not backoff.tries:
-                _log.warning("%s: %s; trying until it works", what, error)
+            backoff.tell(f"{what.replace('%', '%%')}: %s; trying until it works", error)
             await pace.sleep(backoff.failed())
         else:
             if backoff.tries:

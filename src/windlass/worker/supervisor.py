@@ -6,6 +6,7 @@ it stands on is handed in, so that a simulator can drive it without processes or
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from windlass.config import Config
 from windlass.core.outcome import CauseKind
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, SessionId
+from windlass.errors import StoreReplaced
 from windlass.observe.measures import CRASHES
 from windlass.observe.watch import Watch
 from windlass.worker.children import Spawner
@@ -89,6 +91,8 @@ class Supervisor:
         self._beside = beside or {}
         self._started = False
         self._hopeless: str | None = None
+        self._replaced: str | None = None
+        """How the store was taken away from under this worker, if it was."""
         self._seats = [Seat() for _ in range(plan.processes)]
         self._alone = Seat()
         self._alone_begun = False
@@ -134,6 +138,8 @@ class Supervisor:
             await cancelled({*self._keepers, *self._lives, *self._others})
         if self._hopeless is not None:
             _log.error("the worker cannot start: %s", self._hopeless)
+            return 1
+        if self._replaced is not None:
             return 1
         if self.wards:
             _log.error("stopped, but %d children were killed and have not ended yet", len(self.wards))
@@ -238,6 +244,11 @@ class Supervisor:
             if not ward.opened:
                 await self._heart.settled()  # an opening under way must not reach the store after the end
             await end(self._broker, self._pace, ward.session, verdict.cause, verdict.started)
+        except StoreReplaced as error:
+            ward.table.end_cleanly()  # whoever reads it next charges nobody
+            ward.table.close()
+            self._give_up(error)
+            return
         except BaseException:
             if verdict.cause.kind is CauseKind.STOP:
                 ward.table.end_cleanly()
@@ -341,7 +352,8 @@ class Supervisor:
         """Give jobs back that were taken from a child."""
 
         async def settle() -> None:
-            await insist(self._pace, "giving jobs back", lambda: self._broker.settle(items))
+            with contextlib.suppress(StoreReplaced):  # the heart meets it as well, and ends the worker
+                await insist(self._pace, "giving jobs back", lambda: self._broker.settle(items))
 
         self._begin(self._others, settle())
 
@@ -362,9 +374,18 @@ class Supervisor:
         while True:
             try:
                 return await service()
+            except StoreReplaced as error:
+                return self._give_up(error)
             except Exception:  # noqa: BLE001 - whatever it is, children must not lose their heart
                 _log.exception("the %s failed; it goes on in a second", name)
                 await self._pace.sleep(1.0)
+
+    def _give_up(self, error: StoreReplaced) -> None:
+        """No process of this worker can use the store any more: let all end, charged to no job."""
+        if self._replaced is None:
+            self._replaced = str(error)
+            _log.error("the worker ends: %s", error)
+            self._over.set()
 
     def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -84,8 +84,7 @@ class Webhooks:
                 pause = await self.step()
                 backoff.worked()
             except StoreError as error:
-                if not backoff.tries:
-                    _log.warning("webhooks: %s; trying until it works", error)
+                backoff.tell("webhooks: %s; trying until it works", error)
                 pause = backoff.failed()
             except Exception:  # noqa: BLE001 - whatever it is, the worker goes on
                 _log.exception("webhooks: reading the log of events has failed; it is tried again")

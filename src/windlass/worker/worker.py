@@ -257,8 +257,7 @@ class Worker:
             try:
                 return await self._strikes.read(broker)
             except StoreError as error:
-                if not backoff.tries:
-                    _log.warning("strikes cannot be read (%s); trying until it works", error)
+                backoff.tell("strikes cannot be read (%s); trying until it works", error)
                 await self._pace.sleep(backoff.failed())
         return []
 

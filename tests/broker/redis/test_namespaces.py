@@ -74,7 +74,7 @@ def test_an_id_that_was_made_elsewhere_is_found_by_asking_each(server: Server) -
 
 def test_an_id_that_nobody_knows(server: Server) -> None:
     app = shop(server.url, "lonely")
-    with pytest.raises(JobNotFound, match="is not known; it may have finished long ago, or never existed"):
+    with pytest.raises(JobNotFound, match="is not known: it finished longer ago than jobs are kept"):
         app.job(job_id(5_555)).state()
     app.close()
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from tests.worker.blackbox.ledger import LEDGER, Ledger, read
 from windlass import Windlass
 from windlass.core.job import JobDetail
 from windlass.core.query import JobQuery
+from windlass.core.session import SessionState, SessionView
 from windlass.core.state import State
 from windlass.worker.table import table_path
 
@@ -221,13 +222,18 @@ class Fleet:
 
     def _sweep_up(self) -> None:
         """Nobody starts here again who would remove what workers that were killed have left in memory."""
+        for session in self._sessions():
+            table_path(session.id).unlink(missing_ok=True)
 
-        async def sessions() -> list[str]:
-            broker = await self.app.connection.broker()
-            return [each.id for each in await broker.sessions()]
+    def _sessions(self) -> Sequence[SessionView]:
+        async def ask() -> Sequence[SessionView]:
+            return await (await self.app.connection.broker()).sessions()
 
-        for session in self.app.connection.run(sessions()):
-            table_path(session).unlink(missing_ok=True)
+        return self.app.connection.run(ask())
+
+    def sessions(self) -> int:
+        """How many worker processes the store knows to be alive."""
+        return sum(each.state is SessionState.ALIVE for each in self._sessions())
 
     def freeze(self, *pids: int) -> None:
         """Stop processes, but not while one of them holds the file's lock: that would stop everybody."""

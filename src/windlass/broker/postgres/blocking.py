@@ -184,7 +184,7 @@ class BlockingProducer:
             if isinstance(error, NOT_PREPARED):
                 self._wire = None
             elif not self._ways.was_not_plain(queue, error):
-                raise
+                raise in_words(error, self._place) from error
             return None
         except BaseException:
             # Interrupted in the middle of an answer: the connection is of no use any more.

@@ -28,6 +28,7 @@ from windlass.broker.postgres.records import CODES, pack, pack_body, state_of, u
 from windlass.broker.postgres.settling import settle
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.transactional import Enqueuing, enqueue_on, enqueue_on_blocking, settle_on
+from windlass.broker.postgres.trouble import Refusal, in_words
 from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.watching import FLOOR, Watching
 from windlass.broker.postgres.ways import Ways
@@ -97,6 +98,7 @@ class PostgresBroker:
     """A broker whose store is a schema of a PostgreSQL database. It belongs to the loop that opened it."""
 
     def __init__(self, place: Place, *, clock: Clock | None, options: Options) -> None:
+        self._place = place
         self._pool = Pool(place)
         self._clock = clock
         self._options = options
@@ -198,7 +200,7 @@ class PostgresBroker:
         """Call a function that reads jobs, once what came by callers' own transactions is among them."""
         try:
             return await self._call(function, _INSISTS, *arguments)
-        except Refused as error:
+        except Refusal as error:
             if code_of(error) != _TAKE_IN_FIRST:
                 raise
         await self._step("take_in")
@@ -226,7 +228,10 @@ class PostgresBroker:
 
     async def settle_on(self, connection: Any, settlement: Settlement) -> Answer:
         """Settle a lease as done in the transaction that is open on the caller's own connection."""
-        return await settle_on(connection, self._options.namespace, settlement, now=self._now())
+        try:
+            return await settle_on(connection, self._options.namespace, settlement, now=self._now())
+        except Refused as error:
+            raise in_words(error, self._place) from error
 
     @asynccontextmanager
     async def transaction(self, ttl: Micros) -> AsyncGenerator[Connection, None]:

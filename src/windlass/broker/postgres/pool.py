@@ -45,12 +45,15 @@ class Pool:
         pause = _FIRST_PAUSE
         for left in range(TRIES - 1, -1, -1):
             try:
-                return await self.use(lambda connection: self._fetch(connection, query, arguments))
+                async with self.lent() as connection:
+                    return await self._fetch(connection, query, arguments)
             except AGAIN as error:
                 if not left:
                     raise StoreUnavailable(
                         f"PostgreSQL could not serialize the step: {error}; tried {TRIES} times"
                     ) from error
+            except (Refused, *UNAVAILABLE) as error:
+                raise in_words(error, self._place) from error
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - jitter, not a secret
             pause *= 2
         raise AssertionError("the last try returns or raises")  # pragma: no cover
@@ -69,7 +72,7 @@ class Pool:
         try:
             async with self.lent() as connection:
                 return await work(connection)
-        except UNAVAILABLE as error:
+        except (Refused, *UNAVAILABLE) as error:
             raise in_words(error, self._place) from error
 
     @asynccontextmanager

@@ -1,4 +1,7 @@
-"""What is wrong with the server, in one line that says what to do. It names the host, never a password."""
+"""What is wrong with the server, in one line that says what to do. It names the host, never a password.
+
+Every error of the server becomes one of ours, by its SQLSTATE; nothing of the driver's leaves the store.
+"""
 
 import ssl
 from typing import Final
@@ -11,22 +14,49 @@ from windlass.errors import InvalidOption, StoreError, StoreUnavailable, Windlas
 NOT_THE_PRIMARY: Final = (
     "is not the primary: it only reads; connect to the primary, or name every host of the cluster in the URL"
 )
+_OWN: Final = "WL"
+"""Codes that the functions of the store use begin with it."""
 _LOGIN: Final = "28"
 """Codes of a login that was refused begin with it."""
 _NO_DATABASE: Final = "3D000"
 _FORBIDDEN: Final = "42501"
+_MISSING: Final = frozenset({"3F000", "42883", "42P01", "42703", "42704"})
+"""A schema, function, table, column or another object that is not there."""
+_DAMAGED: Final = frozenset({"XX001", "XX002"})
+_FULL: Final = "53100"
 _TOO_MANY: Final = "53300"
+_PASSING: Final = ("08", "40", "53", "57", "58", "25006", "25P0", "55P03", "26", "0A000")
+"""Codes of what may pass begin with them: lost connections, rollbacks that others caused, want of resources,
+an operator's hand, the disk, a standby, an idle transaction that was ended, a lock, and statements that the
+server has forgotten.
+"""
+
+
+class Refusal(StoreError):
+    """The server answered that it will not."""
+
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
 
 
 def in_words(error: BaseException, place: Place) -> WindlassError:
     """What to raise for an error of the driver."""
-    where, said = _where(place), _first_line(error)
-    code = code_of(error)
+    said, code = _first_line(error), code_of(error)
+    if code is not None and code.startswith(_OWN):
+        return Refusal(said, code)
+    where = _where(place)
     if isinstance(error, NOT_WRITABLE):
         return StoreUnavailable(f"PostgreSQL at {where} {NOT_THE_PRIMARY}")
     if isinstance(error, MISCONFIGURED):
         return InvalidOption(f"the URL of PostgreSQL cannot be used: {said}")
-    if code is not None and code.startswith(_LOGIN):
+    told = None if code is None else _said_by_server(code, said, where)
+    return told or _not_answered(error, said, where)
+
+
+def _said_by_server(code: str, said: str, where: str) -> StoreError | None:
+    """What an answer means; None if all that is known is that it may pass."""
+    if code.startswith(_LOGIN):
         return StoreError(
             f"PostgreSQL at {where} refused the login: {said}; see user and password of the URL"
             " (or PGPASSWORD, a passfile), and pg_hba.conf"
@@ -37,8 +67,14 @@ def in_words(error: BaseException, place: Place) -> WindlassError:
         return StoreUnavailable(
             f"PostgreSQL at {where} has no connection left: {said}; raise max_connections, or use a pooler"
         )
-    if code is not None and code.startswith("42"):
-        return StoreError(f"PostgreSQL at {where} refused: {said}")
+    if code == _FULL:
+        return StoreUnavailable(f"the disk of PostgreSQL at {where} is full: {said}; make room")
+    if code.startswith(_PASSING):
+        return None
+    return Refusal(f"PostgreSQL at {where} refused: {said} ({code}){_advice(code)}", code)
+
+
+def _not_answered(error: BaseException, said: str, where: str) -> StoreUnavailable:
     if isinstance(error, ssl.SSLError) or "SSL" in said:
         return StoreUnavailable(
             f"no TLS with PostgreSQL at {where}: {said}; see sslmode and sslrootcert in the URL"
@@ -48,6 +84,20 @@ def in_words(error: BaseException, place: Place) -> WindlassError:
     if isinstance(error, OSError):
         return StoreUnavailable(f"PostgreSQL does not answer at {where}: {said}; is it running?")
     return StoreUnavailable(f"PostgreSQL at {where} did not answer: {said}")
+
+
+def _advice(code: str) -> str:
+    """What to do about a refusal."""
+    if code == _FORBIDDEN:
+        return "; give this role the rights that docs/postgres.md lists"
+    if code in _MISSING:
+        return (
+            "; something of the namespace was dropped: restore it from a backup, or make it anew with the"
+            " script that `windlass migrate --sql` prints for an empty database"
+        )
+    if code in _DAMAGED:
+        return "; the database is damaged: restore it from a backup"
+    return ""
 
 
 def lost_within(place: Place) -> StoreUnavailable:

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 from windlass.broker.postgres.copying import COPIED
-from windlass.broker.postgres.driver import Refused, Row, code_of
+from windlass.broker.postgres.driver import Row, code_of
+from windlass.broker.postgres.trouble import Refusal
 
 _ALONE: Final = True
 _MUST_BE_ALONE: Final = "WL001"
@@ -35,7 +36,7 @@ class Ways:
         if not self._need_to_be_alone(queues):
             try:
                 return await self._step(function, not _ALONE, *arguments)
-            except Refused as error:
+            except Refusal as error:
                 if code_of(error) != _MUST_BE_ALONE:
                     raise
             self._remember_alone(queues)
@@ -49,7 +50,7 @@ class Ways:
             return None
         try:
             return await self._shortly(function, queues, arguments, alone=laned)
-        except Refused as error:
+        except Refusal as error:
             code = code_of(error)
             if code not in _NOT_PLAIN:
                 raise
@@ -63,7 +64,7 @@ class Ways:
         if not alone and not self._need_to_be_alone(queues):
             try:
                 return await self._step(function, not _ALONE, *arguments)
-            except Refused as error:
+            except Refusal as error:
                 if code_of(error) != _MUST_BE_ALONE:
                     raise
             self._remember_alone(queues)
@@ -75,7 +76,7 @@ class Ways:
             return False
         try:
             await self._step(function, not _ALONE, *arguments)
-        except Refused as error:
+        except Refusal as error:
             code = code_of(error)
             if code not in _NOT_PLAIN:
                 raise
@@ -92,7 +93,7 @@ class Ways:
             return False
         try:
             await self._step(function, *arguments)
-        except Refused as error:
+        except Refusal as error:
             if not self.was_not_plain(queue, error):
                 raise
             return False

@@ -15,6 +15,15 @@ UNREACHABLE: Final = (exceptions.ConnectionError, exceptions.TimeoutError, OSErr
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
+_PASSING: Final = {
+    "NOREPLICAS": "has fewer replicas than it wants before it takes writes (min-replicas-to-write); "
+    "see that they run and follow it, or lower the number",
+    "BUSY": "is busy with a script of some client; see which, or end it with SCRIPT KILL",
+    "MISCONF": "cannot write to its disk, and takes no writes until it can (MISCONF); make room, see its log",
+}
+"""What a server says that may pass by itself, and that the driver has no kind of its own for."""
+
+
 class BrokenLink(StoreUnavailable):
     """A connection that had worked broke: perhaps the server closed it long ago."""
 
@@ -63,6 +72,10 @@ def refusal(error: exceptions.RedisError) -> StoreError:
         return StoreError(
             "the Redis server is at its memory limit (maxmemory): drain queues, or raise the limit"
         )
+    if isinstance(error, exceptions.AuthenticationError):
+        return StoreError(
+            f"the Redis server wants another login: {text}; check user and password of the URL, and the ACL"
+        )
     if isinstance(error, exceptions.NoPermissionError) or "ACL failure" in text or "NOPERM" in text:
         return StoreError(
             f"the Redis user lacks a right: {text}; docs/redis.md lists the least rights of a namespace"
@@ -77,6 +90,11 @@ def delay(error: exceptions.RedisError) -> StoreUnavailable:
     match error:
         case exceptions.BusyLoadingError():
             return StoreUnavailable("the Redis server is loading its data; try again when it has")
+        case exceptions.MasterDownError():
+            return StoreUnavailable(
+                "the Redis server is a replica that has lost its primary (MASTERDOWN); see that the primary "
+                "runs, and name it in the URL"
+            )
         case exceptions.RedisError() if is_no_primary(error):
             return StoreUnavailable(
                 "the Redis server is a replica and takes no writes (READONLY); name its primary in the URL, "
@@ -88,8 +106,27 @@ def delay(error: exceptions.RedisError) -> StoreUnavailable:
             return StoreUnavailable(
                 "the Redis server is one of a cluster whose nodes disagree; is the URL redis+cluster://?"
             )
-        case _:
+        case exceptions.TryAgainError():
             return StoreUnavailable("the Redis server moves the data of this namespace; try again later")
+        case _:
+            code = _passing(error)
+            words = f"answers with an error: {error}" if code is None else _PASSING[code]
+            return StoreUnavailable(f"the Redis server {words}")
+
+
+def may_pass(error: exceptions.RedisError) -> bool:
+    """Whether the same server may answer otherwise in a moment."""
+    said = isinstance(error, (exceptions.TryAgainError, exceptions.BusyLoadingError))
+    return said or _passing(error) is not None
+
+
+def _passing(error: exceptions.RedisError) -> str | None:
+    """Redis 6.2 wraps what a command inside a script answered."""
+    text = str(error)
+    for code in _PASSING:
+        if text.startswith(f"{code} ") or f"-{code} " in text:
+            return code
+    return None
 
 
 def is_no_primary(error: exceptions.RedisError) -> bool:

@@ -2,7 +2,8 @@
 the same conversation.
 
 A server may not know the script (`SCRIPT FLUSH`, a failover), be another one than the slot's (`MOVED`,
-`ASK`), be moving the slot (`TRYAGAIN`), be loading, or be no primary any more. Of a slot that has just moved
+`ASK`), be moving the slot (`TRYAGAIN`), be loading, be no primary any more, or take no writes for a while
+(`NOREPLICAS`, `MISCONF`, `BUSY`). Of a slot that has just moved
 two nodes may each say that the other has it, until they have heard of each other.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from redis import exceptions
 
-from windlass.broker.redis.complaints import delay, is_full, is_no_primary, refusal
+from windlass.broker.redis.complaints import delay, is_full, is_no_primary, may_pass, refusal
 from windlass.broker.redis.scripts import script
 from windlass.broker.redis.url import Address
 from windlass.broker.redis.verbs import Call
@@ -83,10 +84,13 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
             case _ if is_no_primary(reply) or isinstance(reply, exceptions.ClusterDownError):
                 yield Pause(pause)
                 yield Go(None)
-            case exceptions.TryAgainError() | exceptions.BusyLoadingError():
+            case _ if may_pass(reply):
                 yield Pause(pause)
             case _ if call.full is not None and is_full(reply):
                 return call.full()
+            case exceptions.AuthenticationError():
+                yield Go(None)  # the next call logs in anew
+                raise refusal(reply)
             case _:
                 raise refusal(reply)
         pause = min(2 * pause, LONGEST_PAUSE)

@@ -21,9 +21,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from windlass.broker.sqlite.filesystem import in_words_of_system, is_at
 from windlass.descriptors import identity
 
 QUICKEST, SLOWEST = 0.002, 0.050
+AGAIN = 1.0
+"""Seconds between looks whether a FIFO is still the one at its path."""
 _PATIENCE = 10
 """The part of the time already waited after which the file's version is looked at again."""
 _WAKE = b"\1"
@@ -39,9 +42,12 @@ class Bells:
         self._version = version
         self._guard = threading.Lock()
         self._fifos: dict[str, int] = {}
-        weakref.finalize(self, _close, self._fifos).atexit = False
         self._files: dict[int, bytes] = {}
         """What each of their numbers led to when it was opened."""
+        self._looked_at: dict[str, float] = {}
+        self._deleted: list[int] = []
+        """FIFOs that somebody has deleted: a loop may still look at them, so they are closed in the end."""
+        weakref.finalize(self, _close, self._fifos, self._deleted).atexit = False
         self._loops: dict[asyncio.AbstractEventLoop, dict[int, deque[asyncio.Future[None]]]] = {}
         self._listeners: set[Listener] = set()
         self._seen = version()
@@ -60,11 +66,14 @@ class Bells:
                 if fcntl.ioctl(fifo, termios.FIONREAD, _NONE) == _NONE:
                     os.write(fifo, _WAKE)
             except OSError:
-                continue  # it is being closed, or cannot be opened: who waits looks within a second, too
+                # It is being closed, and so are those who would wait; or none can be made, and they look by
+                # themselves: what was committed is no error because of that.
+                continue
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Return when a wake of one of the queues was taken, or after `timeout` seconds."""
-        fifos = {self._fifo(name) for name in queues}
+        with in_words_of_system(self._folder):
+            fifos = {self._fifo(name) for name in queues}
         # Each is emptied: one wake is enough for somebody who will ask all of these queues.
         if self.closed or sum(map(_take, fifos)):
             return
@@ -90,7 +99,8 @@ class Bells:
 
     def wait_blocking(self, queues: Sequence[str], timeout: float) -> None:
         """The same for a thread."""
-        fifos = {self._fifo(name) for name in queues}
+        with in_words_of_system(self._folder):
+            fifos = {self._fifo(name) for name in queues}
         end = time.monotonic() + timeout
         poll = select.poll()
         for fifo in fifos:
@@ -114,17 +124,29 @@ class Bells:
     def _fifo(self, name: str) -> int:
         """The FIFO of a queue. Open both ways, so that it is never at its end and keeps a byte for later.
 
-        Opened anew if the program has closed it behind our back: its number may be another file's by now.
+        Opened anew if the program has closed it behind our back, when its number may be another file's by
+        now, or if somebody has deleted it.
         """
+        now = time.monotonic()
+        fifo = self._fifos.get(name)
+        looked_at = self._looked_at.get(name, -AGAIN)
+        if fifo is not None and now - looked_at < AGAIN and identity(fifo) == self._files[fifo]:
+            return fifo
         with self._guard:
+            path = self._folder / hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
             fifo = self._fifos.get(name)
-            if fifo is None or identity(fifo) != self._files[fifo]:
-                path = self._folder / hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
+            is_open = fifo is not None and identity(fifo) == self._files[fifo]
+            if fifo is None or not is_open or not is_at(fifo, path):
+                if fifo is not None and is_open:
+                    self._deleted.append(fifo)
+                    with contextlib.suppress(OSError):
+                        os.write(fifo, _WAKE)  # those who wait for it look, and wait for the new one then
                 self._folder.mkdir(exist_ok=True)
                 with contextlib.suppress(FileExistsError):
                     os.mkfifo(path)
                 fifo = self._fifos[name] = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
                 self._files[fifo] = identity(fifo)
+            self._looked_at[name] = now
             return fifo
 
     # ends and events
@@ -176,6 +198,8 @@ class Bells:
             watched = {fifo for waiting in list(self._loops.values()) for fifo in list(waiting)}
             for name in [name for name, fifo in self._fifos.items() if fifo not in watched]:
                 os.close(self._fifos.pop(name))
+            while self._deleted:
+                os.close(self._deleted.pop())
 
 
 class Listener:
@@ -237,9 +261,11 @@ class Listener:
         return min(pause, end - now)
 
 
-def _close(fifos: dict[str, int]) -> None:
+def _close(fifos: dict[str, int], deleted: list[int]) -> None:
     while fifos:
         os.close(fifos.popitem()[1])
+    while deleted:
+        os.close(deleted.pop())
 
 
 def _take(fifo: int) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from windlass.broker.contract import Capabilities, Options, Pacing, Settled, Transact
 from windlass.broker.sqlite import verbs
 from windlass.broker.sqlite.blocking import Blocking
+from windlass.broker.sqlite.identity import FileId
 from windlass.broker.sqlite.store import LOCK_TIMEOUT, Store
 from windlass.clock import Clock, SystemClock
 from windlass.core.event import Events
@@ -54,11 +55,13 @@ class SqliteBroker:
         options: Options | None = None,
         lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
-        self._path = path
+        self._path = path.absolute()  # it stays where it was when the process goes to another folder
         self._clock = clock or SystemClock()
         self._options = options or Options()
         self._lock_timeout = lock_timeout
         self._opening = threading.Lock()
+        self._expected: FileId | None = None
+        """In a child of a fork: the file that its parent had open."""
         self._opened: Store | None = self._open()
         renew_after_fork(self)
         self.blocking = Blocking(self._here)
@@ -76,8 +79,8 @@ class SqliteBroker:
         """Open a file without blocking the loop."""
         return await asyncio.to_thread(cls, path, clock=clock, options=options, lock_timeout=lock_timeout)
 
-    def _open(self) -> Store:
-        return Store(self._path, self._options, self._clock, self._lock_timeout)
+    def _open(self, expected: FileId | None = None) -> Store:
+        return Store(self._path, self._options, self._clock, self._lock_timeout, expected)
 
     @property
     def store(self) -> Store:
@@ -89,13 +92,14 @@ class SqliteBroker:
             return opened
         with self._opening:
             if self._opened is None:
-                self._opened = self._open()
+                self._opened = self._open(self._expected)
             return self._opened
 
     def renew(self) -> None:
-        """In a child of a fork: open the file anew when it is first needed."""
+        """In a child of a fork: open the same file anew when it is first needed."""
         self._opening = threading.Lock()
-        self._opened = None
+        if self._opened is not None:
+            self._expected, self._opened = self._opened.identity.file, None
 
     @property
     def capabilities(self) -> Capabilities:

@@ -15,7 +15,8 @@ from windlass.descriptors import identity
 from windlass.errors import DescriptorClosed
 
 _T = TypeVar("_T")
-_opening = threading.Lock()
+opening = threading.Lock()
+"""Held while a connection is opened, and by others who open the file or its log for a moment."""
 
 
 class Descriptors:
@@ -25,14 +26,14 @@ class Descriptors:
         self._path = path
         self._held: list[tuple[int, bytes]] = []
 
-    def opened(self, opening: Callable[[], _T]) -> _T:
+    def opened(self, connect: Callable[[], _T]) -> _T:
         """Open a connection, and hold what SQLite has opened for it. One at a time: it tells no numbers, so
         they are the new ones that lead to the file or to its log. It may take over the file from a
         connection that was closed before; that number is then not known, the log's always is.
         """
-        with _opening:
+        with opening:
             before = _numbers()
-            connection = opening()
+            connection = connect()
             files = {_file(self._path), _file(Path(f"{self._path}-wal"))} - {None}
             self._held = [
                 (number, identity(number))
@@ -40,6 +41,10 @@ class Descriptors:
                 if _leads_to(number) in files
             ]
             return connection
+
+    def closed(self) -> None:
+        """The connection was closed: there is nothing to look at any more."""
+        self._held = []
 
     def check(self) -> None:
         """Raise `DescriptorClosed` if one of them was closed, or is another file now."""

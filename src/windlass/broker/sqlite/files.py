@@ -32,9 +32,11 @@ def check_library(version: str) -> None:
 def connect(path: Path, *, writes: bool) -> Handle:
     """A connection that survives a power cut (WAL, synchronous=FULL), or that only reads. The caller has
     entered the library.
+
+    It makes no file: where one was deleted, only `prepare` makes a new one.
     """
     with in_words(path):
-        connection = library.open(str(path), statementcachesize=_STATEMENTS)
+        connection = library.open(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=_STATEMENTS)
         handle = Handle(connection, library.generation)
         library.close_with(handle, connection)
         # Without this SQLite plans a statement over a partial index anew whenever other values are bound to
@@ -75,6 +77,8 @@ def prepare(path: Path, namespace: str, lock: FileLock) -> None:
         if _number(connection, "PRAGMA user_version") >= len(scripts):
             _check_version(connection, path, len(scripts))
             _check_namespace(connection, path, namespace)
+            if connection.pragma("journal_mode") != "wal":  # a copy that `VACUUM INTO` has made
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
             return
     lock.acquire()  # outside the library: a fork need not wait for other processes
     try:

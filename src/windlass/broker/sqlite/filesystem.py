@@ -1,10 +1,13 @@
 """What must be true of the place where a file lies: local, writable, with room."""
 
+import errno
 import os
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from windlass.errors import InvalidOption, StoreError
+from windlass.errors import DescriptorClosed, InvalidOption, StoreError, StoreUnavailable
 
 RESERVE = 64 * 1024 * 1024
 """Enqueue is refused while less than this is free, so that what was accepted can be worked off."""
@@ -88,7 +91,10 @@ class Space:
         now = time.monotonic()
         if now - self._looked >= _LOOK_AGAIN:
             self._looked = now
-            found = os.statvfs(self._folder)
+            try:
+                found = os.statvfs(self._folder)
+            except OSError:  # the folder was moved: the transaction that follows says so
+                return self._short
             free = found.f_bavail * found.f_frsize
             self._short = None if free >= RESERVE else _shortage(self._folder, free)
         return self._short
@@ -97,3 +103,53 @@ class Space:
 def _shortage(folder: Path, free: int) -> str:
     mebibyte = 1024 * 1024
     return f'{free // mebibyte} MiB are free where "{folder}" is, less than {RESERVE // mebibyte} MiB'
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is what is at a path."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    mine = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+@contextmanager
+def in_words_of_system(path: Path) -> Generator[None]:
+    """Say errors of the system in words."""
+    try:
+        yield
+    except OSError as error:
+        raise said(error, path) from error
+
+
+def said(error: OSError, path: Path) -> StoreError:
+    """What an error of the system means for a file, and for those beside it."""
+    about = f'"{error.filename or path}"'
+    match error.errno:
+        case errno.ENOLCK:
+            return StoreUnavailable(
+                f"the system has no file lock left for {about} (ENOLCK), or its file system has none; "
+                "end processes that hold locks, or use a local disk"
+            )
+        case errno.EBADF | errno.EINVAL:
+            return DescriptorClosed(
+                f"this program has closed the lock of {about} ({error.strerror}); nothing was written: "
+                "find what closes descriptors that are not its own, and start the program anew"
+            )
+        case errno.EMFILE | errno.ENFILE:
+            return StoreUnavailable(
+                f"{about} cannot be opened: too many files are open ({error.strerror}); "
+                "raise the limit (ulimit -n, LimitNOFILE), or close some"
+            )
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreError(f"the disk is full where {about} is; make room and try again")
+        case errno.EROFS:
+            return StoreError(f"{about} is on a file system that is mounted read-only; mount it writable")
+        case errno.EACCES | errno.EPERM:
+            return StoreError(f"no permission to read and write {about}; give this user access to it")
+        case errno.ENOENT | errno.ENOTDIR:
+            return StoreError(f"{about} cannot be made: its folder is gone; create it, or correct the URL")
+        case _:
+            return StoreError(f"{about} cannot be used: {error.strerror or error}")

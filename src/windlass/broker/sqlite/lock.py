@@ -7,19 +7,27 @@ inherits, or it would keep the lock of a parent that died.
 """
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
 import queue
 import struct
 import threading
+import time
 import weakref
 from pathlib import Path
+from typing import Final
 
+from windlass.broker.sqlite.filesystem import in_words_of_system, is_at, said
 from windlass.errors import StoreUnavailable
 from windlass.forks import renew_after_fork
 
+EVERY: Final = 1.0
+"""Seconds between looks whether the files are still the ones at their paths."""
 _PID = struct.Struct("<q")
+_SIZE: Final = 128
+"""Bytes of the lock file: the pid of its holder, and a note."""
 
 
 class FileLock:
@@ -28,35 +36,87 @@ class FileLock:
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
         self._patience = patience
-        self._turn = _opened(Path(f"{path}-turn"))
-        self._lock = _opened(Path(f"{path}-lock"))
-        if os.fstat(self._lock).st_size < _PID.size:
-            os.ftruncate(self._lock, _PID.size)
-        self._holder = mmap.mmap(self._lock, _PID.size)
-        self._let_go = weakref.finalize(self, _let_go, self._holder, self._turn, self._lock)
-        self._let_go.atexit = False
         self._pid = os.getpid()
         self._helper: _Helper | None = None
+        self._open()
         renew_after_fork(self)
+
+    def _open(self) -> None:
+        with in_words_of_system(self._path):
+            self._turn = _opened(Path(f"{self._path}-turn"))
+            try:
+                self._lock = _opened(Path(f"{self._path}-lock"))
+            except BaseException:
+                os.close(self._turn)
+                raise
+            try:
+                if os.fstat(self._lock).st_size < _SIZE:
+                    os.ftruncate(self._lock, _SIZE)
+                self._shared = mmap.mmap(self._lock, _SIZE)
+            except BaseException:
+                os.close(self._turn)
+                os.close(self._lock)
+                raise
+        self._let_go = weakref.finalize(self, _let_go, self._shared, self._turn, self._lock)
+        self._let_go.atexit = False
+        self._looked = time.monotonic()
 
     def acquire(self) -> None:
         """Wait for the lock, at most as long as patience lasts."""
         if self._helper is None or not self._helper.busy:
-            if _try(self._turn):
-                if _try(self._lock):
-                    fcntl.flock(self._turn, fcntl.LOCK_UN)
-                    _PID.pack_into(self._holder, 0, self._pid)
-                    return
-                # Others would find the turn taken while the helper starts; it takes it again itself.
-                fcntl.flock(self._turn, fcntl.LOCK_UN)
+            if time.monotonic() - self._looked >= EVERY:
+                self._renew_if_deleted()
+            if self.try_acquire():
+                return
             if self._helper is None:
                 self._helper = _Helper(self._turn, self._lock)
-        if not self._helper.acquire(self._patience):
+        with in_words_of_system(self._path):
+            got = self._helper.acquire(self._patience)
+        if not got:
             raise StoreUnavailable(
                 f'waited {self._patience:g} s to write to "{self._path}": process {self.holder()} writes; '
                 "see whether it hangs, or raise lock_timeout"
             )
-        _PID.pack_into(self._holder, 0, self._pid)
+        _PID.pack_into(self._shared, 0, self._pid)
+
+    def try_acquire(self) -> bool:
+        """Take the lock if nobody has it or waits for it."""
+        try:
+            if not _try(self._turn):
+                return False
+            try:
+                if not _try(self._lock):
+                    return False
+            finally:
+                # Others would find the turn taken while a helper starts; it takes it again itself.
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+        except OSError as error:
+            raise said(error, self._path) from error
+        _PID.pack_into(self._shared, 0, self._pid)
+        return True
+
+    def _renew_if_deleted(self) -> None:
+        """Open the files anew if they are not those at their paths any more.
+
+        Nothing is in danger meanwhile: who holds a lock that others do not know has SQLite's own to go by.
+        """
+        self._looked = time.monotonic()
+        if is_at(self._turn, Path(f"{self._path}-turn")) and is_at(self._lock, Path(f"{self._path}-lock")):
+            return
+        if not self._path.exists():
+            return  # it was moved with all that is beside it, which the next look at it says
+        self.close()
+        self._helper = None
+        self._open()
+
+    def note(self, size: int) -> bytes:
+        """What processes have noted for each other; zeros if nobody has."""
+        return self._shared[_PID.size : _PID.size + size]
+
+    def put_note(self, note: bytes, at: int = 0) -> None:
+        """Note something for everybody; with the lock held."""
+        at += _PID.size
+        self._shared[at : at + len(note)] = note
 
     def release(self) -> None:
         """Let the next one write."""
@@ -64,7 +124,7 @@ class FileLock:
 
     def holder(self) -> int:
         """The process that took the lock last."""
-        return _PID.unpack_from(self._holder, 0)[0]
+        return _PID.unpack_from(self._shared, 0)[0]
 
     def close(self) -> None:
         """Let go of the files."""
@@ -87,6 +147,7 @@ class _Helper:
         self._guard = threading.Condition()
         self._wanted = False
         self._held = False
+        self._error: OSError | None = None
         self.busy = False
         """It waits, perhaps for somebody who has given up since."""
         threading.Thread(target=self._run, name="windlass-sqlite-lock", daemon=True).start()
@@ -97,9 +158,12 @@ class _Helper:
             if not self.busy:
                 self.busy = True
                 self._asked.put("lock")
-            self._guard.wait_for(lambda: self._held, patience)
+            self._guard.wait_for(lambda: self._held or self._error, patience)
             got, self._wanted, self._held = self._held, False, False
-            return got
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return got
 
     def stop(self) -> None:
         self._asked.put("")
@@ -110,8 +174,13 @@ class _Helper:
                 fcntl.flock(self._turn, fcntl.LOCK_EX)
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
-            except OSError:
-                return  # closed meanwhile
+            except OSError as error:
+                if error.errno == errno.EBADF:
+                    return  # closed meanwhile
+                with self._guard:
+                    self.busy, self._error = False, error if self._wanted else None
+                    self._guard.notify_all()
+                continue
             with self._guard:
                 self.busy = False
                 if self._wanted:

@@ -10,6 +10,7 @@ nobody could begin it anew.
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Final
 
 import apsw
@@ -35,8 +36,15 @@ _FRAME_HEADER = 24
 class Log:
     """The log of a file, as the writing connection of a process sees it."""
 
-    def __init__(self, connection: Connection, space: Space) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        space: Space,
+        around: Callable[[Connection], contextlib.AbstractContextManager[None]],
+    ) -> None:
         self._connection = connection
+        self._around = around
+        """What goes around each checkpoint."""
         self._space = space
         self._pages = 0
         self._tried = 0
@@ -66,7 +74,7 @@ class Log:
         with contextlib.suppress(apsw.Error, OSError):
             if self._pages >= most or self._space.shortage() is not None:
                 self._tried = self._pages
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._checkpoint()
 
     def give_way(self) -> None:
         """Write its pages to the file, however few, after a commit for which the disk had no room.
@@ -75,6 +83,10 @@ class Log:
         to begin anew in. Without it every commit would fail as the last one did.
         """
         with contextlib.suppress(apsw.Error):
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        with self._around(self._connection):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _make_room(self) -> None:

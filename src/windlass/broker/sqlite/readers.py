@@ -9,12 +9,16 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+import apsw
+
 from windlass.broker.contract import Options
 from windlass.broker.sqlite.files import connect, in_words
 from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.identity import Identity
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.reading import Reading
 from windlass.clock import Clock
+from windlass.errors import StoreError
 
 _T = TypeVar("_T")
 THREADS = 2
@@ -23,8 +27,9 @@ THREADS = 2
 class Readers:
     """Reading connections, as many as read at the same time."""
 
-    def __init__(self, path: Path, options: Options, clock: Clock) -> None:
+    def __init__(self, path: Path, options: Options, clock: Clock, identity: Identity) -> None:
         self._path = path
+        self._identity = identity
         self._options = options
         self._clock = clock
         self._idle: list[Handle] = []
@@ -37,11 +42,15 @@ class Readers:
         with library, in_words(self._path):
             handle = self._take()
             try:
+                self._identity.look_now_and_then(handle.connection)
                 handle.cursor.execute("BEGIN")
                 try:
                     return query(Reading(handle, self._options, self._clock.now()))
                 finally:
                     handle.cursor.execute("ROLLBACK")
+            except (StoreError, apsw.Error):
+                self._identity.look_now(handle.connection)  # that is why, if it is
+                raise
             finally:
                 self._give(handle)
 
@@ -68,6 +77,7 @@ class Readers:
             threads.shutdown(wait=True)
         with library, in_words(self._path):
             for handle in idle:
+                self._identity.closing(handle.connection)
                 library.close(handle.connection)
 
     def _take(self) -> Handle:
@@ -76,7 +86,7 @@ class Readers:
                 handle = self._idle.pop()
                 if handle.generation == library.generation:
                     return handle
-        return connect(self._path, writes=False)
+        return self._identity.connected(lambda: connect(self._path, writes=False))
 
     def _give(self, handle: Handle) -> None:
         with self._guard:

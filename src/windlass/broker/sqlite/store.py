@@ -10,8 +10,9 @@ from windlass.broker.contract import Options
 from windlass.broker.sqlite.bells import Bells
 from windlass.broker.sqlite.descriptors import Descriptors
 from windlass.broker.sqlite.files import check_library, connect, in_words, prepare
-from windlass.broker.sqlite.filesystem import Space, check_place
+from windlass.broker.sqlite.filesystem import Space, check_place, in_words_of_system
 from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.identity import FileId, Identity, file_id
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.lock import FileLock
 from windlass.broker.sqlite.readers import Readers
@@ -25,27 +26,49 @@ LOCK_TIMEOUT: Final = 30.0
 class Store:
     """A file, opened by this process."""
 
-    def __init__(self, path: Path, options: Options, clock: Clock, lock_timeout: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: Options,
+        clock: Clock,
+        lock_timeout: float,
+        expected: FileId | None = None,
+    ) -> None:
+        """`expected` is the file that was opened before, by the parent of a fork: another one is refused."""
         check_library(apsw.sqlite_lib_version())
-        check_place(path)
         self.path = path
+        with in_words_of_system(path):
+            check_place(path)
+            self._connect(options, clock, lock_timeout, expected)
+        renew_after_fork(self)
+
+    def _connect(self, options: Options, clock: Clock, lock_timeout: float, expected: FileId | None) -> None:
+        path = self.path
         self.space = Space(path)
         with library:  # a child that never heard of the lock would keep it
             self.lock = FileLock(path, lock_timeout)
         try:
             prepare(path, options.namespace, self.lock)
+            self.identity = Identity(path, self.lock, expected or file_id(path))
             self._watching: Handle | None = None
             self._looking = threading.Lock()
             self.bells = Bells(Path(f"{path}-wake"), self._version)
-            self.readers = Readers(path, options, clock)
+            self.readers = Readers(path, options, clock, self.identity)
             bells = self.bells
             self.writer = Writer(
-                path, self.space, self.lock, Descriptors(path), options, clock, bells.arm, bells.ring
+                path,
+                self.space,
+                self.lock,
+                Descriptors(path),
+                self.identity,
+                options,
+                clock,
+                bells.arm,
+                bells.ring,
             )
         except BaseException:
             self.lock.close()
             raise
-        renew_after_fork(self)
 
     def close(self) -> None:
         """Let everybody who waits go, then let go of everything."""
@@ -54,6 +77,7 @@ class Store:
         self.readers.close()
         with library, self._looking, in_words(self.path):
             if self._watching is not None:
+                self.identity.closing(self._watching.connection)
                 library.close(self._watching.connection)
         self.bells.let_go()
         self.lock.close()
@@ -67,6 +91,7 @@ class Store:
         with library, self._looking, in_words(self.path):
             watching = self._watching
             if watching is None or watching.generation != library.generation:
-                watching = self._watching = connect(self.path, writes=False)
+                watching = self._watching = self.identity.connected(lambda: connect(self.path, writes=False))
+            self.identity.look_now_and_then(watching.connection)
             version = watching.cursor.execute("PRAGMA data_version").fetchall()[0][0]
             return watching.generation, version

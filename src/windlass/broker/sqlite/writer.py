@@ -26,13 +26,14 @@ from windlass.broker.sqlite.descriptors import Descriptors
 from windlass.broker.sqlite.files import connect, in_words, translated
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.identity import Identity
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.lock import FileLock
 from windlass.broker.sqlite.log import SHARED_PAGES, SINGLE_PAGES, Log
 from windlass.broker.sqlite.writing import Writing
 from windlass.clock import Clock
 from windlass.core.units import Micros
-from windlass.errors import DescriptorClosed, StoreUnavailable
+from windlass.errors import StoreError, StoreUnavailable
 
 _T = TypeVar("_T")
 Short: TypeAlias = Callable[[Handle, Options, Micros], tuple[Any, str | None] | None]
@@ -83,6 +84,7 @@ class Writer:
         space: Space,
         lock: FileLock,
         descriptors: Descriptors,
+        identity: Identity,
         options: Options,
         clock: Clock,
         arm: Callable[[Collection[str]], None],
@@ -91,12 +93,13 @@ class Writer:
         self._path = path
         self._space = space
         self._descriptors = descriptors
+        self._identity = identity
         with library:
             self._open()
         self._lock = lock
         self._options = options
         self._clock = clock
-        self._take_lock: Callable[[], None] = self._locked
+        self._take_lock: Callable[[], None] = lock.acquire
         self._arm = arm
         """Told of the queues that a commit has put work into."""
         self._ring = ring
@@ -146,11 +149,15 @@ class Writer:
             self._take_lock = self._refuse
             if self._handle.generation == library.generation:
                 self._descriptors.check()  # the last to close a file writes its log back into it
+            self._identity.closing(self._handle.connection)
             library.close(self._handle.connection)
+            self._descriptors.closed()
 
     def _open(self) -> None:
-        self._handle = self._descriptors.opened(lambda: connect(self._path, writes=True))
-        self._log = Log(self._handle.connection, self._space)
+        self._handle = self._identity.connected(
+            lambda: self._descriptors.opened(lambda: connect(self._path, writes=True))
+        )
+        self._log = Log(self._handle.connection, self._space, self._identity.checkpoint)
 
     def _make_sure(self) -> None:
         """See that the connection can be written to: a fork has closed it, or the program its descriptors."""
@@ -205,6 +212,7 @@ class Writer:
         armed: Collection[str] = ()
         rung = committed = False
         try:
+            self._identity.check()
             self._take_lock()
             try:
                 with library:
@@ -213,13 +221,14 @@ class Writer:
                         calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
                     else:
                         armed, rung, pages = self._several(calls)
+                    self._identity.look(self._handle.connection)
                     committed = True
                     self._answer(calls)  # before the log is seen to, which none of them need wait for
                     self._log.tend(pages)
             finally:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
-            told = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            told = self._explained(error) if isinstance(error, apsw.Error) else error
             for call in calls:
                 # Nothing was committed, so nobody's verb has happened; or all of it was, and then this is the
                 # business of the one in whose thread it came up (Ctrl-C), who has not looked yet.
@@ -234,30 +243,31 @@ class Writer:
     def _alone(self, verb: Callable[[Writing], _T], short: Short | None) -> _T:
         """Do a verb in a transaction of its own, for who waits for nothing else: no loop to be told."""
         try:
+            self._identity.check()
             self._take_lock()
             try:
                 with library:
                     self._make_sure()
                     answer, armed, rung, pages = self._one(verb, short)
+                    self._identity.look(self._handle.connection)
                     self._log.tend(pages)
             finally:
                 self._lock.release()
         except apsw.Error as error:
-            raise translated(error, self._path) from error
+            raise self._explained(error) from error
         if armed:
             self._arm(armed)
         if rung:
             self._ring()
         return answer
 
-    def _locked(self) -> None:
+    def _explained(self, error: apsw.Error) -> StoreError:
+        """What an error of SQLite means; if the file is another one, that."""
         try:
-            self._lock.acquire()
-        except OSError as error:
-            raise DescriptorClosed(
-                f'this program has closed the lock of "{self._path}" ({error.strerror}); nothing was '
-                "written: find what closes descriptors that are not its own, and start the program anew"
-            ) from error
+            self._identity.look_now(self._handle.connection)
+        except StoreError as replaced:
+            return replaced
+        return translated(error, self._path)
 
     def _refuse(self) -> NoReturn:
         raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')

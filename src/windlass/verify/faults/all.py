@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from windlass.errors import InvalidOption
 from windlass.verify.faults.cluster import CLUSTER
+from windlass.verify.faults.file import FILE
 from windlass.verify.faults.http import HTTP
 from windlass.verify.faults.kind import Kind
 from windlass.verify.faults.network import NETWORK
@@ -14,7 +15,7 @@ from windlass.verify.faults.store import STORE
 from windlass.verify.faults.workers import WORKERS
 from windlass.verify.scene import Scene
 
-KINDS: tuple[Kind, ...] = (*WORKERS, *PRODUCERS, *HTTP, *NETWORK, *STORE, *REDIS, *POSTGRES, *CLUSTER)
+KINDS: tuple[Kind, ...] = (*WORKERS, *PRODUCERS, *HTTP, *NETWORK, *STORE, *FILE, *REDIS, *POSTGRES, *CLUSTER)
 
 
 def named(names: Sequence[str]) -> list[Kind]:

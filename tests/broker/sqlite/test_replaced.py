@@ -1,0 +1,384 @@
+"""The file, or one beside it, is deleted, replaced, overwritten or moved under processes that use it."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.broker.sqlite.children import QUEUE, new_job
+from tests.broker.sqlite.files import new_file
+
+from windlass.broker.sqlite import SqliteBroker, log
+from windlass.broker.sqlite.identity import LogState
+from windlass.errors import StoreError, StoreReplaced
+
+WARM = 50
+
+
+class Opened:
+    """A file with jobs in it, that this process has open, and a copy of how it was before the last ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = new_file(folder)
+        self.copy = folder / "copy.db"
+        self.broker = SqliteBroker(self.path)
+        self.broker.blocking.declare([QUEUE])
+        self.enqueue()
+        source, target = apsw.Connection(str(self.path)), apsw.Connection(str(self.copy))
+        with target.backup("main", source, "main") as work:
+            work.step(-1)
+        target.close()
+        source.close()
+        for _ in range(WARM):
+            self.enqueue()
+        self.broker.blocking.counts()
+
+    def beside(self, suffix: str) -> Path:
+        return Path(f"{self.path}{suffix}")
+
+    def enqueue(self) -> str:
+        return self.broker.blocking.enqueue([[new_job()]])[0][0].job
+
+    def jobs_of_a_new_process(self) -> int:
+        """How many jobs a process that opens the file now finds."""
+        code = (
+            "import sys; from pathlib import Path; from windlass.broker.sqlite import SqliteBroker;"
+            "b = SqliteBroker(Path(sys.argv[1])).blocking;"
+            "print(sum(row.count for row in b.counts().rows)); b.close()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(self.path)], capture_output=True, text=True, check=True
+        )
+        return int(done.stdout)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    made = Opened(tmp_path)
+    yield made
+    made.broker.blocking.close()
+
+
+def _delete(opened: Opened) -> None:
+    opened.path.unlink()
+
+
+def _delete_all(opened: Opened) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        opened.beside(suffix).unlink()
+
+
+def _rename_over(opened: Opened) -> None:
+    opened.copy.replace(opened.path)
+
+
+def _copy_over(opened: Opened) -> None:
+    shutil.copyfile(opened.copy, opened.path)
+
+
+def _truncate(opened: Opened) -> None:
+    os.truncate(opened.path, 0)
+
+
+def _write_into(opened: Opened) -> None:
+    with opened.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+
+
+def _move_folder(opened: Opened) -> None:
+    opened.path.parent.rename(opened.path.parent.with_name("moved"))
+
+
+WAYS: dict[str, tuple[Callable[[Opened], None], str]] = {
+    "deleted": (_delete, "was deleted or moved"),
+    "deleted with its log": (_delete_all, "was deleted or moved"),
+    "renamed over": (_rename_over, "was replaced by another file"),
+    "copied over": (_copy_over, "was overwritten"),
+    "truncated": (_truncate, "was overwritten"),
+    "written into": (_write_into, "was overwritten"),
+    "its folder moved": (_move_folder, "was deleted or moved"),
+    "its log deleted": (lambda opened: opened.beside("-wal").unlink(), r"-wal.* was deleted or moved"),
+    "its index deleted": (lambda opened: opened.beside("-shm").unlink(), r"-shm.* was deleted or moved"),
+    "its log truncated": (lambda opened: os.truncate(opened.beside("-wal"), 0), r"-wal.* was overwritten"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_accepted_any_more(opened: Opened, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 0.0)  # the log is looked into each time
+    harm, words = WAYS[way]
+    harm(opened)
+    for _ in range(3):
+        with pytest.raises(StoreReplaced, match=words) as caught:
+            opened.enqueue()
+    assert str(opened.path) in str(caught.value)
+    assert "stop all processes that use it" in str(caught.value)
+    if way == "its folder moved":
+        opened.path.parent.with_name("moved").rename(opened.path.parent)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nor_by_coroutines(opened: Opened, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 0.0)
+    harm, words = WAYS[way]
+    harm(opened)
+
+    async def scenario() -> None:
+        answers = await asyncio.gather(
+            *(opened.broker.enqueue([[new_job()]]) for _ in range(20)), return_exceptions=True
+        )
+        for answer in answers:
+            assert isinstance(answer, StoreReplaced)
+        with pytest.raises(StoreReplaced, match=words):
+            await opened.broker.enqueue([[new_job()]])
+
+    asyncio.run(scenario())
+    if way == "its folder moved":
+        opened.path.parent.with_name("moved").rename(opened.path.parent)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "its log truncated"])
+def test_readers_are_refused_within_a_second(
+    opened: Opened, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harm, words = WAYS[way]
+    harm(opened)
+    monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 0.0)  # the second is over
+    with pytest.raises(StoreReplaced, match=words):
+        opened.broker.blocking.counts()
+    if way == "its folder moved":
+        opened.path.parent.with_name("moved").rename(opened.path.parent)
+
+
+def test_who_waits_for_a_result_is_told(opened: Opened) -> None:
+    job = opened.enqueue()
+    _delete(opened)
+    with pytest.raises(StoreReplaced, match="was deleted or moved"):
+        opened.broker.blocking.watch([job], 60)
+
+
+def test_it_stays_refused_when_the_file_is_back(opened: Opened) -> None:
+    aside = opened.path.with_name("aside")
+    opened.path.rename(aside)
+    with pytest.raises(StoreReplaced):
+        opened.enqueue()
+    aside.rename(opened.path)
+    with pytest.raises(StoreReplaced, match="was deleted or moved"):
+        opened.enqueue()
+
+
+def test_a_file_made_anew_is_not_switched_to(opened: Opened) -> None:
+    _delete_all(opened)
+    assert opened.jobs_of_a_new_process() == 0  # it has made a file
+    with pytest.raises(StoreReplaced, match="was replaced by another file"):
+        opened.enqueue()
+    assert opened.jobs_of_a_new_process() == 0
+
+
+def test_a_reader_that_connects_late_makes_no_file(opened: Opened) -> None:
+    readers = opened.broker.store.readers
+    with pytest.raises(StoreReplaced):
+        # One reads, so that the next needs a connection of its own.
+        readers.read(lambda _: (opened.path.unlink(), readers.read(lambda _: None)))
+    assert not opened.path.exists()
+
+
+def test_what_was_copied_over_it_is_left_as_it_is(opened: Opened) -> None:
+    _copy_over(opened)
+    with pytest.raises(StoreReplaced):
+        opened.enqueue()
+    opened.broker.blocking.close()
+    assert opened.path.read_bytes() == opened.copy.read_bytes()
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_an_overwrite_is_seen_although_a_new_process_wrote_first(opened: Opened, *, with_log: bool) -> None:
+    _copy_over(opened)
+    if not with_log:
+        for suffix in ("-wal", "-shm"):  # as an operator has to, but only when all processes have stopped
+            opened.beside(suffix).unlink()
+    children = [sys.executable, "-m", "tests.broker.sqlite.children"]
+    subprocess.run([*children, "enqueue", str(opened.path), "2", "1"], check=False, capture_output=True)
+    with pytest.raises(StoreReplaced):
+        opened.enqueue()
+
+
+def test_a_copy_over_it_just_after_a_checkpoint_is_seen(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "SINGLE_PAGES", 20)
+    monkeypatch.setattr(log, "AGAIN_PAGES", 1)
+    before = opened.path.stat().st_mtime_ns
+    while opened.path.stat().st_mtime_ns == before:
+        opened.enqueue()
+    _copy_over(opened)
+    with pytest.raises(StoreReplaced, match="was overwritten"):
+        opened.enqueue()
+
+
+def test_a_child_of_a_fork_does_not_go_over_to_another_file(opened: Opened) -> None:
+    _delete_all(opened)
+    SqliteBroker(opened.path).blocking.close()  # somebody has made another
+    child = os.fork()
+    if not child:
+        try:
+            opened.enqueue()
+        except StoreReplaced:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_file_that_is_mounted_by_itself_and_deleted_elsewhere_is_refused(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside.db", new_file(tmp_path)
+    inside.touch()
+    if os.getuid() or subprocess.run(["mount", "--bind", str(outside), str(inside)], check=False).returncode:
+        pytest.skip("a file can be mounted by root only")
+    try:
+        broker = SqliteBroker(inside)
+        broker.blocking.declare([QUEUE])
+        outside.unlink()
+        with pytest.raises(StoreReplaced, match="was replaced by another file"):
+            broker.blocking.enqueue([[new_job()]])
+        broker.blocking.close()
+    finally:
+        subprocess.run(["umount", str(inside)], check=True)
+
+
+def test_the_log_tells_of_checkpoints() -> None:
+    before = LogState(sequence=3, salt=5, frames=10, written=4)
+    whole = before._replace(written=10)
+    assert before.follows(before)
+    assert before._replace(frames=20).follows(before), "more was committed"
+    assert not before._replace(written=5).follows(before)
+    assert not LogState(4, 6, 3, 0).follows(before), "it begins anew only once all of it is in the file"
+    assert LogState(4, 6, 3, 0).follows(whole)
+    assert not LogState(4, 6, 3, 2).follows(whole)
+    assert not LogState(5, 6, 3, 0).follows(whole), "and the one in between was written, too"
+    assert LogState(1, 6, 3, 0).follows(LogState(0, 0, 0, 0)), "the first"
+
+
+# --- what is no harm ----------------------------------------------------------------------------------------
+
+
+def test_checkpoints_of_our_own_are_no_harm(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SINGLE_PAGES", 20)
+    monkeypatch.setattr(log, "AGAIN_PAGES", 5)
+    other = SqliteBroker(opened.path)
+    for _ in range(60):
+        opened.enqueue()
+        other.blocking.enqueue([[new_job(), new_job()]])
+        opened.broker.blocking.counts()
+    other.blocking.close()
+
+
+@pytest.mark.parametrize(
+    "sql", ["PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(PASSIVE)"]
+)
+def test_another_program_that_speaks_sqlite_is_no_harm(opened: Opened, sql: str) -> None:
+    for _ in range(3):
+        opened.enqueue()
+        program = apsw.Connection(str(opened.path))
+        program.set_busy_timeout(5_000)
+        program.execute(sql)
+        program.close()
+        opened.broker.blocking.counts()
+        opened.enqueue()
+
+
+def test_a_process_killed_in_the_middle_of_a_checkpoint_is_no_harm(opened: Opened) -> None:
+    identity = opened.broker.store.identity
+    other = SqliteBroker(opened.path)
+    opened.broker.store.lock.acquire()
+    connection = apsw.Connection(str(opened.path))
+    checkpoint = identity.checkpoint(connection)
+    checkpoint.__enter__()
+    note = opened.broker.store.lock.note(64)  # what it leaves if it dies here
+    with opened.path.open("r+b") as file:
+        page = file.read(4096)
+        file.seek(0)
+        file.write(page)
+    checkpoint.__exit__(None, None, None)
+    opened.broker.store.lock.put_note(note)
+    opened.broker.store.lock.release()
+    connection.close()
+    other.blocking.enqueue([[new_job()]])
+    other.blocking.close()
+
+
+def test_a_restore_with_all_processes_stopped_is_no_harm(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    opened.broker.blocking.close()
+    for suffix in ("-wal", "-shm"):
+        opened.beside(suffix).unlink(missing_ok=True)
+    shutil.copyfile(opened.copy, opened.path)
+    first, second = SqliteBroker(opened.path), SqliteBroker(opened.path)
+    first.blocking.enqueue([[new_job()]])
+    second.blocking.enqueue([[new_job()]])
+    first.blocking.enqueue([[new_job()]])
+    assert sum(row.count for row in second.blocking.counts().rows) == 4
+    first.blocking.close()
+    second.blocking.close()
+
+
+def test_a_path_that_is_relative_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    broker = SqliteBroker(Path("here.db"))
+    broker.blocking.declare([QUEUE])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    broker.blocking.enqueue([[new_job()]])
+    assert sum(row.count for row in broker.blocking.counts().rows) == 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    broker.blocking.close()
+
+
+# --- what heals ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["-lock", "-turn"])
+def test_a_lock_that_was_deleted_is_made_anew(
+    opened: Opened, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.lock.EVERY", 0.0)
+    opened.beside(suffix).unlink()
+    other = SqliteBroker(opened.path, lock_timeout=0.1)
+    opened.enqueue()
+    lock = opened.broker.store.lock
+    lock.acquire()
+    with pytest.raises(StoreError, match=r"waited 0\.1 s to write"):  # both hold on to the same again
+        other.blocking.enqueue([[new_job()]])
+    lock.release()
+    other.blocking.enqueue([[new_job()]])
+    other.blocking.close()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_wakes_go_on_when_their_folder_was_deleted(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.bells.AGAIN", 0.0)
+    folder = opened.beside("-wake")
+
+    async def scenario() -> None:
+        await opened.broker.wait(["q"], 0.0)  # it has opened the FIFO, and takes the wake that is there
+        other = SqliteBroker(opened.path)
+        if whole:
+            shutil.rmtree(folder)
+        else:
+            for fifo in folder.iterdir():
+                fifo.unlink()
+        waiting = asyncio.create_task(other.wait(["q"], 60))
+        await asyncio.sleep(0)
+        await opened.broker.enqueue([[new_job()]])
+        await asyncio.wait_for(waiting, 30)
+        await other.close()
+
+    asyncio.run(scenario())
