@@ -108,9 +108,10 @@ class Writer:
         self._queue: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Wakes the writer's thread: something waits, or the end has come."""
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._closed = False
+        self._thread: threading.Thread | None = None
+        with contextlib.suppress(RuntimeError):  # Python is ending: none can be started
+            self._thread = self._started()
 
     def call(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
@@ -139,12 +140,10 @@ class Writer:
 
     def close(self) -> None:
         """Do what waits, then let go of the connection."""
-        with self._starting:
-            self._closed = True
-            thread = self._thread
-        if thread is not None:
+        self._closed = True
+        if self._thread is not None:
             self._bell.put(None)
-            thread.join()
+            self._thread.join()
         with self._mutex, library, in_words(self._path):
             self._take_lock = self._refuse
             if self._handle.generation == library.generation:
@@ -167,16 +166,16 @@ class Writer:
             self._descriptors.check()
 
     def _put(self, call: Call) -> None:
-        with self._starting:
-            if self._closed:
-                self._refuse()
-            with contextlib.suppress(RuntimeError):  # Python is ending: none can be started
-                self._thread = self._thread or self._started()
-            self._queue.put(call)
-            if self._thread is not None:
-                self._bell.put(None)
-                return
-        self.serve()
+        """Hand a verb to the writer's thread. Without a lock: a signal handler may interrupt this thread here,
+        and enqueue itself.
+        """
+        if self._closed:
+            self._refuse()
+        self._queue.put(call)
+        if self._thread is not None:
+            self._bell.put(None)
+        if self._thread is None or self._closed:  # nobody else does it
+            self.serve()
 
     def _started(self) -> threading.Thread:
         work = (self._bell, weakref.ref(self))
