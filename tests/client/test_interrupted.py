@@ -210,7 +210,7 @@ def test_a_handler_that_enqueues_in_the_middle_of_async_code(app: Windlass) -> N
     with asyncio.Runner() as runner:
         runner.run(send.aenqueue(0))
         for _ in each_step(
-            lambda: runner.run(send.aenqueue(1)), lambda: inner.append(send.enqueue(2).id), every=23
+            lambda: runner.run(send.aenqueue(1)), lambda: inner.append(send.enqueue(2).id), every=7
         ):
             assert app.job(inner[-1]).state() is State.READY
         runner.run(app.aclose())
