@@ -36,6 +36,32 @@ def test_a_connection_is_kept_and_carries_bodies_of_every_kind() -> None:
     told(story)
 
 
+def test_trailers_are_no_headers() -> None:
+    """A proxy in front has looked at the headers alone."""
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+    trailer = b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
+
+    names: list[set[bytes]] = []
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        await echo(scope, receive, send)
+        names.append({name for name, _ in scope["headers"]})
+
+    async def story() -> None:
+        async with door(noting) as there:
+            client = await there.connect(b"POST / HTTP/1.1\r\nHost: x\r\n" + chunked + trailer)
+            await client.head()
+            assert await client.exactly(11) == b"1\r\nx\r\n0\r\n\r\n"
+            assert names == [{b"host", b"transfer-encoding"}]
+            client.send(b"POST / HTTP/1.1\r\nHost: x\r\n" + chunked)
+            for _ in range(4):
+                client.send(b"X: " + b"x" * LONGEST_HEAD + b"\r\n")
+                await asyncio.sleep(0)
+            await client.until_closed()
+
+    told(story)
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

@@ -58,6 +58,8 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         """The request under way; None while the server waits for one."""
         self._in_body = False
+        self._frame_bytes = self._body_bytes = 0
+        """Bytes that came for a body, and those of them that belong to it."""
         self._is_read = True
         """Whether the client reads what is written."""
         self._closing = False
@@ -88,10 +90,7 @@ class Connection(asyncio.Protocol):
         """Read what has come."""
         if self._closing:
             return
-        if self._exchange is None and not self._in_body:
-            if not self._head_bytes:
-                self._connections.waits(self, self._deadlines.head)
-            self._head_bytes += len(data)
+        self._count(data)
         try:
             self._parser.feed_data(data)
         except _Pipelined:
@@ -103,8 +102,22 @@ class Connection(asyncio.Protocol):
                 self._refuse(400, f"this is not HTTP/1.1: {error}")
             self._closing = True
         else:
-            if self._exchange is None and self._head_bytes > LONGEST_HEAD:
-                self._refuse(431, f"the headers have more than {LONGEST_HEAD:,} bytes")
+            self._refuse_long_ones()
+
+    def _count(self, data: bytes) -> None:
+        if self._in_body:
+            self._frame_bytes += len(data)
+        elif self._exchange is None:
+            if not self._head_bytes:
+                self._connections.waits(self, self._deadlines.head)
+            self._head_bytes += len(data)
+
+    def _refuse_long_ones(self) -> None:
+        if self._exchange is None and self._head_bytes > LONGEST_HEAD:
+            self._refuse(431, f"the headers have more than {LONGEST_HEAD:,} bytes")
+        elif self._in_body and self._frame_bytes > self._body_bytes + LONGEST_HEAD:
+            # What is not body is the frame of its chunks and its trailers.
+            self._refuse(400, "the chunks of the body are more frame than body")
 
     def eof_received(self) -> None:
         """The client sends nothing more: nobody reads an answer, as far as can be told."""
@@ -136,8 +149,9 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header."""
-        self._headers.append((name.lower(), value))
+        """A header. What comes behind a body (a trailer) is none: a proxy in front has not looked at it."""
+        if not self._in_body:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head of a request is here: answer it while its body arrives."""
@@ -161,7 +175,7 @@ class Connection(asyncio.Protocol):
             "state": {},
             **self._ends,
         }
-        self._head_bytes, self._in_body = 0, True
+        self._head_bytes, self._frame_bytes, self._body_bytes, self._in_body = 0, 0, 0, True
         keep = version == "1.1" and self._parser.should_keep_alive()
         self._exchange = Exchange(scope, self._transport, self, keep_alive=keep)
         self._connections.works(self)
@@ -171,6 +185,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of a body. What comes after the answer is thrown away."""
+        self._body_bytes += len(body)
         if self._exchange is not None:
             self._exchange.arrived(body)
 

@@ -4,7 +4,7 @@ and find room in its file.
 
 import shutil
 import struct
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -187,7 +187,7 @@ def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path
 
 def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
-    seen = Log(connection, Space(tmp_path), nullcontext)
+    seen = Log(connection, Space(tmp_path))
     connection.wrote(20 * b"x" * _FRAME)
     seen._committed(connection, "main", 3)
     seen.tend(log.SINGLE_PAGES)  # there is some
@@ -198,7 +198,7 @@ def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
 
 
 def test_no_room_is_no_harm(tmp_path: Path) -> None:
-    seen = Log(_Connection(tmp_path / "nowhere" / "log"), Space(tmp_path), nullcontext)
+    seen = Log(_Connection(tmp_path / "nowhere" / "log"), Space(tmp_path))
     seen.tend(log.SINGLE_PAGES)
 
 
@@ -229,7 +229,7 @@ class _Connection:
 
 def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
-    seen = Log(connection, Space(tmp_path), nullcontext)
+    seen = Log(connection, Space(tmp_path))
     for pages in range(1, 101):
         seen._committed(connection, "main", pages)
         seen.tend(41)
@@ -238,7 +238,7 @@ def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_
 
 def test_who_finds_it_begun_anew_by_others_tries_at_the_same_length(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
-    seen = Log(connection, Space(tmp_path), nullcontext)
+    seen = Log(connection, Space(tmp_path))
     for pages in (45, 5, 44):
         seen._committed(connection, "main", pages)
         seen.tend(41)

@@ -14,7 +14,6 @@ from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker, log
-from windlass.broker.sqlite.identity import LogState
 from windlass.errors import StoreError, StoreReplaced
 
 WARM = 50
@@ -77,18 +76,8 @@ def _rename_over(opened: Opened) -> None:
     opened.copy.replace(opened.path)
 
 
-def _copy_over(opened: Opened) -> None:
-    shutil.copyfile(opened.copy, opened.path)
-
-
 def _truncate(opened: Opened) -> None:
     os.truncate(opened.path, 0)
-
-
-def _write_into(opened: Opened) -> None:
-    with opened.path.open("r+b") as file:
-        file.seek(4096)
-        file.write(bytes(4096))
 
 
 def _move_folder(opened: Opened) -> None:
@@ -99,13 +88,10 @@ WAYS: dict[str, tuple[Callable[[Opened], None], str]] = {
     "deleted": (_delete, "was deleted or moved"),
     "deleted with its log": (_delete_all, "was deleted or moved"),
     "renamed over": (_rename_over, "was replaced by another file"),
-    "copied over": (_copy_over, "was overwritten"),
     "truncated": (_truncate, "was overwritten"),
-    "written into": (_write_into, "was overwritten"),
     "its folder moved": (_move_folder, "was deleted or moved"),
     "its log deleted": (lambda opened: opened.beside("-wal").unlink(), r"-wal.* was deleted or moved"),
     "its index deleted": (lambda opened: opened.beside("-shm").unlink(), r"-shm.* was deleted or moved"),
-    "its log truncated": (lambda opened: os.truncate(opened.beside("-wal"), 0), r"-wal.* was overwritten"),
 }
 
 
@@ -143,7 +129,7 @@ def test_nor_by_coroutines(opened: Opened, way: str, monkeypatch: pytest.MonkeyP
         opened.path.parent.with_name("moved").rename(opened.path.parent)
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "its log truncated"])
+@pytest.mark.parametrize("way", WAYS)
 def test_readers_are_refused_within_a_second(
     opened: Opened, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,39 +175,6 @@ def test_a_reader_that_connects_late_makes_no_file(opened: Opened) -> None:
     assert not opened.path.exists()
 
 
-def test_what_was_copied_over_it_is_left_as_it_is(opened: Opened) -> None:
-    _copy_over(opened)
-    with pytest.raises(StoreReplaced):
-        opened.enqueue()
-    opened.broker.blocking.close()
-    assert opened.path.read_bytes() == opened.copy.read_bytes()
-
-
-@pytest.mark.parametrize("with_log", [True, False])
-def test_an_overwrite_is_seen_although_a_new_process_wrote_first(opened: Opened, *, with_log: bool) -> None:
-    _copy_over(opened)
-    if not with_log:
-        for suffix in ("-wal", "-shm"):  # as an operator has to, but only when all processes have stopped
-            opened.beside(suffix).unlink()
-    children = [sys.executable, "-m", "tests.broker.sqlite.children"]
-    subprocess.run([*children, "enqueue", str(opened.path), "2", "1"], check=False, capture_output=True)
-    with pytest.raises(StoreReplaced):
-        opened.enqueue()
-
-
-def test_a_copy_over_it_just_after_a_checkpoint_is_seen(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log, "SINGLE_PAGES", 20)
-    monkeypatch.setattr(log, "AGAIN_PAGES", 1)
-    before = opened.path.stat().st_mtime_ns
-    while opened.path.stat().st_mtime_ns == before:
-        opened.enqueue()
-    _copy_over(opened)
-    with pytest.raises(StoreReplaced, match="was overwritten"):
-        opened.enqueue()
-
-
 def test_a_child_of_a_fork_does_not_go_over_to_another_file(opened: Opened) -> None:
     _delete_all(opened)
     SqliteBroker(opened.path).blocking.close()  # somebody has made another
@@ -252,19 +205,6 @@ def test_a_file_that_is_mounted_by_itself_and_deleted_elsewhere_is_refused(tmp_p
         subprocess.run(["umount", str(inside)], check=True)
 
 
-def test_the_log_tells_of_checkpoints() -> None:
-    before = LogState(sequence=3, salt=5, frames=10, written=4)
-    whole = before._replace(written=10)
-    assert before.follows(before)
-    assert before._replace(frames=20).follows(before), "more was committed"
-    assert not before._replace(written=5).follows(before)
-    assert not LogState(4, 6, 3, 0).follows(before), "it begins anew only once all of it is in the file"
-    assert LogState(4, 6, 3, 0).follows(whole)
-    assert not LogState(4, 6, 3, 2).follows(whole)
-    assert not LogState(5, 6, 3, 0).follows(whole), "and the one in between was written, too"
-    assert LogState(1, 6, 3, 0).follows(LogState(0, 0, 0, 0)), "the first"
-
-
 # --- what is no harm ----------------------------------------------------------------------------------------
 
 
@@ -291,26 +231,6 @@ def test_another_program_that_speaks_sqlite_is_no_harm(opened: Opened, sql: str)
         program.close()
         opened.broker.blocking.counts()
         opened.enqueue()
-
-
-def test_a_process_killed_in_the_middle_of_a_checkpoint_is_no_harm(opened: Opened) -> None:
-    identity = opened.broker.store.identity
-    other = SqliteBroker(opened.path)
-    opened.broker.store.lock.acquire()
-    connection = apsw.Connection(str(opened.path))
-    checkpoint = identity.checkpoint(connection)
-    checkpoint.__enter__()
-    note = opened.broker.store.lock.note(64)  # what it leaves if it dies here
-    with opened.path.open("r+b") as file:
-        page = file.read(4096)
-        file.seek(0)
-        file.write(page)
-    checkpoint.__exit__(None, None, None)
-    opened.broker.store.lock.put_note(note)
-    opened.broker.store.lock.release()
-    connection.close()
-    other.blocking.enqueue([[new_job()]])
-    other.blocking.close()
 
 
 def test_a_restore_with_all_processes_stopped_is_no_harm(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from windlass.descriptors import identity
 from windlass.errors import DescriptorClosed
 
 _T = TypeVar("_T")
-opening = threading.Lock()
-"""Held while a connection is opened, and by others who open the file or its log for a moment."""
+opening = threading.RLock()
+"""Held while any thread of this process opens something of a store, for good or for a moment. Only inside the
+library, so that no fork falls into it.
+"""
 
 
 class Descriptors:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 
+from windlass.broker.sqlite.descriptors import opening
 from windlass.broker.sqlite.handle import Connection, Handle
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.lock import FileLock
@@ -35,7 +36,7 @@ def connect(path: Path, *, writes: bool) -> Handle:
 
     It makes no file: where one was deleted, only `prepare` makes a new one.
     """
-    with in_words(path):
+    with opening, in_words(path):
         connection = library.open(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=_STATEMENTS)
         handle = Handle(connection, library.generation)
         library.close_with(handle, connection)
@@ -49,9 +50,9 @@ def connect(path: Path, *, writes: bool) -> Handle:
         connection.execute("PRAGMA journal_size_limit = 67108864")
         if writes:
             _keep_freed_memory()
-            _number(connection, "SELECT COUNT(*) FROM sqlite_schema")  # from here on its log is open, too
         else:
             connection.execute("PRAGMA query_only = ON")
+        _number(connection, "SELECT COUNT(*) FROM sqlite_schema")  # from here on its log is open, too
     return handle
 
 
@@ -93,7 +94,7 @@ def prepare(path: Path, namespace: str, lock: FileLock) -> None:
 @contextmanager
 def _opened(path: Path) -> Generator[Connection]:
     """A connection for a moment."""
-    with library, in_words(path):
+    with library, opening, in_words(path):
         connection = library.open(str(path))
         try:
             connection.set_busy_timeout(_BUSY)

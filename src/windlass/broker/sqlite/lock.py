@@ -26,8 +26,6 @@ from windlass.forks import renew_after_fork
 EVERY: Final = 1.0
 """Seconds between looks whether the files are still the ones at their paths."""
 _PID = struct.Struct("<q")
-_SIZE: Final = 128
-"""Bytes of the lock file: the pid of its holder, and a note."""
 
 
 class FileLock:
@@ -50,9 +48,9 @@ class FileLock:
                 os.close(self._turn)
                 raise
             try:
-                if os.fstat(self._lock).st_size < _SIZE:
-                    os.ftruncate(self._lock, _SIZE)
-                self._shared = mmap.mmap(self._lock, _SIZE)
+                if os.fstat(self._lock).st_size < _PID.size:
+                    os.ftruncate(self._lock, _PID.size)
+                self._shared = mmap.mmap(self._lock, _PID.size)
             except BaseException:
                 os.close(self._turn)
                 os.close(self._lock)
@@ -108,15 +106,6 @@ class FileLock:
         self.close()
         self._helper = None
         self._open()
-
-    def note(self, size: int) -> bytes:
-        """What processes have noted for each other; zeros if nobody has."""
-        return self._shared[_PID.size : _PID.size + size]
-
-    def put_note(self, note: bytes, at: int = 0) -> None:
-        """Note something for everybody; with the lock held."""
-        at += _PID.size
-        self._shared[at : at + len(note)] = note
 
     def release(self) -> None:
         """Let the next one write."""

@@ -10,11 +10,11 @@ nobody could begin it anew.
 
 import contextlib
 import os
-from collections.abc import Callable
 from typing import Final
 
 import apsw
 
+from windlass.broker.sqlite.descriptors import opening
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Connection
 
@@ -36,15 +36,8 @@ _FRAME_HEADER = 24
 class Log:
     """The log of a file, as the writing connection of a process sees it."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        space: Space,
-        around: Callable[[Connection], contextlib.AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, connection: Connection, space: Space) -> None:
         self._connection = connection
-        self._around = around
-        """What goes around each checkpoint."""
         self._space = space
         self._pages = 0
         self._tried = 0
@@ -74,7 +67,7 @@ class Log:
         with contextlib.suppress(apsw.Error, OSError):
             if self._pages >= most or self._space.shortage() is not None:
                 self._tried = self._pages
-                self._checkpoint()
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def give_way(self) -> None:
         """Write its pages to the file, however few, after a commit for which the disk had no room.
@@ -83,10 +76,6 @@ class Log:
         to begin anew in. Without it every commit would fail as the last one did.
         """
         with contextlib.suppress(apsw.Error):
-            self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        with self._around(self._connection):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _make_room(self) -> None:
@@ -95,7 +84,8 @@ class Log:
         SQLite takes what it finds there for the rest of an earlier log. It is only ever appended to, lest it
         be written over what another program has added.
         """
-        with contextlib.suppress(OSError):  # there is none to be had: the next commit says so, if it matters
+        # If there is none to be had, the next commit says so, if it matters.
+        with opening, contextlib.suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
                 self._room = os.fstat(file).st_size // self._frame

@@ -49,7 +49,7 @@ class Store:
             self.lock = FileLock(path, lock_timeout)
         try:
             prepare(path, options.namespace, self.lock)
-            self.identity = Identity(path, self.lock, expected or file_id(path))
+            self.identity = Identity(path, expected or file_id(path))
             self._watching: Handle | None = None
             self._looking = threading.Lock()
             self.bells = Bells(Path(f"{path}-wake"), self._version)

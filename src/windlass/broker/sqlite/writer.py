@@ -156,7 +156,7 @@ class Writer:
         self._handle = self._identity.connected(
             lambda: self._descriptors.opened(lambda: connect(self._path, writes=True))
         )
-        self._log = Log(self._handle.connection, self._space, self._identity.checkpoint)
+        self._log = Log(self._handle.connection, self._space)
 
     def _make_sure(self) -> None:
         """See that the connection can be written to: a fork has closed it, or the program its descriptors."""
@@ -166,8 +166,8 @@ class Writer:
             self._descriptors.check()
 
     def _put(self, call: Call) -> None:
-        """Hand a verb to the writer's thread. Without a lock: a signal handler may interrupt this thread here,
-        and enqueue itself.
+        """Hand a verb to the writer's thread. Without a lock: a signal handler may interrupt this thread
+        here, and enqueue itself.
         """
         if self._closed:
             self._refuse()

@@ -13,15 +13,11 @@ def _rename_over(copy: Path, path: Path) -> None:
     copy.replace(path)
 
 
-def _copy_over(copy: Path, path: Path) -> None:
-    shutil.copyfile(copy, path)
-
-
 def _delete(_copy: Path, path: Path) -> None:
     path.unlink()
 
 
-_WAYS = {"renamed over": _rename_over, "copied over": _copy_over, "deleted": _delete}
+_WAYS = {"renamed over": _rename_over, "deleted": _delete}
 
 
 async def replaced(scene: Scene) -> None:
