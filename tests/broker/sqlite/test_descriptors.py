@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,3 +98,26 @@ def _leads_to(number: int, path: str) -> bool:
         return os.readlink(f"/proc/self/fd/{number}") == path  # noqa: PTH115 - no file
     except OSError:
         return False
+
+
+def test_apps_on_one_file_do_not_take_each_others_descriptors_for_their_own(tmp_path: Path) -> None:
+    """Threads that open and close an app of their own each, beside others that enqueue."""
+    errors: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            for _ in range(40):
+                app = Windlass(f"sqlite:///{tmp_path}/shared.db")
+                app.task(name="add")(print)
+                for _ in range(3):
+                    app.tasks["add"].enqueue()
+                app.close()
+        except BaseException as error:  # noqa: BLE001 - told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []

@@ -26,7 +26,10 @@ class Descriptors:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: list[tuple[int, bytes]] = []
+        self._held: dict[bytes, list[int]] = {}
+        """By file. More than one if another thread has opened it in the same moment: which of them is ours is
+        not known, so it is enough that one is left.
+        """
 
     def opened(self, connect: Callable[[], _T]) -> _T:
         """Open a connection, and hold what SQLite has opened for it. One at a time: it tells no numbers, so
@@ -37,23 +40,22 @@ class Descriptors:
             before = _numbers()
             connection = connect()
             files = {_file(self._path), _file(Path(f"{self._path}-wal"))} - {None}
-            self._held = [
-                (number, identity(number))
-                for number in sorted(_numbers() - before)
-                if _leads_to(number) in files
-            ]
+            self._held = {}
+            for number in sorted(_numbers() - before):
+                if _leads_to(number) in files:
+                    self._held.setdefault(identity(number), []).append(number)
             return connection
 
     def closed(self) -> None:
         """The connection was closed: there is nothing to look at any more."""
-        self._held = []
+        self._held = {}
 
     def check(self) -> None:
         """Raise `DescriptorClosed` if one of them was closed, or is another file now."""
-        for number, file in self._held:
-            if identity(number) != file:
+        for file, numbers in self._held.items():
+            if not any(identity(number) == file for number in numbers):
                 raise DescriptorClosed(
-                    f'this program has closed descriptor {number}, which it had open of "{self._path}"; '
+                    f'this program has closed descriptor {numbers[0]}, which it had open of "{self._path}"; '
                     "nothing was written: find what closes descriptors that are not its own, and start the "
                     "program anew"
                 )
