@@ -9,7 +9,8 @@ from windlass.loading import looks_like_an_app
 
 FLAGS = frozenset(
     (
-        *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay", "--secrets"),
+        *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay"),
+        *("--require-keys", "--secrets", "--trust-local"),
         *("--once", "--sql", "--status", "--tls", "--whole", "--yes", "-y"),
     )
 )

@@ -83,6 +83,7 @@ def test_wakes_go_on_when_their_files_were_closed(app: Windlass, tmp_path: Path)
     mine = tmp_path / "mine"
     mine.touch()
     other = os.open(mine, os.O_RDWR)
+    app.tasks["add"].enqueue(2)  # from here on there is one
     fifo = next(str(path) for path in (tmp_path / "store.db-wake").iterdir())
     try:
         with replaced(fifo, other) as count:
