@@ -6,6 +6,8 @@ from windlass.errors import ContractError
 
 CALL_ITEMS = 1_000
 ASK_QUEUES = 100
+FAN_OUT = 100
+"""Dependents that one step tells of an end; sweep tells the rest."""
 
 
 def check_items(what: str, items: Sequence[object]) -> None:

@@ -50,8 +50,7 @@ WHERE timer IS DISTINCT FROM CASE WHEN state = 3 THEN deadline WHEN state > 3 TH
 """Jobs of which a column that follows from others does not: indexes look for them by it."""
 _MISPLACED = """
 WITH places AS (
-    SELECT u.n FROM {schema}.ready r, unnest(coalesce(r.jobs, ARRAY[r.n])) u (n)
-    UNION ALL SELECT u.n FROM {schema}.lease_block b, unnest(b.jobs) u (n)
+    SELECT r.n FROM {schema}.ready r
 ), leases AS (
     SELECT l.n, l.session FROM {schema}.lease l
 )
@@ -61,47 +60,22 @@ UNION ALL SELECT p.n FROM places p GROUP BY p.n HAVING count(*) > 1
 UNION ALL SELECT coalesce(j.n, l.n) AS n FROM (SELECT n, session FROM {schema}.job WHERE state = 3) j
 FULL JOIN leases l ON l.n = j.n WHERE j.n IS NULL OR l.n IS NULL OR l.session <> coalesce(j.session, '')
 UNION ALL SELECT l.n FROM leases l GROUP BY l.n HAVING count(*) > 1
-UNION ALL SELECT b.n FROM {schema}.lease_block b
-WHERE b.n <> b.jobs[1] OR b.jobs[cardinality(b.jobs)] - b.n > 1023
-      OR b.jobs <> array(SELECT u.n FROM unnest(b.jobs) u (n) ORDER BY u.n)
-UNION ALL SELECT j.n FROM {schema}.lease_block b
-CROSS JOIN unnest(b.jobs) u (n) JOIN {schema}.job j ON j.n = u.n
-WHERE (j.queue, j.lane, j.attempt, j.fence, j.started) <> (b.queue, '', 0, 0, false)
-UNION ALL SELECT r.n FROM {schema}.ready r
-WHERE r.jobs IS NOT NULL AND (r.n <> r.jobs[1] OR r.seq <> r.n OR cardinality(r.jobs) <> cardinality(r.sizes)
-      OR r.size <> (SELECT sum(s) FROM unnest(r.sizes) s))
 UNION ALL SELECT j.n FROM {schema}.ready r
-CROSS JOIN unnest(coalesce(r.jobs, ARRAY[r.n]), coalesce(r.sizes::bigint[], ARRAY[r.size])) u (n, size)
-JOIN {schema}.job j ON j.n = u.n
-WHERE (r.queue, r.lane, r.band, r.task) <> (j.queue, j.lane, j.band, j.task)
-      OR u.size <> octet_length(j.payload)
-      OR j.seq <> CASE WHEN r.jobs IS NULL THEN r.seq ELSE j.n END
+JOIN {schema}.job j ON j.n = r.n
+WHERE (r.queue, r.lane, r.band, r.seq, r.task) <> (j.queue, j.lane, j.band, j.seq, j.task)
+      OR r.size <> octet_length(j.payload)
       OR r.last <> (j.attempt + 1 >= j.max_attempts) OR r.suspect <> (j.crashes >= 2)
       OR r.expires_at IS DISTINCT FROM CASE WHEN NOT j.started THEN j.expires_at END
 """
-"""Ready jobs without a place or with two, places without a ready job, blocks that are not in order,
-places that say something else than their jobs; and the same of leases.
+"""Ready jobs without a place or with two, places without a ready job or that say something else than it, and
+the same of leases.
 """
-_SMALL_BLOCKS = """
-CREATE OR REPLACE FUNCTION {schema}._block(p_jobs integer) RETURNS integer LANGUAGE sql IMMUTABLE AS
-'SELECT CASE WHEN p_jobs > 1 THEN 3 ELSE 1 END'
-"""
-
 
 class Namespaces:
     """The namespaces of one server."""
 
-    def __init__(
-        self,
-        server: Server,
-        place: Place | None = None,
-        prefix: str = "windlass",
-        *,
-        small_blocks: bool = True,
-    ) -> None:
-        """`small_blocks`: up to three jobs to a block instead of a hundred, so that small groups are some."""
+    def __init__(self, server: Server, place: Place | None = None, prefix: str = "windlass") -> None:
         self.server = server
-        self._small_blocks = small_blocks
         self._place = place or Place(server.dsn)
         self._prefix = prefix
         self._numbers = itertools.count(1)
@@ -117,8 +91,6 @@ class Namespaces:
         )
         assert isinstance(broker, _Returned)
         broker.taken_from(self, name)
-        if is_new and self._small_blocks:
-            await broker._pool.call(_SMALL_BLOCKS.format(schema=quoted(name)))
         return broker
 
     @asynccontextmanager

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from windlass.broker.contract import Options
 from windlass.broker.memory.bells import Bells
 from windlass.clock import Clock
+from windlass.core.bounds import FAN_OUT
 from windlass.core.event import Event
 from windlass.core.group import key_place
 from windlass.core.job import Delivery, Edge, Held, Mode, Moved, NewJob, Progress, Receipt
@@ -18,9 +19,6 @@ from windlass.core.settlement import SUSPECT_AFTER, Standing
 from windlass.core.state import Reason, State
 from windlass.core.timetable import FireRecord
 from windlass.core.units import Fence, JobId, Micros, SessionId
-
-FAN_OUT = 100
-"""Dependents that one step tells of the ends it brings about; sweep tells the rest."""
 
 
 @dataclass(slots=True)

@@ -91,8 +91,6 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
         # By place: looking up nineteen names costs more than everything else here.
         (
             *_,
-            ids,
-            payloads,
             job,
             fence,
             task,
@@ -114,15 +112,9 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
             expires_in,
             visibility,
         ) = row
-        said = read_headers(headers) if headers is not None else {}
-        tagged = read_tags(tags) if tags is not None else ()
-        after = tuple(map(str, parents)) if parents else ()
-        memos = dict(zip(names, values, strict=True)) if names else {}
-        # A block of them, or one.
-        called = zip(ids, payloads, strict=True) if job is None else ((str(job), payload),)
-        leases += [
+        leases.append(
             Lease(
-                job=id_,
+                job=str(job),
                 fence=fence,
                 task=task,
                 queue=queue,
@@ -132,18 +124,17 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
                 max_attempts=max_attempts,
                 crashes=crashes,
                 revision=revision,
-                payload=bytes_,
-                headers={**said},  # jobs see it, and what one does to it is no other's business
-                tags=tagged,
+                payload=payload,
+                headers=read_headers(headers),
+                tags=read_tags(tags),
                 flow=flow,
-                parents=after,
-                memos={**memos},
+                parents=tuple(map(str, parents)) if parents else (),
+                memos=dict(zip(names, values, strict=True)) if names else {},
                 waited=waited,
                 expires_in=expires_in,
                 visibility=visibility,
             )
-            for id_, bytes_ in called
-        ]
+        )
     return tuple(leases)
 
 

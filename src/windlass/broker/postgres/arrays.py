@@ -1,18 +1,12 @@
 """What a verb is called with, as arrays: one round trip whatever the number of items."""
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Any
-
-from msgspec.structs import astuple
 
 from windlass.broker.postgres.records import (
     FAILURES,
     MODES,
-    is_canonical,
     new_id,
-    new_ids,
-    new_uuid,
     pack,
     pack_text,
     uuid_of,
@@ -21,158 +15,53 @@ from windlass.core.alike import Alike
 from windlass.core.group import too_large
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
-from windlass.core.outcome import Outcome
 from windlass.core.session import Beat, Note
 from windlass.core.settlement import Settlement
 
-_job_of = attrgetter("job")
-_id_of = attrgetter("id")
-_ID, _PAYLOAD = map(NewJob.__struct_fields__.index, ("id", "payload"))
-"""In which jobs of one task under the same options differ; the second comes later."""
-_NUMBERS = 1_024
-"""Of jobs that a call draws at once (`06_produce.sql`)."""
-_BY_BLOCKS = True
-"""Leases of one call that are alike are read from one row."""
-NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0, _BY_BLOCKS)
+NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 
 
 def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
-    """New jobs, column by column; then their edges, each with the place of its child (from 1)."""
+    """New jobs, column by column; then their edges, each with the place of its child (from 1).
+
+    A column in which all jobs are alike has one element; one of which no job has a value is empty.
+    """
+    if isinstance(jobs, Alike):
+        ids, payloads, jobs = jobs.ids, jobs.payloads, (jobs.pattern,)
+    else:
+        ids, payloads = [new_id(job.id) for job in jobs], [job.payload for job in jobs]
+    keyed = [job for job in jobs if job.key is not None]
     edges = [(place, edge) for place, job in enumerate(jobs, 1) for edge in job.after]
     return (
-        [new_uuid(job.id) for job in jobs],
-        [job.task for job in jobs],
-        [job.queue for job in jobs],
-        [job.lane for job in jobs],
-        [job.priority for job in jobs],
-        [job.key for job in jobs],
-        [MODES[job.mode] for job in jobs],
-        [job.window for job in jobs],
-        [job.delay for job in jobs],
-        [job.run_at for job in jobs],
-        [job.expires for job in jobs],
-        [job.payload for job in jobs],
-        [pack(job.headers) if job.headers else None for job in jobs],
-        [pack(job.tags) if job.tags else None for job in jobs],
-        [job.max_attempts for job in jobs],
-        [job.revision for job in jobs],
-        [job.flow for job in jobs],
+        ids,
+        _alike([job.task for job in jobs]),
+        _alike([job.queue for job in jobs]),
+        _alike([job.lane for job in jobs]),
+        _alike([job.priority for job in jobs]),
+        [job.key for job in jobs] if keyed else [],
+        [MODES[job.mode] for job in jobs] if keyed else [],
+        [job.window for job in jobs] if keyed else [],
+        _alike([job.delay for job in jobs]),
+        _if_any([job.run_at for job in jobs]),
+        _if_any([job.expires for job in jobs]),
+        payloads,
+        _if_any([pack(job.headers) if job.headers else None for job in jobs]),
+        _if_any([pack(job.tags) if job.tags else None for job in jobs]),
+        _alike([job.max_attempts for job in jobs]),
+        _alike([job.revision for job in jobs]),
+        _alike([job.flow for job in jobs]),
         [place for place, _ in edges],
         [uuid_of(edge.parent) for _, edge in edges],
         [FAILURES[edge.on_failure] for _, edge in edges],
     )
 
 
-def plain_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
-    """The smallest id of new jobs, then the jobs column by column; None if one has a key or parents.
-
-    A column in which all are alike has one element, and none if that is "nothing".
-    """
-    for job in jobs:
-        if job.key is not None or job.after:
-            return None
-    ids = new_ids(list(map(_id_of, jobs)))
-    return (
-        min(ids, key=str),
-        ids,
-        [job.payload for job in jobs],
-        _alike([job.task for job in jobs]),
-        _alike([job.queue for job in jobs]),
-        _lanes([job.lane for job in jobs]),
-        _alike([job.priority for job in jobs]),
-        _alike([job.delay for job in jobs]),
-        _if_any([job.run_at for job in jobs]),
-        _if_any([job.expires for job in jobs]),
-        _if_any([pack(job.headers) if job.headers else None for job in jobs]),
-        _if_any([pack(job.tags) if job.tags else None for job in jobs]),
-        _alike([job.max_attempts for job in jobs]),
-        _alike([job.revision for job in jobs]),
-        _alike([job.flow for job in jobs]),
-    )
-
-
-def alike_of(jobs: Sequence[NewJob]) -> tuple[Any, ...] | None:
-    """The smallest id of new jobs, their ids and payloads, then value by value what they have in common; None
-    if they differ in more, or have keys, lanes or parents, or are too many for one draw of numbers.
-    """
-    first = jobs.pattern if isinstance(jobs, Alike) else jobs[0]
-    if first.key is not None or first.lane or first.after or len(jobs) > _NUMBERS:
-        return None
-    if isinstance(jobs, Alike):
-        ids, payloads = jobs.ids, jobs.payloads
-    else:
-        columns = list(zip(*map(astuple, jobs), strict=True))
-        payloads, ids = list(columns.pop(_PAYLOAD)), list(columns.pop(_ID))
-        for column in columns:
-            if column.count(column[0]) != len(column):
-                return None
-    return (
-        min(ids),
-        ids if isinstance(jobs, Alike) else new_ids(ids),
-        payloads,
-        first.task,
-        first.queue,
-        first.priority,
-        first.delay,
-        first.run_at,
-        first.expires,
-        pack(first.headers) if first.headers else None,
-        pack(first.tags) if first.tags else None,
-        first.max_attempts,
-        first.revision,
-        first.flow,
-    )
-
-
-def one_of(job: NewJob) -> tuple[Any, ...] | None:
-    """A new job without key, lane and parents, value by value; None if it is another."""
-    if job.key is not None or job.lane or job.after:
-        return None
-    return (
-        new_id(job.id),
-        job.payload,
-        job.task,
-        job.queue,
-        job.priority,
-        job.delay,
-        job.run_at,
-        job.expires,
-        pack(job.headers) if job.headers else None,
-        pack(job.tags) if job.tags else None,
-        job.max_attempts,
-        job.revision,
-        job.flow,
-    )
-
-
 def _alike(column: list[Any]) -> list[Any]:
-    return column[:1] if column.count(column[0]) == len(column) else column
-
-
-def _lanes(column: list[str]) -> list[str]:
-    return [] if not any(column) else _alike(column)
+    return column[:1] if column and column.count(column[0]) == len(column) else column
 
 
 def _if_any(column: list[Any]) -> list[Any]:
     return [] if column.count(None) == len(column) else column
-
-
-def is_plainly_done(item: Settlement) -> bool:
-    """Whether it only says that a job is done."""
-    if item.outcome is not Outcome.DONE or item.error is not None or item.spawn:
-        return False
-    return is_canonical(item.job) is not None  # else text and UUID would differ in their order
-
-
-def done_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:
-    """Settlements that only say that jobs are done, in the order of their ids and column by column."""
-    items = sorted(items, key=_job_of)
-    return (
-        [item.job for item in items],
-        [item.fence for item in items],
-        [item.runtime for item in items],
-        _if_any([item.result for item in items]),
-    )
 
 
 def ask_of(ask: Ask | None) -> tuple[Any, ...]:
@@ -190,13 +79,7 @@ def ask_of(ask: Ask | None) -> tuple[Any, ...]:
         ask.max_bytes,
         ask.draw,
         max(ask.slots, ask.soon),
-        _BY_BLOCKS,
     )
-
-
-def no_ask_of(ask: Ask | None) -> tuple[Any, ...]:
-    """That there is none, but of which session it would be."""
-    return NO_ASK if ask is None else (None, 0, 0, ask.session, *NO_ASK[4:])
 
 
 def settlements_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:

@@ -10,23 +10,14 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from windlass.broker.postgres.arrays import alike_of, one_of
 from windlass.broker.postgres.bells import Bell
-from windlass.broker.postgres.driver import AGAIN, NOT_PREPARED, UNAVAILABLE, Connection, Refused, Row
-from windlass.broker.postgres.driving import driven
 from windlass.broker.postgres.pool import Pool
-from windlass.broker.postgres.producing import Groups, Producing, Receipts
+from windlass.broker.postgres.producing import Enqueue, Groups, Receipts
 from windlass.broker.postgres.statements import statement
-from windlass.broker.postgres.trouble import in_words
 from windlass.broker.postgres.url import Place
-from windlass.broker.postgres.ways import Ways
-from windlass.broker.postgres.wire import Wire, wire_of
-from windlass.core.alike import Alike
-from windlass.core.group import too_large
-from windlass.core.job import GROUP_BYTES, GROUP_JOBS, NewJob, Receipt, Status
 from windlass.core.units import Micros
 from windlass.errors import StoreUnavailable
 from windlass.forks import leave_to_parent, renew_after_fork
@@ -34,9 +25,6 @@ from windlass.threads import LoopThreads
 
 _MOST_JOBS: Final = 1_000
 """Of those that one caller sends for others."""
-_CREATED: Final = Status.CREATED
-_QUEUE: Final = 4
-"""Its place among the values of jobs that are alike."""
 
 
 class BlockingProducer:
@@ -66,27 +54,21 @@ class BlockingProducer:
         self._waiting: deque[_Turn] = deque()
         self._line = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wire: Wire | None = None
         self._closed = False
         self._pool = Pool(self._place)
-        self._ways = Ways(self._step)
-        self._producing = Producing(self._step, self._ways)
 
-    async def _step(self, function: str, *arguments: Any) -> Sequence[Row]:
-        query = statement(self._schema, function, len(arguments) + 1)
-        return await self._pool.call(query, self._now(), *arguments)
+    async def _enqueue(self, groups: Groups) -> Receipts:
+        call = Enqueue(groups)
+        if call.is_empty:
+            return call.receipts(())
+        arguments = (self._now(), *call.arguments())
+        query = statement(self._schema, "enqueue", len(arguments))
+        return call.receipts(await self._pool.call(query, *arguments))
 
     def enqueue(self, groups: Groups) -> Receipts:
         """As the broker's."""
         if self._pid != os.getpid():
             self.renew()  # a fork that called no hook of Python's
-        if len(groups) == 1 and groups[0] and self._line.acquire(blocking=False):
-            try:
-                receipts = self._send_shortly(groups[0])
-            finally:
-                self._line.release()
-            if receipts is not None:
-                return (receipts,)
         turn = _Turn(groups)
         self._waiting.append(turn)
         try:
@@ -101,7 +83,7 @@ class BlockingProducer:
 
     def renew(self) -> None:
         """In a child of a fork: open a connection of its own."""
-        leave_to_parent(self._loop, self._pool, self._wire)
+        leave_to_parent(self._loop, self._pool)
         self._begin()
 
     def close(self) -> None:
@@ -113,7 +95,7 @@ class BlockingProducer:
             if self._loop is not None:
                 self._run(self._pool.close)
                 self._loop.close()
-                self._loop = self._wire = None
+                self._loop = None
 
     def _serve(self, own: "_Turn") -> None:
         """Send for oneself, and for those who wait and ask for nothing that could hold others up."""
@@ -150,94 +132,12 @@ class BlockingProducer:
         if self._closed:
             raise StoreUnavailable("the broker is closed")
         groups = [group for turn in turns for group in turn.groups]
-        receipts = self._run(lambda: self._producing.enqueue(groups))
+        receipts = self._run(lambda: self._enqueue(groups))
         start = 0
         for turn in turns:
             turn.answer = receipts[start : start + len(turn.groups)]
             start += len(turn.groups)
         self._ring()
-
-    def _send_shortly(self, jobs: Sequence[NewJob]) -> Sequence[Receipt] | None:
-        """Send one plain job, or some that are alike, where nothing has to be opened or waited for first:
-        what most calls are, with as little around it as can be. None if they have to go the usual way.
-        """
-        loop, first = self._loop, jobs.pattern if type(jobs) is Alike else jobs[0]
-        queue = first.queue
-        if loop is None or _is_async() or not self._ways.may_be_beside(queue):
-            return None
-        if len(jobs) == 1:
-            values = one_of(jobs[0]) if len(jobs[0].payload) <= GROUP_BYTES else None
-        else:
-            values = alike_of(jobs) if _fits(jobs) else None
-        if values is None or (connection := self._pool.at_hand()) is None:
-            return None
-        try:
-            receipts = self._call(loop, connection, jobs, values)
-        except AGAIN:
-            self._pool.take_back(connection)
-            return None
-        except UNAVAILABLE as error:
-            _end(loop, connection)
-            raise in_words(error, self._place) from error
-        except Refused as error:
-            self._pool.take_back(connection)
-            if isinstance(error, NOT_PREPARED):
-                self._wire = None
-            elif not self._ways.was_not_plain(queue, error):
-                raise in_words(error, self._place) from error
-            return None
-        except BaseException:
-            # Interrupted in the middle of an answer: the connection is of no use any more.
-            _end(loop, connection)
-            raise
-        self._pool.take_back(connection)
-        self._ring()
-        return receipts
-
-    def _call(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        connection: Connection,
-        jobs: Sequence[NewJob],
-        values: Sequence[Any],
-    ) -> Sequence[Receipt]:
-        """By hand where that can be, else by the driver."""
-        wire = self._wire
-        if wire is None or wire.connection is not connection:
-            wire = self._wire = driven(loop, wire_of(connection, self._schema))
-        if len(jobs) == 1:
-            now = self._now()
-            message = None if wire is None else wire.one(now, values)
-            function, given = "enqueue_one", ()
-        else:
-            if wire is not None and (receipts := self._copy(wire, self._now(), jobs, values)) is not None:
-                return receipts
-            now = self._now()  # as late as can be: rows may have taken their time
-            message = None if wire is None else wire.alike(now, values)
-            function, given = "enqueue_alike", (True,)
-        if wire is not None and message is not None:
-            return _sent(wire, (message,), jobs)
-        query = statement(self._schema, function, len(given) + len(values) + 1)
-        driven(loop, connection.fetch(query, now, *given, *values))
-        return tuple(Receipt(_CREATED, job.id) for job in jobs)
-
-    def _copy(
-        self, wire: Wire, now: Micros | None, jobs: Sequence[NewJob], values: Sequence[Any]
-    ) -> Sequence[Receipt] | None:
-        """Send jobs that are alike as rows, if they are large; None if that cannot be: nothing is kept then,
-        and whoever sends them otherwise is told why.
-        """
-        queue = values[_QUEUE]
-        if not self._ways.may_copy(queue):
-            return None
-        try:
-            messages = wire.copied(now, values)
-            return None if messages is None else _sent(wire, messages, jobs)
-        except UNAVAILABLE:
-            raise
-        except Refused as error:
-            self._ways.was_not_copied(queue, error)
-            return None
 
     def _ring(self) -> None:
         if self._bell.is_waited_for:
@@ -267,7 +167,6 @@ class BlockingProducer:
         loop = self._loop
         if loop is None:
             self._tell(self._of_broker.set_apart)
-            # Not of the application's kind, which may send later than it is told: the wire has to know.
             loop = self._loop = asyncio.SelectorEventLoop()
             loop.set_default_executor(LoopThreads())
         task = loop.create_task(work())
@@ -279,40 +178,6 @@ class BlockingProducer:
                 task.cancel()
                 loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
             raise
-
-
-def _end(loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
-    """End a connection now. Its loop runs for calls alone: until the next one the server would wait for the
-    rest of this one, with its transaction open.
-    """
-    connection.terminate()
-    loop.run_until_complete(asyncio.sleep(0))
-
-
-def _sent(wire: Wire, messages: Iterable[Sequence[bytes]], jobs: Sequence[NewJob]) -> Sequence[Receipt]:
-    """Send messages, each in parts; while the server works, make receipts and do what else the caller has to
-    do.
-    """
-    for message in messages:
-        wire.send(*message)
-    if type(jobs) is Alike:
-        receipts = tuple(Receipt(_CREATED, job) for job in jobs.ids)
-        meanwhile, jobs.meanwhile = jobs.meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
-    elif len(jobs) == 1:
-        receipts = (Receipt(_CREATED, jobs[0].id),)
-    else:
-        receipts = tuple(Receipt(_CREATED, job.id) for job in jobs)
-    wire.hear()
-    return receipts
-
-
-def _fits(jobs: Sequence[NewJob]) -> bool:
-    """Whether a group is not larger than a step may be; without a look at each job, if they are alike."""
-    if type(jobs) is not Alike:
-        return not too_large(jobs)
-    return len(jobs) <= GROUP_JOBS and sum(map(len, jobs.payloads)) <= GROUP_BYTES
 
 
 def _is_async() -> bool:

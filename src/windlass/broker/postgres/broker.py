@@ -13,6 +13,7 @@ from windlass.broker.postgres.arrays import (
     beats_of,
     jobs_of,
     notes_of,
+    settlements_of,
 )
 from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.blocking import BlockingProducer
@@ -23,15 +24,13 @@ from windlass.broker.postgres.listening import Listener
 from windlass.broker.postgres.looking import Looking
 from windlass.broker.postgres.migrating import up_to_date
 from windlass.broker.postgres.pool import Pool, spares_one
-from windlass.broker.postgres.producing import Producing
+from windlass.broker.postgres.producing import Enqueue
 from windlass.broker.postgres.records import CODES, pack, pack_body, state_of, uuid_of
-from windlass.broker.postgres.settling import settle
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.transactional import Enqueuing, enqueue_on, enqueue_on_blocking, settle_on
 from windlass.broker.postgres.trouble import Refusal, in_words
 from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.watching import FLOOR, Watching
-from windlass.broker.postgres.ways import Ways
 from windlass.clock import Clock
 from windlass.core.bounds import check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
@@ -107,8 +106,6 @@ class PostgresBroker:
         self._listener = Listener(place, self._schema, self._bell)
         self._looking = Looking(self._bell)
         self._watching = Watching(self._finished, self._bell)
-        self._ways = Ways(self._step)
-        self._producing = Producing(self._step, self._ways)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._blocking: BlockingProducer | None = None
         if spares_one(place) and not are_greenlets():
@@ -209,7 +206,8 @@ class PostgresBroker:
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        return await self._producing.enqueue(groups)
+        call = Enqueue(groups)
+        return call.receipts(() if call.is_empty else await self._step("enqueue", *call.arguments()))
 
     async def enqueue_on(
         self, connection: Any, groups: Sequence[Sequence[NewJob]]
@@ -251,11 +249,12 @@ class PostgresBroker:
 
     async def claim(self, ask: Ask) -> Claimed:
         check_ask(ask)
-        return answers.claimed(await self._ways.beside("claim", ask.queues, *ask_of(ask)))
+        return answers.claimed(await self._step("claim", *ask_of(ask)))
 
     async def settle(self, items: Sequence[Settlement], ask: Ask | None = None) -> Settled:
         checks.check_settlements(items, ask)
-        return await settle(self._ways, items, ask)
+        rows = await self._step("settle", *settlements_of(items), *ask_of(ask))
+        return answers.settled(rows, len(items), asked=ask is not None)
 
     async def beat(self, beats: Sequence[Beat]) -> Sequence[Pulse]:
         check_items("beats", beats)

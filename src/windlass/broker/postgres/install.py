@@ -10,12 +10,13 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
 
+from windlass.broker.postgres.constants import with_constants
 from windlass.errors import StoreError
 
 _PACKAGE: Final = "windlass.broker.postgres"
 _LOCK: Final = 6_289_646_838_145_372_261
 """The advisory lock of installers, whatever the namespace."""
-REVISION: Final = 8
+REVISION: Final = 1
 """Grows with every release that changes a function: an older program leaves a newer one's functions alone."""
 
 
@@ -38,13 +39,13 @@ def _scripts(folder: str) -> tuple[tuple[str, str], ...]:
 @cache
 def migrations() -> tuple[str, ...]:
     """The numbered migrations, in order: the first leads from an empty schema to layout 1."""
-    return tuple(text for _, text in _scripts("migrations"))
+    return tuple(with_constants(text) for _, text in _scripts("migrations"))
 
 
 @cache
 def functions() -> str:
     """Every function, in the order in which they can be created."""
-    return "\n".join(text for _, text in _scripts("sql"))
+    return with_constants("\n".join(text for _, text in _scripts("sql")))
 
 
 @cache

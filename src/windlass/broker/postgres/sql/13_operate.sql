@@ -12,7 +12,6 @@ DECLARE
     j job;
 BEGIN
     PERFORM _begin_alone(p_now);
-    PERFORM _open_leases_with(p_jobs);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
         SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
         IF NOT FOUND THEN
@@ -47,7 +46,7 @@ BEGIN
         END IF;
         RETURN NEXT;
     END LOOP;
-    PERFORM _wake_filled();
+    PERFORM _ring();
 END $$;
 
 CREATE OR REPLACE FUNCTION _cancel(j job) RETURNS text LANGUAGE plpgsql AS $$
@@ -150,8 +149,7 @@ BEGIN
     IF p_state = 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
-                SELECT u.n FROM ready o CROSS JOIN LATERAL unnest(coalesce(o.jobs, ARRAY[o.n])) AS u (n)
-                WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
+                SELECT o.n FROM ready o WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSIF p_state < 2 THEN
         v_jobs := array(
@@ -182,7 +180,7 @@ BEGIN
             PERFORM _drop(j, 'purge');
         END IF;
     END LOOP;
-    PERFORM _wake_filled();
+    PERFORM _ring();
 END $$;
 
 -- in: finished jobs of a queue, by number, and how many are wanted. out: the oldest of them and of those of the past, which are
@@ -235,7 +233,7 @@ BEGIN
         j.due_at := _at();
         PERFORM _promote(j, 'unhold');
     END LOOP;
-    PERFORM _wake_filled();
+    PERFORM _ring();
 END $$;
 
 -- Pause or resume a queue or a lane. out: whether the queue exists.
@@ -253,7 +251,8 @@ BEGIN
         PERFORM _refresh(p_queue, p_lane);
     END IF;
     IF NOT p_paused THEN
-        PERFORM _wake(ARRAY[p_queue]);
+        PERFORM _note(p_queue);
     END IF;
+    PERFORM _ring();
     RETURN true;
 END $$;

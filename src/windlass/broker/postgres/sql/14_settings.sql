@@ -89,8 +89,7 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN CASE WHEN EXISTS (SELECT FROM job WHERE queue = d.name AND waits IS NOT NULL)
-        OR EXISTS (SELECT FROM ready WHERE queue = d.name) OR EXISTS (SELECT FROM lease WHERE queue = d.name)
-        OR EXISTS (SELECT FROM lease_block WHERE queue = d.name) THEN 'in use' END;
+        OR EXISTS (SELECT FROM ready WHERE queue = d.name) OR EXISTS (SELECT FROM lease WHERE queue = d.name) THEN 'in use' END;
 END $$;
 
 -- Put a changed document in force. out: its version.
@@ -122,10 +121,8 @@ BEGIN
     END IF;
     DELETE FROM queue WHERE name = d.name;
     INSERT INTO queue SELECT q.*;
-    IF NOT q.unlimited THEN
-        PERFORM _open_leases_in(d.name);
-    END IF;
     PERFORM _refresh_all(d.name);
+    PERFORM _note(d.name);   -- a limit may have been raised
 END $$;
 
 CREATE OR REPLACE FUNCTION _apply_lane(d document) RETURNS void LANGUAGE plpgsql AS $$
@@ -174,6 +171,7 @@ BEGIN
         END IF;
         RETURN NEXT;
     END LOOP;
+    PERFORM _ring();
 END $$;
 
 -- A document, or the blank of one that does not exist.
@@ -212,6 +210,7 @@ BEGIN
             version := _apply(d);
         END IF;
     END IF;
+    PERFORM _ring();
 END $$;
 
 -- Documents of a kind, by subject, from behind the one given.

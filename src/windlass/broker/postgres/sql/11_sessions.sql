@@ -9,9 +9,12 @@ CREATE OR REPLACE FUNCTION beat(
     OUT alive boolean, OUT jobs uuid[], OUT fences bigint[], OUT settings bigint
 ) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    m meta := _begin(p_now);
-    v_seen bigint := _liveness(m, _at());
+    m meta;
+    v_seen bigint;
 BEGIN
+    PERFORM _begin(p_now);
+    SELECT * INTO m FROM meta;
+    v_seen := m.live + _liveness_move(_at() - m.swept_at, m.session_ttl);
     settings := m.version;
     FOR v_i IN 1 .. cardinality(p_sessions) LOOP
         IF p_infos[v_i] IS NOT NULL THEN
@@ -43,10 +46,9 @@ RETURNS void LANGUAGE sql AS $$
     WHERE id = p_session AND ended_at IS NULL
 $$;
 
--- Whether a session has leases, single or in blocks.
 CREATE OR REPLACE FUNCTION _has_leases(p_session text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM lease WHERE session = p_session) OR EXISTS (SELECT FROM lease_block WHERE session = p_session);
+    RETURN EXISTS (SELECT FROM lease WHERE session = p_session);
 END $$;
 
 -- Give back leases of an ended session, charged by what is known. out: how many. Needs the namespace to itself.
@@ -59,19 +61,13 @@ DECLARE
     v_started boolean;
 BEGIN
     SELECT * INTO s FROM session WHERE id = p_session;
-    -- Blocks are opened as far as their jobs may be among these: a step is not to grow with what the session held.
-    PERFORM _open_leases(array(
-        SELECT b.place FROM (
-            SELECT ctid AS place, sum(cardinality(jobs)) OVER (ORDER BY i) - cardinality(jobs) AS before
-            FROM lease_block WHERE session = p_session) b
-        WHERE b.before < p_limit));
     -- A lease that is locked is being settled in a caller's own transaction: it stays until that has ended.
     FOR v_n IN SELECT n FROM lease WHERE session = p_session ORDER BY i LIMIT p_limit LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         CONTINUE WHEN _was_settled_here(j.id);
         v_started := EXISTS (SELECT FROM unnest(s.started, s.fences) u (id, fence) WHERE u.id = j.id AND u.fence = j.fence);
-        PERFORM _end_lease(j, _rule_session_end(j, s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
+        PERFORM _end_lease(j, _rule_session_end(_standing(j), s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
             s.cause, s.cause_kind);
         PERFORM _drop_if_unkept(v_n);
         v_count := v_count + 1;
@@ -102,5 +98,5 @@ BEGIN
     RETURN NEXT;
     RETURN QUERY SELECT NULL::boolean, NULL::boolean, m.job, m.queue, m.task, m.lane, m.move, m.before, m.after, m.reason
                  FROM _take_moved() m;
-    PERFORM _wake_filled();
+    PERFORM _ring();
 END $$;

@@ -27,6 +27,7 @@ BEGIN
             UPDATE schedule o SET next_at = p_next_at, version = declare_schedule.version WHERE o.name = p_name;
         END IF;
     END IF;
+    PERFORM _ring();
 END $$;
 
 CREATE OR REPLACE FUNCTION override_schedule(
@@ -49,6 +50,7 @@ BEGIN
         UPDATE schedule o SET override = p_spec, next_at = p_next_at, version = override_schedule.version WHERE o.name = p_name;
         DELETE FROM schedule WHERE name = p_name AND declared IS NULL AND override IS NULL;
     END IF;
+    PERFORM _ring();
 END $$;
 
 CREATE OR REPLACE FUNCTION delete_schedule(p_name text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -106,7 +108,7 @@ BEGIN
     END IF;
     RETURN NEXT ROW(NULL, v_status, NULL, NULL, NULL)::receipt;
     RETURN QUERY SELECT * FROM unnest(v_receipts);
-    PERFORM _wake_filled();
+    PERFORM _ring();
 END $$;
 
 -- Schedules by name, and in the first row (no name) the store's time.

@@ -4,16 +4,9 @@
 -- after every change; nothing else touches a ring's members. A queue that never had a lane has no rings, and none of
 -- the rows of lanes and rings is ever touched. Keys touched: job, lane, ring, seat, queue (its bucket).
 
--- The band a job is filed in: fixed when it is filed, never moved. Smaller numbers go first.
+-- The band that a queue files a job in.
 CREATE OR REPLACE FUNCTION _band_of(q queue, p_priority bigint, p_due bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE
-        WHEN q.age_step IS NOT NULL THEN
-            -- Python's floor division; times are not negative, so nothing else differs.
-            p_due / q.age_step - p_priority
-        WHEN q.bands IS NOT NULL THEN
-            -coalesce((SELECT max(b) FROM unnest(q.bands) b WHERE b <= p_priority), (SELECT min(b) FROM unnest(q.bands) b))
-        ELSE -p_priority
-    END
+    SELECT _band(p_priority, p_due, q.bands, q.age_step)
 $$;
 
 -- Put a job that has just become ready in its place, and write it back.
@@ -25,7 +18,7 @@ BEGIN
     IF NOT p_keeps_place THEN
         j.band := _band_of(q, j.priority, j.due_at);
         IF NOT q.sequence THEN
-            j.seq := nextval('number') * 1024;
+            j.seq := nextval('number');
         END IF;
     END IF;
     PERFORM _put(j);
@@ -38,7 +31,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _unfile(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE job SET state = -1 WHERE n = j.n;
-    PERFORM _leave_place(j, j.band, j.seq);
+    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
     PERFORM _refresh(j.queue, j.lane);
 END $$;
 
@@ -46,7 +39,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _line_up(j job) RETURNS job LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number') * 1024;
+        j.seq := nextval('number');
         j.line := j.seq;
     END IF;
     RETURN j;
@@ -171,9 +164,10 @@ BEGIN
         INSERT INTO ring (queue, band) VALUES (p_queue, v_band)
         ON CONFLICT (queue, band) DO UPDATE SET empty_since = NULL RETURNING time INTO v_time;
         -- With its debt, without credit.
-        INSERT INTO seat (queue, lane, band, clock, due) VALUES (p_queue, p_lane, v_band, v_time, v_time + 1048576 / l.weight)
+        INSERT INTO seat (queue, lane, band, clock, due) VALUES (p_queue, p_lane, v_band, v_time, v_time + _stride(l.weight))
         ON CONFLICT (queue, lane, band) DO UPDATE
-        SET clock = greatest(seat.clock, v_time), due = greatest(seat.clock, v_time) + 1048576 / l.weight;
+        SET clock = greatest(seat.clock, v_time), due = greatest(seat.clock, v_time) + _stride(l.weight);
+        PERFORM _note(p_queue);
     END LOOP;
     FOREACH v_band IN ARRAY v_present LOOP
         CONTINUE WHEN v_band = ANY (v_wanted);
@@ -194,7 +188,7 @@ END $$;
 -- The lanes of a queue that have ready or running jobs; one probe a lane and state.
 CREATE OR REPLACE FUNCTION _lanes_in_use(p_queue text) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_lanes text[] := CASE WHEN EXISTS (SELECT FROM lease_block WHERE queue = p_queue) THEN ARRAY[''] ELSE '{}' END;
+    v_lanes text[] := '{}';
     v_lane text;
 BEGIN
     SELECT lane INTO v_lane FROM ready WHERE queue = p_queue ORDER BY lane LIMIT 1;
@@ -251,7 +245,6 @@ CREATE OR REPLACE FUNCTION _become_laned(p_queue text) RETURNS void LANGUAGE plp
 BEGIN
     UPDATE queue SET laned = true WHERE name = p_queue AND NOT laned;
     IF FOUND THEN
-        PERFORM _open_leases_in(p_queue);
         PERFORM _refresh(p_queue, '');
     END IF;
 END $$;
@@ -275,43 +268,9 @@ BEGIN
         SELECT count(*) FROM (SELECT FROM lease WHERE queue = q.name LIMIT q.concurrency) r));
 END $$;
 
--- The band to take the next job from, among those that have one to hand out, first to last.
-CREATE OR REPLACE FUNCTION _choose_band(q queue, p_present bigint[], p_draw bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    v_band bigint;
-    v_listed bigint;
-    v_last bigint;
-    v_firsts bigint[] := '{}';
-    v_weights bigint[] := '{}';
-    v_point bigint;
-BEGIN
-    IF q.bands IS NULL OR cardinality(p_present) <= 1 THEN
-        RETURN p_present[1];
-    END IF;
-    -- Bands are in order, so those that count with one listed band are together.
-    FOREACH v_band IN ARRAY p_present LOOP
-        v_listed := -coalesce(
-            (SELECT max(b) FROM unnest(q.bands) b WHERE b <= -v_band), (SELECT min(b) FROM unnest(q.bands) b));
-        CONTINUE WHEN v_listed = v_last;
-        v_last := v_listed;
-        v_firsts := v_firsts || v_band;
-        v_weights := v_weights || q.shares[array_position(q.bands, -v_listed)];
-    END LOOP;
-    v_point := p_draw * (SELECT sum(w) FROM unnest(v_weights) w)::bigint / 4294967296;
-    FOR v_i IN 1 .. cardinality(v_weights) LOOP
-        IF v_point < v_weights[v_i] THEN
-            RETURN v_firsts[v_i];
-        END IF;
-        v_point := v_point - v_weights[v_i];
-    END LOOP;
-    RETURN v_firsts[1];
-END $$;
-
--- The job that a queue hands out next to anyone, or NULL. p_rings, p_turns: in which rings a lane has begun a turn that goes on, and
--- which.
-DROP FUNCTION IF EXISTS _next_job(queue, bigint, bigint);
+-- The job that a queue hands out next to anyone, or NULL. p_turns: lanes that have begun a turn that goes on.
 CREATE OR REPLACE FUNCTION _next_job(
-    q queue, p_draw bigint, p_at bigint, p_rings bigint[] DEFAULT '{}', p_turns text[] DEFAULT '{}'
+    q queue, p_draw bigint, p_at bigint, p_turns turns
 ) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_lane text := '';
@@ -326,16 +285,16 @@ BEGIN
             RETURN NULL;
         END IF;
     ELSIF q.one_ring THEN
-        v_lane := _next_lane(q.name, 0, p_turns[array_position(p_rings, 0)]);
+        v_lane := _next_lane(q.name, 0, p_turns.lanes[array_position(p_turns.rings, 0)]);
         IF v_lane IS NULL THEN
             RETURN NULL;
         END IF;
     ELSE
-        v_band := _choose_band(q, _ring_bands(q), p_draw);
+        v_band := _choose_band(_ring_bands(q), q.bands, q.shares, p_draw);
         IF v_band IS NULL THEN
             RETURN NULL;
         END IF;
-        v_lane := _next_lane(q.name, v_band, p_turns[array_position(p_rings, v_band)]);
+        v_lane := _next_lane(q.name, v_band, p_turns.lanes[array_position(p_turns.rings, v_band)]);
     END IF;
     IF q.sequence THEN
         RETURN _head(q.name, v_lane);
@@ -346,7 +305,7 @@ BEGIN
             ORDER BY band, seq LIMIT 1;
             RETURN v_n;
         END IF;
-        v_band := _choose_band(q, _bands(q.name, v_lane), p_draw);
+        v_band := _choose_band(_bands(q.name, v_lane), q.bands, q.shares, p_draw);
     END IF;
     SELECT n INTO v_n FROM ready WHERE queue = q.name AND lane = v_lane AND NOT suspect AND band = v_band
     ORDER BY seq LIMIT 1;
@@ -400,7 +359,6 @@ END $$;
 
 -- Work that never started gives its tokens back: of each what its bucket has not gained since the claim
 -- (`returned` in windlass.core.limits).
-DROP FUNCTION IF EXISTS _return_tokens(text, text);
 CREATE OR REPLACE FUNCTION _return_tokens(p_queue text, p_lane text, p_claimed_at bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
@@ -413,8 +371,7 @@ BEGIN
         UPDATE queue SET level_at = greatest(v_at, q.level_at), level_per = q.rate_per, level = least(
             q.rate_size * q.rate_per,
             _refilled(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at)
-            + CASE WHEN v_elapsed < (q.rate_per + q.rate_count - 1) / q.rate_count
-                   THEN q.rate_per - v_elapsed * q.rate_count ELSE 0 END)
+            + _token_worth(q.rate_count, q.rate_per, v_elapsed))
         WHERE name = p_queue;
     END IF;
     IF q.unlimited AND NOT q.laned THEN
@@ -425,8 +382,7 @@ BEGIN
         UPDATE lane SET level_at = greatest(v_at, l.level_at), level_per = l.rate_per, level = least(
             l.rate_size * l.rate_per,
             _refilled(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at)
-            + CASE WHEN v_elapsed < (l.rate_per + l.rate_count - 1) / l.rate_count
-                   THEN l.rate_per - v_elapsed * l.rate_count ELSE 0 END)
+            + _token_worth(l.rate_count, l.rate_per, v_elapsed))
         WHERE queue = p_queue AND name = p_lane;
     END IF;
 END $$;
@@ -442,7 +398,7 @@ BEGIN
         SELECT clock INTO v_clock FROM seat WHERE queue = q.name AND lane = j.lane AND band = v_band;
         UPDATE ring SET time = v_clock WHERE queue = q.name AND band = v_band AND time < v_clock;
         -- A changed weight counts from the claim after this one.
-        UPDATE seat SET clock = due, due = due + 1048576 / l.weight
+        UPDATE seat SET clock = due, due = due + _stride(l.weight)
         WHERE queue = q.name AND lane = j.lane AND band = v_band;
     END IF;
     IF q.rate_count IS NOT NULL THEN

@@ -31,7 +31,8 @@ BEGIN
     SELECT * INTO m FROM meta;
     early := _is_early(m, v_at, p_every);
     IF NOT early THEN
-        m := _begin_alone(p_now);
+        PERFORM _begin_alone(p_now);
+        SELECT * INTO m FROM meta;
         v_at := _at();
         early := _is_early(m, v_at, p_every);
     END IF;
@@ -44,7 +45,7 @@ BEGIN
     IF stepped_back > 0 THEN
         PERFORM _keep_gone(m.mark);
     END IF;
-    UPDATE meta SET mark = v_at, swept_at = v_at, live = _liveness(m, v_at);
+    UPDATE meta SET mark = v_at, swept_at = v_at, live = live + _liveness_move(v_at - m.swept_at, m.session_ttl);
     -- Ends that this pass brings about are told within its limit, not each with a fan-out of its own.
     PERFORM set_config('windlass.telling', 'on', true), set_config('windlass.recording', 'on', true);
     SELECT r.reaped, r.remaining INTO reaped, v_left FROM _reap(v_left) r;
@@ -71,7 +72,7 @@ BEGIN
         NULL::bigint,
         t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason
         FROM _take_moved() t WHERE t.move <> 'due';
-    PERFORM _wake_filled();
+    PERFORM _ring();
 END $$;
 
 CREATE OR REPLACE FUNCTION _schedules_due() RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -117,7 +118,7 @@ BEGIN
     FOR v_n IN SELECT n FROM job WHERE timer <= v_at AND state = 3 ORDER BY timer, n LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
         SELECT * INTO j FROM job WHERE n = v_n;
         CONTINUE WHEN _was_settled_here(j.id);
-        PERFORM _end_lease(j, _rule_deadline(j), false,
+        PERFORM _end_lease(j, _rule_deadline(_standing(j)), false,
             convert_to('{"kind":"deadline","detail":"not extended in time"}', 'UTF8'), 'deadline');
         PERFORM _drop_if_unkept(v_n);
         v_count := v_count + 1;

@@ -65,7 +65,6 @@ BEGIN
         IF NOT FOUND THEN
             j := _past(p_jobs[v_i]);
         END IF;
-        j := _as_leased(j);
         CONTINUE WHEN j.n IS NULL OR j.pruned_until <= v_at;
         r := _shown(j);
         r.place := v_i;
@@ -104,7 +103,6 @@ DECLARE
     v_last bigint;
     v_after bigint := coalesce(p_after, 9223372036854775807);
     v_slots smallint[];
-    v_in_blocks boolean := EXISTS (SELECT FROM lease_block);
 BEGIN
     PERFORM _sees_all(p_insists);
     IF p_flow <> '' THEN
@@ -137,9 +135,6 @@ BEGIN
         END IF;
         v_examined := v_examined + 1;
         v_last := j.n;
-        IF j.state = 2 AND v_in_blocks THEN
-            j := _as_leased(j);
-        END IF;
         IF j.state = ANY (p_states) AND (p_queue IS NULL OR j.queue = p_queue) AND (p_task IS NULL OR j.task = p_task)
             AND (p_lane IS NULL OR j.lane = p_lane) AND (p_flow IS NULL OR j.flow = p_flow) THEN
             v_found := v_found || _shown(j);
@@ -195,9 +190,8 @@ BEGIN
         WHERE p_after IS NULL OR w.name > p_after COLLATE "C"
         ORDER BY w.name LIMIT p_limit + 1
     LOOP
-        ready := (SELECT coalesce(sum(coalesce(cardinality(r.jobs), 1)), 0) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
-        running := (SELECT count(*) FROM lease r WHERE r.queue = p_queue AND r.lane = lanes.name)
-            + CASE WHEN lanes.name = '' THEN (SELECT coalesce(sum(cardinality(b.jobs)), 0) FROM lease_block b WHERE b.queue = p_queue) ELSE 0 END;
+        ready := (SELECT count(*) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
+        running := (SELECT count(*) FROM lease r WHERE r.queue = p_queue AND r.lane = lanes.name);
         l := _lane(q, name);
         weight := l.weight;
         concurrency := l.concurrency;
@@ -218,8 +212,7 @@ CREATE OR REPLACE FUNCTION sessions(
     OUT leases bigint, OUT memory bigint, OUT cause bytea
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT s.id, s.info, s.ended_at IS NULL, s.opened_at, CASE WHEN s.ended_at IS NULL THEN greatest(0, m.live - s.seen) ELSE s.silent_for END,
-        (SELECT count(*) FROM lease l WHERE l.session = s.id)
-            + (SELECT coalesce(sum(cardinality(b.jobs)), 0) FROM lease_block b WHERE b.session = s.id), s.memory, s.cause
+        (SELECT count(*) FROM lease l WHERE l.session = s.id), s.memory, s.cause
     FROM session s, meta m WHERE s.id > p_after COLLATE "C" ORDER BY s.id LIMIT p_limit
 $$;
 

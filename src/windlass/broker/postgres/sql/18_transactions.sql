@@ -97,14 +97,8 @@ BEGIN
     SELECT * INTO j FROM job WHERE id = p_job FOR KEY SHARE;
     IF NOT FOUND THEN
         j := _past(p_job);
-    ELSIF j.state = 2 THEN
-        -- Its block is not opened: the others in it would be locked until this transaction ends.
-        j := _as_leased(j);
-        IF j.state = 2 THEN
-            SELECT * INTO j FROM job WHERE id = p_job;   -- somebody else has opened it meanwhile
-        END IF;
     END IF;
-    IF j.n IS NULL OR NOT _is_live(j, p_fence) THEN
+    IF NOT _holds(j, p_fence) THEN
         SELECT l.verdict, l.outcome, l.state INTO verdict, outcome, state FROM _late(j, p_fence) l;
         RETURN;
     END IF;
@@ -141,7 +135,6 @@ BEGIN
         v_count := v_count + cardinality(v_jobs);
         EXIT WHEN v_count >= 1000;
     END LOOP;
-    PERFORM _wake_filled();   -- by whatever step this is
 END $$;
 
 -- Bring about what follows from a lease that was settled in a caller's own transaction.
@@ -149,7 +142,6 @@ CREATE OR REPLACE FUNCTION _follow_up(x aftermath) RETURNS void LANGUAGE plpgsql
 DECLARE
     j job;
 BEGIN
-    PERFORM _open_leases_with(ARRAY[x.job]);
     SELECT * INTO j FROM job WHERE id = x.job AND state = 3 AND fence = x.fence;
     IF NOT FOUND THEN
         RETURN;
@@ -158,7 +150,7 @@ BEGIN
     PERFORM _count_bytes(j, coalesce(octet_length(x.result), 0)::bigint);
     j.result := x.result;
     j.size := j.size + coalesce(octet_length(x.result), 0);
-    PERFORM _end_lease(j, ROW('done', 'done', 4, NULL, 0, true, false)::ruling, false, NULL, NULL, x.runtime);
+    PERFORM _end_lease(j, _ruling('done', 'done', STATE_DONE), false, NULL, NULL, x.runtime);
     IF cardinality(x.spawn) > 0 THEN
         PERFORM _accept(x.spawn, x.job);
     END IF;
@@ -184,4 +176,5 @@ END $$;
 CREATE OR REPLACE FUNCTION take_in(p_now bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM _begin_alone(p_now);
+    PERFORM _ring();
 END $$;

@@ -1,4 +1,4 @@
--- Enqueue: groups that come into being whole or not at all, unique keys, edges.
+-- Accepting jobs one by one: groups that come into being whole or not at all, unique keys, edges.
 --
 -- Keys touched: job, unique_key, absorbed, edge, delta, event_in; with lanes ring and seat. Cost: O(jobs log n).
 
@@ -142,6 +142,20 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Accept groups, each by itself: one receipt a job, in their order. p_ends: where each group ends.
+CREATE OR REPLACE FUNCTION _accept_groups(p_ends integer[], p_jobs asked[]) RETURNS receipt[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_from integer := 1;
+    v_end integer;
+    v_receipts receipt[] := '{}';
+BEGIN
+    FOREACH v_end IN ARRAY p_ends LOOP
+        v_receipts := v_receipts || array(SELECT r FROM _enqueue_group(p_jobs[v_from : v_end]) r);
+        v_from := v_end + 1;
+    END LOOP;
+    RETURN v_receipts;
+END $$;
+
 -- Accept a group, or refuse it whole: one receipt a job, in the group's order.
 CREATE OR REPLACE FUNCTION _enqueue_group(g asked[]) RETURNS SETOF receipt LANGUAGE plpgsql AS $$
 DECLARE
@@ -194,7 +208,6 @@ CREATE OR REPLACE FUNCTION _meet(a asked, p_parent uuid) RETURNS receipt LANGUAG
 DECLARE
     k unique_key;
     h job;
-    v_state smallint := 4;
 BEGIN
     IF a.key IS NULL THEN
         RETURN _create(a, p_parent, NULL);
@@ -205,25 +218,22 @@ BEGIN
     END IF;
     -- What has the id of a holder that finished may be another job by now.
     SELECT * INTO h FROM job WHERE id = k.holder AND pruned_until IS NULL AND k.until IS NULL;
-    IF FOUND THEN
-        v_state := h.state;
-    END IF;
-    IF v_state <= 2 THEN
-        IF a.mode = 1 THEN
+    CASE _meeting(a.mode, coalesce(h.state, STATE_DONE::smallint), NOT (k.until <= _at()) IS TRUE)
+        WHEN 'create' THEN
+            RETURN _create(a, p_parent, NULL);
+        WHEN 'replace' THEN
             RETURN _replace(h, a);
-        END IF;
-    ELSIF v_state = 3 THEN
-        IF a.mode = 1 AND k.follower IS NOT NULL THEN
-            SELECT * INTO h FROM job WHERE id = k.follower;
-            RETURN _replace(h, a);
-        ELSIF a.mode = 1 THEN
+        WHEN 'follow' THEN
+            IF k.follower IS NOT NULL THEN
+                SELECT * INTO h FROM job WHERE id = k.follower;
+                RETURN _replace(h, a);
+            END IF;
             UPDATE unique_key u SET follower = a.id
             WHERE u.queue = a.queue AND u.lane = a.lane AND u.task = a.task AND u.key = a.key;
             RETURN _create(a, p_parent, k.holder);
-        END IF;
-    ELSIF a.mode = 1 OR k.until <= _at() THEN
-        RETURN _create(a, p_parent, NULL);
-    END IF;
+        ELSE
+            NULL;
+    END CASE;
     RETURN _absorb(a.id, 'duplicate', k.holder);
 END $$;
 
@@ -236,8 +246,8 @@ BEGIN
     RETURN ROW(NULL, p_status, p_of, NULL, NULL)::receipt;
 END $$;
 
-CREATE OR REPLACE FUNCTION _due_at(a asked, p_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN a.run_at IS NULL THEN p_at + a.delay ELSE greatest(p_at, a.run_at) END
+CREATE OR REPLACE FUNCTION _due_at(p_run_at bigint, p_delay bigint, p_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_run_at IS NULL THEN p_at + p_delay ELSE greatest(p_at, p_run_at) END
 $$;
 
 -- A call becomes a job; it has yet to be placed. p_follows: the runner under its key that it waits for.
@@ -256,8 +266,8 @@ BEGIN
     DELETE FROM absorbed WHERE id = a.id;
     INSERT INTO job (id, n, state, priority, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
         waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer)
-    VALUES (a.id, nextval('number') * 1024, -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
-        _due_at(a, v_at), octet_length(a.payload), (p_follows IS NOT NULL)::integer, p_parent, a.flow, v_at + a.expires,
+    VALUES (a.id, nextval('number'), -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
+        _due_at(a.run_at, a.delay, v_at), octet_length(a.payload), (p_follows IS NOT NULL)::integer, p_parent, a.flow, v_at + a.expires,
         a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires);
     INSERT INTO delta (queue, task, state, n, bytes) VALUES (a.queue, a.task, 0, 0, octet_length(a.payload));
     IF p_follows IS NULL AND a.key IS NOT NULL THEN
@@ -354,7 +364,7 @@ BEGIN
     j.priority := a.priority;
     j.max_attempts := a.max_attempts;
     j.revision := a.revision;
-    j.due_at := _due_at(a, v_at);
+    j.due_at := _due_at(a.run_at, a.delay, v_at);
     j.expires_at := v_at + a.expires;
     j.attempt := 0;
     j.crashes := 0;
@@ -383,15 +393,17 @@ BEGIN
     RETURN _absorb(a.id, 'replaced', j.id);
 END $$;
 
--- New jobs from arrays of their columns, in order; edges are flat, each with the place of its child (from 1).
+-- New jobs from arrays of their columns, as `enqueue` is given them.
 CREATE OR REPLACE FUNCTION _asked(
     p_ids uuid[], p_tasks text[], p_queues text[], p_lanes text[], p_priorities smallint[], p_keys text[], p_modes smallint[],
     p_wins bigint[], p_delays bigint[], p_run_at bigint[], p_expires bigint[], p_payloads bytea[], p_headers bytea[],
     p_tags bytea[], p_max_attempts integer[], p_revisions bigint[], p_flows text[], p_edge_of integer[],
     p_edge_parents uuid[], p_edge_on smallint[]
 ) RETURNS asked[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(array_agg(ROW(o, id, task, queue, lane, priority, key, mode, win, delay, run_at, expires, payload,
-        headers, tags, max_attempts, revision, flow, e.ids, e.ons)::asked ORDER BY o), '{}')
+    SELECT coalesce(array_agg(ROW(o, id, coalesce(task, p_tasks[1]), coalesce(queue, p_queues[1]), coalesce(lane, p_lanes[1]),
+        coalesce(priority, p_priorities[1]), key, coalesce(mode, MODE_IGNORE), coalesce(win, 0), coalesce(delay, p_delays[1]), run_at, expires,
+        payload, headers, tags, coalesce(max_attempts, p_max_attempts[1]), coalesce(revision, p_revisions[1]), coalesce(flow, p_flows[1]),
+        e.ids, e.ons)::asked ORDER BY o), '{}')
     FROM unnest(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins, p_delays, p_run_at, p_expires,
         p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows) WITH ORDINALITY
         AS u (id, task, queue, lane, priority, key, mode, win, delay, run_at, expires, payload, headers, tags, max_attempts,
@@ -401,4 +413,3 @@ CREATE OR REPLACE FUNCTION _asked(
         FROM unnest(p_edge_of, p_edge_parents, p_edge_on) WITH ORDINALITY AS v (child, parent, failure, i) GROUP BY child
     ) e ON e.child = u.o
 $$;
-

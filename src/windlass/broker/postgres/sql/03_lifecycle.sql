@@ -40,7 +40,7 @@ DECLARE
 BEGIN
     SELECT state, band, seq, session INTO o FROM job WHERE n = j.n;
     IF o.state = 2 THEN
-        PERFORM _leave_place(j, o.band, o.seq);
+        DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = o.band AND seq = o.seq AND n = j.n;
     ELSIF o.state = 3 THEN
         DELETE FROM lease WHERE session = coalesce(o.session, '') AND n = j.n;
     END IF;
@@ -48,10 +48,7 @@ BEGIN
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
         VALUES (j.queue, j.lane, j.band, j.seq, j.n, j.task, octet_length(j.payload), CASE WHEN NOT j.started THEN j.expires_at END,
             j.attempt + 1 >= j.max_attempts, j.crashes >= 2);
-        -- For `_wake_filled`.
-        IF j.queue <> ALL (string_to_array(coalesce(current_setting('windlass.filled', true), ''), E'\n')) THEN
-            PERFORM set_config('windlass.filled', concat_ws(E'\n', nullif(current_setting('windlass.filled', true), ''), j.queue), true);
-        END IF;
+        PERFORM _note(j.queue);
     END IF;
     UPDATE job SET
         state = j.state, priority = j.priority, attempt = j.attempt, max_attempts = j.max_attempts, crashes = j.crashes,
@@ -88,7 +85,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _schedule(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number') * 1024;
+        j.seq := nextval('number');
     END IF;
     PERFORM _put(j);
 END $$;
@@ -138,6 +135,18 @@ BEGIN
           AND k.holder = j.id AND k.follower IS NOT NULL);
 END $$;
 
+-- The ends of a job's leases with one more: the last ten.
+CREATE OR REPLACE FUNCTION _with_end(p_ends ended[], p_end ended) RETURNS ended[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(p_ends[greatest(1, cardinality(p_ends) - 8):], '{}') || p_end
+$$;
+
+-- What a ruling is told of a job.
+CREATE OR REPLACE FUNCTION _standing(j job) RETURNS standing LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN ROW(j.attempt, j.max_attempts, j.crashes, j.cancel_requested, _superseded(j), coalesce(j.held_times, 0),
+        _at() - coalesce(j.held_since, _at()))::standing;
+END $$;
+
 -- End the lease of a running job as ruled. A settlement has no cause; everything else has one.
 CREATE OR REPLACE FUNCTION _end_lease(
     j job, r ruling, p_unstarted boolean, p_cause bytea DEFAULT NULL, p_kind text DEFAULT NULL,
@@ -146,11 +155,10 @@ CREATE OR REPLACE FUNCTION _end_lease(
 DECLARE
     v_at bigint := _at();
     v_ran boolean := p_runtime IS NOT NULL OR r.charged;
-    v_ends integer := coalesce(cardinality(j.deliveries), 0);
     v_waited bigint;
 BEGIN
-    j.deliveries := coalesce(j.deliveries[greatest(1, v_ends - 8):], '{}') || ROW(
-        j.fence, j.attempt, j.session, j.claimed_at, v_at, r.outcome, p_kind IS NULL, p_cause, p_runtime, p_error)::ended;
+    j.deliveries := _with_end(j.deliveries, ROW(
+        j.fence, j.attempt, j.session, j.claimed_at, v_at, r.outcome, p_kind IS NULL, p_cause, p_runtime, p_error)::ended);
     j.session := NULL;
     j.deadline := NULL;
     j.started := j.started OR v_ran;
@@ -168,6 +176,9 @@ BEGIN
     END IF;
     IF p_unstarted THEN
         PERFORM _return_tokens(j.queue, j.lane, j.claimed_at);
+    END IF;
+    IF (SELECT concurrency IS NOT NULL FROM queue WHERE name = j.queue) THEN
+        PERFORM _note(j.queue);   -- a slot is free
     END IF;
     IF r.state >= 4 THEN
         PERFORM _finish(j, 3::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
@@ -242,7 +253,7 @@ BEGIN
         f.waiting_for := f.waiting_for - 1;
         PERFORM _unblock(f);
     ELSIF k.holder = j.id THEN
-        k.until := CASE WHEN k.mode = 2 THEN greatest(j.finished_at, k.accepted_at + k.win) ELSE j.finished_at + k.win END;
+        k.until := _held_until(k.mode, k.win, k.accepted_at, j.finished_at);
         IF k.until <= _at() THEN
             DELETE FROM unique_key u
             WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key;

@@ -17,7 +17,6 @@ BEGIN
     IF NOT FOUND THEN
         j := _past(p_job);
     END IF;
-    j := _as_leased(j);
     IF j.n IS NULL OR j.pruned_until IS NOT NULL THEN
         why := 'no such job';
         RETURN;
@@ -69,8 +68,8 @@ BEGIN
         RETURN (SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND lane = j.lane AND line < j.line AND state = 2
                 LIMIT p_limit) a);
     END IF;
-    RETURN (SELECT least(p_limit, coalesce(sum(a.jobs), 0)) FROM (
-        SELECT coalesce(array_position(jobs, j.n) - 1, cardinality(jobs), 1) AS jobs FROM ready
+    RETURN (SELECT count(*) FROM (
+        SELECT FROM ready
         WHERE queue = q.name AND lane = j.lane AND NOT suspect AND (band, seq) < (j.band, j.seq) ORDER BY band, seq LIMIT p_limit) a);
 END $$;
 

@@ -1,0 +1,209 @@
+-- Rules: the decisions of `windlass.core`, written once for this store. Pure functions: nothing is read but what they are given, nothing is
+-- written. `tests/broker/rules` feeds the same cases to these functions and to those of the core.
+--
+-- Words in capitals (STATE_READY, STRIDE …) are constants of the core, put in when the functions are installed (`constants.py`).
+
+-- Fences and leases -----------------------------------------------------------------------------------------------------------------------------
+
+-- The fence of a new lease: above every fence that the job ever had, and no less than the time.
+CREATE OR REPLACE FUNCTION _new_fence(p_last bigint, p_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(p_last + 1, p_at)
+$$;
+
+-- Whether this is the live lease of a job: the fence check on which everything rests.
+CREATE OR REPLACE FUNCTION _is_live(p_state smallint, p_fence bigint, p_said bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_state = STATE_RUNNING AND p_fence = p_said AND p_holder_lives
+$$;
+
+-- Rulings (`windlass.core.settlement`) ---------------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION _ruling(
+    p_outcome text, p_move text, p_state integer, p_reason text DEFAULT NULL, p_delay bigint DEFAULT 0, p_charged boolean DEFAULT true,
+    p_keeps_place boolean DEFAULT false
+) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW(p_outcome, p_move, p_state, p_reason, p_delay, p_charged, p_keeps_place)::ruling
+$$;
+
+-- With the flag set, or a newer call waiting, every end but done is `cancelled`; NULL if neither is so.
+CREATE OR REPLACE FUNCTION _rule_cancelled(s standing) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN s.cancel_requested THEN _ruling('cancelled', 'cancel', STATE_CANCELLED, 'cancelled on request')
+        WHEN s.superseded THEN _ruling('cancelled', 'supersede', STATE_CANCELLED, 'superseded') END
+$$;
+
+CREATE OR REPLACE FUNCTION _hold_delay(p_holds integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT least(HOLD_CAP, HOLD_FIRST << least(p_holds, 16))
+$$;
+
+-- How long a job waits after so many crashes.
+CREATE OR REPLACE FUNCTION _crash_delay(p_crashes integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_crashes <= 1 THEN 0 ELSE least(CRASH_CAP, CRASH_FIRST << least(p_crashes - 2, 16)) END
+$$;
+
+-- What a holder's word leads to.
+CREATE OR REPLACE FUNCTION _rule_settlement(s standing, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_outcome = 'done' THEN
+        RETURN _ruling('done', 'done', STATE_DONE);
+    ELSIF s.cancel_requested OR s.superseded THEN
+        RETURN _rule_cancelled(s);
+    ELSIF p_outcome = 'cancelled' THEN
+        RETURN _ruling('cancelled', 'cancel', STATE_CANCELLED, 'cancelled on request');
+    ELSIF p_outcome = 'dead' THEN
+        RETURN _ruling('dead', 'dead', STATE_DEAD, 'gave up');
+    ELSIF p_outcome = 'retry' AND s.attempt >= s.max_attempts THEN
+        RETURN _ruling('dead', 'retry', STATE_DEAD, 'attempts exhausted');
+    ELSIF p_outcome IN ('retry', 'snooze') THEN
+        RETURN _ruling(p_outcome, p_outcome, CASE WHEN p_delay > 0 THEN STATE_SCHEDULED ELSE STATE_READY END,
+            p_delay => greatest(0, p_delay), p_charged => p_outcome = 'retry');
+    ELSIF p_outcome = 'hold' AND s.held_for >= HOLD_LIMIT THEN
+        -- Nothing ran, so the attempt is given back: a replay shows the count of real runs.
+        RETURN _ruling('dead', 'hold', STATE_DEAD, 'held too long', p_charged => false);
+    ELSIF p_outcome = 'hold' THEN
+        RETURN _ruling('hold', 'hold', STATE_SCHEDULED, p_delay => _hold_delay(s.holds), p_charged => false);
+    END IF;
+    RETURN _ruling('release', 'release', STATE_READY, p_charged => false, p_keeps_place => true);
+END $$;
+
+-- What becomes of a lease whose session ended.
+CREATE OR REPLACE FUNCTION _rule_session_end(s standing, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_move text := CASE p_kind WHEN 'crash' THEN 'crash' ELSE 'lost' END;
+BEGIN
+    IF s.cancel_requested OR s.superseded THEN
+        RETURN _rule_cancelled(s);
+    ELSIF p_kind = 'stop' OR (p_kind = 'crash' AND NOT p_started) THEN
+        RETURN _ruling('release', 'release', STATE_READY, p_charged => false, p_keeps_place => true);
+    ELSIF s.attempt >= s.max_attempts THEN
+        RETURN _ruling('dead', v_move, STATE_DEAD, CASE v_move WHEN 'crash' THEN 'crashed its worker' ELSE 'worker lost' END);
+    ELSIF _crash_delay(s.crashes + 1) = 0 THEN
+        RETURN _ruling('retry', v_move, STATE_READY, p_keeps_place => true);
+    END IF;
+    RETURN _ruling('retry', v_move, STATE_SCHEDULED, p_delay => _crash_delay(s.crashes + 1));
+END $$;
+
+-- What becomes of a deadline lease that ran out: charged, but not a crash.
+CREATE OR REPLACE FUNCTION _rule_deadline(s standing) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF s.cancel_requested OR s.superseded THEN
+        RETURN _rule_cancelled(s);
+    ELSIF s.attempt >= s.max_attempts THEN
+        RETURN _ruling('dead', 'deadline', STATE_DEAD, 'lease ran out');
+    END IF;
+    RETURN _ruling('retry', 'deadline', STATE_READY, p_keeps_place => true);
+END $$;
+
+-- Keys (`windlass.core.dedup`) -------------------------------------------------------------------------------------------------------------------------
+
+-- What becomes of a call under a key. in: its mode, the state of the job that holds the key (NULL: there is none), whether the key's window lasts.
+CREATE OR REPLACE FUNCTION _meeting(p_mode smallint, p_first smallint, p_within_window boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN p_first IS NULL THEN 'create'
+        WHEN p_first <= STATE_READY THEN CASE p_mode WHEN MODE_REPLACE THEN 'replace' ELSE 'duplicate' END
+        WHEN p_first = STATE_RUNNING THEN CASE p_mode WHEN MODE_REPLACE THEN 'follow' ELSE 'duplicate' END
+        WHEN p_mode = MODE_REPLACE OR NOT p_within_window THEN 'create'
+        ELSE 'duplicate' END
+$$;
+
+-- When the key of a finished job is free.
+CREATE OR REPLACE FUNCTION _held_until(p_mode smallint, p_window bigint, p_accepted_at bigint, p_finished_at bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE p_mode WHEN MODE_THROTTLE THEN greatest(p_finished_at, p_accepted_at + p_window) ELSE p_finished_at + p_window END
+$$;
+
+-- Order (`windlass.core.order`) --------------------------------------------------------------------------------------------------------------------------
+
+-- The band that a job is filed in: fixed when it is filed, never moved. Smaller numbers go first.
+CREATE OR REPLACE FUNCTION _band(p_priority bigint, p_due bigint, p_bands bigint[], p_age_step bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN p_age_step IS NOT NULL THEN p_due / p_age_step - p_priority   -- times are not negative: as Python's floor division
+        WHEN p_bands IS NOT NULL THEN
+            -coalesce((SELECT max(b) FROM unnest(p_bands) b WHERE b <= p_priority), (SELECT min(b) FROM unnest(p_bands) b))
+        ELSE -p_priority
+    END
+$$;
+
+-- What a claim adds to a lane's clock.
+CREATE OR REPLACE FUNCTION _stride(p_weight bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT STRIDE / p_weight $$;
+
+-- How many jobs a lane hands out in a row to an ask.
+CREATE OR REPLACE FUNCTION _turn_of(p_slots integer, p_soon integer) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+    SELECT least(MAX_TURN, 1 + greatest(0, p_soon - p_slots) / TURN_STEP)
+$$;
+
+-- The number that decides between weighted bands for the job after so many of a claim.
+CREATE OR REPLACE FUNCTION _draw(p_draw bigint, p_claimed integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (p_draw + p_claimed * WEYL) % 4294967296
+$$;
+
+-- The band to take the next job from. in: the bands that have one to hand out, first to last; the listed priorities and their weights, or NULL.
+CREATE OR REPLACE FUNCTION _choose_band(p_present bigint[], p_bands bigint[], p_shares bigint[], p_draw bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_band bigint;
+    v_listed bigint;
+    v_last bigint;
+    v_firsts bigint[] := '{}';
+    v_weights bigint[] := '{}';
+    v_point bigint;
+BEGIN
+    IF p_bands IS NULL OR cardinality(p_present) <= 1 THEN
+        RETURN p_present[1];
+    END IF;
+    -- Bands are in order, so those that count with one listed band are together.
+    FOREACH v_band IN ARRAY p_present LOOP
+        v_listed := _band(-v_band, 0, p_bands, NULL);
+        CONTINUE WHEN v_listed = v_last;
+        v_last := v_listed;
+        v_firsts := v_firsts || v_band;
+        v_weights := v_weights || p_shares[array_position(p_bands, -v_listed)];
+    END LOOP;
+    v_point := p_draw * (SELECT sum(w) FROM unnest(v_weights) w)::bigint / 4294967296;
+    FOR v_i IN 1 .. cardinality(v_weights) LOOP
+        IF v_point < v_weights[v_i] THEN
+            RETURN v_firsts[v_i];
+        END IF;
+        v_point := v_point - v_weights[v_i];
+    END LOOP;
+    RETURN v_firsts[1];
+END $$;
+
+-- Token buckets (`windlass.core.limits`), in units of 1/per token ----------------------------------------------------------------------------------
+
+-- The level of a bucket now. in: its level, time and period; the rate's count, period and size.
+CREATE OR REPLACE FUNCTION _refilled(
+    p_level bigint, p_at bigint, p_per bigint, p_count bigint, p_new_per bigint, p_size bigint, p_now bigint
+) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_capacity bigint := p_size * p_new_per;
+    v_level bigint := least(
+        CASE WHEN p_per = p_new_per THEN p_level ELSE least(p_level / p_per, p_size) * p_new_per END, v_capacity);
+    v_missing bigint := v_capacity - v_level;
+    v_elapsed bigint := greatest(0, p_now - p_at);
+BEGIN
+    -- Compared before multiplying: a year of elapsed time times the count would leave the range.
+    RETURN v_level + CASE WHEN v_elapsed >= (v_missing + p_count - 1) / p_count THEN v_missing
+                          ELSE v_elapsed * p_count END;
+END $$;
+
+-- How long until a token can be taken; 0 if now, if there is no rate, or if the bucket was never used.
+CREATE OR REPLACE FUNCTION _token_in(
+    p_level bigint, p_at bigint, p_per bigint, p_count bigint, p_new_per bigint, p_size bigint, p_now bigint
+) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN p_count IS NULL OR p_level IS NULL THEN 0
+        ELSE greatest(0, (p_new_per - _refilled(p_level, p_at, p_per, p_count, p_new_per, p_size, p_now)
+                          + p_count - 1) / p_count)
+    END
+$$;
+
+-- What a token is worth that comes back from work that never started: what its bucket has not gained since the claim.
+CREATE OR REPLACE FUNCTION _token_worth(p_count bigint, p_per bigint, p_elapsed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_elapsed < (p_per + p_count - 1) / p_count THEN p_per - p_elapsed * p_count ELSE 0 END
+$$;
+
+-- Liveness (`windlass.core.session`) ----------------------------------------------------------------------------------------------------------------------
+
+-- By how much a sweep moves the liveness clock. in: how long ago the last one was.
+CREATE OR REPLACE FUNCTION _liveness_move(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_since > greatest(LIVENESS_STEP, p_ttl / 5) THEN LIVENESS_STEP ELSE greatest(0, p_since) END
+$$;

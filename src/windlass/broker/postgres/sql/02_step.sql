@@ -1,0 +1,149 @@
+-- The step: its time, its locks, its bounds.
+--
+-- A verb is one transaction. It begins with `_begin_beside` or `_begin_alone`, and ends with `_ring`. What its inner functions need to know is kept in
+-- settings of the transaction: windlass.at (the time), windlass.fan_out (dependents that may still be told), windlass.telling (whether an end is put
+-- in line instead of being told at once), windlass.recording (whether transitions are collected in `moved`), windlass.filled (queues to ring for).
+--
+-- Locks, in this order:
+--   1. of the namespace. Steps that touch nothing but plain jobs and lanes share it; every other step has it alone. So what is written for one step
+--      at a time is never interleaved, and most steps wait for nobody but those.
+--   2. of the lanes of a queue, for steps that share the first. One who has the namespace alone needs none.
+--   3. of rows.
+-- A verb looks at its arguments and at the flags of its queues, takes the locks, and looks again. If more is needed than it has, `_must_be_alone`
+-- undoes the step, and the verb begins it anew, alone.
+
+-- in: the clock of a test, or NULL for the server's own. out: the time of the step, which never goes back by less than a TTL. cost: one row.
+CREATE OR REPLACE FUNCTION _seen_at(p_now bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_clock bigint := coalesce(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+    v_mark bigint;
+    v_ttl bigint;
+BEGIN
+    SELECT mark, session_ttl INTO v_mark, v_ttl FROM meta;
+    RETURN CASE WHEN v_clock + v_ttl < v_mark THEN v_clock ELSE greatest(v_clock, v_mark) END;
+END $$;
+
+-- Begin a step that takes no lock of the namespace.
+CREATE OR REPLACE FUNCTION _begin(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('windlass.at', _seen_at(p_now)::text, true), set_config('windlass.fan_out', 'FAN_OUT', true),
+            set_config('windlass.telling', '', true), set_config('windlass.recording', '', true), set_config('windlass.filled', '', true);
+END $$;
+
+-- Begin a step beside others that touch only plain jobs and lanes.
+CREATE OR REPLACE FUNCTION _begin_beside(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer);
+    PERFORM _begin(p_now);
+END $$;
+
+-- Begin a step that has the namespace to itself until the end of its transaction. What came by callers' own transactions is taken in first.
+CREATE OR REPLACE FUNCTION _begin_alone(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::integer);
+    PERFORM _begin(p_now);
+    IF EXISTS (SELECT FROM inbox) OR EXISTS (SELECT FROM aftermath) THEN
+        PERFORM _take_in();
+    END IF;
+END $$;
+
+-- Lock the lanes of those of these queues that have some: rings and seats change, and leases of a lane are counted, one step at a time.
+CREATE OR REPLACE FUNCTION _lock_lanes(p_queues text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_room bigint := 'job'::regclass::oid::bigint << 32;
+    v_lock bigint;
+BEGIN
+    -- In one order, so that nobody waits in a circle.
+    FOR v_lock IN SELECT DISTINCT v_room | (hashtext(name)::bigint & 4294967295) FROM queue WHERE name = ANY (p_queues) AND laned ORDER BY 1 LOOP
+        PERFORM pg_advisory_xact_lock(v_lock);
+    END LOOP;
+END $$;
+
+-- Give up a step that turned out to need the namespace to itself.
+CREATE OR REPLACE FUNCTION _must_be_alone() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'this step needs the namespace to itself' USING ERRCODE = 'WL001';
+END $$;
+
+-- The time of the step.
+CREATE OR REPLACE FUNCTION _at() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT current_setting('windlass.at')::bigint
+$$;
+
+-- Waking ------------------------------------------------------------------------------------------------------------------------------------------------
+--
+-- NOTIFY takes a lock of the whole database at commit, so it is sent only if a worker listens, and at most once per queue and cooldown (20 ms). A
+-- worker that was told looks often for twice as long (`listening.py`), and so misses nothing that came too soon to be told and was committed within
+-- 20 ms. Who listens holds a shared advisory lock of its session meanwhile: behind a pooler nobody does, and nothing is sent. A hint: nothing rests
+-- on it, everybody also looks now and then.
+
+-- Note that a queue may have something to hand out that it did not have before.
+CREATE OR REPLACE FUNCTION _note(p_queue text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_filled text := current_setting('windlass.filled', true);
+BEGIN
+    IF coalesce(v_filled, '') = '' THEN
+        PERFORM set_config('windlass.filled', p_queue, true);
+    ELSIF p_queue <> ALL (string_to_array(v_filled, E'\n')) THEN
+        PERFORM set_config('windlass.filled', v_filled || E'\n' || p_queue, true);
+    END IF;
+END $$;
+
+-- Ring for the queues that were noted. The last thing that a verb does: a bell that was rung stays so if the transaction fails. Keys touched: bell_0 …
+-- bell_7, which belong to no transaction: each knows when it was rung, in ms, and for whom (20 bits of a hash). A queue has two of them, and rings
+-- the one that was rung before the other, so that queues that share one seldom silence each other. Cost: a few µs a queue.
+CREATE OR REPLACE FUNCTION _ring() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_filled text := current_setting('windlass.filled', true);
+    v_room integer;
+    v_now bigint;
+    v_hash bigint;
+    v_one regclass;
+    v_other regclass;
+    v_rung_one bigint;
+    v_rung_other bigint;
+    v_queue text;
+BEGIN
+    IF coalesce(v_filled, '') = '' THEN
+        RETURN;
+    END IF;
+    v_room := 'job'::regclass::oid::integer;
+    IF pg_try_advisory_lock(1464422981, v_room) THEN
+        PERFORM pg_advisory_unlock(1464422981, v_room);
+        RETURN;   -- nobody listens
+    END IF;
+    v_now := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    FOREACH v_queue IN ARRAY string_to_array(v_filled, E'\n') LOOP
+        v_hash := hashtext(v_queue) & 1048575;
+        v_one := ('bell_' || (v_hash & 7))::regclass;
+        v_other := ('bell_' || (v_hash >> 3 & 7))::regclass;
+        v_rung_one := coalesce(pg_sequence_last_value(v_one), 0);
+        v_rung_other := coalesce(pg_sequence_last_value(v_other), 0);
+        IF NOT _just_rung(v_rung_one, v_hash, v_now) AND NOT _just_rung(v_rung_other, v_hash, v_now) THEN
+            PERFORM setval(CASE WHEN v_rung_one <= v_rung_other THEN v_one ELSE v_other END, v_now << 20 | v_hash),
+                pg_notify('windlass_' || v_room, v_queue);
+        END IF;
+    END LOOP;
+    PERFORM set_config('windlass.filled', '', true);
+END $$;
+
+-- in: what a bell says, the hash of a queue, ms. out: whether it was rung for that queue within the cooldown; not if the clock was set back.
+CREATE OR REPLACE FUNCTION _just_rung(p_rung bigint, p_hash bigint, p_now bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_rung & 1048575 = p_hash AND p_now >= p_rung >> 20 AND p_now < (p_rung >> 20) + 20
+$$;
+
+-- At the commit of a caller's own transaction; with the rights of the namespace's owner, and its names. If that fails later, at a constraint
+-- of the caller's, what comes within 20 ms is found by those who look by themselves: ringing each time would make such commits wait for each other.
+CREATE OR REPLACE FUNCTION _ring_for_inbox() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM _note(a.queue) FROM (SELECT DISTINCT u.queue FROM unnest(NEW.jobs) u) a;
+    PERFORM _ring();
+    RETURN NULL;
+END $$;
+
+-- For a client that listens. out: the channel, and the other half of the lock's key.
+CREATE OR REPLACE FUNCTION bell(OUT channel text, OUT room integer) LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    room := 'job'::regclass::oid::integer;
+    channel := 'windlass_' || room;
+END $$;
