@@ -81,7 +81,7 @@ BEGIN
         SELECT t.leases, t.more INTO leases, head.more FROM _hand_out(a, v_queues, p_alone) t;
         UPDATE session SET seq = a.seq WHERE id = a.session;
     END IF;
-    head.next_in := CASE WHEN head.more THEN 0 ELSE _next_in(a, v_queues) END;
+    head.next_in := CASE WHEN head.more THEN 0 ELSE _next_in(a, v_queues, a.seq IS DISTINCT FROM s.seq) END;
     head.suspects := (
         SELECT count(*) FROM (
             SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
@@ -389,8 +389,9 @@ BEGIN
         FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) j ORDER BY u.o;
 END $$;
 
--- How long until time alone may make something claimable, for this kind of asker; NULL: nothing will.
-CREATE OR REPLACE FUNCTION _next_in(a ask, p_queues text[]) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- How long until time alone may make something claimable, for this kind of asker; NULL: nothing will. p_claimed: the step has just handed out what
+-- these queues had.
+CREATE OR REPLACE FUNCTION _next_in(a ask, p_queues text[], p_claimed boolean) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     q queue;
     v_at bigint := _at();
@@ -409,7 +410,7 @@ BEGIN
             v_next := least(v_next, (
                 SELECT greatest(0, due_at - v_at) FROM job WHERE queue = q.name AND waits = STATE_SCHEDULED ORDER BY due_at LIMIT 1));
         END IF;
-        CONTINUE WHEN NOT a.alone AND q.unlimited AND NOT q.laned;   -- the claim has taken what there was
+        CONTINUE WHEN p_claimed AND NOT a.alone AND q.unlimited AND NOT q.laned;
         IF (a.alone AND _next_suspect(q, v_at) IS NOT NULL) OR (NOT a.alone AND _next_job(q, a.draw, v_at, NULL) IS NOT NULL) THEN
             RETURN 0;
         END IF;
