@@ -42,34 +42,38 @@ BEGIN
 END $$
 """
 _ASTRAY = """
-SELECT id FROM {schema}.job
-WHERE timer IS DISTINCT FROM CASE WHEN state = 3 THEN deadline WHEN state > 3 THEN pruned_until
-                                  WHEN NOT started THEN expires_at END
+SELECT j.id FROM {schema}.job j
+WHERE timer IS DISTINCT FROM CASE WHEN state > 3 THEN pruned_until WHEN NOT started AND NOT EXISTS (
+          SELECT FROM {schema}.lease l WHERE j.n BETWEEN l.n AND l.n + l.width - 1) THEN expires_at END
    OR waits IS DISTINCT FROM CASE WHEN state IN (0, 1) THEN state END
 """
 """Jobs of which a column that follows from others does not: indexes look for them by it."""
 _MISPLACED = """
 WITH places AS (
-    SELECT r.n FROM {schema}.ready r
-), leases AS (
-    SELECT l.n, l.session FROM {schema}.lease l
+    SELECT u.n FROM {schema}.ready r, generate_series(r.n, r.n + r.width - 1) u (n)
+    UNION ALL
+    SELECT u.n FROM {schema}.lease l, generate_series(l.n, l.n + l.width - 1) u (n)
+    WHERE EXISTS (SELECT FROM {schema}.job j WHERE j.n = u.n)
 )
 SELECT coalesce(j.n, p.n) AS n FROM (SELECT n FROM {schema}.job WHERE state = 2) j
 FULL JOIN places p ON p.n = j.n WHERE j.n IS NULL OR p.n IS NULL
 UNION ALL SELECT p.n FROM places p GROUP BY p.n HAVING count(*) > 1
-UNION ALL SELECT coalesce(j.n, l.n) AS n FROM (SELECT n, session FROM {schema}.job WHERE state = 3) j
-FULL JOIN leases l ON l.n = j.n WHERE j.n IS NULL OR l.n IS NULL OR l.session <> coalesce(j.session, '')
-UNION ALL SELECT l.n FROM leases l GROUP BY l.n HAVING count(*) > 1
-UNION ALL SELECT j.n FROM {schema}.ready r
-JOIN {schema}.job j ON j.n = r.n
-WHERE (r.queue, r.lane, r.band, r.seq, r.task) <> (j.queue, j.lane, j.band, j.seq, j.task)
-      OR r.size <> octet_length(j.payload)
+UNION ALL SELECT l.n FROM {schema}.lease l
+WHERE l.remaining <> (SELECT count(*) FROM {schema}.job j WHERE j.n BETWEEN l.n AND l.n + l.width - 1)
+      OR l.remaining < 1 OR l.width > 100
+UNION ALL SELECT j.n FROM {schema}.lease l JOIN {schema}.job j ON j.n BETWEEN l.n AND l.n + l.width - 1
+WHERE (l.queue, l.lane) <> (j.queue, j.lane)
+UNION ALL SELECT r.n FROM {schema}.ready r
+WHERE r.width NOT BETWEEN 1 AND 100 OR r.width > 1 AND r.seq <> r.n
+      OR r.size <> (SELECT sum(octet_length(j.payload)) FROM {schema}.job j
+                    WHERE j.n BETWEEN r.n AND r.n + r.width - 1)
+UNION ALL SELECT j.n FROM {schema}.ready r JOIN {schema}.job j ON j.n BETWEEN r.n AND r.n + r.width - 1
+WHERE (r.queue, r.lane, r.band, r.task) <> (j.queue, j.lane, j.band, j.task)
+      OR j.seq <> r.seq + j.n - r.n
       OR r.last <> (j.attempt + 1 >= j.max_attempts) OR r.suspect <> (j.crashes >= 2)
       OR r.expires_at IS DISTINCT FROM CASE WHEN NOT j.started THEN j.expires_at END
 """
-"""Ready jobs without a place or with two, places without a ready job or that say something else than it, and
-the same of leases.
-"""
+"""Unfinished jobs that no run covers, or two; runs that say something else than their jobs."""
 
 class Namespaces:
     """The namespaces of one server."""

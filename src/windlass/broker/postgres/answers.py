@@ -91,7 +91,8 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
         # By place: looking up nineteen names costs more than everything else here.
         (
             *_,
-            job,
+            ids,
+            payloads,
             fence,
             task,
             queue,
@@ -101,7 +102,6 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
             max_attempts,
             crashes,
             revision,
-            payload,
             headers,
             tags,
             flow,
@@ -112,7 +112,8 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
             expires_in,
             visibility,
         ) = row
-        leases.append(
+        # Each sees headers and memos of its own: what a job does to them is no other's business.
+        leases += [
             Lease(
                 job=str(job),
                 fence=fence,
@@ -134,7 +135,8 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
                 expires_in=expires_in,
                 visibility=visibility,
             )
-        )
+            for job, payload in zip(ids, payloads, strict=True)
+        ]
     return tuple(leases)
 
 

@@ -24,7 +24,7 @@ NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
     """New jobs, column by column; then their edges, each with the place of its child (from 1).
 
-    A column in which all jobs are alike has one element; one of which no job has a value is empty.
+    A column in which all jobs are alike has one element, or none if that is "nothing".
     """
     if isinstance(jobs, Alike):
         ids, payloads, jobs = jobs.ids, jobs.payloads, (jobs.pattern,)
@@ -61,7 +61,7 @@ def _alike(column: list[Any]) -> list[Any]:
 
 
 def _if_any(column: list[Any]) -> list[Any]:
-    return [] if column.count(None) == len(column) else column
+    return [] if column.count(None) == len(column) else _alike(column)
 
 
 def ask_of(ask: Ask | None) -> tuple[Any, ...]:

@@ -38,6 +38,8 @@ _VALUES: Final[dict[str, int]] = {
     "CRASH_CAP": CRASH_CAP,
     "LIVENESS_STEP": OUTAGE_STEP,
     "LAST_BAND": 2**63 - 1,
+    "DRAW": 1_024,
+    "RUN_WIDTH": 100,
 }
 _WORDS: Final = re.compile(r"\b(" + "|".join(sorted(_VALUES, key=len, reverse=True)) + r")\b")
 _BIGINT: Final = 2**31

@@ -28,7 +28,7 @@ CREATE TABLE meta (
 ) WITH (fillfactor = 20);
 INSERT INTO meta DEFAULT VALUES;
 
--- One sequence numbers arrivals, places, leases and ends.
+-- One sequence numbers arrivals, places and leases. A draw is of 1,024 numbers (`_draw_numbers`), so that the jobs of a call follow each other.
 CREATE SEQUENCE number;
 
 -- A declared queue, with the policy in force.
@@ -76,7 +76,9 @@ CREATE TYPE ended AS (
     error      bytea
 );
 
--- A job, whole. Small payloads travel with their row; large ones are stored out of line and never rewritten.
+-- A job, whole. Small payloads travel with their row; large ones are stored out of line and never rewritten. A claim does not write it: a job that is
+-- `ready` here may be running, if a row of `lease` says so. `_as_leased` fills in what the lease says: state, attempt, fence, claimed_at, session,
+-- deadline and cancel_requested.
 CREATE TABLE job (
     id               uuid     PRIMARY KEY,
     n                bigint   NOT NULL,               -- the number of its arrival
@@ -134,11 +136,10 @@ CREATE TABLE job (
     -- Kept by every statement that changes what they follow from; generated columns would cost each statement 11 µs a column.
     timer            bigint,                          -- when time alone changes it: expiry (not started), deadline, oblivion
     waits            smallint                         -- its state, if it is blocked or scheduled
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
         autovacuum_analyze_scale_factor = 0.05);
 
--- No index names a column that a claim changes, nor does a condition: so a claim writes a new version of the row and no
--- index entry (the page has room for it), 4 µs instead of 16. As few indexes as answer every question: each costs every
+-- As few indexes as answer every question: each costs every
 -- statement that writes jobs 5 to 10 µs, whether the job is in it or not. All but two are partial. No two could serve one
 -- question: with statistics of another day the planner takes the wrong one.
 CREATE UNIQUE INDEX job_n ON job (n);
@@ -183,15 +184,19 @@ CREATE TABLE horizon (
     PRIMARY KEY (queue, kind)
 ) WITH (fillfactor = 50);
 
--- Ready jobs in order, with what a claim decides by: narrow rows, written once and deleted, never changed.
+-- Runs. Jobs that came alike in one call have numbers that follow each other, and stand together: a row of `ready` or `lease` is a run of jobs,
+-- (n, width). A job that came alone is a run of one. A claim takes runs from `ready` to `lease` and leaves the rows of the jobs alone.
+--
+-- Ready jobs in order, with what a claim decides by. The jobs of a run differ in nothing but id, payload and size; `seq` of each is its number.
 CREATE TABLE ready (
     queue      text COLLATE "C" NOT NULL,
     lane       text COLLATE "C" NOT NULL,
     band       bigint   NOT NULL,
     seq        bigint   NOT NULL,
-    n          bigint   NOT NULL,
+    n          bigint   NOT NULL,                     -- the first of its jobs
+    width      integer  NOT NULL DEFAULT 1,
     task       text COLLATE "C" NOT NULL,
-    size       bigint   NOT NULL,
+    size       bigint   NOT NULL,                     -- bytes of all their payloads
     expires_at bigint,                                -- of a job that never started
     last       boolean  NOT NULL,                     -- its next attempt is the last one
     suspect    boolean  NOT NULL
@@ -199,18 +204,23 @@ CREATE TABLE ready (
 CREATE INDEX ready_place   ON ready (queue, lane, band, seq);
 CREATE INDEX ready_suspect ON ready (queue, seq) WHERE suspect;
 
--- Running jobs, by their session ("": a deadline lease) and by their lane.
+-- Running jobs, by their session ("": a deadline lease) and by their lane. The fence of each is `_new_fence` of the last that its row knows, and `at`.
 CREATE TABLE lease (
-    session text COLLATE "C" NOT NULL,
-    n       bigint   NOT NULL,
-    i       bigint   NOT NULL,                        -- leases end in the order of their claims
-    ask     bigint,                                   -- the session's ask that it answered
-    queue   text COLLATE "C" NOT NULL,
-    lane    text COLLATE "C" NOT NULL,
-    flagged boolean  NOT NULL DEFAULT false,          -- to be cancelled
+    session   text COLLATE "C" NOT NULL,
+    n         bigint   NOT NULL,                      -- the first of its jobs
+    width     integer  NOT NULL,
+    remaining integer  NOT NULL,                      -- how many of them have not ended
+    i         bigint   NOT NULL,                      -- leases end in the order of their claims
+    ask       bigint,                                 -- the session's ask that it answered
+    queue     text COLLATE "C" NOT NULL,
+    lane      text COLLATE "C" NOT NULL,
+    at        bigint   NOT NULL,                      -- when it was claimed
+    deadline  bigint,
+    flagged   boolean  NOT NULL DEFAULT false,        -- to be cancelled
     PRIMARY KEY (session, n)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
-CREATE INDEX lease_lane ON lease (queue, lane);
+CREATE INDEX lease_place    ON lease (queue, lane, n);
+CREATE INDEX lease_deadline ON lease (deadline, n) WHERE deadline IS NOT NULL;
 
 CREATE TABLE log (
     n    bigint NOT NULL,
@@ -452,6 +462,8 @@ CREATE TYPE standing AS (
     held_for         bigint
 );
 CREATE TYPE answer AS (verdict text, outcome text, state smallint, why text);
+-- Jobs that follow each other.
+CREATE TYPE run AS (n bigint, width integer);
 CREATE TYPE ask AS (
     queues     text[],
     slots      integer,
@@ -466,7 +478,19 @@ CREATE TYPE ask AS (
 );
 -- Whose turn it is, during one claim: for each ring the lane that has begun one (NULL: it is over), and how many jobs it had in it.
 CREATE TYPE turns AS (rings bigint[], lanes text[], taken integer[]);
--- The first row is the head (no job), the others are leases.
+-- What a claim has taken so far, and how the last step of it went.
+CREATE TYPE taking AS (
+    leases  run[],
+    count   integer,
+    bytes   bigint,
+    spare   integer,     -- expired jobs that may still be looked after
+    turns   turns,
+    stopped boolean,     -- a bound of the ask stopped it
+    odd     boolean,     -- the next job has to be looked at by itself
+    empty   boolean,     -- the queue hands out nothing more
+    missed  boolean      -- jobs were passed over that another step may leave in a moment
+);
+-- The first row is the head (no jobs), the others are leases, a run each.
 CREATE TYPE claimed AS (
     asker        text,
     more         boolean,
@@ -476,7 +500,8 @@ CREATE TYPE claimed AS (
     outcomes     text[],
     states       smallint[],
     whys         text[],
-    job          uuid,
+    ids          uuid[],                              -- of the jobs of a run, which have all but these two in common
+    payloads     bytea[],
     fence        bigint,
     task         text,
     queue        text,
@@ -486,7 +511,6 @@ CREATE TYPE claimed AS (
     max_attempts integer,
     crashes      integer,
     revision     bigint,
-    payload      bytea,
     headers      bytea,
     tags         bytea,
     flow         text,

@@ -11,8 +11,8 @@ CREATE OR REPLACE FUNCTION _new_fence(p_last bigint, p_at bigint) RETURNS bigint
 $$;
 
 -- Whether this is the live lease of a job: the fence check on which everything rests.
-CREATE OR REPLACE FUNCTION _is_live(p_state smallint, p_fence bigint, p_said bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_state = STATE_RUNNING AND p_fence = p_said AND p_holder_lives
+CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_said bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_leased AND p_fence = p_said AND p_holder_lives
 $$;
 
 -- Rulings (`windlass.core.settlement`) ---------------------------------------------------------------------------------------------------------------

@@ -65,6 +65,9 @@ BEGIN
     RAISE EXCEPTION 'this step needs the namespace to itself' USING ERRCODE = 'WL001';
 END $$;
 
+-- The first of 1,024 numbers that nobody else has.
+CREATE OR REPLACE FUNCTION _draw_numbers() RETURNS bigint LANGUAGE sql VOLATILE AS $$ SELECT nextval('number') * DRAW $$;
+
 -- The time of the step.
 CREATE OR REPLACE FUNCTION _at() RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT current_setting('windlass.at')::bigint

@@ -33,16 +33,14 @@ CREATE OR REPLACE FUNCTION _count_bytes(j job, p_bytes bigint) RETURNS void LANG
     INSERT INTO delta (queue, task, state, n, bytes) SELECT j.queue, j.task, 0, 0, p_bytes WHERE p_bytes <> 0
 $$;
 
--- Write back what may have changed of a job: its row, and its place among the ready or the running ones.
+-- Write back a job that is not running, or no longer: its row and its place.
 CREATE OR REPLACE FUNCTION _put(j job) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     o record;
 BEGIN
-    SELECT state, band, seq, session INTO o FROM job WHERE n = j.n;
-    IF o.state = 2 THEN
-        DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = o.band AND seq = o.seq AND n = j.n;
-    ELSIF o.state = 3 THEN
-        DELETE FROM lease WHERE session = coalesce(o.session, '') AND n = j.n;
+    SELECT state, band, seq INTO o FROM job WHERE n = j.n;
+    IF o.state = STATE_READY THEN
+        PERFORM _leave_place(j, o.band, o.seq);
     END IF;
     IF j.state = 2 THEN
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
@@ -53,14 +51,13 @@ BEGIN
     UPDATE job SET
         state = j.state, priority = j.priority, attempt = j.attempt, max_attempts = j.max_attempts, crashes = j.crashes,
         revision = j.revision, band = j.band, seq = j.seq, due_at = j.due_at, fence = j.fence, claimed_at = j.claimed_at,
-        size = j.size, started = j.started, cancel_requested = j.cancel_requested, has_memos = j.has_memos,
+        size = j.size, started = j.started, has_memos = j.has_memos,
         waiting_for = j.waiting_for, replays = j.replays, kept = j.kept, reason = j.reason, line = j.line,
-        expires_at = j.expires_at, session = j.session, deadline = j.deadline,
-        finished_at = j.finished_at, pruned_until = j.pruned_until, mode = j.mode, win = j.win, hold_key = j.hold_key,
+        expires_at = j.expires_at, finished_at = j.finished_at, pruned_until = j.pruned_until, mode = j.mode, win = j.win, hold_key = j.hold_key,
         hold_reason = j.hold_reason, held_since = j.held_since, held_times = j.held_times, permille = j.permille,
         message = j.message, after_ids = j.after_ids, after_on = j.after_on, headers = j.headers, tags = j.tags,
         deliveries = j.deliveries, error = j.error, result = j.result, payload = j.payload,
-        timer = CASE WHEN j.state = 3 THEN j.deadline WHEN j.state > 3 THEN j.pruned_until WHEN NOT j.started THEN j.expires_at END,
+        timer = CASE WHEN j.state > STATE_RUNNING THEN j.pruned_until WHEN NOT j.started THEN j.expires_at END,
         waits = CASE WHEN j.state IN (0, 1) THEN j.state END
     WHERE n = j.n;
 END $$;
@@ -85,7 +82,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _schedule(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number');
+        j.seq := _draw_numbers();
     END IF;
     PERFORM _put(j);
 END $$;

@@ -18,7 +18,7 @@ BEGIN
     IF NOT p_keeps_place THEN
         j.band := _band_of(q, j.priority, j.due_at);
         IF NOT q.sequence THEN
-            j.seq := nextval('number');
+            j.seq := _draw_numbers();
         END IF;
     END IF;
     PERFORM _put(j);
@@ -31,7 +31,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _unfile(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE job SET state = -1 WHERE n = j.n;
-    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n;
+    PERFORM _leave_place(j, j.band, j.seq);
     PERFORM _refresh(j.queue, j.lane);
 END $$;
 
@@ -39,7 +39,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _line_up(j job) RETURNS job LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT sequence FROM queue WHERE name = j.queue) THEN
-        j.seq := nextval('number');
+        j.seq := _draw_numbers();
         j.line := j.seq;
     END IF;
     RETURN j;
@@ -82,8 +82,8 @@ $$;
 CREATE OR REPLACE FUNCTION _has_slot(p_queue text, p_lane text, p_limit bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN p_limit IS NULL OR p_limit > (
-        SELECT count(*) FROM (
-            SELECT FROM lease WHERE queue = p_queue AND lane = p_lane LIMIT p_limit) r);
+        SELECT coalesce(sum(r.remaining), 0) FROM (
+            SELECT remaining FROM lease WHERE queue = p_queue AND lane = p_lane LIMIT p_limit) r);
 END $$;
 
 -- Why a lane may not hand anything out, if so.
@@ -245,6 +245,7 @@ CREATE OR REPLACE FUNCTION _become_laned(p_queue text) RETURNS void LANGUAGE plp
 BEGIN
     UPDATE queue SET laned = true WHERE name = p_queue AND NOT laned;
     IF FOUND THEN
+        PERFORM _split_runs(p_queue);
         PERFORM _refresh(p_queue, '');
     END IF;
 END $$;
@@ -265,7 +266,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _queue_open(q queue, p_at bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN NOT q.paused AND _queue_token_in(q, p_at) = 0 AND (q.concurrency IS NULL OR q.concurrency > (
-        SELECT count(*) FROM (SELECT FROM lease WHERE queue = q.name LIMIT q.concurrency) r));
+        SELECT coalesce(sum(r.remaining), 0) FROM (SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) r));
 END $$;
 
 -- The job that a queue hands out next to anyone, or NULL. p_turns: lanes that have begun a turn that goes on.

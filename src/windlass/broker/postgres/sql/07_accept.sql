@@ -218,6 +218,7 @@ BEGIN
     END IF;
     -- What has the id of a holder that finished may be another job by now.
     SELECT * INTO h FROM job WHERE id = k.holder AND pruned_until IS NULL AND k.until IS NULL;
+    h := _as_leased(h);
     CASE _meeting(a.mode, coalesce(h.state, STATE_DONE::smallint), NOT (k.until <= _at()) IS TRUE)
         WHEN 'create' THEN
             RETURN _create(a, p_parent, NULL);
@@ -266,7 +267,7 @@ BEGIN
     DELETE FROM absorbed WHERE id = a.id;
     INSERT INTO job (id, n, state, priority, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
         waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer)
-    VALUES (a.id, nextval('number'), -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
+    VALUES (a.id, _draw_numbers(), -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
         _due_at(a.run_at, a.delay, v_at), octet_length(a.payload), (p_follows IS NOT NULL)::integer, p_parent, a.flow, v_at + a.expires,
         a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires);
     INSERT INTO delta (queue, task, state, n, bytes) VALUES (a.queue, a.task, 0, 0, octet_length(a.payload));
@@ -401,8 +402,10 @@ CREATE OR REPLACE FUNCTION _asked(
     p_edge_parents uuid[], p_edge_on smallint[]
 ) RETURNS asked[] LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(array_agg(ROW(o, id, coalesce(task, p_tasks[1]), coalesce(queue, p_queues[1]), coalesce(lane, p_lanes[1]),
-        coalesce(priority, p_priorities[1]), key, coalesce(mode, MODE_IGNORE), coalesce(win, 0), coalesce(delay, p_delays[1]), run_at, expires,
-        payload, headers, tags, coalesce(max_attempts, p_max_attempts[1]), coalesce(revision, p_revisions[1]), coalesce(flow, p_flows[1]),
+        coalesce(priority, p_priorities[1]), key, coalesce(mode, MODE_IGNORE), coalesce(win, 0), coalesce(delay, p_delays[1]),
+        CASE cardinality(p_run_at) WHEN 1 THEN p_run_at[1] ELSE run_at END, CASE cardinality(p_expires) WHEN 1 THEN p_expires[1] ELSE expires END,
+        payload, CASE cardinality(p_headers) WHEN 1 THEN p_headers[1] ELSE headers END, CASE cardinality(p_tags) WHEN 1 THEN p_tags[1] ELSE tags END,
+        coalesce(max_attempts, p_max_attempts[1]), coalesce(revision, p_revisions[1]), coalesce(flow, p_flows[1]),
         e.ids, e.ons)::asked ORDER BY o), '{}')
     FROM unnest(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins, p_delays, p_run_at, p_expires,
         p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows) WITH ORDINALITY

@@ -3,9 +3,8 @@
 -- Two bodies. `_accept_many` files jobs that nothing ties to others, all at once. `_accept` (`07_accept.sql`) takes them one by one, with keys,
 -- parents and refusals. Keys touched: those of `07_accept.sql`. Cost: O(jobs log n).
 
--- in: groups as one list of jobs, column by column; p_ends: where each group ends. Columns of values that every job has may be cut short: the
--- first element stands for all. Columns of values that a job may lack (key, mode, win, run_at, expires, headers, tags) are whole or empty. Edges
--- are flat, each with the place of its child (from 1).
+-- in: groups as one list of jobs, column by column; p_ends: where each group ends. A column in which all jobs are alike has one element, which stands
+-- for all, or none. Edges are flat, each with the place of its child (from 1).
 -- out: a receipt a job, in their order; no row at all if every job was created.
 CREATE OR REPLACE FUNCTION enqueue(
     p_now bigint, p_ends integer[],
@@ -62,15 +61,18 @@ CREATE OR REPLACE FUNCTION _accept_many(
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     x record;
+    o record;   -- what stands for all in a column of one element
     v_at bigint := _at();
     v_queues text[] := CASE cardinality(p_queues) WHEN 1 THEN p_queues ELSE array(SELECT DISTINCT unnest(p_queues)) END;
     v_queue text;
-    v_first record;   -- what stands for all in a column that is cut short
+    v_n bigint := _draw_numbers();
+    v_runs boolean;   -- whether they stand as runs
 BEGIN
     SELECT count(*) AS known, bool_or(sequence) AS lined, bool_or(laned) AS laned, bool_or(emit = EMIT_ALL) AS emits,
         bool_or(age_step IS NOT NULL OR bands IS NOT NULL) AS banded
     INTO x FROM queue WHERE name = ANY (v_queues);
-    IF x.known < cardinality(v_queues) OR x.lined OR (SELECT max_size IS NOT NULL FROM meta) OR (x.laned AND NOT p_alone) THEN
+    IF x.known < cardinality(v_queues) OR x.lined OR (SELECT max_size IS NOT NULL FROM meta) OR (x.laned AND NOT p_alone)
+        OR cardinality(p_ids) > DRAW THEN
         PERFORM _must_be_alone();
     END IF;
     IF p_lanes <> '{""}' THEN
@@ -79,20 +81,26 @@ BEGIN
             WHERE coalesce(w.lane, p_lanes[1]) <> '') u;
     END IF;
     SELECT p_tasks[1] AS task, p_queues[1] AS queue, p_lanes[1] AS lane, p_priorities[1] AS priority, p_delays[1] AS delay,
-        p_max_attempts[1] AS max_attempts, p_revisions[1] AS revision, p_flows[1] AS flow INTO v_first;
+        p_max_attempts[1] AS max_attempts, p_revisions[1] AS revision, p_flows[1] AS flow,
+        CASE cardinality(p_run_at) WHEN 1 THEN p_run_at[1] END AS run_at, CASE cardinality(p_expires) WHEN 1 THEN p_expires[1] END AS expires,
+        CASE cardinality(p_headers) WHEN 1 THEN p_headers[1] END AS headers, CASE cardinality(p_tags) WHEN 1 THEN p_tags[1] END AS tags INTO o;
+    v_runs := NOT x.laned AND p_lanes = '{""}' AND greatest(cardinality(p_tasks), cardinality(p_queues), cardinality(p_priorities),
+        cardinality(p_delays), cardinality(p_run_at), cardinality(p_expires), cardinality(p_headers), cardinality(p_tags),
+        cardinality(p_max_attempts), cardinality(p_revisions), cardinality(p_flows)) = 1;
     WITH filed AS MATERIALIZED (
         SELECT g.*, CASE WHEN g.due > v_at THEN STATE_SCHEDULED ELSE STATE_READY END::smallint AS state, octet_length(g.payload) AS size,
             CASE WHEN g.due > v_at THEN 0 WHEN NOT x.banded THEN -g.priority
                 ELSE (SELECT _band_of(q, g.priority, g.due) FROM queue q WHERE q.name = g.queue) END AS band
         FROM (
-            SELECT u.id, nextval('number') AS n, coalesce(u.task, v_first.task) AS task, coalesce(u.queue, v_first.queue) AS queue,
-                coalesce(u.lane, v_first.lane) AS lane, coalesce(u.priority, v_first.priority) AS priority, u.payload,
-                _due_at(u.run_at, coalesce(u.delay, v_first.delay), v_at) AS due, v_at + u.expires AS expires_at, u.headers, u.tags,
-                coalesce(u.max_attempts, v_first.max_attempts) AS max_attempts, coalesce(u.revision, v_first.revision) AS revision,
-                coalesce(u.flow, v_first.flow) AS flow
+            SELECT u.id, v_n + u.place - 1 AS n, coalesce(u.task, o.task) AS task, coalesce(u.queue, o.queue) AS queue,
+                coalesce(u.lane, o.lane) AS lane, coalesce(u.priority, o.priority) AS priority, u.payload,
+                _due_at(coalesce(u.run_at, o.run_at), coalesce(u.delay, o.delay), v_at) AS due,
+                v_at + coalesce(u.expires, o.expires) AS expires_at, coalesce(u.headers, o.headers) AS headers,
+                coalesce(u.tags, o.tags) AS tags, coalesce(u.max_attempts, o.max_attempts) AS max_attempts,
+                coalesce(u.revision, o.revision) AS revision, coalesce(u.flow, o.flow) AS flow
             FROM unnest(p_ids, p_payloads, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_headers, p_tags,
-                p_max_attempts, p_revisions, p_flows)
-                AS u (id, payload, task, queue, lane, priority, delay, run_at, expires, headers, tags, max_attempts, revision, flow)
+                p_max_attempts, p_revisions, p_flows) WITH ORDINALITY
+                AS u (id, payload, task, queue, lane, priority, delay, run_at, expires, headers, tags, max_attempts, revision, flow, place)
             OFFSET 0) g
     ), made AS (
         INSERT INTO job (id, n, seq, state, priority, band, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
@@ -101,9 +109,10 @@ BEGIN
             f.flow, f.expires_at, f.headers, f.tags, f.payload, f.expires_at, nullif(f.state, STATE_READY)
         FROM filed f
     ), placed AS (
-        INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
-        SELECT f.queue, f.lane, f.band, f.n, f.n, f.task, f.size, f.expires_at, f.max_attempts <= 1, false
+        INSERT INTO ready (queue, lane, band, seq, n, width, task, size, expires_at, last, suspect)
+        SELECT f.queue, f.lane, f.band, min(f.n), min(f.n), count(*), f.task, sum(f.size), f.expires_at, f.max_attempts <= 1, false
         FROM filed f WHERE f.state = STATE_READY
+        GROUP BY (f.n - v_n) / CASE WHEN v_runs THEN RUN_WIDTH ELSE 1 END, f.queue, f.lane, f.band, f.task, f.expires_at, f.max_attempts
     )
     INSERT INTO delta (queue, task, state, n, bytes)
     SELECT f.queue, f.task, f.state, count(*), sum(f.size) FROM filed f GROUP BY f.queue, f.task, f.state;

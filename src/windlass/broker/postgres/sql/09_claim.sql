@@ -1,7 +1,7 @@
 -- Claim: who gets what next.
 --
--- Two bodies. `_take_many` takes the first jobs of a queue all at once, where nothing but their order, their lanes and numbers of leases decide.
--- `_take_one` takes one job, whatever decides: rates, weighted bands, a sequence, suspects, jobs that have expired.
+-- Where nothing but their order decides, `_take_runs` takes the first jobs of a queue, run by run; where lanes and numbers of leases do, `_take_turns`
+-- takes them all at once. `_take_one` takes one job, whatever decides: rates, weighted bands, a sequence, suspects, jobs that have expired.
 --
 -- Keys touched: session (its ask), ready, lease, job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost: O(queues asked +
 -- jobs handed out · log n), at most 100 due and expired jobs looked after.
@@ -56,10 +56,11 @@ BEGIN
     RETURN q.unlimited AND NOT EXISTS (SELECT FROM lane WHERE queue = q.name);
 END $$;
 
--- Answer an ask. p_alone: whether the step has the namespace to itself. out: the head, and the numbers of the leased jobs in order.
-CREATE OR REPLACE FUNCTION _answer(a ask, p_alone boolean, OUT head claimed, OUT leases bigint[]) LANGUAGE plpgsql AS $$
+-- Answer an ask. p_alone: whether the step has the namespace to itself. out: the head, and what is leased, in order.
+CREATE OR REPLACE FUNCTION _answer(a ask, p_alone boolean, OUT head claimed, OUT leases run[]) LANGUAGE plpgsql AS $$
 DECLARE
     s session;
+    v_missed boolean;
     v_queues text[] := array(
         SELECT q.name FROM unnest(a.queues) WITH ORDINALITY AS u (name, o) JOIN queue q ON q.name = u.name GROUP BY q.name ORDER BY min(u.o));
 BEGIN
@@ -76,79 +77,152 @@ BEGIN
         END IF;
     END IF;
     IF a.seq = s.seq THEN
-        leases := array(SELECT n FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i);
+        leases := array(SELECT ROW(n, width)::run FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i, n);
     ELSE
-        SELECT t.leases, t.more INTO leases, head.more FROM _hand_out(a, v_queues, p_alone) t;
+        SELECT t.leases, t.more, t.missed INTO leases, head.more, v_missed FROM _hand_out(a, v_queues, p_alone) t;
         UPDATE session SET seq = a.seq WHERE id = a.session;
     END IF;
-    head.next_in := CASE WHEN head.more THEN 0 ELSE _next_in(a, v_queues, a.seq IS DISTINCT FROM s.seq) END;
+    head.next_in := CASE WHEN head.more OR v_missed THEN 0 ELSE _next_in(a, v_queues, a.seq IS DISTINCT FROM s.seq) END;
     head.suspects := (
         SELECT count(*) FROM (
             SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
                 SELECT FROM ready WHERE queue = u.name AND suspect ORDER BY seq LIMIT 100) r LIMIT 100) c);
 END $$;
 
--- Hand out jobs of these queues. out: their numbers, in order; whether a bound of the ask stopped it with jobs left.
-CREATE OR REPLACE FUNCTION _hand_out(a ask, p_queues text[], p_alone boolean, OUT leases bigint[], OUT more boolean) LANGUAGE plpgsql AS $$
+-- Hand out jobs of these queues. out: what is leased now, in order; whether a bound of the ask stopped it with jobs left; whether it passed over jobs
+-- that another step may leave in a moment.
+CREATE OR REPLACE FUNCTION _hand_out(a ask, p_queues text[], p_alone boolean, OUT leases run[], OUT more boolean, OUT missed boolean)
+LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
-    x record;
+    t taking := ROW('{}', 0, 0, 100 - _promote_due(100, p_queues), NULL, false, false, false, false)::taking;
     v_at bigint := _at();
-    v_left integer := 100 - _promote_due(100, p_queues);   -- expired jobs that may still be looked after
-    v_bytes bigint := 0;
     v_name text;
-    v_turns turns;
 BEGIN
-    leases := '{}';
-    more := true;
+    <<queues>>
     FOREACH v_name IN ARRAY p_queues LOOP
         PERFORM _refresh_due(v_name, v_at < (SELECT mark FROM meta)) FROM queue WHERE name = v_name AND laned;
-        v_turns := NULL;
+        t.turns := NULL;
         LOOP
             SELECT * INTO q FROM queue WHERE name = v_name;
             EXIT WHEN q.paused;
-            IF v_turns IS NULL AND NOT a.alone AND _takes_many(q) THEN
-                SELECT * INTO x FROM _take_many(q, a, leases, v_bytes);
-                leases := x.leases;
-                v_bytes := x.bytes;
-                IF x.stopped THEN
-                    PERFORM _lease(a, leases);
-                    RETURN;
-                END IF;
-                EXIT WHEN NOT x.odd;
+            IF t.turns IS NULL AND NOT a.alone AND _takes_many(q) THEN
+                t := CASE WHEN q.laned THEN _take_turns(q, a, t) ELSE _take_runs(q, a, t) END;
+                EXIT queues WHEN t.stopped;
+                EXIT WHEN NOT t.odd;
                 IF NOT p_alone THEN
                     PERFORM _must_be_alone();
                 END IF;
             END IF;
-            SELECT * INTO x FROM _take_one(q, a, leases, v_bytes, v_left, v_turns);
-            leases := x.leases;
-            v_bytes := x.bytes;
-            v_left := x.remaining;
-            v_turns := x.turns;
-            IF x.stopped THEN
-                PERFORM _lease(a, leases);
-                RETURN;
-            END IF;
-            EXIT WHEN x.empty;
+            t := _take_one(q, a, t);
+            EXIT queues WHEN t.stopped;
+            EXIT WHEN t.empty;
         END LOOP;
     END LOOP;
-    PERFORM _lease(a, leases);
-    more := v_left = 0 AND EXISTS (
+    leases := t.leases;
+    missed := t.missed;
+    more := t.stopped OR (t.spare = 0 AND EXISTS (
         SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
-            SELECT FROM job WHERE queue = u.name AND waits = STATE_SCHEDULED AND due_at <= v_at ORDER BY due_at LIMIT 1) d);
+            SELECT FROM job WHERE queue = u.name AND waits = STATE_SCHEDULED AND due_at <= v_at ORDER BY due_at LIMIT 1) d));
+    IF EXISTS (SELECT FROM queue WHERE name = ANY (p_queues) AND emit = EMIT_ALL) THEN
+        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
+        SELECT v_at, j.id, j.task, j.queue, j.lane, 'claim', STATE_READY, STATE_RUNNING, j.attempt + 1, _new_fence(j.fence, v_at),
+            greatest(0, v_at - j.due_at)
+        FROM unnest(leases) WITH ORDINALITY AS u (n, width, o)
+        CROSS JOIN LATERAL (SELECT * FROM job WHERE n BETWEEN u.n AND u.n + u.width - 1 OFFSET 0) j
+        JOIN queue o ON o.name = j.queue AND o.emit = EMIT_ALL ORDER BY u.o, j.n;
+    END IF;
 END $$;
 
--- Take the first jobs of a queue out of their places, and file their leases.
+-- Take the first runs of a queue without lanes. in: a queue that `_takes_many`, the ask, what was taken before. out: the same with what this queue
+-- hands out; stopped: a bound of the ask stopped it; odd: `_take_one` has to go on.
+CREATE OR REPLACE FUNCTION _take_runs(q queue, a ask, t taking) RETURNS taking LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+    v_at bigint := _at();
+    v_task text;             -- the last one that was looked up
+    v_timed boolean;         -- whether a run of it was timed
+    v_room integer;          -- how many jobs of it may be taken
+    v_rows integer := _rows_of(q.name, a.size - t.count + 1);   -- one job more than may be taken, to see what stops the claim
+    v_found integer := 0;
+    v_split bigint;
+    v_expires boolean := false;
+    v_gone tid[] := '{}';
+    v_runs run[] := '{}';
+    v_tasks text[] := '{}';
+BEGIN
+    t.stopped := false;
+    t.odd := false;
+    FOR r IN
+        SELECT ctid AS place, n, width, task, size, last, expires_at FROM ready
+        WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED
+    LOOP
+        v_found := v_found + 1;
+        t.odd := coalesce(r.expires_at <= v_at, false);
+        EXIT WHEN t.odd;
+        IF r.task IS DISTINCT FROM v_task THEN
+            v_task := r.task;
+            v_timed := EXISTS (SELECT FROM timed WHERE task = v_task);
+        END IF;
+        v_room := CASE WHEN v_timed AND NOT r.last THEN a.size ELSE a.slots END - t.count;
+        t.stopped := v_room <= 0 OR (t.bytes + r.size > a.max_bytes AND t.count > 0 AND r.width = 1);
+        EXIT WHEN t.stopped;
+        IF t.bytes + r.size > a.max_bytes AND r.width > 1 THEN
+            v_split := r.n;
+            EXIT;
+        ELSIF r.width > v_room THEN
+            UPDATE ready SET n = n + v_room, seq = seq + v_room, width = width - v_room,
+                size = size - (SELECT sum(j.size) FROM job j WHERE j.n BETWEEN r.n AND r.n + v_room - 1)
+            WHERE ctid = r.place;
+            r.width := v_room;
+            t.stopped := true;
+        ELSE
+            v_gone := v_gone || r.place;
+        END IF;
+        t.count := t.count + r.width;
+        t.bytes := t.bytes + r.size;
+        v_runs := v_runs || ROW(r.n, r.width)::run;
+        v_tasks := v_tasks || r.task;
+        v_expires := v_expires OR r.expires_at IS NOT NULL;
+        EXIT WHEN t.stopped;
+    END LOOP;
+    IF cardinality(v_runs) > 0 THEN
+        DELETE FROM ready WHERE ctid = ANY (v_gone);
+        PERFORM _file_leases(a, q.name, v_runs, NULL, v_tasks, v_expires);
+        t.leases := t.leases || v_runs;
+    END IF;
+    IF v_split IS NOT NULL THEN
+        PERFORM _split_runs(q.name, v_split);   -- how much of it fits is decided job by job
+        RETURN _take_runs(q, a, t);
+    END IF;
+    -- Another step has locked a run, of which it may leave some.
+    t.missed := t.missed OR (NOT t.stopped AND NOT t.odd AND v_found < v_rows AND EXISTS (
+        SELECT FROM ready WHERE queue = q.name AND lane = '' AND NOT suspect AND width > 1 ORDER BY band, seq LIMIT 1));
+    RETURN t;
+END $$;
+
+-- In how many rows the first of a queue's jobs stand, so many of them: no more runs are to be locked than are taken.
+CREATE OR REPLACE FUNCTION _rows_of(p_queue text, p_jobs integer) RETURNS integer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_rows integer := 0;
+    v_jobs integer := 0;
+    v_width integer;
+BEGIN
+    FOR v_width IN SELECT width FROM ready WHERE queue = p_queue AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT p_jobs LOOP
+        v_rows := v_rows + 1;
+        v_jobs := v_jobs + v_width;
+        EXIT WHEN v_jobs >= p_jobs;
+    END LOOP;
+    RETURN v_rows;
+END $$;
+
+-- Take the first jobs of a queue with lanes, all at once.
 --
 -- Lanes go by stride (`windlass.core.order`): each claim takes from the lane whose `due` is lowest, and adds a stride to it. So the times of a
 -- lane's next claims are due, due + stride, due + 2 · stride …, whatever the others do, and the next claims of a ring are the lowest of all its
--- lanes' times: a sort instead of a loop. The jobs of a turn go by the time of its first. A queue without lanes is one lane without a seat.
---
--- in: a queue that `_takes_many`, the ask, what was leased before and its bytes. out: the same with what this queue hands out; stopped: a bound
--- of the ask stopped it; odd: `_take_one` has to go on, where somebody's turn begins.
-CREATE OR REPLACE FUNCTION _take_many(
-    q queue, a ask, p_leases bigint[], p_bytes bigint, OUT leases bigint[], OUT stopped boolean, OUT odd boolean, OUT bytes bigint
-) LANGUAGE plpgsql AS $$
+-- lanes' times: a sort instead of a loop. The jobs of a turn go by the time of its first. In, out: as `_take_runs`;
+-- odd: `_take_one` has to go on, where a turn begins.
+CREATE OR REPLACE FUNCTION _take_turns(q queue, a ask, t taking) RETURNS taking LANGUAGE plpgsql AS $$
 DECLARE
     r record;
     v_at bigint := _at();
@@ -157,39 +231,31 @@ DECLARE
     v_open bigint;     -- slots that the queue has left
     v_ring bigint;
     v_want integer;    -- one more than may be taken, to see what stops the claim
-    v_count integer;   -- jobs that are leased already
     v_take integer;
 BEGIN
-    leases := p_leases;
-    bytes := p_bytes;
-    stopped := false;
-    odd := false;
+    t.stopped := false;
+    t.odd := false;
     LOOP
-        v_count := cardinality(leases);
         IF q.concurrency IS NOT NULL THEN
-            v_open := q.concurrency - (SELECT count(*) FROM (SELECT FROM lease WHERE queue = q.name LIMIT q.concurrency) c);
+            v_open := q.concurrency - (
+                SELECT coalesce(sum(l.remaining), 0) FROM (SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) l);
             EXIT WHEN v_open <= 0;
         END IF;
-        IF q.laned THEN
-            v_ring := CASE WHEN q.one_ring THEN 0 ELSE (
-                SELECT band FROM seat WHERE queue = q.name AND due IS NOT NULL ORDER BY band LIMIT 1) END;
-            EXIT WHEN v_ring IS NULL;
-        END IF;
-        v_want := greatest(v_turn + 1, CASE WHEN v_limited THEN a.soon ELSE a.size END - v_count + 1);
+        v_ring := CASE WHEN q.one_ring THEN 0 ELSE (
+            SELECT band FROM seat WHERE queue = q.name AND due IS NOT NULL ORDER BY band LIMIT 1) END;
+        EXIT WHEN v_ring IS NULL;
+        v_want := greatest(v_turn + 1, CASE WHEN v_limited THEN a.soon ELSE a.size END - t.count + 1);
         WITH lanes AS (   -- those that are next; `each`: jobs of one to look at in this round, whole turns; `room`: slots that it has left
-            SELECT NULL::tid AS seat, '' AS lane, 0::bigint AS clock, 0::bigint AS due, 1::bigint AS stride, false AS rated,
-                false AS limited, v_want AS each, v_want::bigint AS room
-            WHERE NOT q.laned
-            UNION ALL
-            SELECT s.seat, s.lane, s.clock, s.due, _stride(coalesce(o.weight, 1)),
-                coalesce(o.level IS NOT NULL OR (o.has_rate AND o.rate_count IS NOT NULL), false), m.most IS NOT NULL,
-                ((v_want - 1) / (s.lanes * v_turn) + 1)::integer * v_turn,
+            SELECT s.*, _stride(coalesce(o.weight, 1)) AS stride, m.most IS NOT NULL AS limited,
+                coalesce(o.level IS NOT NULL OR (o.has_rate AND o.rate_count IS NOT NULL), false) AS rated,
+                ((v_want - 1) / (s.lanes * v_turn) + 1)::integer * v_turn AS each,
                 CASE WHEN m.most IS NULL THEN v_want ELSE m.most - (
-                    SELECT count(*) FROM (SELECT FROM lease WHERE queue = q.name AND lane = s.lane LIMIT m.most) c) END
+                    SELECT coalesce(sum(c.remaining), 0)
+                    FROM (SELECT remaining FROM lease WHERE queue = q.name AND lane = s.lane LIMIT m.most) c) END AS room
             FROM (
                 SELECT w.*, count(*) OVER () AS lanes FROM (
                     SELECT ctid AS seat, lane, clock, due FROM seat
-                    WHERE q.laned AND queue = q.name AND band = v_ring AND due IS NOT NULL ORDER BY due, lane LIMIT v_want) w) s
+                    WHERE queue = q.name AND band = v_ring AND due IS NOT NULL ORDER BY due, lane LIMIT v_want) w) s
             LEFT JOIN LATERAL (SELECT * FROM lane WHERE queue = q.name AND name = s.lane OFFSET 0) o ON true
             CROSS JOIN LATERAL (SELECT CASE WHEN o.has_concurrency THEN o.concurrency ELSE q.lane_concurrency END AS most OFFSET 0) m
         ), heads AS (   -- their first jobs; `horizon`: when the first job comes that this round does not look at
@@ -199,65 +265,46 @@ BEGIN
                 SELECT f.*, row_number() OVER () - 1 AS nth, count(*) OVER () AS found FROM (
                     SELECT ctid AS place, n, task, size, last, expires_at FROM ready
                     WHERE queue = q.name AND lane = l.lane AND NOT suspect
-                      AND band <= CASE WHEN q.laned AND NOT q.one_ring THEN v_ring ELSE LAST_BAND END
-                    ORDER BY band, seq LIMIT greatest(0, least(l.room, l.each + 1)) FOR UPDATE SKIP LOCKED) f) j
+                      AND band <= CASE WHEN q.one_ring THEN LAST_BAND ELSE v_ring END
+                    ORDER BY band, seq LIMIT greatest(0, least(l.room, l.each + 1))) f) j
         ), judged AS (   -- in order, each with what would stop the claim there
             SELECT h.*, h.nth % v_turn = 0 AS begins, h.count > v_open AS closed, h.rated OR coalesce(h.expires_at <= v_at, false) AS is_odd,
-                v_count + h.count > CASE
-                    WHEN h.last OR NOT EXISTS (SELECT FROM timed t WHERE t.task = h.task) THEN a.slots
+                t.count + h.count > CASE
+                    WHEN h.last OR NOT EXISTS (SELECT FROM timed o WHERE o.task = h.task) THEN a.slots
                     WHEN q.concurrency IS NOT NULL OR h.limited THEN a.soon ELSE a.size END
-                OR (v_count + h.count > 1 AND bytes + h.sum > a.max_bytes) AS stops
+                OR (t.count + h.count > 1 AND t.bytes + h.sum > a.max_bytes) AS stops
             FROM (
                 SELECT w.*, row_number() OVER () AS count, sum(w.size) OVER (ROWS UNBOUNDED PRECEDING) AS sum FROM (
                     SELECT * FROM heads WHERE nth < each AND at < coalesce(horizon, LAST_BAND) ORDER BY at, lane, nth LIMIT v_want) w) h
         )
-        SELECT array_agg(d.n) AS jobs, array_agg(d.place) AS places, array_agg(d.lane) AS lanes, array_agg(d.task) AS tasks,
+        SELECT array_agg(ROW(d.n, 1)::run) AS jobs, array_agg(d.place) AS places, array_agg(d.lane) AS lanes, array_agg(d.task) AS tasks,
             array_agg(d.sum) AS sums, array_agg(d.begins) AS begins, array_agg(d.seat) AS seats, array_agg(d.clock) AS clocks,
-            array_agg(d.due) AS dues, array_agg(d.stride) AS strides, array_agg(d.room) AS rooms, array_agg(d.found) AS found,
+            array_agg(d.due) AS dues, array_agg(d.stride) AS strides, array_agg(d.room) AS rooms, array_agg(d.found) AS found, bool_or(d.expires_at IS NOT NULL) AS expires,
             min(d.count) FILTER (WHERE d.is_odd) AS odd, min(d.count) FILTER (WHERE d.stops) AS stop,
             min(d.count) FILTER (WHERE d.closed) AS close
         INTO r FROM judged d;
         EXIT WHEN r.jobs IS NULL;
         v_take := least(cardinality(r.jobs), r.odd - 1, r.stop - 1, r.close - 1);
-        odd := r.odd = v_take + 1 AND r.close IS DISTINCT FROM r.odd;
-        stopped := NOT coalesce(odd, false) AND r.stop = v_take + 1 AND r.close IS DISTINCT FROM r.stop;
-        odd := coalesce(odd, false);
-        stopped := coalesce(stopped, false);
-        IF odd OR (v_take = v_want AND NOT stopped) THEN
+        t.odd := coalesce(r.odd = v_take + 1, false) AND r.close IS DISTINCT FROM r.odd;
+        t.stopped := NOT t.odd AND coalesce(r.stop = v_take + 1, false) AND r.close IS DISTINCT FROM r.stop;
+        IF t.odd OR (v_take = v_want AND NOT t.stopped) THEN
             -- What comes next is for `_take_one`, or for the next round: together with the turn that it belongs to.
             WHILE v_take > 0 AND NOT coalesce(r.begins[v_take + 1], false) LOOP
                 v_take := v_take - 1;
             END LOOP;
         END IF;
         IF v_take > 0 THEN
-            leases := leases || r.jobs[: v_take];
-            bytes := bytes + r.sums[v_take];
-            PERFORM _leave_places(q.name, r.places[: v_take], r.tasks[: v_take]);
-            PERFORM _file_leases(a, q.name, r.jobs[: v_take], r.lanes[: v_take]);
-            IF q.laned THEN
-                PERFORM _advance(q.name, v_ring, r.lanes[: v_take], r.seats[: v_take], r.clocks[: v_take], r.dues[: v_take],
-                    r.strides[: v_take], r.rooms[: v_take], r.found[: v_take]);
-            END IF;
+            DELETE FROM ready WHERE ctid = ANY (r.places[: v_take]);
+            PERFORM _file_leases(a, q.name, r.jobs[: v_take], r.lanes[: v_take], r.tasks[: v_take], r.expires);
+            PERFORM _advance(q.name, v_ring, r.lanes[: v_take], r.seats[: v_take], r.clocks[: v_take], r.dues[: v_take],
+                r.strides[: v_take], r.rooms[: v_take], r.found[: v_take]);
+            t.leases := t.leases || r.jobs[: v_take];
+            t.count := t.count + v_take;
+            t.bytes := t.bytes + r.sums[v_take];
         END IF;
-        EXIT WHEN stopped OR odd OR NOT q.laned;
+        EXIT WHEN t.stopped OR t.odd;
     END LOOP;
-END $$;
-
--- Take jobs out of their places, and count them as running.
-CREATE OR REPLACE FUNCTION _leave_places(p_queue text, p_places tid[], p_tasks text[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    DELETE FROM ready WHERE ctid = ANY (p_places);
-    INSERT INTO delta (queue, task, state, n, bytes)
-    SELECT p_queue, t.task, s.state, s.by * t.n, 0
-    FROM (SELECT u.task, count(*) AS n FROM unnest(p_tasks) AS u (task) GROUP BY u.task) t,
-        (VALUES (STATE_READY, -1), (STATE_RUNNING, 1)) s (state, by);
-END $$;
-
--- File the leases of jobs of a queue, in this order.
-CREATE OR REPLACE FUNCTION _file_leases(a ask, p_queue text, p_jobs bigint[], p_lanes text[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO lease (session, n, i, ask, queue, lane)
-    SELECT coalesce(a.session, ''), u.n, nextval('number'), a.seq, p_queue, u.lane FROM unnest(p_jobs, p_lanes) AS u (n, lane);
+    RETURN t;
 END $$;
 
 -- Move the clocks of lanes that jobs were taken from, and let those leave that have nothing more to hand out. In, job by job: its lane; the lane's
@@ -294,45 +341,36 @@ BEGIN
       AND NOT EXISTS (SELECT FROM seat s WHERE s.queue = p_queue AND s.band = r.band AND s.due IS NOT NULL);
 END $$;
 
--- Take the next job of a queue, whatever decides. in: what was leased before, its bytes, how many expired jobs may still be looked after, and whose
--- turn it is. out: the same; stopped: a bound of the ask stopped it; empty: the queue hands out nothing more.
-CREATE OR REPLACE FUNCTION _take_one(
-    q queue, a ask, p_leases bigint[], p_bytes bigint, p_left integer, p_turns turns,
-    OUT leases bigint[], OUT bytes bigint, OUT remaining integer, OUT turns turns, OUT stopped boolean, OUT empty boolean
-) LANGUAGE plpgsql AS $$
+-- Take the next job of a queue, whatever decides. In, out: as `_take_runs`; empty: the queue hands out nothing more.
+CREATE OR REPLACE FUNCTION _take_one(q queue, a ask, t taking) RETURNS taking LANGUAGE plpgsql AS $$
 DECLARE
     l lane;
     j job;
     v_at bigint := _at();
     v_room integer;
     v_ring bigint;
-    v_i integer;     -- where the ring stands among those of which somebody's turn is known
+    v_i integer;     -- where the ring stands among those of which it is known whose turn it is
     v_n bigint;
 BEGIN
-    leases := p_leases;
-    bytes := p_bytes;
-    remaining := p_left;
-    turns := p_turns;
-    stopped := false;
-    v_n := CASE WHEN a.alone THEN _next_suspect(q, v_at)
-        ELSE _next_job(q, _draw(a.draw, cardinality(leases)), v_at, turns) END;
-    empty := v_n IS NULL;
-    IF empty THEN
-        RETURN;
+    t.stopped := false;
+    v_n := CASE WHEN a.alone THEN _next_suspect(q, v_at) ELSE _next_job(q, _draw(a.draw, t.count), v_at, t.turns) END;
+    t.empty := v_n IS NULL;
+    IF t.empty THEN
+        RETURN t;
     END IF;
     SELECT * INTO j FROM job WHERE n = v_n;
     l := _lane(q, j.lane);
     IF q.laned AND l.rate_count IS NOT NULL AND _lane_token_in(l, v_at) > 0 THEN
         -- It entered its ring by a token of a later time: the clock ran ahead, and was set back before a sweep saw it.
         PERFORM _refresh(q.name, j.lane);
-        RETURN;
+        RETURN t;
     END IF;
     IF j.expires_at <= v_at AND NOT j.started THEN
         PERFORM _expire(j);
-        turns := NULL;
-        remaining := remaining - 1;
-        stopped := remaining < 0;
-        RETURN;
+        t.turns := NULL;
+        t.spare := t.spare - 1;
+        t.stopped := t.spare < 0;
+        RETURN t;
     END IF;
     v_room := CASE
         WHEN a.alone THEN least(1, a.slots)
@@ -340,53 +378,64 @@ BEGIN
         WHEN q.concurrency IS NOT NULL OR q.rate_count IS NOT NULL OR l.concurrency IS NOT NULL OR l.rate_count IS NOT NULL THEN a.soon
         ELSE a.size
     END;
-    bytes := bytes + octet_length(j.payload);
-    stopped := cardinality(leases) >= v_room OR (cardinality(leases) > 0 AND bytes > a.max_bytes);
-    IF stopped THEN
-        RETURN;
+    t.stopped := t.count >= v_room OR (t.count > 0 AND t.bytes + octet_length(j.payload) > a.max_bytes);
+    IF t.stopped THEN
+        RETURN t;
     END IF;
     v_ring := CASE WHEN q.one_ring THEN 0 ELSE j.band END;
-    v_i := coalesce(array_position(turns.rings, v_ring), coalesce(cardinality(turns.rings), 0) + 1);
-    turns.taken[v_i] := CASE WHEN turns.lanes[v_i] = j.lane THEN turns.taken[v_i] + 1 ELSE 1 END;
-    turns.lanes[v_i] := CASE WHEN turns.taken[v_i] < _turn_of(a.slots, a.soon) THEN j.lane END;
-    turns.rings[v_i] := v_ring;
+    v_i := coalesce(array_position((t.turns).rings, v_ring), coalesce(cardinality((t.turns).rings), 0) + 1);
+    t.turns.rings[v_i] := v_ring;
+    t.turns.taken[v_i] := CASE WHEN (t.turns).lanes[v_i] = j.lane THEN (t.turns).taken[v_i] + 1 ELSE 1 END;
+    t.turns.lanes[v_i] := CASE WHEN (t.turns).taken[v_i] < _turn_of(a.slots, a.soon) THEN j.lane END;
     PERFORM _occupy(q, l, j);
-    PERFORM _leave_places(q.name, array(
-        SELECT ctid FROM ready WHERE queue = j.queue AND lane = j.lane AND band = j.band AND seq = j.seq AND n = j.n), ARRAY[j.task]);
-    PERFORM _file_leases(a, q.name, ARRAY[v_n], ARRAY[j.lane]);
+    PERFORM _leave_place(j, j.band, j.seq);
+    PERFORM _file_leases(a, q.name, ARRAY[ROW(v_n, 1)::run], ARRAY[j.lane], ARRAY[j.task], j.expires_at IS NOT NULL);
     PERFORM _refresh(q.name, j.lane);
-    leases := leases || v_n;
+    t.leases := t.leases || ROW(v_n, 1)::run;
+    t.count := t.count + 1;
+    t.bytes := t.bytes + octet_length(j.payload);
+    RETURN t;
 END $$;
 
--- Have the rows of jobs say that they are leased, and log it where that is asked for.
-CREATE OR REPLACE FUNCTION _lease(a ask, p_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+-- File the leases of runs that were taken out of their places, and count them. p_lanes: their lanes, or NULL if they have none; p_expires: whether
+-- a job of them has an expiry, which ends with its first start.
+CREATE OR REPLACE FUNCTION _file_leases(a ask, p_queue text, p_runs run[], p_lanes text[], p_tasks text[], p_expires boolean) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();
+    v_i bigint := _draw_numbers();
 BEGIN
-    UPDATE job SET state = STATE_RUNNING, reason = NULL, fence = _new_fence(fence, v_at), attempt = attempt + 1, claimed_at = v_at,
-        session = a.session, deadline = v_at + a.visibility, timer = v_at + a.visibility
-    WHERE n = ANY (p_jobs);
-    IF EXISTS (SELECT FROM queue WHERE name = ANY (a.queues) AND emit = EMIT_ALL) THEN
-        INSERT INTO event_in (at, job, task, queue, lane, move, before, after, attempt, fence, waited)
-        SELECT v_at, j.id, j.task, j.queue, j.lane, 'claim', STATE_READY, STATE_RUNNING, j.attempt, j.fence, greatest(0, v_at - j.due_at)
-        FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) j
-        JOIN queue q ON q.name = j.queue AND q.emit = EMIT_ALL ORDER BY u.o;
+    INSERT INTO lease (session, n, width, remaining, i, ask, queue, lane, at, deadline)
+    SELECT coalesce(a.session, ''), u.n, u.width, u.width, v_i + u.o, a.seq, p_queue, coalesce(p_lanes[u.o], ''), v_at, v_at + a.visibility
+    FROM unnest(p_runs) WITH ORDINALITY AS u (n, width, o);
+    INSERT INTO delta (queue, task, state, n, bytes)
+    SELECT p_queue, c.task, s.state, s.by * c.n, 0
+    FROM (SELECT p_tasks[u.o] AS task, sum(u.width) AS n FROM unnest(p_runs) WITH ORDINALITY AS u (n, width, o) GROUP BY 1) c,
+        (VALUES (STATE_READY, -1), (STATE_RUNNING, 1)) s (state, by);
+    IF p_expires THEN
+        UPDATE job j SET timer = NULL FROM unnest(p_runs) u WHERE j.n BETWEEN u.n AND u.n + u.width - 1;
     END IF;
 END $$;
 
--- Leases as the asker is told of them, in this order.
-CREATE OR REPLACE FUNCTION _leased(p_jobs bigint[]) RETURNS SETOF claimed LANGUAGE plpgsql STABLE AS $$
+-- Leases as the asker is told of them, in this order: a row a run. Its jobs came in one call, and have all but ids and payloads in common.
+CREATE OR REPLACE FUNCTION _leased(p_runs run[]) RETURNS SETOF claimed LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_at bigint := _at();
 BEGIN
     RETURN QUERY
         SELECT NULL::text, NULL::boolean, NULL::bigint, NULL::integer, NULL::text[], NULL::text[], NULL::smallint[], NULL::text[],
-            j.id, j.fence, j.task, j.queue, j.lane, j.priority, j.attempt, j.max_attempts, j.crashes, j.revision, j.payload, j.headers,
-            j.tags, j.flow, j.after_ids,
-            CASE WHEN j.has_memos THEN array(SELECT m.name FROM memo m WHERE m.n = j.n ORDER BY m.name)::text[] END,
-            CASE WHEN j.has_memos THEN array(SELECT m.value FROM memo m WHERE m.n = j.n ORDER BY m.name) END,
-            greatest(0, j.claimed_at - j.due_at), CASE WHEN NOT j.started THEN j.expires_at - v_at END, j.deadline - v_at
-        FROM unnest(p_jobs) WITH ORDINALITY AS u (n, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE n = u.n OFFSET 0) j ORDER BY u.o;
+            m.ids, m.payloads, _new_fence(j.fence, l.at), j.task, j.queue, j.lane, j.priority, j.attempt + 1, j.max_attempts, j.crashes, j.revision,
+            j.headers, j.tags, j.flow, j.after_ids,
+            CASE WHEN j.has_memos THEN array(SELECT o.name FROM memo o WHERE o.n = j.n ORDER BY o.name)::text[] END,
+            CASE WHEN j.has_memos THEN array(SELECT o.value FROM memo o WHERE o.n = j.n ORDER BY o.name) END,
+            greatest(0, l.at - j.due_at), CASE WHEN NOT j.started THEN j.expires_at - v_at END, l.deadline - v_at
+        FROM unnest(p_runs) WITH ORDINALITY AS u (n, width, o)
+        CROSS JOIN LATERAL (
+            SELECT array_agg(c.id) AS ids, array_agg(c.payload) AS payloads, min(c.n) AS n
+            FROM (SELECT id, payload, n FROM job WHERE n BETWEEN u.n AND u.n + u.width - 1 ORDER BY n) c) m
+        CROSS JOIN LATERAL (SELECT * FROM job WHERE n = m.n OFFSET 0) j
+        CROSS JOIN LATERAL (SELECT at, deadline FROM lease WHERE queue = j.queue AND lane = j.lane AND n = u.n OFFSET 0) l
+        ORDER BY u.o;
 END $$;
 
 -- How long until time alone may make something claimable, for this kind of asker; NULL: nothing will. p_claimed: the step has just handed out what

@@ -25,7 +25,7 @@ DECLARE
     v_done boolean[];      -- which of them `_settle_done` has ended; NULL: all
     v_answers answer[];
     v_head claimed;
-    v_leases bigint[];
+    v_leases run[];
 BEGIN
     IF cardinality(p_ids) > 0 THEN
         v_children := _asked(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins, p_child_delays, p_run_at,
@@ -83,47 +83,61 @@ BEGIN
 END $$;
 
 -- End the leases of plain jobs that are done and go to the past, all at once. in: settlements (p_spawn_of, p_too_large: those with
--- children are left alone); p_session: the asker. out: which of them it has ended (NULL: all); the queues of those; and of each that was in a lane, its queue and lane.
+-- children are left alone); p_session: the asker. out: which of them it has ended (NULL: all); the queues of those; and of each that was in a lane, its
+-- queue and lane.
 CREATE OR REPLACE FUNCTION _settle_done(
     p_jobs uuid[], p_fences bigint[], p_outcomes text[], p_runtimes bigint[], p_errors bytea[], p_results bytea[], p_spawn_of integer[],
     p_too_large text[], p_session text, OUT done boolean[], OUT queues text[], OUT "of" text[], OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    f record;
     x record;
     v_at bigint := _at();
-    v_session text := coalesce(p_session, (SELECT session FROM job WHERE id = p_jobs[1]));   -- that of all of them, mostly
-    v_lives boolean := _holder_lives(v_session);
+    v_session text := coalesce(p_session, (_load(p_jobs[1])).session, '');              -- that of all of them, mostly
+    v_lives boolean := _holder_lives(nullif(v_session, ''));
     v_aside uuid[] := array(SELECT job FROM aftermath);                               -- settled in callers' own transactions
     v_forgotten text[] := array(SELECT queue FROM horizon WHERE finished_at >= v_at);  -- after a step back of the clock
     v_patience text := current_setting('lock_timeout');
+    v_o integer;
 BEGIN
+    queues := '{}';
+    done := array_fill(false, ARRAY[cardinality(p_jobs)]);
+    SELECT array_agg(j.place) AS places, array_agg(DISTINCT j.n) AS jobs, array_agg(l.at) AS ats, array_agg(u.o) AS said, array_agg(DISTINCT q.name) AS queues,
+        array_agg(q.slot) AS slots, array_agg(q.name) FILTER (WHERE q.laned) AS of, array_agg(j.lane) FILTER (WHERE q.laned) AS lanes
+    INTO f
+    FROM unnest(p_jobs, p_fences, p_outcomes, p_errors) WITH ORDINALITY AS u (id, said, outcome, error, o)
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place, n, queue, lane, fence FROM job
+        WHERE id = u.id AND state = STATE_READY AND key IS NULL AND NOT has_children AND after_ids IS NULL AND flow = '' AND line IS NULL
+          AND NOT has_memos AND log_lines = 0 OFFSET 0) j
+    CROSS JOIN LATERAL (
+        SELECT at, n + width > j.n AS covers FROM lease
+        WHERE session = v_session AND n BETWEEN j.n - RUN_WIDTH + 1 AND j.n ORDER BY n DESC LIMIT 1) l
+    JOIN queue q ON q.name = j.queue AND _has_past(q) AND q.name <> ALL (v_forgotten)
+    WHERE u.outcome = 'done' AND u.error IS NULL AND u.o <> ALL (p_spawn_of) AND p_too_large[u.o] IS NULL AND u.id <> ALL (v_aside)
+      AND _is_live(l.covers, _new_fence(j.fence, l.at), u.said, v_lives);
+    IF f.places IS NULL OR cardinality(f.jobs) < cardinality(f.places) THEN   -- none, or one of them twice
+        RETURN;
+    END IF;
     -- A caller's own transaction that settles one of these can take long: it is not waited for while a lock of the namespace is held.
     PERFORM set_config('lock_timeout', '100', true);
-    WITH said AS (
-        SELECT * FROM unnest(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results) WITH ORDINALITY
-            AS u (id, said, outcome, runtime, failure, result, o)
-        WHERE u.outcome = 'done' AND u.failure IS NULL AND u.o <> ALL (p_spawn_of) AND p_too_large[u.o] IS NULL AND u.id <> ALL (v_aside)
-    ), ended AS (
-        DELETE FROM job j USING said u, queue q
-        WHERE j.id = u.id AND q.name = j.queue AND _has_past(q) AND q.name <> ALL (v_forgotten)
-          AND _is_live(j.state, j.fence, u.said, j.session IS NULL OR (j.session = v_session AND v_lives))
-          AND j.key IS NULL AND NOT j.has_children AND j.after_ids IS NULL AND j.flow = '' AND j.line IS NULL AND NOT j.has_memos
-          AND j.log_lines = 0
-        RETURNING j.*, u.o, u.runtime, u.result AS value, q.slot AS into_slot, q.laned
+    WITH ended AS (
+        DELETE FROM job j USING unnest(f.places, f.ats, f.said, f.slots) AS u (place, at, o, slot) WHERE j.ctid = u.place
+        RETURNING j.*, u.at, u.o, u.slot AS into_slot
     ), kept AS (
         INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
             due_at, fence, claimed_at, size, started, replays, kept, parent, expires_at, finished_at, mode, win, permille, message,
             headers, tags, deliveries, error, result, payload, slot, session, deadline)   -- session, deadline: see `_as_kept`
-        SELECT e.id, e.n, STATE_DONE, e.priority, e.attempt, e.max_attempts, e.crashes, e.revision, e.queue, e.lane, e.task, e.band, e.seq,
-            e.accepted_at, e.due_at, e.fence, e.claimed_at, e.size + coalesce(octet_length(e.value), 0), true, e.replays,
-            (e.value IS NOT NULL)::integer, e.parent, e.expires_at, v_at, e.mode, e.win, e.permille, e.message, e.headers, e.tags,
-            CASE WHEN e.deliveries IS NOT NULL OR e.session IS NULL THEN
-                _with_end(e.deliveries, ROW(e.fence, e.attempt, e.session, e.claimed_at, v_at, 'done', true, NULL, e.runtime, NULL)::ended) END,
-            e.error, e.value, e.payload, e.into_slot, CASE WHEN e.deliveries IS NULL THEN e.session END,
-            CASE WHEN e.deliveries IS NULL THEN e.runtime END
+        SELECT e.id, e.n, STATE_DONE, e.priority, e.attempt + 1, e.max_attempts, e.crashes, e.revision, e.queue, e.lane, e.task, e.band, e.seq,
+            e.accepted_at, e.due_at, p_fences[e.o], e.at, e.size + coalesce(octet_length(p_results[e.o]), 0), true, e.replays,
+            (p_results[e.o] IS NOT NULL)::integer, e.parent, e.expires_at, v_at, e.mode, e.win, e.permille, e.message, e.headers, e.tags,
+            CASE WHEN e.deliveries IS NOT NULL OR v_session = '' THEN _with_end(e.deliveries, ROW(
+                p_fences[e.o], e.attempt + 1, nullif(v_session, ''), e.at, v_at, 'done', true, NULL, p_runtimes[e.o], NULL)::ended) END,
+            e.error, p_results[e.o], e.payload, e.into_slot, CASE WHEN e.deliveries IS NULL THEN nullif(v_session, '') END,
+            CASE WHEN e.deliveries IS NULL AND v_session <> '' THEN p_runtimes[e.o] END
         FROM ended e
     ), tasks AS (
-        SELECT e.queue, e.task, count(*) AS n, coalesce(sum(octet_length(e.value)), 0) AS bytes, bool_or(e.runtime IS NOT NULL) AS timed
+        SELECT e.queue, e.task, count(*) AS n, coalesce(sum(octet_length(p_results[e.o])), 0) AS bytes, bool_or(p_runtimes[e.o] IS NOT NULL) AS timed
         FROM ended e GROUP BY e.queue, e.task
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes)
@@ -135,19 +149,24 @@ BEGIN
         ORDER BY t.task   -- as every step does, so that nobody waits in a circle
         ON CONFLICT DO NOTHING
     )
-    SELECT count(*) AS count, array_agg(e.n) AS jobs, array_agg(e.o) AS places, array_agg(DISTINCT e.queue) AS queues,
-        array_agg(e.queue) FILTER (WHERE e.laned) AS of, array_agg(e.lane) FILTER (WHERE e.laned) AS lanes
-    INTO x FROM ended e;
+    SELECT sum(t.n) AS count INTO x FROM tasks t;
     PERFORM set_config('lock_timeout', v_patience, true);
-    IF EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs) AND job <> ALL (v_aside)) THEN
-        RAISE EXCEPTION 'a caller has settled one of these meanwhile' USING ERRCODE = 'serialization_failure';
+    -- An array that is in order tells by halves how many of its values are below another.
+    UPDATE lease SET remaining = remaining - (width_bucket(n + width - 1, f.jobs) - width_bucket(n - 1, f.jobs))
+    WHERE session = v_session AND n BETWEEN f.jobs[1] - RUN_WIDTH + 1 AND f.jobs[cardinality(f.jobs)];
+    DELETE FROM lease WHERE session = v_session AND n BETWEEN f.jobs[1] - RUN_WIDTH + 1 AND f.jobs[cardinality(f.jobs)] AND remaining = 0;
+    IF x.count IS DISTINCT FROM cardinality(f.jobs) OR EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs) AND job <> ALL (v_aside)) THEN
+        RAISE EXCEPTION 'another step has ended one of these meanwhile' USING ERRCODE = 'serialization_failure';
     END IF;
-    DELETE FROM lease WHERE session IN (coalesce(v_session, ''), '') AND n = ANY (x.jobs);
-    queues := coalesce(x.queues, '{}');
-    "of" := x.of;
-    lanes := x.lanes;
-    IF x.count < cardinality(p_jobs) THEN
-        done := array(SELECT u.o = ANY (x.places) IS TRUE FROM generate_series(1, cardinality(p_jobs)) AS u (o));
+    queues := f.queues;
+    "of" := f.of;
+    lanes := f.lanes;
+    IF x.count = cardinality(p_jobs) THEN
+        done := NULL;
+    ELSE
+        FOREACH v_o IN ARRAY f.said LOOP
+            done[v_o] := true;
+        END LOOP;
     END IF;
 END $$;
 
@@ -160,7 +179,7 @@ END $$;
 -- Whether these words come from the live lease of a job.
 CREATE OR REPLACE FUNCTION _holds(j job, p_said bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN j.n IS NOT NULL AND _is_live(j.state, j.fence, p_said, _holder_lives(j.session));
+    RETURN _is_live(j.state = STATE_RUNNING, j.fence, p_said, _holder_lives(j.session)) IS TRUE;
 END $$;
 
 -- One settlement. in: its fields; p_spawn: the children; p_locked: queues whose lanes are locked, or NULL if the step has the namespace to itself.
@@ -173,21 +192,15 @@ DECLARE
     r ruling;
     v_answer answer;
 BEGIN
-    SELECT * INTO j FROM job WHERE id = p_id;
-    IF _holds(j, p_fence) THEN
-        -- Nobody is waited for while a lock of the namespace is held: a caller's own transaction that settles this job can take long.
-        SELECT * INTO j FROM job WHERE id = p_id FOR UPDATE NOWAIT;
-        IF EXISTS (SELECT FROM aftermath WHERE job = p_id) THEN
-            IF p_locked IS NOT NULL THEN
-                PERFORM _must_be_alone();
-            END IF;
-            PERFORM _was_settled_here(p_id);
-            SELECT * INTO j FROM job WHERE id = p_id;
+    -- Nobody is waited for while a lock of the namespace is held: a caller's own transaction that settles this job can take long.
+    PERFORM FROM job WHERE id = p_id FOR UPDATE NOWAIT;
+    IF EXISTS (SELECT FROM aftermath WHERE job = p_id) THEN
+        IF p_locked IS NOT NULL THEN
+            PERFORM _must_be_alone();
         END IF;
+        PERFORM _was_settled_here(p_id);
     END IF;
-    IF j.n IS NULL THEN
-        j := _past(p_id);
-    END IF;
+    j := _load(p_id);
     IF NOT _holds(j, p_fence) THEN
         RETURN _late(j, p_fence);
     END IF;
@@ -274,10 +287,7 @@ BEGIN
     -- In the order of ids, so that two calls never wait for each other.
     PERFORM FROM job WHERE id = ANY (p_jobs) ORDER BY id FOR NO KEY UPDATE;
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
-        SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
-        IF NOT FOUND THEN
-            j := _past(p_jobs[v_i]);
-        END IF;
+        j := _load(p_jobs[v_i]);
         IF NOT _holds(j, p_fences[v_i]) THEN
             v_verdicts := v_verdicts || (_late(j, p_fences[v_i])).verdict;
             CONTINUE;
@@ -298,9 +308,11 @@ BEGIN
             INSERT INTO log (n, i, line) SELECT j.n, j.log_lines + o, line FROM unnest(v_lines) WITH ORDINALITY AS u (line, o);
             DELETE FROM log WHERE n = j.n AND i <= j.log_lines + cardinality(v_lines) - p_log_lines;
         END IF;
+        IF j.deadline IS NOT NULL AND p_extends[v_i] IS NOT NULL THEN
+            PERFORM _lease_alone(j);
+            UPDATE lease SET deadline = _at() + p_extends[v_i] WHERE session = coalesce(j.session, '') AND n = j.n;
+        END IF;
         UPDATE job SET
-            deadline = CASE WHEN deadline IS NOT NULL AND p_extends[v_i] IS NOT NULL THEN _at() + p_extends[v_i] ELSE deadline END,
-            timer = CASE WHEN deadline IS NOT NULL AND p_extends[v_i] IS NOT NULL THEN _at() + p_extends[v_i] ELSE timer END,
             permille = coalesce(p_permilles[v_i], permille),
             message = CASE WHEN p_permilles[v_i] IS NULL THEN message ELSE p_messages[v_i] END,
             log_lines = log_lines + cardinality(v_lines),

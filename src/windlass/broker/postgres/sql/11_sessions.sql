@@ -30,7 +30,7 @@ BEGIN
         fences := NULL;
         IF alive THEN
             SELECT array_agg(f.id ORDER BY f.lease), array_agg(f.fence ORDER BY f.lease) INTO jobs, fences
-            FROM (SELECT j.id, j.fence, l.i AS lease FROM lease l CROSS JOIN LATERAL (SELECT * FROM job WHERE n = l.n OFFSET 0) j
+            FROM (SELECT j.id, _new_fence(j.fence, l.at) AS fence, l.i AS lease FROM lease l CROSS JOIN LATERAL (SELECT * FROM job WHERE n = l.n OFFSET 0) j
                   WHERE l.session = p_sessions[v_i] AND l.flagged
                   ORDER BY l.i LIMIT 1000) f;
         END IF;
@@ -62,10 +62,14 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM session WHERE id = p_session;
     -- A lease that is locked is being settled in a caller's own transaction: it stays until that has ended.
-    FOR v_n IN SELECT n FROM lease WHERE session = p_session ORDER BY i LIMIT p_limit LOOP
+    FOR v_n IN
+        SELECT o.n FROM lease l CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 OFFSET 0) o
+        WHERE l.session = p_session ORDER BY l.i, o.n LIMIT p_limit
+    LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         CONTINUE WHEN _was_settled_here(j.id);
+        j := _as_leased(j);
         v_started := EXISTS (SELECT FROM unnest(s.started, s.fences) u (id, fence) WHERE u.id = j.id AND u.fence = j.fence);
         PERFORM _end_lease(j, _rule_session_end(_standing(j), s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
             s.cause, s.cause_kind);

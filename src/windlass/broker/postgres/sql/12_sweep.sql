@@ -115,9 +115,15 @@ DECLARE
     v_n bigint;
     v_count integer := 0;
 BEGIN
-    FOR v_n IN SELECT n FROM job WHERE timer <= v_at AND state = 3 ORDER BY timer, n LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
-        SELECT * INTO j FROM job WHERE n = v_n;
+    FOR v_n IN
+        SELECT o.n FROM (SELECT * FROM lease WHERE deadline <= v_at ORDER BY deadline, n LIMIT p_limit) l
+        CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 OFFSET 0) o
+        ORDER BY l.deadline, o.n LIMIT p_limit
+    LOOP
+        SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
         CONTINUE WHEN _was_settled_here(j.id);
+        j := _as_leased(j);
         PERFORM _end_lease(j, _rule_deadline(_standing(j)), false,
             convert_to('{"kind":"deadline","detail":"not extended in time"}', 'UTF8'), 'deadline');
         PERFORM _drop_if_unkept(v_n);

@@ -13,10 +13,7 @@ DECLARE
 BEGIN
     PERFORM _begin_alone(p_now);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
-        SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
-        IF NOT FOUND THEN
-            j := _past(p_jobs[v_i]);
-        END IF;
+        j := _load(p_jobs[v_i]);
         IF j.pruned_until IS NOT NULL THEN
             j := NULL;
         END IF;
@@ -54,7 +51,7 @@ BEGIN
     IF j.state >= 4 THEN
         RETURN 'wrong state';
     ELSIF j.state = 3 THEN
-        UPDATE job SET cancel_requested = true WHERE n = j.n;
+        PERFORM _lease_alone(j);
         UPDATE lease SET flagged = true WHERE session = coalesce(j.session, '') AND n = j.n;
         RETURN 'flagged';
     END IF;
@@ -149,7 +146,7 @@ BEGIN
     IF p_state = 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
-                SELECT o.n FROM ready o WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
+                SELECT u.n FROM ready o CROSS JOIN LATERAL generate_series(o.n, o.n + o.width - 1) u (n) WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSIF p_state < 2 THEN
         v_jobs := array(

@@ -38,7 +38,7 @@ BEGIN
     SELECT * INTO m FROM meta;
     SELECT * INTO q FROM queue WHERE name = p_name;
     q.name := p_name;
-    q.i := coalesce(q.i, nextval('number'));
+    q.i := coalesce(q.i, _draw_numbers());
     q.laned := coalesce(q.laned, false);
     q.paused := coalesce(q.paused, false);
     q.concurrency := (s ->> 'concurrency')::bigint;

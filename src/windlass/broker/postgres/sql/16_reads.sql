@@ -61,10 +61,7 @@ DECLARE
 BEGIN
     PERFORM _sees_all(p_insists);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
-        SELECT * INTO j FROM job WHERE id = p_jobs[v_i];
-        IF NOT FOUND THEN
-            j := _past(p_jobs[v_i]);
-        END IF;
+        j := _load(p_jobs[v_i]);
         CONTINUE WHEN j.n IS NULL OR j.pruned_until <= v_at;
         r := _shown(j);
         r.place := v_i;
@@ -135,6 +132,7 @@ BEGIN
         END IF;
         v_examined := v_examined + 1;
         v_last := j.n;
+        j := _as_leased(j);
         IF j.state = ANY (p_states) AND (p_queue IS NULL OR j.queue = p_queue) AND (p_task IS NULL OR j.task = p_task)
             AND (p_lane IS NULL OR j.lane = p_lane) AND (p_flow IS NULL OR j.flow = p_flow) THEN
             v_found := v_found || _shown(j);
@@ -190,8 +188,8 @@ BEGIN
         WHERE p_after IS NULL OR w.name > p_after COLLATE "C"
         ORDER BY w.name LIMIT p_limit + 1
     LOOP
-        ready := (SELECT count(*) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
-        running := (SELECT count(*) FROM lease r WHERE r.queue = p_queue AND r.lane = lanes.name);
+        ready := (SELECT coalesce(sum(r.width), 0) FROM ready r WHERE r.queue = p_queue AND r.lane = lanes.name);
+        running := (SELECT coalesce(sum(r.remaining), 0) FROM lease r WHERE r.queue = p_queue AND r.lane = lanes.name);
         l := _lane(q, name);
         weight := l.weight;
         concurrency := l.concurrency;
@@ -212,7 +210,7 @@ CREATE OR REPLACE FUNCTION sessions(
     OUT leases bigint, OUT memory bigint, OUT cause bytea
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT s.id, s.info, s.ended_at IS NULL, s.opened_at, CASE WHEN s.ended_at IS NULL THEN greatest(0, m.live - s.seen) ELSE s.silent_for END,
-        (SELECT count(*) FROM lease l WHERE l.session = s.id), s.memory, s.cause
+        (SELECT coalesce(sum(l.remaining), 0) FROM lease l WHERE l.session = s.id), s.memory, s.cause
     FROM session s, meta m WHERE s.id > p_after COLLATE "C" ORDER BY s.id LIMIT p_limit
 $$;
 

@@ -13,10 +13,7 @@ BEGIN
     PERFORM _sees_all(p_insists);
     detail := '';
     ahead := 0;
-    SELECT * INTO j FROM job WHERE id = p_job;
-    IF NOT FOUND THEN
-        j := _past(p_job);
-    END IF;
+    j := _load(p_job);
     IF j.n IS NULL OR j.pruned_until IS NOT NULL THEN
         why := 'no such job';
         RETURN;
@@ -65,11 +62,10 @@ BEGIN
         RETURN (SELECT count(*) FROM (SELECT FROM ready WHERE queue = q.name AND lane = j.lane AND suspect
                 AND seq < j.seq LIMIT p_limit) a);
     ELSIF q.sequence THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM job WHERE queue = q.name AND lane = j.lane AND line < j.line AND state = 2
-                LIMIT p_limit) a);
+        RETURN (SELECT count(*) FROM (SELECT FROM ready WHERE queue = q.name AND lane = j.lane AND seq < j.seq LIMIT p_limit) a);
     END IF;
-    RETURN (SELECT count(*) FROM (
-        SELECT FROM ready
+    RETURN (SELECT least(p_limit, coalesce(sum(a.jobs), 0)) FROM (
+        SELECT CASE WHEN j.n BETWEEN n AND n + width - 1 THEN j.n - n ELSE width END AS jobs FROM ready
         WHERE queue = q.name AND lane = j.lane AND NOT suspect AND (band, seq) < (j.band, j.seq) ORDER BY band, seq LIMIT p_limit) a);
 END $$;
 
@@ -90,8 +86,8 @@ BEGIN
     ELSIF v_head <> j.n THEN
         why := 'an earlier job of its lane is not finished';
         detail := (SELECT id FROM job WHERE n = v_head);
-    ELSIF q.concurrency <= (SELECT count(*) FROM (
-        SELECT FROM lease WHERE queue = q.name LIMIT q.concurrency) r) THEN
+    ELSIF q.concurrency <= (SELECT coalesce(sum(r.remaining), 0) FROM (
+        SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) r) THEN
         why := 'its queue is at its concurrency limit';
     ELSIF v_token > 0 THEN
         why := 'its queue is at its rate';

@@ -94,10 +94,8 @@ DECLARE
         p_expires, p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows, p_edge_of, p_edge_parents, p_edge_on);
 BEGIN
     PERFORM _begin(p_now);
-    SELECT * INTO j FROM job WHERE id = p_job FOR KEY SHARE;
-    IF NOT FOUND THEN
-        j := _past(p_job);
-    END IF;
+    PERFORM FROM job WHERE id = p_job FOR KEY SHARE;
+    j := _load(p_job);
     IF NOT _holds(j, p_fence) THEN
         SELECT l.verdict, l.outcome, l.state INTO verdict, outcome, state FROM _late(j, p_fence) l;
         RETURN;
@@ -142,8 +140,8 @@ CREATE OR REPLACE FUNCTION _follow_up(x aftermath) RETURNS void LANGUAGE plpgsql
 DECLARE
     j job;
 BEGIN
-    SELECT * INTO j FROM job WHERE id = x.job AND state = 3 AND fence = x.fence;
-    IF NOT FOUND THEN
+    j := _load(x.job);
+    IF (j.state = STATE_RUNNING AND j.fence = x.fence) IS NOT TRUE THEN
         RETURN;
     END IF;
     PERFORM _note_time(j.task, x.runtime);

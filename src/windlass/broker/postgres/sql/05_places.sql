@@ -1,0 +1,96 @@
+-- Places: where an unfinished job stands, and who holds it.
+--
+-- A job that is neither blocked nor scheduled is covered by exactly one run, of `ready` or of `lease`. Whoever changes one job of a run carves it out
+-- first: at most two runs are left of it. Keys touched: ready, lease. Cost: a probe, and two rows where a run is carved.
+
+-- The lease that covers a job; NULL if none does.
+CREATE OR REPLACE FUNCTION _lease_of(p_queue text, p_lane text, p_n bigint) RETURNS lease LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    l lease;
+BEGIN
+    -- Of bounded width, so that what an open transaction keeps of leases that are gone is not waded through.
+    SELECT * INTO l FROM lease WHERE queue = p_queue AND lane = p_lane AND n BETWEEN p_n - RUN_WIDTH + 1 AND p_n ORDER BY n DESC LIMIT 1;
+    RETURN CASE WHEN l.n + l.width > p_n THEN l END;
+END $$;
+
+-- A job as it stands: running, if a lease covers it.
+CREATE OR REPLACE FUNCTION _as_leased(j job) RETURNS job LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    l lease;
+BEGIN
+    IF j.state = STATE_READY THEN
+        l := _lease_of(j.queue, j.lane, j.n);
+        IF l.n IS NOT NULL THEN
+            j.state := STATE_RUNNING;
+            j.attempt := j.attempt + 1;
+            j.fence := _new_fence(j.fence, l.at);
+            j.claimed_at := l.at;
+            j.session := nullif(l.session, '');
+            j.deadline := l.deadline;
+            j.cancel_requested := l.flagged;
+        END IF;
+    END IF;
+    RETURN j;
+END $$;
+
+-- The job of this id as it stands, unfinished or past; NULL if there is none.
+CREATE OR REPLACE FUNCTION _load(p_id uuid) RETURNS job LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    j job;
+BEGIN
+    SELECT * INTO j FROM job WHERE id = p_id;
+    RETURN CASE WHEN FOUND THEN _as_leased(j) ELSE _past(p_id) END;
+END $$;
+
+-- Take a job out of the run that covers it. in: the job, and the band and number that it was filed under.
+CREATE OR REPLACE FUNCTION _leave_place(j job, p_band bigint, p_seq bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    r ready;
+    l lease;
+    v_before integer;
+BEGIN
+    DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = p_band AND seq = p_seq AND n = j.n AND width = 1;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    SELECT * INTO r FROM ready
+    WHERE queue = j.queue AND lane = j.lane AND band = p_band AND seq BETWEEN p_seq - RUN_WIDTH + 1 AND p_seq AND n <= j.n AND n + width > j.n
+    ORDER BY seq DESC LIMIT 1;
+    IF FOUND THEN
+        DELETE FROM ready WHERE queue = j.queue AND lane = j.lane AND band = p_band AND seq = r.seq AND n = r.n;
+        INSERT INTO ready (queue, lane, band, seq, n, width, task, size, expires_at, last, suspect)
+        SELECT r.queue, r.lane, r.band, p.n, p.n, p.width, r.task,
+            (SELECT sum(o.size) FROM job o WHERE o.n BETWEEN p.n AND p.n + p.width - 1), r.expires_at, r.last, r.suspect
+        FROM (VALUES (r.n, j.n - r.n), (j.n + 1, r.n + r.width - j.n - 1)) p (n, width) WHERE p.width > 0;
+        RETURN;
+    END IF;
+    l := _lease_of(j.queue, j.lane, j.n);
+    DELETE FROM lease WHERE session = l.session AND n = l.n;
+    IF l.width > 1 THEN
+        v_before := CASE WHEN j.n > l.n THEN (SELECT count(*) FROM job WHERE n BETWEEN l.n AND j.n - 1) ELSE 0 END;
+        INSERT INTO lease (session, n, width, remaining, i, ask, queue, lane, at, deadline, flagged)
+        SELECT l.session, p.n, p.width, p.remaining, l.i, l.ask, l.queue, l.lane, l.at, l.deadline, l.flagged
+        FROM (VALUES (l.n, j.n - l.n, v_before), (j.n + 1, l.n + l.width - j.n - 1, l.remaining - v_before - 1)) p (n, width, remaining)
+        WHERE p.remaining > 0;
+    END IF;
+END $$;
+
+-- Give a running job a lease of its own, to change it alone. out: the lease.
+CREATE OR REPLACE FUNCTION _lease_alone(j job) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    l lease := _lease_of(j.queue, j.lane, j.n);
+BEGIN
+    IF l.width > 1 THEN
+        PERFORM _leave_place(j, j.band, j.seq);
+        INSERT INTO lease (session, n, width, remaining, i, ask, queue, lane, at, deadline, flagged)
+        VALUES (l.session, j.n, 1, 1, l.i, l.ask, l.queue, l.lane, l.at, l.deadline, l.flagged);
+    END IF;
+END $$;
+
+-- Let ready jobs of a queue stand one by one: those of the run that begins with p_n, or of all runs (NULL).
+CREATE OR REPLACE FUNCTION _split_runs(p_queue text, p_n bigint DEFAULT NULL) RETURNS void LANGUAGE sql AS $$
+    WITH gone AS (DELETE FROM ready WHERE queue = p_queue AND lane = '' AND width > 1 AND (p_n IS NULL OR n = p_n) RETURNING *)
+    INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
+    SELECT g.queue, g.lane, g.band, j.n, j.n, g.task, j.size, g.expires_at, g.last, g.suspect
+    FROM gone g JOIN job j ON j.n BETWEEN g.n AND g.n + g.width - 1
+$$;
