@@ -428,6 +428,26 @@ class Miscounts(Saboteur):
         return change(counts, rows=tuple(rows))
 
 
+class LosesSightOfFlows(Saboteur):
+    """Leaves a flow out that stands behind a dead letter."""
+
+    notices = "unfinished flows are listed"
+
+    async def flows(self, *args: Any) -> Any:
+        page = await self.inner.flows(*args)
+        return change(page, flows=tuple(flow for flow in page.flows if flow.moving))
+
+
+class ListsInDisorder(Saboteur):
+    """Turns every page around, as nobody notices who reads all of it at once."""
+
+    notices = "pages are the whole, in its order"
+
+    async def list(self, *args: Any) -> Any:
+        page = await self.inner.list(*args)
+        return change(page, jobs=page.jobs[::-1])
+
+
 class HidesReasons(Saboteur):
     """Does not say why a job is dead or cancelled."""
 
