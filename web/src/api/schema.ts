@@ -262,6 +262,8 @@ export interface FlowSeen {
   id: string
   jobs: Record<string, number>
   newest: string
+  unfinished?: boolean
+  stuck?: boolean
 }
 
 export interface FlowShown {
