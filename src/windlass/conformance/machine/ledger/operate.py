@@ -99,7 +99,7 @@ def fired(ledger: Ledger, fire: Fire, answer: Fired) -> None:
 
 
 def _check_missed(ledger: Ledger, fire: Fire, answer: Fired, schedule: ScheduleView) -> None:
-    """A tick is missed only while an earlier job waits, and always while one that is due was never claimed."""
+    """A tick is missed only while an earlier job waits, and always while a due one was never claimed."""
     views = (ledger.view(job) for record in schedule.fires for job in record.jobs)
     waiting = [view for view in views if view is not None and view.state in WAITING]
     if answer.status is FireStatus.MISSED:
