@@ -417,6 +417,15 @@ class FiresTwice(Saboteur):
         return Fired(FireStatus.FIRED, tuple((await self.inner.enqueue([fire.jobs]))[0]))
 
 
+class FiresBesideOneThatWaits(Saboteur):
+    """Makes a job of each tick, whether or not the one before has started."""
+
+    notices = "a tick makes no job while a job waits"
+
+    async def fire(self, fire: Any) -> Any:
+        return await self.inner.fire(change(fire, unless_waiting=False))
+
+
 class Miscounts(Saboteur):
     """Counts one too many."""
 

@@ -60,7 +60,11 @@ class Plan(Protocol):
         - fire_waits_for_the_store_clock: NOT_DUE before `next_at`.
         - fire_needs_the_version: a changed specification makes it RACED.
         - refused_fire_keeps_its_tick: what enqueue refuses does not use up the tick.
-        - fires_are_kept: the last 20, with tick, time and jobs.
+        - fires_are_kept: the last 20, with tick, time, jobs and the number of ticks that made no job. A run
+          of fires without a job is one record.
+        - tick_is_missed_while_a_job_waits: with `unless_waiting`, while a job of a kept fire is due, or held,
+          and has never started, the answer is MISSED: `next_at` moves, no job is made, and the ticks of the
+          wish are recorded as missed.
         """
         ...
 

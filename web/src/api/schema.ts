@@ -231,6 +231,7 @@ export interface FireShown {
   tick: string
   at: string
   jobs: string[]
+  missed: number
 }
 
 export interface FlowDone {

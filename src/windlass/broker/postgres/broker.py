@@ -354,8 +354,9 @@ class PostgresBroker:
 
     async def fire(self, fire: Fire) -> Fired:
         large = too_large(fire.jobs)
-        tick = (fire.name, fire.version, fire.expect, fire.then)
-        rows = await self._step("fire", *tick, FIRES_KEPT, bool(large), *jobs_of(() if large else fire.jobs))
+        ticks = fire.missed + len(fire.jobs)
+        wish = (fire.name, fire.version, fire.expect, fire.then, ticks, fire.unless_waiting)
+        rows = await self._step("fire", *wish, FIRES_KEPT, bool(large), *jobs_of(() if large else fire.jobs))
         status = FireStatus(rows[0]["status"])
         if large and status is FireStatus.REFUSED:
             return Fired(status, refused_whole(fire.jobs, large))

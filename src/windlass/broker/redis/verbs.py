@@ -36,7 +36,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
-from windlass.core.timetable import Fire, Fired, FireStatus, NewSchedule, Schedules
+from windlass.core.timetable import FIRES_KEPT, Fire, Fired, FireStatus, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
 
@@ -284,7 +284,8 @@ def fire(wish: Fire) -> Call[Fired]:
         refused = Fired(FireStatus.REFUSED, refused_whole(wish.jobs, large))
         return Call("schedules", (pack(["", 1]),), lambda _: refused)
     row = [wish.name, wish.version, wish.expect, False if wish.then is None else wish.then]
-    call = _one("fire", [*row, encoding.calls(wish.jobs)], read)
+    calls = encoding.calls(wish.jobs)
+    call = _one("fire", [*row, calls, wish.missed, wish.unless_waiting, FIRES_KEPT], read)
     return Call(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
 
 
