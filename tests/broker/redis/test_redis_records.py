@@ -89,5 +89,5 @@ def test_a_namespace_in_another_format_is_refused(redis_server: Server) -> None:
         numbers = client.hget(meta, "n")
         assert isinstance(numbers, bytes)
         client.hset(meta, "n", numbers[:88])  # as the first format had it  # pyright: ignore[reportArgumentType]
-    with pytest.raises(StoreError, match="is kept in format 1, and this Windlass knows format 2"):
+    with pytest.raises(StoreError, match="is kept in format 1, and this Windlass knows format 3"):
         asyncio.run(opened())

@@ -14,7 +14,7 @@ from tests.broker.redis.servers import Server
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.conversation import Say, Talk
-from windlass.broker.redis.keys import HASHES, LEXSETS, keys
+from windlass.broker.redis.keys import BY_SCORE, HASHES, LEXSETS, keys
 from windlass.broker.redis.scripts import assemble
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
@@ -51,8 +51,8 @@ def test_no_script_names_a_key_of_its_own(name: str) -> None:
 
 
 def test_scripts_and_adapter_agree_on_the_keys() -> None:
-    declared = re.findall(r"(?:hash|lexset)\((\d+)\)", _SOURCES["base"])
-    assert len(declared) == len(HASHES) + len(LEXSETS)
+    declared = re.findall(r"(?:hash\(|lexset\(|KEYS\[)(\d+)", _SOURCES["base"])
+    assert len(declared) == len(HASHES) + len(LEXSETS) + len(BY_SCORE)
     assert sorted(map(int, declared)) == list(range(1, len(keys("x")) + 1))
 
 

@@ -38,7 +38,7 @@ def calls(group: Sequence[NewJob], parent: JobId = "") -> list[Row]:
 
 
 _SIMPLE = struct.Struct(">16sHIII")
-_stamp = attrgetter("queue", "task", "lane", "priority", "max_attempts", "tags", "revision", "flow")
+_stamp = attrgetter("queue", "task", "lane", "priority", "max_attempts", "tags", "revision")
 
 
 def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | None:
@@ -52,7 +52,9 @@ def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | Non
     stamps: dict[tuple[Any, ...], int] = {}
     parts, at, record = [b"\1"], 0, _SIMPLE.pack
     for job in jobs:
-        if job.key is not None or job.delay or job.after or job.run_at is not None or job.expires is not None:
+        if job.key is not None or job.delay or job.after or job.flow:
+            return None
+        if job.run_at is not None or job.expires is not None:
             return None
         stamp = _stamp(job)
         number = stamps.get(stamp)

@@ -22,7 +22,7 @@ STATES: Final[tuple[State, ...]] = (
 )
 CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATES)}
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of all records (`lua/clock.lua` has the same number): raised whenever one of them changes."""
 
 pack = msgspec.msgpack.Encoder().encode

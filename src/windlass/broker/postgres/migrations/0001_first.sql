@@ -151,6 +151,10 @@ CREATE INDEX job_held    ON job (hold_key, due_at, seq)          WHERE hold_key 
 CREATE INDEX job_kept    ON job (queue, kept, finished_at, n)    WHERE kept IS NOT NULL;
 CREATE INDEX job_dead    ON job (n)                              WHERE kept = 2;
 CREATE INDEX job_flow    ON job (flow, n)                        WHERE flow <> '';
+-- Unfinished flows are found by name, whatever came after them (`unfinished_flows`). The columns behind the flow are for the order in which a flow's
+-- jobs are asked for: no other index has it, so the planner cannot take another.
+CREATE INDEX job_unfinished ON job (flow, waits, hold_key)       WHERE flow <> '' AND finished_at IS NULL;
+CREATE INDEX job_failed  ON job (flow, finished_at)              WHERE flow <> '' AND kept = 2;
 
 -- Finished jobs that nothing depends on, by the time of their end: written once, and removed by emptying a whole slot once
 -- all of it is old. Five slots for each class of retention (up to an hour, up to two days, longer), used in turn;

@@ -21,6 +21,7 @@ local function create(c, follows, created)
   if c[16] ~= '' then x.parent = c[16] end
   if c[17] then x.after = c[17] end -- its length from `place_new` on
   JOBS[j.id] = j
+  j.is_new = true
   touch(j)
   hset(BODY, j.id, c[18])
   if GONE.v[j.id] then hset(GONE, j.id, false) end

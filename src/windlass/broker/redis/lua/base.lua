@@ -21,6 +21,7 @@ local META, SET, HEAD, BODY, PAST, FIFO = hash(1), hash(2), hash(3), hash(4), ha
 local LANE, KEY, SESS, GONE, COUNT, LOG = hash(7), hash(8), hash(9), hash(10), hash(11), hash(12)
 local READY, RING, LEASE, LINK = lexset(13), lexset(14), lexset(15), lexset(16)
 local TIME, NAMES = lexset(17), lexset(18)
+HEAD.arrived = KEYS[19] -- ids of all heads, by arrival; a field, as Lua knows at most 200 names
 
 local NUL, LAST = '\0', string.rep('\255', 17)
 local pack, unpack_ = cmsgpack.pack, cmsgpack.unpack

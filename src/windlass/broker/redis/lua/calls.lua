@@ -122,7 +122,7 @@ local function read_groups() -- what enqueue was asked for; simple jobs as calls
     for i = 1, sizes[g] do
       local id, stamp, size, body, behind = struct.unpack('>c16I2I4I4c0', ARGV[2], at)
       local s = stamps[stamp]
-      calls[i] = {id, s[1], s[2], s[3], s[4], s[5], 0, false, false, false, 0, 0, s[6], s[7], s[8], '', false, body,
+      calls[i] = {id, s[1], s[2], s[3], s[4], s[5], 0, false, false, false, 0, 0, s[6], s[7], '', '', false, body,
         size}
       at = behind
     end

@@ -4,7 +4,7 @@ local TTL, WINDOW, EVENTS_KEPT, MAX_SIZE, CHANNEL = CTX[2], CTX[3], CTX[4], CTX[
 
 -- mark, live, swept (-1: never), left, seq, version, bytes, log end, log first, gone first, gone end, format: the number
 -- of the format of all records, which changes with any of them (records.py knows it, too)
-local NUMBERS, FORMAT = '>i8i8i8i8i8i8i8i8i8i8i8B', 2
+local NUMBERS, FORMAT = '>i8i8i8i8i8i8i8i8i8i8i8B', 3
 local N = {}
 do
   local kept = hget(META, 'n')

@@ -16,6 +16,7 @@ end
 local function look_in_fifos(q, owner) -- a queue's own, or a lane's; how many entries
   local all = 0
   for band, f in pairs(fifos(owner)) do
+    fifo_first(owner, band)
     local looked, n = 0, f[1]
     while n <= f[3] and looked < LOOK do
       local s = hget(FIFO, chunk_name(owner, band, n)) or ''

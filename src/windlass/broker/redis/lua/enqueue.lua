@@ -5,7 +5,7 @@
 --
 -- ARGV[2], ARGV[3]  see enqueue_many
 -- Returns  {1}; what the other ways do otherwise
--- Writes   meta, head, body, fifo, count; set where nobody was told yet
+-- Writes   meta, head, body, arrived, fifo, count; set where nobody was told yet
 -- Cost     O(1)
 -- otherwise: enqueue_many
 -- include: short
@@ -14,7 +14,7 @@ if string.byte(asked) ~= 1 or #asked < 27 then return otherwise() end -- not sim
 local id, _, size, body, behind = struct.unpack('>c16I2I4I4c0', asked, 2)
 local numbers = call('HGET', META, 'n')
 if behind <= #asked or not numbers then return otherwise() end
-local s = unpack_(stamps)[2][1] -- 1 queue, 2 task, 3 lane, 4 priority, 5 max_attempts, 6 tags, 7 revision, 8 flow
+local s = unpack_(stamps)[2][1] -- 1 queue, 2 task, 3 lane, 4 priority, 5 max_attempts, 6 tags, 7 revision
 local queue, context = s[1], unpack_(ARGV[1])
 
 local known = call('HMGET', SET, 'F' .. queue, 'R' .. queue, 'A' .. queue)
@@ -50,12 +50,13 @@ n[5], n[7] = seq, n[7] + size
 local kind, low = queue .. NUL .. s[2] .. NUL, seq % 256
 local high = (seq - low) / 256 % 256
 local head = struct.pack('>BBBBBI4I8I8I4I8I8I8I2', 2, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0, seq, size, seq - 1, now, now, #kind)
-  .. kind .. pack({s[4], s[5], 0 - s[4], 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
+  .. kind .. pack({s[4], s[5], 0 - s[4], 0, s[6], s[7], false})
   .. struct.pack('>BI6B', high, high * 1103823438081, low) -- the end of a head: see jobs.lua
 
 call('HSET', META, 'n', struct.pack(NUMBERS, unpack(n, 1, 12)))
 call('HSET', HEAD, id, head)
 call('HSET', BODY, id, body)
+call('ZADD', ARRIVED, seq - 1, id)
 call('HSET', FIFO, chunk, before .. struct.pack('>I7c16', seq, id),
   'c' .. queue, struct.pack('>I6I6BI6BI6', band, first, used, last, filled + 1, live + 1))
 call('HINCRBY', COUNT, kind .. '2', 1)

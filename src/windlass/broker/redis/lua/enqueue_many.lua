@@ -3,9 +3,9 @@
 -- ARGV[2]  groups of calls (see calls.lua); or of simple jobs that all have ids of their own, byte 1, then per job
 --          id (16 bytes), number of its stamp (2), bytes of payload (4), body (4 bytes of length)
 -- ARGV[3]  of simple jobs, {sizes of the groups, stamps}; a stamp: 1 queue, 2 task, 3 lane, 4 priority, 5 max_attempts,
---          6 tags, 7 revision, 8 flow
+--          6 tags, 7 revision
 -- Returns  per group: its receipts, 1 if all were created, or {'refused', {place, why, which} …}
--- Writes   body, head, fifo, set, meta, count, lane, ring, names; what the long way does otherwise
+-- Writes   body, head, arrived, fifo, set, meta, count, lane, ring, names; what the long way does otherwise
 -- Cost     O(jobs), at most 1,000; a plain job is 2 fields and its share of a chunk
 -- otherwise: enqueue_any
 -- include: plain
@@ -25,8 +25,8 @@ for i = 1, #stamps do
     q.lanes = q.lanes or {}
     q.lanes[#q.lanes + 1] = s[3]
   end
-  if not (p and p[4] == s[4] and p[5] == s[5] and p[6] == s[6] and p[7] == s[7] and p[8] == s[8]) then
-    p, constant = s, pack({s[4], s[5], band, 0, s[6], s[7], s[8] ~= '' and {flow = s[8]} or false})
+  if not (p and p[4] == s[4] and p[5] == s[5] and p[6] == s[6] and p[7] == s[7]) then
+    p, constant = s, pack({s[4], s[5], band, 0, s[6], s[7], false})
   end
   stamps[i] = {q = q, lane = s[3], band = band, n = 0, tally = tally(kind), list = false,
     first = struct.pack('>BBBBBI4I8', RDY, 1, 0, 0, s[5] <= 1 and 1 or 0, 0, 0),
@@ -34,7 +34,7 @@ for i = 1, #stamps do
 end
 
 local ids, n, bytes, at, seq = {}, 0, 0, 2, N[5]
-local heads, bodies, lists, from = {}, {}, {}, #asked
+local heads, bodies, arrivals, from = {}, {}, {}, #asked
 local record, head, entry = '>c16I2I4I4c0', '>c0I8I4I8c0BI6B', '>I7c16'
 local unpack_bytes, pack_bytes = struct.unpack, struct.pack
 while at <= from do
@@ -47,6 +47,7 @@ while at <= from do
   heads[2 * n - 1], heads[2 * n] = id, pack_bytes(head, s.first, seq, size, seq - 1, s.last, high,
     high * 1103823438081, low)
   bodies[2 * n - 1], bodies[2 * n] = id, body
+  arrivals[2 * n - 1], arrivals[2 * n] = seq - 1, id
   local list = s.list
   if not list then -- of its queue and band, or of its lane
     local q = s.q
@@ -139,6 +140,7 @@ for _, q in pairs(queues) do
 end
 if lanes then lanes.save() end
 write()
+for from = 1, 2 * n, 2000 do call('ZADD', ARRIVED, unpack(arrivals, from, math.min(from + 1999, 2 * n))) end
 if lanes then lanes.write() end
 for _, q in pairs(queues) do wake(q) end
 local answer = {}

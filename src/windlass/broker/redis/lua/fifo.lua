@@ -1,6 +1,7 @@
 -- The fifos of a queue and of its lanes, by band: chunks of up to 64 entries (16 of a lane) (place 7 bytes, job 16 bytes), so that a batch is one
 -- field and a job costs 23 bytes. A job that leaves from the middle leaves its entry behind: an entry counts only
--- while its job is ready and has this very place. Claims pass over the others, a bounded number each.
+-- while its job is ready and has this very place. Claims pass over the others, a bounded number each, and so does every
+-- call that makes more of them.
 -- include: chunks
 local PER_CHUNK, PER_LANE_CHUNK, ENTRY = 64, 16, 23
 local SKIPS = 1000 -- dead entries that one call may pass over
@@ -66,6 +67,8 @@ local function pull(queue_of, j) -- it leaves its place
   if q.firsts[j.band] == j then
     q.firsts[j.band] = nil
     f[2] = f[2] + 1
+  else
+    q.has_gaps = true
   end
   q.fifo_touched = true
 end
@@ -113,8 +116,10 @@ local EMPTY_CHUNKS = 100 -- of a fifo without live jobs, that go at once
 
 local function flush_fifo(q)
   local all = q.fifo
+  q.ahead = q.ahead or PER_CHUNK
   for band, f in pairs(all) do
     settle_pending(q, band, f)
+    if q.has_gaps then fifo_first(q, band) end
     if f[5] == 0 and f[3] - f[1] < EMPTY_CHUNKS then
       for n = f[1], f[3] - 1 do hset(FIFO, chunk_name(q, band, n), false) end
       f[1], f[2] = f[3], f[4]

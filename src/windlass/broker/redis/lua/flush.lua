@@ -46,6 +46,33 @@ local function flush_lexset(z)
   end
 end
 
+local function list_in_flow(j)
+  if not j.x.flow then return end
+  local name = not j.dropped and LINK.name_in_flow(j) or nil
+  if name ~= j.in_flow then
+    if j.in_flow then zrem(LINK, j.in_flow) end
+    if name then zadd(LINK, name) end
+  end
+  local all = 'W' .. j.x.flow .. NUL .. n7(j.arrival) .. j.id
+  if j.dropped then zrem(LINK, all) elseif j.is_new then zadd(LINK, all) end
+end
+
+local function flush_arrivals()
+  local new = {}
+  for i = 1, NCHANGED do
+    local j = CHANGED[i]
+    if j.dropped then
+      BATCHES.dropped[#BATCHES.dropped + 1] = j.id
+    elseif j.is_new then
+      new[#new + 1] = j.arrival
+      new[#new + 1] = j.id
+    end
+  end
+  local gone = BATCHES.dropped
+  for from = 1, #gone, CHUNK do call('ZREM', HEAD.arrived, unpack(gone, from, min(from + CHUNK - 1, #gone))) end
+  for from = 1, #new, 2 * CHUNK do call('ZADD', HEAD.arrived, unpack(new, from, min(from + 2 * CHUNK - 1, #new))) end
+end
+
 local function flush_events()
   for i = 1, #EVENTS do
     hset(LOG, N.log_end, EVENTS[i])
@@ -142,6 +169,7 @@ end
 local function flush(grows) -- grows: it may be refused when the server is at its memory limit
   for i = 1, NCHANGED do
     local j = CHANGED[i]
+    list_in_flow(j)
     if not j.dropped then
       j.packed = write_head(j)
       hset(HEAD, j.id, j.packed)
@@ -171,6 +199,7 @@ local function flush(grows) -- grows: it may be refused when the server is at it
   drop_fields(HEAD, BATCHES.dropped)
   drop_fields(BODY, BATCHES.dropped)
   drop_fields(GONE, BATCHES.forgotten)
+  flush_arrivals()
   for at, by in pairs(DELTAS) do
     if by ~= 0 and call('HINCRBY', COUNT.k, at, by) == 0 then call('HDEL', COUNT.k, at) end
   end

@@ -78,6 +78,18 @@ function BATCHES.only_end(j) -- the record of its only delivery
   return e
 end
 
+-- LINK, of jobs that belong to a flow (written by `flush`):
+--   W flow NUL arrival job: all that are kept · U flow NUL class job: unfinished ones (b blocked, h held, m the others)
+--   V flow NUL job: dead ones
+function LINK.name_in_flow(j) -- its name among the unfinished or the dead of its flow, if it is one of them
+  local flow, state = j.x.flow, j.state
+  if not flow or state < BLOCKED then return nil end
+  if state == DEAD then return 'V' .. flow .. NUL .. j.id end
+  if state >= DONE then return nil end
+  local class = state == BLOCKED and 'b' or state == SCHEDULED and j.x.hold_key and 'h' or 'm'
+  return 'U' .. flow .. NUL .. class .. j.id
+end
+
 local function read_head(id, s)
   local state, place, _, _, _, attempt, fence, at = struct.unpack('>BBBBBI4I8', s)
   local claimed, lseq, session, finished, number = 0, 0, false, nil, nil
@@ -93,6 +105,7 @@ local function read_head(id, s)
     fence = fence, due = due, band = a[3], seq = seq, arrival = arrival, accepted = accepted, size = size, ends = a[4],
     tags = a[5], revision = a[6], place = place, session = session, lseq = lseq, claimed = claimed, x = a[7] or {}}
   local x = j.x
+  j.in_flow = LINK.name_in_flow(j)
   if finished then
     j.state, j.session, j.lseq, j.ends = DONE, false, 0, 1
     x.finished, x.started, x.kept = finished, 1, 'k'
@@ -115,7 +128,7 @@ local function write_head(j)
   end
   local unclaim = x.expires or x.after or x.memos or x.crashes
   local unsettle = j.ends > 0 or x.key or x.children or x.after or x.memos or x.cancel or x.deadline or x.logs or
-    x.result or x.hold_key or x.error or x.line
+    x.result or x.hold_key or x.error or x.line or x.flow
   local names, high = j.queue .. NUL .. j.task .. NUL .. j.lane, floor(j.seq / 256) % 256
   return struct.pack('>BBBBBI4I8', j.state, j.place, unclaim and 1 or 0, unsettle and 1 or 0,
     j.attempt + 1 >= j.max and 1 or 0, j.attempt, j.fence) .. running ..

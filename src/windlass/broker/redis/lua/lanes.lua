@@ -1,14 +1,15 @@
 -- lanes: of a queue, those that there is something to say of, by name.
 --
 -- ARGV[2]  queue, lane to go on behind (with a leading ">") or "", limit
--- Returns  per lane: name, weight, ready, running, lag, concurrency or -1, tokens or -1, parked or "", paused;
+-- Returns  {where to go on or "", then per lane: name, weight, ready, running, lag, concurrency or -1, tokens or -1, parked or "", paused};
 --          one more than the limit if there is
--- Cost     O(limit)
+-- Cost     O(limit); at most LOOK lanes are looked at
 -- include: handout
 local a = unpack_(ARGV[2])
 local q = queue(a[1])
-if not q then return {} end
-local out, shown = {}, 0
+if not q then return {''} end
+local LOOK = 2000
+local out, shown, looked = {''}, 0, 0
 
 local function lag(l)
   local most = 0
@@ -40,13 +41,19 @@ end
 local p = 'L' .. q.pre
 local after = a[2] ~= '' and p .. sub(a[2], 2) or nil
 while shown <= a[3] do
-  local members = zpage(NAMES, p, a[3] + 1, after)
+  if looked >= LOOK then
+    out[1] = '>' .. sub(after, #p + 1)
+    break
+  end
+  local members, names = zpage(NAMES, p, a[3] + 1, after), {}
   if #members == 0 then break end
+  for i = 1, #members do names[i] = 'l' .. sub(members[i], 2) end
+  hload(LANE, names)
   for i = 1, #members do
     local l = lane_of(q, sub(members[i], #p + 1))
     if shown <= a[3] and (q.laned or l.name ~= '') then show(l, lane_ready(l) + l.s, lane_running(q, l)) end
   end
-  after = members[#members]
+  looked, after = looked + #members, members[#members]
   if #members <= a[3] then break end
 end
 return out

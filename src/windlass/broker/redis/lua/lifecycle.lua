@@ -107,6 +107,7 @@ local function drop(j, move, outcome) -- remove a finished job; how it ended is 
   drop_past(j)
   JOBS[j.id] = false
   j.dropped = true
+  touch(j)
   if was == DEAD then tell_dependents(j, CANCELLED) end
 end
 

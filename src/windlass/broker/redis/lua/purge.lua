@@ -3,19 +3,16 @@
 -- ARGV[2]  queue, state, limit
 -- Returns  {how many, more}
 -- Writes   as cancel, or as discard
--- Cost     O((limit + 1,000) · log n); of a fifo, at most 10,000 entries are looked at
+-- Cost     O((limit + 2,000) · log n + queues · tasks · states)
 -- include: flush, accept, gathering
 local a = unpack_(ARGV[2])
 local q, state, limit = queue(a[1]), a[2], a[3]
 if not q then return {0, 0} end
-local found, cut = gather_all(q, state, limit)
+local found, more = gather_all(q, state, limit)
+load_jobs(found)
 table.sort(found, function(one, other) return job(one).arrival < job(other).arrival end)
-for i = #found, limit + 1, -1 do
-  found[i] = nil
-  cut = true
-end
 local purged = 0
-for i = 1, #found do
+for i = 1, min(#found, limit) do
   local j = job(found[i])
   if j and j.state == state then -- the end of one before it may have moved it
     purged = purged + 1
@@ -23,4 +20,4 @@ for i = 1, #found do
   end
 end
 flush(false)
-return {purged, cut and 1 or 0}
+return {purged, more and 1 or 0}

@@ -291,6 +291,7 @@ if lanes then lanes.save() end
 call('HDEL', META, '-') -- a shrinking write first: from then on a script may grow
 write()
 if lanes then lanes.write() end
+for from = 1, graves.n or 0, 1000 do call('ZREM', ARRIVED, unpack(graves, from, math.min(from + 999, graves.n))) end
 for from = 1, kept.n, 2000 do call('ZADD', TIME, unpack(kept, from, math.min(from + 1999, kept.n))) end
 if #emptied > 0 then call('ZREM', LEASE, unpack(emptied)) end
 if out and out.reply then call('ZADD', LEASE, 0, out.reply) end
