@@ -8,7 +8,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.arrays import NO_ASK, done_of
+from windlass.broker.postgres.arrays import NO_ASK, settlements_of
 from windlass.broker.postgres.statements import statement
 from windlass.conformance.harness import Harness
 from windlass.core.job import Status
@@ -22,7 +22,7 @@ __all__ = ["namespaces"]
 @pytest.mark.parametrize(
     ("many", "mixed"),
     [(1, False), (3, False), (3, True)],
-    ids=["enqueue_one", "enqueue_alike", "enqueue_plain"],
+    ids=["one", "many alike", "many"],
 )
 def test_an_id_sent_again_while_its_job_is_settled_makes_no_second(
     namespaces: Namespaces, many: int, mixed: bool
@@ -40,8 +40,8 @@ def test_an_id_sent_again_while_its_job_is_settled_makes_no_second(
         settling = other.transaction()
         await settling.start()
         ends = [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE) for lease in leases]
-        arguments = (store.clock.now(), False, *done_of(ends), *NO_ASK)
-        await other.fetch(statement(broker._schema, "settle_done", len(arguments)), *arguments)
+        arguments = (store.clock.now(), *settlements_of(ends), *NO_ASK)
+        await other.fetch(statement(broker._schema, "settle", len(arguments)), *arguments)
         again = asyncio.ensure_future(broker.enqueue([jobs]))
         looking = await asyncpg.connect(namespaces.server.dsn)
         while not await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110

@@ -1,6 +1,6 @@
 """Waking by the server: a connection of its own that listens, so that an idle worker starts a job at once.
 
-The server tells of a queue at most once per cooldown (`17_wake.sql`), so who waits looks often for twice as
+The server tells of a queue at most once per cooldown (`02_step.sql`), so who waits looks often for twice as
 long afterwards, also if it was at work when it was told. It is a hint: a connection that is lost, or a pooler
 that passes nothing on, costs up to a second.
 """
@@ -19,7 +19,7 @@ from windlass.broker.postgres.url import Place
 from windlass.forks import leave_to_parent, renew_after_fork
 
 COOLDOWN: Final = 0.02
-"""Seconds within which the server tells of a queue but once; as `17_wake.sql` has it."""
+"""Seconds within which the server tells of a queue but once; as `02_step.sql` has it."""
 ROOM: Final = 1_464_422_981
 """The first half of the key of the lock that whoever listens holds."""
 _HOLD: Final = "SELECT pg_advisory_lock_shared($1::integer, $2::integer)"

@@ -1,7 +1,7 @@
 -- The verb enqueue.
 --
--- Two bodies. `_accept_many` files jobs that nothing ties to others, all at once. `_accept` (`07_accept.sql`) takes them one by one, with keys,
--- parents and refusals. Keys touched: those of `07_accept.sql`. Cost: O(jobs log n).
+-- Two bodies. `_accept_many` files jobs that nothing ties to others, all at once. `_accept` (`08_accept.sql`) takes them one by one, with keys,
+-- parents and refusals. Keys touched: those of `08_accept.sql`. Cost: O(jobs log n).
 
 -- in: groups as one list of jobs, column by column; p_ends: where each group ends. A column in which all jobs are alike has one element, which stands
 -- for all, or none. Edges are flat, each with the place of its child (from 1).
