@@ -19,7 +19,6 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 
 __all__ = ["namespaces"]
-_LANES_LOCK = 1464422982
 
 
 def _done(leases: list[Lease] | tuple[Lease, ...]) -> list[Settlement]:
@@ -96,12 +95,10 @@ def test_who_waits_for_lanes_has_ended_its_jobs_and_keeps_nobody_else(namespaces
             link = await asyncpg.connect(namespaces.server.dsn)
             held = link.transaction()
             await held.start()
-            table = f"{quoted(one.namespace)}.job"
-            await link.execute(
-                f"SELECT pg_advisory_xact_lock({_LANES_LOCK}, '{table}'::regclass::oid::integer)"
-            )
+            await link.execute(f"SET LOCAL search_path = {quoted(one.namespace)}, pg_catalog")
+            await link.execute("SELECT _lock_lanes(ARRAY['q'])")
             settling = asyncio.create_task(one.settle(_done(leases), _ask(4)))
-            while not await link.fetchval(_WAITING, _LANES_LOCK):
+            while not await link.fetchval(_WAITING):
                 assert not settling.done()
                 await asyncio.sleep(0.01)
             plain = (await other.claim(_ask(1, "plain"))).leases
@@ -118,7 +115,7 @@ def test_who_waits_for_lanes_has_ended_its_jobs_and_keeps_nobody_else(namespaces
     asyncio.run(test())
 
 
-_WAITING = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND NOT granted)"
+_WAITING = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
 
 
 def _ask(slots: int, queue: str = "q") -> Ask:

@@ -15,6 +15,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from tests.worker.blackbox.fleet import eventually
 
 from windlass import Windlass, current
+from windlass.broker.postgres import install, migrating
 from windlass.broker.postgres.install import migrations
 
 __all__ = ["namespaces"]
@@ -107,22 +108,10 @@ def test_killed_half_way_it_goes_on(desk: Desk, owner: psycopg.Connection[Any]) 
     assert desk.run("--status", "--namespace", "halfway")[0] == 0
 
 
-_WITHOUT_BLOCKS = """
-DROP TABLE begun.lease_block;
-DROP TYPE begun.handed CASCADE;
-ALTER TABLE begun.ready DROP COLUMN jobs, DROP COLUMN sizes;
-ALTER TABLE begun.queue DROP COLUMN has_blocks;
-UPDATE begun.layout SET number = 3;
-"""
-
-
-@pytest.mark.parametrize(
-    "aging", [_WITHOUT_BLOCKS, "UPDATE begun.layout SET functions = 'older'"], ids=["migration", "functions"]
-)
-def test_it_waits_for_steps_that_have_begun(desk: Desk, owner: psycopg.Connection[Any], aging: str) -> None:
+def test_it_waits_for_steps_that_have_begun(desk: Desk, owner: psycopg.Connection[Any]) -> None:
     """They go on with the functions of before, and hold tables that a migration wants for itself."""
     assert desk.run("--namespace", "begun")[0] == 0
-    owner.execute(aging.encode())
+    owner.execute("UPDATE begun.layout SET functions = 'older'")
     with owner.transaction():
         owner.execute("SELECT pg_advisory_xact_lock_shared(1464422980, 'begun.job'::regclass::oid::integer)")
         owner.execute("SELECT FROM begun.queue")
@@ -194,25 +183,43 @@ def test_a_role_with_the_documented_rights_can_work(desk: Desk, owner: psycopg.C
         owner.execute("DROP ROLE worker")
 
 
-_WITHOUT_LEASE_BLOCKS = """
-DROP TABLE kept_rights.lease_block;
-DROP TYPE kept_rights.handed CASCADE;
-UPDATE kept_rights.layout SET number = 4, functions = 'older';
+_SECOND = """
+CREATE TABLE parcel (n bigint PRIMARY KEY);
+SELECT _give_rights_of('lease', 'parcel');
 """
+"""A migration that was made up, with the step that every one with a new table takes."""
 
 
-def test_rights_that_were_given_before_hold_for_new_tables(
-    desk: Desk, owner: psycopg.Connection[Any]
+def test_a_second_migration_is_made_beside_workers_that_run(
+    namespaces: Namespaces, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert desk.run("--namespace", "kept_rights")[0] == 0
-    owner.execute(_WITHOUT_LEASE_BLOCKS.encode())
-    owner.execute('CREATE ROLE "a worker" LOGIN')
-    owner.execute('GRANT ALL ON ALL TABLES IN SCHEMA kept_rights TO "a worker"')
-    owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA kept_rights TO PUBLIC")
+    """It adds, so that programs of before go on; whoever may work with the jobs may work with its table."""
+    url = namespaces.server.dsn
+
+    async def rolled() -> None:
+        older = Windlass(url, namespace="rolled")
+        noted = older.task(_noted)
+        await older.broker()
+        owner.execute('CREATE ROLE "a worker" LOGIN')
+        owner.execute('GRANT ALL ON ALL TABLES IN SCHEMA rolled TO "a worker"')
+        owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA rolled TO PUBLIC")
+        made = (*install.migrations(), _SECOND)
+        monkeypatch.setattr(install, "migrations", lambda: made)
+        monkeypatch.setattr(migrating, "migrations", lambda: made)
+        before = await migrating.migrate(url, "rolled")
+        assert (before.layout, before.latest, before.is_current) == (1, 2, False)
+        assert (await migrating.standing(url, "rolled")).is_current
+        async with older.worker():
+            handle = await noted.aenqueue(3)
+            assert await handle.aresult(timeout=30) == 6
+        monkeypatch.undo()
+        assert (await migrating.standing(url, "rolled")).functions == "newer"
+        await older.aclose()
+
     try:
-        assert desk.run("--namespace", "kept_rights")[0] == 0
+        asyncio.run(rolled())
         found = owner.execute(
-            "SELECT has_table_privilege(r, 'kept_rights.lease_block', p) FROM"
+            "SELECT has_table_privilege(r, 'rolled.parcel', p) FROM"
             " (VALUES ('a worker', 'SELECT, INSERT, UPDATE, DELETE'), ('public', 'SELECT'),"
             " ('public', 'DELETE')) w (r, p)"
         ).fetchall()
@@ -220,6 +227,10 @@ def test_rights_that_were_given_before_hold_for_new_tables(
     finally:
         owner.execute('DROP OWNED BY "a worker"')
         owner.execute('DROP ROLE "a worker"')
+
+
+async def _noted(number: int) -> int:
+    return 2 * number
 
 
 def test_mistakes_are_one_line(desk: Desk) -> None:

@@ -56,11 +56,11 @@ WITH made AS (
     FROM generate_series(1, $3::integer) i
     RETURNING n
 )
-INSERT INTO {schema}.lease_block (session, n, i, ask, queue, at, jobs)
-SELECT CASE WHEN n % 10240 = 0 AND n >= -10240 * 800 THEN $4 ELSE 'other' END, n, n, 0, $1, $2, ARRAY[n]
+INSERT INTO {schema}.lease (session, n, width, remaining, i, ask, queue, lane, at)
+SELECT CASE WHEN n % 10240 = 0 AND n >= -10240 * 800 THEN $4 ELSE 'other' END, n, 1, 1, n, 0, $1, '', $2
 FROM made
 """
-"""Jobs that are leased in blocks, older than the others; 800 by the session that is measured: more than a
+"""Jobs that are leased, older than the others; 800 by the session that is measured: more than a
 worker has in its hand. What a session holds is read when it ends, and when sessions are looked at.
 """
 _READ = """
@@ -68,7 +68,7 @@ SELECT indexrelname, coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE s
 UNION ALL
 SELECT relname, coalesce(seq_tup_read, 0) FROM pg_stat_user_tables
 WHERE schemaname = $1 AND (relname LIKE 'past%' OR relname IN (
-    'job', 'ready', 'lease', 'lease_block', 'edge', 'unique_key', 'session', 'lane', 'seat'))
+    'job', 'ready', 'lease', 'edge', 'unique_key', 'session', 'lane', 'seat'))
 """
 
 
@@ -121,7 +121,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
             await _declare(broker, queue)
             if planned == "on empty tables":
                 # What has been vacuumed empty looks as if it had one row for ever: the worst moment to plan.
-                for table in ("job", "ready", "lease", "lease_block", "edge", "session", "past_0", "past_5"):
+                for table in ("job", "ready", "lease", "edge", "session", "past_0", "past_5"):
                     await connection.execute(f"VACUUM ANALYZE {quoted(prepared.namespace)}.{table}")
                 await _excessive(Measured(broker, connection), queue, some=False)
             await _fill(broker, connection, queue, sizes)
@@ -133,7 +133,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
         finally:
             schema = quoted(prepared.namespace)
             await connection.execute(
-                f"TRUNCATE {schema}.job, {schema}.ready, {schema}.lease_block, {schema}.past"
+                f"TRUNCATE {schema}.job, {schema}.ready, {schema}.lease, {schema}.past"
             )
             await connection.close()
             await prepared.close()

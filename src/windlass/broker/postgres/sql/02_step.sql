@@ -73,6 +73,21 @@ CREATE OR REPLACE FUNCTION _at() RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT current_setting('windlass.at')::bigint
 $$;
 
+-- For migrations: whoever may work with one table may do so with a new one. Roles were given their rights when there was no such table.
+CREATE OR REPLACE FUNCTION _give_rights_of(p_table text, p_new text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_right text;
+BEGIN
+    FOR v_right IN
+        SELECT format('GRANT %s ON %I TO %s', string_agg(DISTINCT a.privilege_type, ', '), p_new,
+            CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END)
+        FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a WHERE c.oid = p_table::regclass AND a.grantee <> c.relowner
+        GROUP BY a.grantee
+    LOOP
+        EXECUTE v_right;
+    END LOOP;
+END $$;
+
 -- Waking ------------------------------------------------------------------------------------------------------------------------------------------------
 --
 -- NOTIFY takes a lock of the whole database at commit, so it is sent only if a worker listens, and at most once per queue and cooldown (20 ms). A

@@ -262,11 +262,20 @@ BEGIN
     DELETE FROM ring r WHERE r.queue = p_queue AND r.empty_since <= v_since;
 END $$;
 
+-- How many leases more fit under the limit of a queue; NULL if it has none.
+CREATE OR REPLACE FUNCTION _open_slots(q queue) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF q.concurrency IS NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN q.concurrency - (
+        SELECT coalesce(sum(l.remaining), 0) FROM (SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) l);
+END $$;
+
 -- Whether a queue as a whole may hand out a job.
 CREATE OR REPLACE FUNCTION _queue_open(q queue, p_at bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN NOT q.paused AND _queue_token_in(q, p_at) = 0 AND (q.concurrency IS NULL OR q.concurrency > (
-        SELECT coalesce(sum(r.remaining), 0) FROM (SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) r));
+    RETURN NOT q.paused AND _queue_token_in(q, p_at) = 0 AND (q.concurrency IS NULL OR _open_slots(q) > 0);
 END $$;
 
 -- The job that a queue hands out next to anyone, or NULL. p_turns: lanes that have begun a turn that goes on.

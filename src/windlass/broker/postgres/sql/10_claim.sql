@@ -236,11 +236,8 @@ BEGIN
     t.stopped := false;
     t.odd := false;
     LOOP
-        IF q.concurrency IS NOT NULL THEN
-            v_open := q.concurrency - (
-                SELECT coalesce(sum(l.remaining), 0) FROM (SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) l);
-            EXIT WHEN v_open <= 0;
-        END IF;
+        v_open := _open_slots(q);
+        EXIT WHEN v_open <= 0;
         v_ring := CASE WHEN q.one_ring THEN 0 ELSE (
             SELECT band FROM seat WHERE queue = q.name AND due IS NOT NULL ORDER BY band LIMIT 1) END;
         EXIT WHEN v_ring IS NULL;

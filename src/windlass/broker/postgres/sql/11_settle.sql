@@ -116,8 +116,9 @@ BEGIN
     JOIN queue q ON q.name = j.queue AND _has_past(q) AND q.name <> ALL (v_forgotten)
     WHERE u.outcome = 'done' AND u.error IS NULL AND u.o <> ALL (p_spawn_of) AND p_too_large[u.o] IS NULL AND u.id <> ALL (v_aside)
       AND _is_live(l.covers, _new_fence(j.fence, l.at), u.said, v_lives);
-    IF f.places IS NULL OR cardinality(f.jobs) < cardinality(f.places) THEN   -- none, or one of them twice
-        RETURN;
+    IF f.places IS NULL OR (cardinality(f.places) < cardinality(p_jobs) AND (SELECT count(DISTINCT u) FROM unnest(p_jobs) u) < cardinality(p_jobs))
+        OR cardinality(f.jobs) < cardinality(f.places) THEN
+        RETURN;   -- there is none; or a job is named twice, and the first word about it counts
     END IF;
     -- A caller's own transaction that settles one of these can take long: it is not waited for while a lock of the namespace is held.
     PERFORM set_config('lock_timeout', '100', true);

@@ -86,8 +86,7 @@ BEGIN
     ELSIF v_head <> j.n THEN
         why := 'an earlier job of its lane is not finished';
         detail := (SELECT id FROM job WHERE n = v_head);
-    ELSIF q.concurrency <= (SELECT coalesce(sum(r.remaining), 0) FROM (
-        SELECT remaining FROM lease WHERE queue = q.name LIMIT q.concurrency) r) THEN
+    ELSIF _open_slots(q) <= 0 THEN
         why := 'its queue is at its concurrency limit';
     ELSIF v_token > 0 THEN
         why := 'its queue is at its rate';
