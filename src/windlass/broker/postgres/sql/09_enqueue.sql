@@ -121,9 +121,12 @@ BEGIN
         PERFORM _must_be_alone();
     END IF;
     IF x.laned OR p_lanes <> '{""}' THEN
+        -- A lane that is in the ring of these jobs already stays there.
         PERFORM _refresh(l.queue, l.lane) FROM (
             SELECT DISTINCT coalesce(u.queue, p_queues[1]) AS queue, coalesce(u.lane, p_lanes[1]) AS lane
-            FROM unnest(p_queues, p_lanes) AS u (queue, lane)) l;
+            FROM unnest(p_queues, p_lanes) AS u (queue, lane)) l JOIN queue q ON q.name = l.queue
+        WHERE x.banded OR cardinality(p_priorities) > 1 OR NOT EXISTS (
+            SELECT FROM seat WHERE queue = l.queue AND lane = l.lane AND band = CASE WHEN q.one_ring THEN 0 ELSE -o.priority END AND due IS NOT NULL);
     END IF;
     IF x.emits THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, after, attempt, fence)

@@ -47,7 +47,10 @@ BEGIN
                     PERFORM _must_be_alone();
                 END IF;
             END IF;
-            PERFORM _refresh(l.queue, l.lane) FROM (SELECT DISTINCT u.queue, u.lane FROM unnest(x.of, x.lanes) AS u (queue, lane)) l;
+            -- A lane that is in a ring had a slot before, and one without jobs needs none.
+            PERFORM _refresh(l.queue, l.lane) FROM (SELECT DISTINCT u.queue, u.lane FROM unnest(x.of, x.lanes) AS u (queue, lane)) l
+            WHERE NOT EXISTS (SELECT FROM seat WHERE queue = l.queue AND lane = l.lane AND due IS NOT NULL)
+              AND EXISTS (SELECT FROM ready WHERE queue = l.queue AND lane = l.lane);
             IF v_done IS NOT NULL THEN
                 v_answers := '{}';
                 FOR v_i IN 1 .. cardinality(p_jobs) LOOP
