@@ -15,16 +15,16 @@ BEGIN
         INSERT INTO delta (queue, task, state, n, bytes)
         SELECT j.queue, j.task, c.state, c.n, 0
         FROM (VALUES (p_before, -1), (p_after, 1)) c (state, n)
-        WHERE c.state >= 0 AND (c.n = 1 OR c.state NOT IN (4, 6));
+        WHERE c.state >= STATE_BLOCKED AND (c.n = 1 OR c.state NOT IN (STATE_DONE, STATE_CANCELLED));
     END IF;
-    IF p_before >= 0 AND p_after IS NOT NULL AND current_setting('windlass.recording') <> '' THEN
+    IF p_before >= STATE_BLOCKED AND p_after IS NOT NULL AND current_setting('windlass.recording') <> '' THEN
         INSERT INTO moved (job, queue, task, lane, move, before, after, reason)
         VALUES (j.id, j.queue, j.task, j.lane, p_move, p_before, p_after, p_reason);
     END IF;
     SELECT emit INTO v_emit FROM queue WHERE name = j.queue;
-    IF v_emit = 2 OR (v_emit = 1 AND (p_before = 3 OR (p_after >= 4 AND p_before < 4))) THEN
+    IF v_emit = EMIT_ALL OR (v_emit = EMIT_FINAL AND (p_before = STATE_RUNNING OR (p_after >= STATE_DONE AND p_before < STATE_DONE))) THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, before, after, reason, outcome, attempt, fence, runtime, waited)
-        VALUES (_at(), j.id, j.task, j.queue, j.lane, p_move, nullif(p_before, -1), p_after, p_reason, p_outcome,
+        VALUES (_at(), j.id, j.task, j.queue, j.lane, p_move, nullif(p_before, STATE_UNPLACED), p_after, p_reason, p_outcome,
                 j.attempt, j.fence, p_runtime, p_waited);
     END IF;
 END $$;
@@ -42,10 +42,10 @@ BEGIN
     IF o.state = STATE_READY THEN
         PERFORM _leave_place(j, o.band, o.seq);
     END IF;
-    IF j.state = 2 THEN
+    IF j.state = STATE_READY THEN
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
         VALUES (j.queue, j.lane, j.band, j.seq, j.n, j.task, octet_length(j.payload), CASE WHEN NOT j.started THEN j.expires_at END,
-            j.attempt + 1 >= j.max_attempts, j.crashes >= 2);
+            j.attempt + 1 >= j.max_attempts, j.crashes >= SUSPECT_AFTER);
         PERFORM _note(j.queue);
     END IF;
     UPDATE job SET
@@ -58,7 +58,7 @@ BEGIN
         message = j.message, after_ids = j.after_ids, after_on = j.after_on, headers = j.headers, tags = j.tags,
         deliveries = j.deliveries, error = j.error, result = j.result, payload = j.payload,
         timer = CASE WHEN j.state > STATE_RUNNING THEN j.pruned_until WHEN NOT j.started THEN j.expires_at END,
-        waits = CASE WHEN j.state IN (0, 1) THEN j.state END
+        waits = CASE WHEN j.state IN (STATE_BLOCKED, STATE_SCHEDULED) THEN j.state END
     WHERE n = j.n;
 END $$;
 
@@ -66,14 +66,14 @@ END $$;
 CREATE OR REPLACE FUNCTION _make_waiting(j job, p_before smallint, p_move text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF j.due_at > _at() THEN
-        j.state := 1;
+        j.state := STATE_SCHEDULED;
         j.reason := NULL;
-        PERFORM _transition(j, p_before, 1::smallint, p_move);
+        PERFORM _transition(j, p_before, STATE_SCHEDULED::smallint, p_move);
         PERFORM _schedule(j);
     ELSE
-        j.state := 2;
+        j.state := STATE_READY;
         j.reason := NULL;
-        PERFORM _transition(j, p_before, 2::smallint, p_move);
+        PERFORM _transition(j, p_before, STATE_READY::smallint, p_move);
         PERFORM _file(j, false);
     END IF;
 END $$;
@@ -90,9 +90,9 @@ END $$;
 -- Make a scheduled job ready.
 CREATE OR REPLACE FUNCTION _promote(j job, p_move text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    j.state := 2;
+    j.state := STATE_READY;
     j.reason := NULL;
-    PERFORM _transition(j, 1::smallint, 2::smallint, p_move);
+    PERFORM _transition(j, STATE_SCHEDULED::smallint, STATE_READY::smallint, p_move);
     PERFORM _file(j, false);
 END $$;
 
@@ -106,13 +106,13 @@ BEGIN
     -- Most claims find nothing due: one probe per queue says so.
     IF p_queues IS NOT NULL AND NOT EXISTS (
         SELECT FROM unnest(p_queues) u (name) CROSS JOIN LATERAL (
-            SELECT FROM job WHERE queue = u.name AND waits = 1 AND due_at <= v_at ORDER BY due_at LIMIT 1) d) THEN
+            SELECT FROM job WHERE queue = u.name AND waits = STATE_SCHEDULED AND due_at <= v_at ORDER BY due_at LIMIT 1) d) THEN
         RETURN 0;
     END IF;
     FOR j IN
         SELECT d.*
         FROM queue q CROSS JOIN LATERAL (
-            SELECT * FROM job WHERE queue = q.name AND waits = 1 AND due_at <= v_at
+            SELECT * FROM job WHERE queue = q.name AND waits = STATE_SCHEDULED AND due_at <= v_at
             ORDER BY due_at, seq LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED) d
         WHERE p_queues IS NULL OR q.name = ANY (p_queues)
         ORDER BY d.due_at, d.seq LIMIT p_limit
@@ -177,8 +177,8 @@ BEGIN
     IF (SELECT concurrency IS NOT NULL FROM queue WHERE name = j.queue) THEN
         PERFORM _note(j.queue);   -- a slot is free
     END IF;
-    IF r.state >= 4 THEN
-        PERFORM _finish(j, 3::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
+    IF r.state >= STATE_DONE THEN
+        PERFORM _finish(j, STATE_RUNNING::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
         RETURN;
     END IF;
     v_waited := greatest(0, j.claimed_at - j.due_at);
@@ -187,8 +187,8 @@ BEGIN
     END IF;
     j.state := r.state;
     j.reason := NULL;
-    PERFORM _transition(j, 3::smallint, r.state, r.move, NULL, r.outcome, p_runtime, v_waited);
-    IF r.state = 1 THEN
+    PERFORM _transition(j, STATE_RUNNING::smallint, r.state, r.move, NULL, r.outcome, p_runtime, v_waited);
+    IF r.state = STATE_SCHEDULED THEN
         PERFORM _schedule(j);
         PERFORM _refresh(j.queue, j.lane);
     ELSE
@@ -205,11 +205,11 @@ BEGIN
     j.state := p_state;
     j.reason := p_reason;
     PERFORM _transition(j, p_before, p_state, p_move, p_reason, p_outcome, p_runtime,
-        CASE WHEN p_before = 3 THEN greatest(0, j.claimed_at - j.due_at) END);
+        CASE WHEN p_before = STATE_RUNNING THEN greatest(0, j.claimed_at - j.due_at) END);
     j.finished_at := _at();
     j.cancel_requested := false;
     j.line := NULL;
-    j.kept := CASE WHEN p_state = 5 THEN 2 WHEN j.result IS NULL THEN 0 ELSE 1 END;
+    j.kept := CASE WHEN p_state = STATE_DEAD THEN KEPT_DEAD WHEN j.result IS NULL THEN KEPT_PLAIN ELSE KEPT_WITH_RESULT END;
     IF j.has_memos THEN
         DELETE FROM memo WHERE n = j.n;
         j.has_memos := false;
@@ -264,7 +264,7 @@ END $$;
 -- A job's last parent is out of its way.
 CREATE OR REPLACE FUNCTION _unblock(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM _make_waiting(_line_up(j), 0::smallint, 'unblock');
+    PERFORM _make_waiting(_line_up(j), STATE_BLOCKED::smallint, 'unblock');
 END $$;
 
 -- Whether the result of a finished job is still to be kept.
@@ -279,7 +279,7 @@ CREATE OR REPLACE FUNCTION _drop_if_unkept(p_n bigint) RETURNS void LANGUAGE plp
 DECLARE
     j job;
 BEGIN
-    SELECT * INTO j FROM job WHERE n = p_n AND state IN (4, 6) AND pruned_until IS NULL;
+    SELECT * INTO j FROM job WHERE n = p_n AND state IN (STATE_DONE, STATE_CANCELLED) AND pruned_until IS NULL;
     IF FOUND AND (SELECT retention FROM queue WHERE name = j.queue) = 0 AND NOT _keeps_result(j) AND NOT _is_needed(j) THEN
         PERFORM _drop(j, 'prune');
     END IF;
@@ -305,8 +305,8 @@ BEGIN
     ELSE
         PERFORM _remove(j.n);
     END IF;
-    IF j.state = 5 THEN
-        PERFORM _tell(j.id, 6::smallint);
+    IF j.state = STATE_DEAD THEN
+        PERFORM _tell(j.id, STATE_CANCELLED::smallint);
     END IF;
 END $$;
 
@@ -322,12 +322,12 @@ END $$;
 -- Cancel a job that waits.
 CREATE OR REPLACE FUNCTION _cancel_waiting(j job, p_move text, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM _finish(j, j.state, p_move, 6::smallint, p_reason);
+    PERFORM _finish(j, j.state, p_move, STATE_CANCELLED::smallint, p_reason);
     PERFORM _drop_if_unkept(j.n);
 END $$;
 
 -- A waiting job was not started in time.
 CREATE OR REPLACE FUNCTION _expire(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM _finish(j, j.state, 'expire', 5::smallint, 'expired before its first start');
+    PERFORM _finish(j, j.state, 'expire', STATE_DEAD::smallint, 'expired before its first start');
 END $$;

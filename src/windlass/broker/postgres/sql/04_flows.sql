@@ -58,11 +58,11 @@ BEGIN
         SELECT * INTO f FROM fate WHERE i >= p_from ORDER BY i LIMIT 1;
         EXIT WHEN NOT FOUND;
         e := NULL;
-        IF f.state <> 5 THEN
+        IF f.state <> STATE_DEAD THEN
             SELECT * INTO e FROM edge WHERE parent = f.parent AND open ORDER BY child LIMIT 1;
-        ELSIF NOT EXISTS (SELECT FROM job WHERE id = f.parent AND state <> 5 AND pruned_until IS NULL) THEN
+        ELSIF NOT EXISTS (SELECT FROM job WHERE id = f.parent AND state <> STATE_DEAD AND pruned_until IS NULL) THEN
             -- Otherwise it was replayed meanwhile: its death is void for those who were not told.
-            SELECT * INTO e FROM edge WHERE parent = f.parent AND open AND on_failure = 2 ORDER BY child LIMIT 1;
+            SELECT * INTO e FROM edge WHERE parent = f.parent AND open AND on_failure = ON_FAILURE_RUN ORDER BY child LIMIT 1;
         END IF;
         IF e.child IS NULL THEN
             DELETE FROM fate WHERE i = f.i;
@@ -71,8 +71,8 @@ BEGIN
         UPDATE edge SET open = false WHERE parent = e.parent AND child = e.child;
         v_told := v_told + 1;
         SELECT * INTO c FROM job WHERE n = e.child;
-        IF f.state = 6 AND e.on_failure = 0 THEN
-            PERFORM _finish(c, c.state, 'parent failed', 6::smallint, 'parent failed');
+        IF f.state = STATE_CANCELLED AND e.on_failure = ON_FAILURE_CANCEL THEN
+            PERFORM _finish(c, c.state, 'parent failed', STATE_CANCELLED::smallint, 'parent failed');
             PERFORM _drop_if_unkept(c.n);
         ELSE
             c.waiting_for := c.waiting_for - 1;
@@ -94,7 +94,7 @@ BEGIN
         EXISTS (SELECT FROM fate WHERE parent = j.id)
         OR EXISTS (
             SELECT FROM edge e CROSS JOIN LATERAL (SELECT * FROM job WHERE n = e.child OFFSET 0) c
-            WHERE e.parent = j.id AND c.state BETWEEN 0 AND 3 AND NOT (j.state = 5 AND e.open)));
+            WHERE e.parent = j.id AND c.state BETWEEN STATE_BLOCKED AND STATE_RUNNING AND NOT (j.state = STATE_DEAD AND e.open)));
 END $$;
 
 -- Whether a blocked job waits for a dead parent.
@@ -102,5 +102,5 @@ CREATE OR REPLACE FUNCTION _has_dead_parent(j job) RETURNS boolean LANGUAGE plpg
 BEGIN
     RETURN j.waiting_for > 0 AND EXISTS (
         SELECT FROM edge e CROSS JOIN LATERAL (SELECT * FROM job WHERE id = e.parent OFFSET 0) p
-        WHERE e.child = j.n AND e.open AND p.state = 5 AND p.pruned_until IS NULL);
+        WHERE e.child = j.n AND e.open AND p.state = STATE_DEAD AND p.pruned_until IS NULL);
 END $$;

@@ -35,10 +35,10 @@ BEGIN
         j.result := NULL;
         j.error := NULL;
         j.size := 0;
-    ELSIF j.kept = 1 AND _is_behind(j.queue, 2::smallint, j.finished_at, j.n) THEN
+    ELSIF j.kept = KEPT_WITH_RESULT AND _is_behind(j.queue, 2::smallint, j.finished_at, j.n) THEN
         j.size := j.size - octet_length(j.result);
         j.result := NULL;
-        j.kept := 0;
+        j.kept := KEPT_PLAIN;
     END IF;
     RETURN j;
 END $$;
@@ -110,7 +110,7 @@ END $$;
 
 -- Whether plain jobs of a queue go to the past when they are done.
 CREATE OR REPLACE FUNCTION _has_past(q queue) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT q.emit = 0 AND q.retention_count IS NULL AND q.retention > 0
+    SELECT q.emit = EMIT_NONE AND q.retention_count IS NULL AND q.retention > 0
 $$;
 
 -- The class of retention of a queue.
@@ -211,7 +211,7 @@ BEGIN
     ), logged AS (
         INSERT INTO event_in (at, job, task, queue, lane, move, before, attempt, fence)
         SELECT _at(), o.id, o.task, q.name, o.lane, 'prune', o.state, o.attempt, o.fence FROM old o
-        WHERE q.emit = 2 AND p_kind < 2 ORDER BY o.finished_at, o.n
+        WHERE q.emit = EMIT_ALL AND p_kind < 2 ORDER BY o.finished_at, o.n
     )
     SELECT array_agg(o.n), array_agg(o.finished_at) INTO v_gone, v_ends FROM old o;
     IF v_gone IS NULL THEN
@@ -266,7 +266,7 @@ BEGIN
     END IF;
     WITH old AS MATERIALIZED (
         SELECT j.place FROM (
-            SELECT ctid AS place, * FROM job WHERE queue = q.name AND kept IN (0, 1) ORDER BY kept, finished_at, n LIMIT p_limit) j
+            SELECT ctid AS place, * FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) ORDER BY kept, finished_at, n LIMIT p_limit) j
         WHERE NOT j.has_children AND j.log_lines = 0 AND j.after_ids IS NULL AND j.flow = ''
           AND NOT EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= j.finished_at)
     ), gone AS (

@@ -30,7 +30,7 @@ END $$;
 -- Take a ready job out of its place while it is changed; its state is put back by whoever changes it.
 CREATE OR REPLACE FUNCTION _unfile(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE job SET state = -1 WHERE n = j.n;
+    UPDATE job SET state = STATE_UNPLACED WHERE n = j.n;
     PERFORM _leave_place(j, j.band, j.seq);
     PERFORM _refresh(j.queue, j.lane);
 END $$;
@@ -106,7 +106,7 @@ $$;
 
 -- With `sequence`: the first job of a lane, if it can be handed out to anyone.
 CREATE OR REPLACE FUNCTION _head(p_queue text, p_lane text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT n FROM job WHERE n = _head_of_line(p_queue, p_lane) AND state = 2 AND crashes < 2
+    SELECT n FROM job WHERE n = _head_of_line(p_queue, p_lane) AND state = STATE_READY AND crashes < SUSPECT_AFTER
 $$;
 
 -- The bands in which a lane has a ready job, first to last; one probe a band.
@@ -404,7 +404,7 @@ DECLARE
     v_band bigint := CASE WHEN q.one_ring THEN 0 ELSE j.band END;
     v_clock bigint;
 BEGIN
-    IF q.laned AND j.crashes < 2 THEN
+    IF q.laned AND j.crashes < SUSPECT_AFTER THEN
         SELECT clock INTO v_clock FROM seat WHERE queue = q.name AND lane = j.lane AND band = v_band;
         UPDATE ring SET time = v_clock WHERE queue = q.name AND band = v_band AND time < v_clock;
         -- A changed weight counts from the claim after this one.

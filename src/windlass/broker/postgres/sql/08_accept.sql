@@ -292,14 +292,14 @@ BEGIN
     IF j.waiting_for < 0 THEN
         j.waiting_for := 0;
         UPDATE edge SET open = false WHERE child = j.n AND open;
-        PERFORM _finish(j, (-1)::smallint, 'parent failed', 6::smallint, 'parent failed');
+        PERFORM _finish(j, STATE_UNPLACED::smallint, 'parent failed', STATE_CANCELLED::smallint, 'parent failed');
         PERFORM _drop_if_unkept(j.n);
     ELSIF j.waiting_for > 0 THEN
-        j.state := 0;
-        PERFORM _transition(j, (-1)::smallint, 0::smallint, 'enqueue');
+        j.state := STATE_BLOCKED;
+        PERFORM _transition(j, STATE_UNPLACED::smallint, STATE_BLOCKED::smallint, 'enqueue');
         PERFORM _put(j);
     ELSE
-        PERFORM _make_waiting(_line_up(j), (-1)::smallint, 'enqueue');
+        PERFORM _make_waiting(_line_up(j), STATE_UNPLACED::smallint, 'enqueue');
     END IF;
 END $$;
 
@@ -330,14 +330,14 @@ BEGIN
     FOR v_i IN 1 .. cardinality(v_ids) LOOP
         p := _parent(v_ids[v_i]);
         v_fate := CASE
-            WHEN p.n IS NULL THEN 4
+            WHEN p.n IS NULL THEN STATE_DONE
             WHEN p.pruned_until IS NULL THEN p.state
-            WHEN p.state = 4 THEN 4
-            ELSE 6
+            WHEN p.state = STATE_DONE THEN STATE_DONE
+            ELSE STATE_CANCELLED
         END;
-        v_open := NOT (v_fate IN (4, 6) OR (v_fate = 5 AND v_on[v_i] = 2));
+        v_open := NOT (v_fate IN (STATE_DONE, STATE_CANCELLED) OR (v_fate = STATE_DEAD AND v_on[v_i] = ON_FAILURE_RUN));
         PERFORM _add_edge(p, j.n, v_on[v_i], v_open);
-        IF v_fate = 6 AND v_on[v_i] = 0 THEN
+        IF v_fate = STATE_CANCELLED AND v_on[v_i] = ON_FAILURE_CANCEL THEN
             j.waiting_for := -1;
             RETURN j;
         END IF;
@@ -352,7 +352,7 @@ DECLARE
     v_at bigint := _at();
     v_before smallint := j.state;
 BEGIN
-    IF v_before = 2 THEN
+    IF v_before = STATE_READY THEN
         PERFORM _unfile(j);
     END IF;
     PERFORM _count_bytes(j, octet_length(a.payload) - j.size);
@@ -383,10 +383,10 @@ BEGIN
     END IF;
     UPDATE unique_key u SET mode = a.mode, win = a.win
     WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key AND u.holder = j.id;
-    IF v_before = 0 THEN
+    IF v_before = STATE_BLOCKED THEN
         PERFORM _transition(j, v_before, v_before, 'replace');
         PERFORM _put(j);
-    ELSIF v_before > 0 THEN
+    ELSIF v_before > STATE_BLOCKED THEN
         PERFORM _make_waiting(j, v_before, 'replace');
     ELSE
         PERFORM _put(j);

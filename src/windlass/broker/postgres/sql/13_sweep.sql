@@ -142,12 +142,12 @@ DECLARE
 BEGIN
     FOR v_n IN
         -- Where not all fit, those that expired first; in the order of their arrival.
-        SELECT e.n FROM (SELECT n FROM job WHERE timer <= v_at AND state BETWEEN 0 AND 2 ORDER BY timer, n LIMIT p_limit) e ORDER BY e.n
+        SELECT e.n FROM (SELECT n FROM job WHERE timer <= v_at AND state BETWEEN STATE_BLOCKED AND STATE_READY ORDER BY timer, n LIMIT p_limit) e ORDER BY e.n
     LOOP
         SELECT * INTO j FROM job WHERE n = v_n;
         v_count := v_count + 1;
         -- The end of one before it may have moved it.
-        CONTINUE WHEN j.state > 2;
+        CONTINUE WHEN j.state > STATE_READY;
         PERFORM _expire(j);
     END LOOP;
     RETURN v_count;
@@ -174,7 +174,7 @@ BEGIN
         pruned := pruned + v_count;
         remaining := remaining - v_count;
         EXIT WHEN remaining <= 0;
-        IF q.retention_count IS NULL AND q.emit < 2 THEN
+        IF q.retention_count IS NULL AND q.emit < EMIT_ALL THEN
             v_count := _prune_plain(q.name, 0::smallint, v_at - greatest(q.retention, v_window), remaining);
             v_count := v_count + _prune_plain(q.name, 1::smallint,
                 v_at - greatest(q.retention, q.result_ttl, v_window), remaining - v_count);
@@ -185,7 +185,7 @@ BEGIN
         IF q.retention_count IS NOT NULL THEN
             -- Those that went to the past before the queue had a bound count too. The oldest of them are brought back.
             v_past := _count_past(q.name, q.retention_count + remaining);
-            v_over := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (0, 1)) + v_past - q.retention_count;
+            v_over := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT)) + v_past - q.retention_count;
             IF v_over > 0 AND v_past > 0 THEN
                 PERFORM _recall(o.id) FROM (
                     SELECT p.id FROM _oldest_past(q.name, least(v_over, remaining)) p
@@ -193,10 +193,10 @@ BEGIN
             END IF;
             IF v_over > 0 THEN
                 v_over := v_over - (
-                    SELECT count(*) FROM job o WHERE o.queue = q.name AND o.kept IN (0, 1) AND o.has_children AND _is_needed(o));
+                    SELECT count(*) FROM job o WHERE o.queue = q.name AND o.kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) AND o.has_children AND _is_needed(o));
             END IF;
             IF v_over > 0 THEN
-                FOR j IN SELECT * FROM job WHERE queue = q.name AND kept IN (0, 1) ORDER BY finished_at, n LOOP
+                FOR j IN SELECT * FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) ORDER BY finished_at, n LOOP
                     EXIT WHEN v_over <= 0 OR remaining <= 0;
                     CONTINUE WHEN _is_needed(j);
                     PERFORM _drop(j, 'prune');
@@ -207,11 +207,11 @@ BEGIN
             END IF;
         END IF;
         FOR j IN
-            (SELECT * FROM job WHERE queue = q.name AND kept = 0 AND finished_at <= v_at - q.retention)
+            (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_PLAIN AND finished_at <= v_at - q.retention)
             UNION ALL
-            (SELECT * FROM job WHERE queue = q.name AND kept = 1 AND finished_at <= v_at - greatest(q.retention, q.result_ttl))
+            (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_WITH_RESULT AND finished_at <= v_at - greatest(q.retention, q.result_ttl))
             UNION ALL
-            (SELECT * FROM job WHERE queue = q.name AND kept = 2 AND finished_at <= v_at - q.dead_retention)
+            (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_DEAD AND finished_at <= v_at - q.dead_retention)
             ORDER BY finished_at, n
         LOOP
             EXIT WHEN remaining <= 0;
@@ -225,12 +225,12 @@ BEGIN
         remaining := remaining - _forget_past(q, 2::smallint, v_at - q.result_ttl, remaining);
         remaining := remaining - _drop_plain_results(q.name, v_at - q.result_ttl, remaining);
         FOR j IN
-            SELECT * FROM job WHERE queue = q.name AND kept = 1 AND finished_at <= v_at - q.result_ttl ORDER BY finished_at, n
+            SELECT * FROM job WHERE queue = q.name AND kept = KEPT_WITH_RESULT AND finished_at <= v_at - q.result_ttl ORDER BY finished_at, n
         LOOP
             EXIT WHEN remaining <= 0;
             CONTINUE WHEN _is_needed(j);
             PERFORM _count_bytes(j, -octet_length(j.result)::bigint);
-            UPDATE job SET result = NULL, kept = 0, size = size - octet_length(j.result) WHERE n = j.n;
+            UPDATE job SET result = NULL, kept = KEPT_PLAIN, size = size - octet_length(j.result) WHERE n = j.n;
             remaining := remaining - 1;
         END LOOP;
     END LOOP;
@@ -266,10 +266,10 @@ DECLARE
 BEGIN
     WITH old AS MATERIALIZED (
         SELECT ctid AS place, octet_length(result) AS bytes FROM job
-        WHERE queue = p_queue AND kept = 1 AND finished_at <= p_before AND NOT has_children
+        WHERE queue = p_queue AND kept = KEPT_WITH_RESULT AND finished_at <= p_before AND NOT has_children
         ORDER BY finished_at, n LIMIT greatest(0, p_limit)
     ), emptied AS (
-        UPDATE job j SET result = NULL, kept = 0, size = j.size - o.bytes FROM old o WHERE j.ctid = o.place RETURNING j.task, o.bytes
+        UPDATE job j SET result = NULL, kept = KEPT_PLAIN, size = j.size - o.bytes FROM old o WHERE j.ctid = o.place RETURNING j.task, o.bytes
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes) SELECT p_queue, e.task, 0, 0, -sum(e.bytes) FROM emptied e GROUP BY e.task
     )
@@ -289,7 +289,7 @@ BEGIN
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_left := v_left - v_count;
     WITH old AS MATERIALIZED (
-        SELECT ctid AS place FROM job WHERE timer <= v_at AND state > 3 ORDER BY timer, n LIMIT v_left
+        SELECT ctid AS place FROM job WHERE timer <= v_at AND state > STATE_RUNNING ORDER BY timer, n LIMIT v_left
     ), gone AS (
         DELETE FROM job j USING old o WHERE j.ctid = o.place RETURNING j.n
     )

@@ -28,8 +28,8 @@ BEGIN
         ELSIF p_verb = 'replay' THEN
             SELECT r.effect, r.held_by INTO effect, held_by FROM _replay(j) r;
         ELSIF p_verb = 'discard' THEN
-            effect := CASE WHEN j.state = 5 THEN 'applied' ELSE 'wrong state' END;
-            IF j.state = 5 THEN
+            effect := CASE WHEN j.state = STATE_DEAD THEN 'applied' ELSE 'wrong state' END;
+            IF j.state = STATE_DEAD THEN
                 PERFORM _drop(j, 'discard');
                 state := NULL;
             END IF;
@@ -37,9 +37,9 @@ BEGIN
             effect := _edit(j, p_payloads[v_i], p_headers[v_i], p_tags[v_i], p_priorities[v_i], p_max_attempts[v_i]);
         END IF;
         IF effect = 'applied' AND p_verb = 'cancel' THEN
-            state := 6;
+            state := STATE_CANCELLED;
         ELSIF effect = 'applied' AND p_verb = 'replay' THEN
-            state := 2;
+            state := STATE_READY;
         END IF;
         RETURN NEXT;
     END LOOP;
@@ -48,9 +48,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _cancel(j job) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    IF j.state >= 4 THEN
+    IF j.state >= STATE_DONE THEN
         RETURN 'wrong state';
-    ELSIF j.state = 3 THEN
+    ELSIF j.state = STATE_RUNNING THEN
         PERFORM _lease_alone(j);
         UPDATE lease SET flagged = true WHERE session = coalesce(j.session, '') AND n = j.n;
         RETURN 'flagged';
@@ -63,7 +63,7 @@ CREATE OR REPLACE FUNCTION _replay(j job, OUT effect text, OUT held_by uuid) LAN
 DECLARE
     k unique_key;
 BEGIN
-    IF j.state <> 5 THEN
+    IF j.state <> STATE_DEAD THEN
         effect := 'wrong state';
         RETURN;
     END IF;
@@ -95,7 +95,7 @@ BEGIN
     FOR v_i IN 1 .. coalesce(cardinality(j.after_ids), 0) LOOP
         PERFORM _add_edge(_parent(j.after_ids[v_i]), j.n, j.after_on[v_i], false);
     END LOOP;
-    PERFORM _make_waiting(_line_up(j), 5::smallint, 'replay');
+    PERFORM _make_waiting(_line_up(j), STATE_DEAD::smallint, 'replay');
     effect := 'applied';
 END $$;
 
@@ -105,11 +105,11 @@ CREATE OR REPLACE FUNCTION _edit(
 DECLARE
     q queue;
 BEGIN
-    IF j.state NOT IN (0, 1, 2, 5) THEN
+    IF j.state NOT IN (STATE_BLOCKED, STATE_SCHEDULED, STATE_READY, STATE_DEAD) THEN
         RETURN 'wrong state';
     END IF;
     SELECT * INTO q FROM queue WHERE name = j.queue;
-    IF j.state = 2 AND q.laned THEN
+    IF j.state = STATE_READY AND q.laned THEN
         PERFORM _unfile(j);
     END IF;
     IF p_payload IS NOT NULL THEN
@@ -122,7 +122,7 @@ BEGIN
     j.priority := coalesce(p_priority, j.priority);
     j.max_attempts := coalesce(p_max_attempts, j.max_attempts);
     PERFORM _transition(j, j.state, j.state, 'edit', j.reason);
-    IF j.state = 2 THEN
+    IF j.state = STATE_READY THEN
         IF p_priority IS NOT NULL THEN
             j.band := _band_of(q, j.priority, j.due_at);
         END IF;
@@ -144,13 +144,13 @@ BEGIN
     PERFORM _begin_alone(p_now);
     -- Oldest first, among the first 2,000 that the index of the state gives. Of finished ones, those of another state and those that
     -- are needed are passed over, however many: they would hide what stands behind them.
-    IF p_state = 2 THEN
+    IF p_state = STATE_READY THEN
         v_jobs := array(
             SELECT w.n FROM (
                 SELECT u.n FROM ready o CROSS JOIN LATERAL generate_series(o.n, o.n + o.width - 1) u (n)
                 WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq, u.n LIMIT 2000) w
             ORDER BY w.n LIMIT p_limit + 1);
-    ELSIF p_state < 2 THEN
+    ELSIF p_state < STATE_READY THEN
         v_jobs := array(
             SELECT w.n FROM (
                 SELECT o.n FROM job o WHERE o.queue = p_queue AND o.waits = p_state
@@ -161,11 +161,11 @@ BEGIN
             SELECT w.n FROM (
                 SELECT o.n FROM unnest('{0,1,2}'::smallint[]) k (kept) CROSS JOIN LATERAL (
                     SELECT f.n FROM job f
-                    WHERE f.queue = p_queue AND f.kept = k.kept AND f.state = p_state AND (p_state = 5 OR NOT _is_needed(ROW(f.*)::job))
+                    WHERE f.queue = p_queue AND f.kept = k.kept AND f.state = p_state AND (p_state = STATE_DEAD OR NOT _is_needed(ROW(f.*)::job))
                     ORDER BY f.finished_at, f.n LIMIT 2000) o) w
             ORDER BY w.n LIMIT p_limit + 1);
     END IF;
-    IF p_state IN (4, 6) THEN
+    IF p_state IN (STATE_DONE, STATE_CANCELLED) THEN
         v_jobs := _recall_oldest(p_queue, p_state, v_jobs, p_limit + 1);
     END IF;
     more := cardinality(v_jobs) > p_limit;
@@ -174,7 +174,7 @@ BEGIN
         SELECT * INTO j FROM job WHERE n = v_n AND state = p_state AND pruned_until IS NULL;
         CONTINUE WHEN NOT FOUND;   -- the end of one before it has moved it
         count := count + 1;
-        IF p_state <= 2 THEN
+        IF p_state <= STATE_READY THEN
             PERFORM _cancel_waiting(j, 'purge', 'purged');
         ELSE
             PERFORM _drop(j, 'purge');
@@ -224,7 +224,7 @@ DECLARE
     v_n bigint;
 BEGIN
     PERFORM _begin_alone(p_now);
-    v_jobs := array(SELECT n FROM job WHERE hold_key = p_key AND waits = 1 ORDER BY due_at, seq LIMIT p_limit + 1);
+    v_jobs := array(SELECT n FROM job WHERE hold_key = p_key AND waits = STATE_SCHEDULED ORDER BY due_at, seq LIMIT p_limit + 1);
     more := cardinality(v_jobs) > p_limit;
     count := least(cardinality(v_jobs), p_limit);
     FOREACH v_n IN ARRAY v_jobs[:p_limit] LOOP

@@ -58,7 +58,7 @@ BEGIN
         SELECT array_agg(key::bigint ORDER BY key::bigint), array_agg(value::bigint ORDER BY key::bigint)
         INTO q.bands, q.shares FROM jsonb_each_text(s -> 'bands');
     END IF;
-    q.emit := CASE s ->> 'emit' WHEN 'final' THEN 1 WHEN 'all' THEN 2 ELSE 0 END;
+    q.emit := CASE s ->> 'emit' WHEN 'final' THEN EMIT_FINAL WHEN 'all' THEN EMIT_ALL ELSE EMIT_NONE END;
     q.retention := coalesce((s ->> 'retention')::bigint, m.retention);
     q.retention_count := CASE WHEN s ? 'retention_count' THEN (s ->> 'retention_count')::bigint ELSE m.retention_count END;
     q.result_ttl := coalesce((s ->> 'result_ttl')::bigint, m.result_ttl);

@@ -72,7 +72,7 @@ DECLARE
 BEGIN
     RETURN EXISTS (
         SELECT FROM job o CROSS JOIN LATERAL _as_leased(o) j
-        WHERE o.id = ANY (v_ids) AND j.state <= 2 AND NOT j.started AND (j.due_at <= _at() OR j.hold_key IS NOT NULL));
+        WHERE o.id = ANY (v_ids) AND j.state <= STATE_READY AND NOT j.started AND (j.due_at <= _at() OR j.hold_key IS NOT NULL));
 END $$;
 
 -- The latest fires with one more. A run of fires without a job is one record.

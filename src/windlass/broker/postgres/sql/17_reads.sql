@@ -106,7 +106,7 @@ BEGIN
         OPEN c FOR SELECT * FROM job WHERE flow = p_flow AND flow <> '' AND n < v_after AND pruned_until IS NULL
             ORDER BY n DESC LIMIT p_rows + 1;
     ELSIF p_states = '{5}' THEN
-        OPEN c FOR SELECT * FROM job WHERE kept = 2 AND n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1;
+        OPEN c FOR SELECT * FROM job WHERE kept = KEPT_DEAD AND n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1;
     ELSE
         v_slots := (SELECT slots FROM meta);
         OPEN c FOR
@@ -225,9 +225,9 @@ BEGIN
             ORDER BY j.flow DESC, j.waits DESC, j.hold_key DESC LIMIT 1;
         flow := v_flow;
         moving := v_waits IS NULL OR (v_waits = 1 AND v_hold IS NULL);
-        held := (SELECT j.hold_key FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.finished_at IS NULL AND j.waits = 1
+        held := (SELECT j.hold_key FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.finished_at IS NULL AND j.waits = STATE_SCHEDULED
             ORDER BY j.hold_key LIMIT 1) IS NOT NULL;
-        dead := (SELECT j.n FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.kept = 2 AND j.pruned_until IS NULL
+        dead := (SELECT j.n FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.kept = KEPT_DEAD AND j.pruned_until IS NULL
             ORDER BY j.finished_at LIMIT 1) IS NOT NULL;
         RETURN NEXT;
     END LOOP;
@@ -249,7 +249,7 @@ CREATE OR REPLACE FUNCTION finished(
 ) RETURNS SETOF record LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT u.o, j.state, j.reason, j.result, j.error
     FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) CROSS JOIN LATERAL (SELECT * FROM job WHERE id = u.id OFFSET 0) j
-    WHERE j.state >= 4 AND (j.pruned_until IS NULL OR j.pruned_until > _seen_at(p_now))
+    WHERE j.state >= STATE_DONE AND (j.pruned_until IS NULL OR j.pruned_until > _seen_at(p_now))
     UNION ALL
     SELECT u.o, p.state, p.reason, p.result, p.error
     FROM unnest(p_jobs) WITH ORDINALITY AS u (id, o) CROSS JOIN LATERAL _past(u.id) p

@@ -19,14 +19,14 @@ BEGIN
         RETURN;
     END IF;
     state := j.state;
-    IF j.state >= 4 THEN
+    IF j.state >= STATE_DONE THEN
         why := 'it has finished';
         detail := coalesce(j.reason, '');
         error := j.error;
-    ELSIF j.state = 3 THEN
+    ELSIF j.state = STATE_RUNNING THEN
         why := 'it is running';
         detail := coalesce(j.session, '');
-    ELSIF j.state = 0 THEN
+    ELSIF j.state = STATE_BLOCKED THEN
         IF _has_dead_parent(j) THEN
             why := 'a parent is dead: replay or discard it';
         ELSIF EXISTS (SELECT FROM edge WHERE child = j.n AND open) THEN
@@ -37,7 +37,7 @@ BEGIN
             why := 'the job before it under its key is running';
             detail := (SELECT holder FROM unique_key u WHERE u.queue = j.queue AND u.lane = j.lane AND u.task = j.task AND u.key = j.key);
         END IF;
-    ELSIF j.state = 1 THEN
+    ELSIF j.state = STATE_SCHEDULED THEN
         next_in := greatest(0, j.due_at - v_at);
         IF j.hold_key IS NOT NULL THEN
             why := 'no worker can run it';
@@ -58,7 +58,7 @@ END $$;
 -- Ready jobs of its lane that go first.
 CREATE OR REPLACE FUNCTION _ahead(q queue, j job, p_limit integer) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF j.crashes >= 2 THEN
+    IF j.crashes >= SUSPECT_AFTER THEN
         RETURN (SELECT count(*) FROM (SELECT FROM ready WHERE queue = q.name AND lane = j.lane AND suspect
                 AND seq < j.seq LIMIT p_limit) a);
     ELSIF q.sequence THEN
@@ -98,7 +98,7 @@ BEGIN
         next_in := _lane_token_in(l, p_at);
     ELSIF NOT EXISTS (SELECT FROM session WHERE ended_at IS NULL AND q.name = ANY (queues)) THEN
         why := 'no live worker serves its queue';
-    ELSIF j.crashes >= 2 THEN
+    ELSIF j.crashes >= SUSPECT_AFTER THEN
         why := 'it crashed its workers and waits to run alone';
     ELSIF p_ahead > 0 THEN
         why := 'jobs ahead of it in its lane go first';

@@ -42,7 +42,7 @@ BEGIN
     END IF;
     FOREACH a IN ARRAY g LOOP
         r := _known(a.id);
-        IF r.status IS NULL AND a.key IS NOT NULL AND a.mode <> 1 THEN
+        IF r.status IS NULL AND a.key IS NOT NULL AND a.mode <> MODE_REPLACE THEN
             SELECT * INTO k FROM unique_key u WHERE u.queue = a.queue AND u.lane = a.lane AND u.task = a.task AND u.key = a.key;
             IF FOUND AND (k.until IS NULL OR v_at < k.until) THEN
                 r.status := 'duplicate';
@@ -109,7 +109,7 @@ BEGIN
         RETURN;
     END IF;
     outcome := 'done';
-    state := 4;
+    state := STATE_DONE;
     INSERT INTO aftermath (job, fence, runtime, result, spawn) VALUES (p_job, p_fence, p_runtime, p_result, v_spawn)
     ON CONFLICT (job) DO NOTHING;
     verdict := CASE WHEN FOUND THEN 'applied' ELSE 'already' END;
