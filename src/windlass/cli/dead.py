@@ -209,14 +209,15 @@ def _act(wish: _Wish) -> int:
     async def work(desk: Desk) -> int:
         # Nothing that dies from here on is touched: what is acted on was counted, and each job once.
         chosen = await _dated(desk, selection, length or 0)
-        count = len(set(ids)) if ids else await desk.insight.count_dead(chosen if length else selection)
+        undated = selection.indexed and length is None  # the store has counted them
+        count = len(set(ids)) if ids else await desk.insight.count_dead(selection if undated else chosen)
         if not count:
             say_aside(_NONE)
             return 0
         if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=wish.yes):
             say_aside("nothing was done")
             return 0
-        counted = Applied(_batches(desk, verb, ids, chosen, rate))
+        counted = Applied(_batches(desk, verb, ids, chosen, rate, count))
         try:
             return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
         finally:
@@ -258,11 +259,12 @@ def _batches(
     ids: Sequence[str],
     chosen: Selection,
     rate: LimitRate | None,
+    most: int,
 ) -> AsyncIterator[Sequence[Operated]]:
     operator = desk.operator
     if verb == "replay":
-        return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate)
-    return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate)
+        return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate, most=most)
+    return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate, most=most)
 
 
 _NONE = "no dead letters match"

@@ -120,6 +120,12 @@ export interface DeadChange {
   replay?: boolean
 }
 
+export interface DeadCount {
+  count: number
+  at: string
+  cursor?: string | null
+}
+
 export interface DeadGroup {
   task: string
   fingerprint: string
@@ -475,6 +481,8 @@ export interface NewOperation {
   error?: string | null
   group?: string | null
   older_than?: number | string | null
+  until?: string | null
+  most?: number | null
   all?: boolean
   rate?: string | null
   reason?: string
