@@ -112,6 +112,23 @@ def test_show_tells_everything_but_the_payload(shell: Shell) -> None:
     assert (line["payload"], line["payload_bytes"] > 10, line["result_bytes"]) == (None, True, 14)
 
 
+def test_a_replayed_job_that_is_done_shows_no_error_but_that_of_its_run(shell: Shell) -> None:
+    job = shell.task("add").enqueue(1)
+    shell.die(kind="TimeoutError", message="slow")
+    assert "\nerror      TimeoutError: slow" in shell("jobs", "tasks:app", "show", job.id).out
+    shell("dead", "tasks:app", "replay", job.id, "--yes")
+    assert "\nlast error  TimeoutError: slow" in shell("jobs", "tasks:app", "show", job.id).out
+    (lease,) = shell.take()
+    done = Settlement(job=job.id, fence=lease.fence, outcome=Outcome.DONE, runtime=1, result=b"{}")
+    shell.run(lambda broker: broker.settle([done]))
+    *head, failed, succeeded = shell("jobs", "tasks:app", "show", job.id).out.splitlines()
+    assert failed.startswith("run 1")
+    assert failed.endswith("TimeoutError: slow")
+    assert succeeded.startswith("run 2")
+    assert not [line for line in head if "TimeoutError" in line]
+    assert shell.json("jobs", "tasks:app", "show", job.id)[0]["error"] is None
+
+
 def test_a_held_job_and_one_that_was_asked_to_stop(shell: Shell) -> None:
     held, running = shell.task("add").enqueue(1), shell.task("add").enqueue(2)
     (lease, _) = shell.take(2)

@@ -21,6 +21,7 @@ from windlass.core.secret import masked
 from windlass.core.session import SessionView
 from windlass.core.settings import LaneSettings, QueueSettings
 from windlass.core.signature import Signature
+from windlass.core.state import State
 from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
 from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
@@ -135,7 +136,9 @@ class EdgeShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobWhole(DeadShown, frozen=True, kw_only=True):
-    """A job with everything that is kept of it. Payload and result are left out unless they are asked for."""
+    """A job with everything that is kept of it. Payload and result are left out unless they are asked for. A
+    job that is done has no `error`; what went wrong before is told of its runs (`deliveries`).
+    """
 
     payload_bytes: int
     result_bytes: int | None
@@ -226,7 +229,7 @@ def job_whole(
     """
     return JobWhole(
         **_job(job),
-        error=_error(job.error),
+        error=None if job.state is State.DONE else _error(job.error),
         payload_bytes=len(job.payload),
         result_bytes=None if job.result is None else len(job.result),
         headers=_headers(job.headers, secrets=secrets),

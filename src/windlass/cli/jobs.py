@@ -183,7 +183,7 @@ def _fields(job: JobWhole, now: datetime) -> list[tuple[str, str]]:
         ("progress", "" if job.progress is None else f"{job.progress.fraction:.0%} {job.progress.message}"),
         ("arguments", f"{job.payload_bytes:,} bytes"),
         ("returned", "" if job.result_bytes is None else f"{job.result_bytes:,} bytes"),
-        ("error", "" if error is None else f"{error.type}: {error.message}"),
+        ("error" if job.state == State.DEAD else "last error", "" if error is None else f"{error.type}: {error.message}"),
     ]
 
 
