@@ -89,6 +89,13 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(
     assert not told, "\n".join(told)
 
 
+def test_where_one_is_is_in_sight_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 780})
+    for place in ("history", "flows", "jobs"):
+        page.goto(f"/{place}")
+        expect(page.locator("nav [aria-current]")).to_be_in_viewport(ratio=1)
+
+
 def busy(page: Page, stage: Stage) -> None:
     """Let some time pass with work in it, for charts that show something."""
     for step in range(25):
@@ -121,7 +128,7 @@ def problems(page: Page) -> list[str]:
 
 
 def overflow(page: Page) -> list[str]:
-    """The page never scrolls sideways; what is wide scrolls inside of its panel. And where one is, is in sight.
+    """The page never scrolls sideways; what is wide scrolls inside of its panel. The place is in sight.
 
     Not by `innerWidth`: a phone makes it as wide as the page.
     """
