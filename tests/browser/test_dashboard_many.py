@@ -10,6 +10,8 @@ from tests.browser.stage import Stage, eventually, staged
 
 KINDS = ("ConnectionError", "KeyError", "ValueError")
 EACH = 10_000
+LONG = 180.0
+"""Seconds that tens of thousands may take on a machine that has other things to do."""
 QUESTION = re.compile(r"Discard (more than )?([\d,]+) dead letters\?")
 
 
@@ -29,8 +31,13 @@ def discarded(page: Page, stage: Stage) -> tuple[str, int]:
     dead_letters(stage, 4, *KINDS)  # while it is read
     dialog.get_by_label("Reason, for the record").fill("too many")
     dialog.get_by_role("button", name="Discard").click()
-    eventually(lambda: (found := stage.get("/v1/dead/operations")) and found[0]["state"] == "done")
+    eventually(lambda: has_ended(stage), patience=LONG)
     return title, before + 4 * len(KINDS) - left(stage)
+
+
+def has_ended(stage: Stage) -> bool:
+    operations = stage.get("/v1/dead/operations")
+    return bool(operations) and operations[0]["state"] == "done"
 
 
 def left(stage: Stage) -> int:
@@ -68,5 +75,50 @@ def test_all_jobs_that_match_are_counted_to_the_last(page: Page, stage: Stage) -
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("heading")).to_have_text(f"Replay {wanted:,} jobs?", timeout=60_000)
     dialog.get_by_role("button", name="Replay").click()
-    eventually(lambda: left(stage) == 0, patience=90)
+    eventually(lambda: left(stage) == 0, patience=LONG)
     assert stage.get("/v1/overview")["jobs"]["ready"] == wanted
+
+
+def test_a_stuck_flow_is_found_behind_fifteen_thousand_newer_jobs(page: Page, stage: Stage) -> None:
+    stage.run(STUCK)
+    page.goto("/")
+    page.get_by_label("Problems").get_by_role("link", name="a flow is stuck: month-end").click()
+    expect(page).to_have_url(re.compile(r"/flows\?stuck=true$"))
+    row = page.get_by_role("row").filter(has_text="month-end")
+    expect(row).to_contain_text("stuck")
+    page.get_by_role("button", name="All").click()
+    expect(row).to_contain_text("stuck")
+    row.get_by_role("link", name="month-end").click()
+    page.get_by_role("button", name="Replay 1 dead letter").click()
+    expect(page.get_by_text("1 job replayed")).to_be_visible()
+    page.goto("/flows?stuck=true")
+    expect(page.get_by_text("No flow is stuck")).to_be_visible()
+
+
+STUCK = """
+import asyncio
+from calm import app, send
+from windlass import chain
+from windlass.core.lease import Ask
+from windlass.core.outcome import Error, Outcome
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settlement import Settlement
+from windlass.core.state import State
+
+async def main():
+    broker = await app.broker()
+    while (await broker.purge("mail", State.READY, 1_000)).more:
+        pass
+    await chain(send.call("a"), send.call("b")).aenqueue(flow="month-end")
+    await broker.beat([Beat(session="stuck", open=SessionInfo(host="here", queues=("mail",), slots=1))])
+    ask = Ask(session="stuck", seq=1, queues=("mail",), slots=1, limit=1)
+    [lease] = (await broker.claim(ask)).leases
+    error = Error(type="ValueError", message="no good")
+    await broker.settle(
+        [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DEAD, error=error)]
+    )
+    await app.aenqueue_many(send.call(str(number)) for number in range(15_000))
+    await app.aclose()
+
+asyncio.run(main())
+"""

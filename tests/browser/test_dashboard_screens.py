@@ -9,6 +9,8 @@ from tests.browser.scenes import a_day
 from tests.browser.stage import Stage, staged
 from tests.browser.watching import Complaints, watched
 
+import windlass
+
 
 @pytest.fixture(scope="module", autouse=True)
 def day(stage: Stage) -> None:
@@ -219,6 +221,20 @@ def test_nothing_is_said_in_words(
     page = watched(made.new_page(), complaints)
     page.goto(bare.url + path)
     expect(page.get_by_text(text).first).to_be_visible()
+    made.close()
+
+
+def test_the_empty_list_of_flows_names_functions_that_exist(
+    browser: Browser, bare: Stage, complaints: Complaints
+) -> None:
+    made = browser.new_context()
+    bare.enter(made)
+    page = watched(made.new_page(), complaints)
+    page.goto(bare.url + "/flows")
+    named = page.locator(".nothing code")
+    expect(named).to_have_text(["chain(…)", "group(…)", "windlass"])
+    for name in named.all_inner_texts()[:-1]:
+        assert callable(getattr(windlass, name.removesuffix("(…)")))
     made.close()
 
 
