@@ -152,7 +152,7 @@ def print_job(job: JobWhole, now: datetime, *, payload: bool) -> None:
 
 
 def _fields(job: JobWhole, now: datetime) -> list[tuple[str, str]]:
-    error = job.error
+    error, called = job.error, "error" if job.state == State.DEAD else "last error"
     return [
         ("id", job.id),
         ("task", job.task),
@@ -183,7 +183,7 @@ def _fields(job: JobWhole, now: datetime) -> list[tuple[str, str]]:
         ("progress", "" if job.progress is None else f"{job.progress.fraction:.0%} {job.progress.message}"),
         ("arguments", f"{job.payload_bytes:,} bytes"),
         ("returned", "" if job.result_bytes is None else f"{job.result_bytes:,} bytes"),
-        ("error" if job.state == State.DEAD else "last error", "" if error is None else f"{error.type}: {error.message}"),
+        (called, "" if error is None else f"{error.type}: {error.message}"),
     ]
 
 
