@@ -89,6 +89,23 @@ def test_an_operation_touches_what_was_counted_and_nothing_else(house: House) ->
     house.run(story)
 
 
+def test_a_count_goes_on_by_its_own_cursor_alone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.api.routes.dead.MOST_COUNTED", 2)
+
+    async def story() -> None:
+        await dead(house, 5)
+        async with house.open() as client:
+            assert (await counted(client, {"error": "valueerror"}))[0] == 5
+            first = said(await client.get("/v1/dead/count", params={"error": "valueerror"}))
+            assert first["count"] == 2
+            listed = said(await client.get("/v1/dead", params={"limit": 1}))["cursor"]
+            for wrong in (listed, first["cursor"][:-1], "eHh4"):
+                answer = await client.get("/v1/dead/count", params={"error": "x", "cursor": wrong})
+                assert said(answer, 400)["errors"][0]["field"] == "cursor"
+
+    house.run(story)
+
+
 def test_a_bound_key_counts_its_own(house: House) -> None:
     async def story() -> None:
         await dead(house, 2)

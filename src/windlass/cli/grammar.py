@@ -11,7 +11,7 @@ FLAGS = frozenset(
     (
         *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay"),
         *("--require-keys", "--secrets", "--trust-local"),
-        *("--once", "--sql", "--status", "--tls", "--whole", "--yes", "-y"),
+        *("--once", "--sql", "--status", "--stuck", "--tls", "--whole", "--yes", "-y"),
     )
 )
 """Options without a value; a test holds this to the commands."""

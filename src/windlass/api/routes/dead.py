@@ -140,7 +140,7 @@ async def count_dead(
     if chosen.indexed and until is None and not desk.caller.is_bound:
         return DeadCount(count=await desk.insight.count_dead(chosen), at=moment(now))
     dated = _dated(chosen, died)
-    listed = listing(desk.caller, "dead", dated.query())
+    listed = listing(desk.caller, "dead count", dated.query())
     after = desk.opened(cursor, listed)
     count, place = await count_page(desk.broker, dated, after, MOST_COUNTED, sees=desk.sees)
     return DeadCount(count=count, at=moment(died), cursor=desk.sealed(place, listed))
