@@ -121,4 +121,4 @@ def test_a_missing_extra_is_one_line_with_a_fix(shell: Shell, monkeypatch: pytes
     )
     answer = shell("serve", "tasks:app")
     assert answer.code == 2
-    assert "pip install 'windlass[serve]'" in answer.complaint
+    assert "pip install 'windlass-queue[serve]'" in answer.complaint

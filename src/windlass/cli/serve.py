@@ -160,5 +160,6 @@ def check_installed() -> None:
     """Say in a line what is missing."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise UsageError(
-            f"the server needs {' and '.join(missing)}, not installed here: pip install 'windlass[serve]'"
+            f"the server needs {' and '.join(missing)}, not installed here: "
+            "pip install 'windlass-queue[serve]'"
         )
