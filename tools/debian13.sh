@@ -28,7 +28,7 @@ done
 
 mkdir -p "$folder/project"
 find "$folder/project" -mindepth 1 -maxdepth 1 ! -name .venv -exec rm -rf {} +
-git ls-files --cached --others --exclude-standard --deduplicate -z | tar --create --null --files-from - |
+git ls-files --cached --others --exclude-standard --deduplicate -z | tar --create --ignore-failed-read --null --files-from - |
     tar --extract --no-same-owner --directory "$folder/project"
 
 # In a mount namespace of its own: the mounts end with the command.
