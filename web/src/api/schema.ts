@@ -137,6 +137,7 @@ export interface DeadShown {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -339,6 +340,7 @@ export interface JobShown {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -369,6 +371,7 @@ export interface JobWhole {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
