@@ -34,6 +34,7 @@ OTHER_VARIABLES = frozenset(
         "WINDLASS_LOG_FORMAT",
         "WINDLASS_LOG_LEVEL",
         "WINDLASS_METRICS_TOKEN",
+        "WINDLASS_TOKEN",
     )
 )
 """Variables of the command line, which are no settings of an app."""
