@@ -104,7 +104,11 @@ def _missing(name: str, folder: str) -> str:
     if near is not None and near != first:
         fix = f"did you mean {near}?"
     else:
-        fix = f"modules here: {', '.join(here[:8])}" if here else "there is none here"
+        fix = (
+            f"modules here: {', '.join(here[:8])}"
+            if here
+            else "no module is here: change to the folder of your code"
+        )
     return f"there is no module {name} in {folder}, nor is it installed; {fix}"
 
 
