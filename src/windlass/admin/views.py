@@ -21,7 +21,7 @@ from windlass.core.secret import masked
 from windlass.core.session import SessionView
 from windlass.core.settings import LaneSettings, QueueSettings
 from windlass.core.signature import Signature
-from windlass.core.state import State
+from windlass.core.state import PLAIN_NAMES, State
 from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
 from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
@@ -65,6 +65,8 @@ class JobShown(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     lane: str
     state: str
+    status: str
+    """The state in the words of `POST /enqueue`: PENDING, RUNNING, DONE, FAILED or CANCELLED."""
     reason: str | None
     priority: int
     attempt: int
@@ -248,7 +250,9 @@ def _headers(headers: Mapping[str, str], *, secrets: bool) -> dict[str, str]:
 
 
 def _job(job: JobView) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(job, name) for name in JobShown.__struct_fields__}
+    kept = (name for name in JobShown.__struct_fields__ if name != "status")
+    fields: dict[str, Any] = {name: getattr(job, name) for name in kept}
+    fields["status"] = PLAIN_NAMES[job.state]
     for name in _TIMES:
         fields[name] = None if fields[name] is None else moment(fields[name])
     fields["held"] = _held(job.held)

@@ -5,10 +5,11 @@ import logging
 import time
 from email.utils import formatdate
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from litestar.types import ASGIApp
+
+from windlass.api.phrases import phrase
 
 _log = logging.getLogger("windlass.api")
 
@@ -207,7 +208,7 @@ _UNFIT = frozenset(b"\r\n\0")
 
 @lru_cache(maxsize=64)
 def _status_line(status: int) -> bytes:
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+    return f"HTTP/1.1 {status} {phrase(status)}\r\n".encode()
 
 
 @lru_cache(maxsize=2)

@@ -18,7 +18,7 @@ from windlass.cli.desk import Desk, at_desk
 from windlass.cli.effects import show_effects
 from windlass.cli.enqueue import read_document
 from windlass.cli.failure import UsageError
-from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, show_job
+from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, no_match, show_job
 from windlass.cli.output import Column, confirm, each, say_aside, show
 from windlass.cli.text import clock, shortened, since
 from windlass.core.duration import micros
@@ -81,7 +81,13 @@ def list_dead(
 
     async def work(desk: Desk) -> None:
         letters = desk.insight.dead(await _selected(desk, chosen))
-        await show(letters, _columns(await desk.now()), json=json, limit=limit, nothing=_NONE)
+        await show(
+            letters,
+            _columns(await desk.now()),
+            json=json,
+            limit=limit,
+            nothing=no_match(_NONE, desk, chosen.task),
+        )
 
     return at_desk(app, work)
 
@@ -91,7 +97,12 @@ def group_dead(app: given.App, /, *, chosen: Filter = _ANY, json: given.Json = F
 
     async def work(desk: Desk) -> None:
         groups = await dead_groups(desk.insight, await _selected(desk, chosen))
-        await show(each(groups), _group_columns(await desk.now()), json=json, nothing=_NONE)
+        await show(
+            each(groups),
+            _group_columns(await desk.now()),
+            json=json,
+            nothing=no_match(_NONE, desk, chosen.task),
+        )
 
     return at_desk(app, work)
 

@@ -143,6 +143,7 @@ export interface DeadShown {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -345,6 +346,7 @@ export interface JobShown {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -375,6 +377,7 @@ export interface JobWhole {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
