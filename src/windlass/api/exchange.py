@@ -50,6 +50,9 @@ class Exchange:
         """Whether the body has ended."""
         self._told_whole = False
         self._gone = False
+        """Nobody reads an answer."""
+        self._has_left = False
+        """The client sends nothing more; it may still read."""
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -72,11 +75,13 @@ class Exchange:
         task.add_done_callback(_UNDER_WAY.discard)
 
     async def _run(self, app: ASGIApp) -> None:
+        if self._gone:
+            return  # what came behind the head could not be read: nothing is done for it
         try:
             await app(self.scope, self.receive, self.send)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - the connection goes on, or is closed
             _log.error("unexpected %s", type(error).__name__, exc_info=error)
-        if self._complete or self._gone:
+        if self._is_over:
             return
         self.keep_alive = False
         if not self._started:
@@ -100,6 +105,13 @@ class Exchange:
         self._whole = True
         self._news.set()
 
+    def left(self) -> None:
+        """The client has sent all that it will send. It may still read, or be gone: who waits on its behalf
+        waits no longer, and its answer is written.
+        """
+        self._has_left = True
+        self._news.set()
+
     def lost(self) -> None:
         """Nobody is there any more."""
         self._gone = True
@@ -108,7 +120,7 @@ class Exchange:
 
     async def receive(self) -> dict[str, Any]:
         """The next part of the body; after its end, the word that the client has left."""
-        while not (self._gone or self._complete or self._has_news):
+        while not (self._is_over or self._has_news or self._has_left):
             if not self._whole and not self._asked_for_body:
                 self._asked_for_body = True
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -117,19 +129,28 @@ class Exchange:
             if not self._whole:
                 self._connection.wants_body()
             await self._news.wait()
-            if not (self._gone or self._complete):
+            if not self._is_over:
                 self._connection.works()
-        if self._gone or self._complete:
+        if self._is_over or not self._has_news:
             return {"type": "http.disconnect"}
         body, self._body = bytes(self._body), bytearray()
         self._told_whole = self._whole
         return {"type": "http.request", "body": body, "more_body": not self._whole}
 
     @property
+    def _is_over(self) -> bool:
+        return self._gone or self._complete
+
+    @property
     def _has_news(self) -> bool:
         return bool(self._body) or (self._whole and not self._told_whole)
 
     # --- what goes ------------------------------------------------------------------------------------------
+
+    @property
+    def is_being_answered(self) -> bool:
+        """Whether a part of the answer was written."""
+        return self._started and not self._head
 
     def pause(self) -> None:
         """The client does not read as fast as the application writes."""
@@ -142,7 +163,7 @@ class Exchange:
     async def send(self, message: Any) -> None:
         """Write a part of the answer."""
         await self._writable.wait()
-        if self._gone:
+        if self._gone or (self._complete and self._bodiless):
             return
         if message["type"] == "http.response.start" and not self._started:
             self._start(message["status"], list(message.get("headers", ())))
@@ -170,7 +191,7 @@ class Exchange:
 
     def _write(self, body: bytes, *, more: bool) -> None:
         if self._bodiless:
-            body = b""
+            body, more = b"", False  # a stream, too, ends with its head
         if self._chunked:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = chunk if more else chunk + b"0\r\n\r\n"

@@ -80,7 +80,9 @@ class Gate:
             _log.warning("the store does not answer: %s", error)
             await _answer(send, Refusal(503, "store-unavailable", STORE_AWAY, headers={"retry-after": "1"}))
         else:
-            await self._inner(scope, receive, send)
+            # A HEAD is answered as a GET is; the server leaves out the body.
+            is_head = scope["method"] == "HEAD"
+            await self._inner({**scope, "method": "GET"} if is_head else scope, receive, send)
 
     # --- host -----------------------------------------------------------------------------------------------
 
