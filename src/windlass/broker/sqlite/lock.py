@@ -68,6 +68,8 @@ class FileLock:
                 return
             if self._helper is None:
                 self._helper = _Helper(self._turn, self._lock)
+                # A lock that is dropped ends its thread, too: one whose opening was interrupted is never closed.
+                weakref.finalize(self, self._helper.stop).atexit = False
         with in_words_of_system(self._path):
             got = self._helper.acquire(self._patience)
         if not got:
