@@ -1,6 +1,7 @@
 """Requests and answers, byte by byte: what a connection carries, and what it refuses to read."""
 
 import asyncio
+import re
 from typing import Any
 
 import httpx
@@ -75,6 +76,8 @@ def test_trailers_are_no_headers() -> None:
         (b"GET http:// HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX: " + b"y" * LONGEST_HEAD + b"z" * 100, 431),
         (b"GET /" + b"y" * LONGEST_HEAD + b"z" * 100, 431),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * LONGEST_HEAD + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * LONGEST_HEAD + b"\r\n", 431),
     ],
 )
 def test_what_is_not_http_is_refused_in_words(request_: bytes, status: int) -> None:
@@ -200,6 +203,37 @@ def test_requests_under_way_are_answered_when_the_server_stops() -> None:
         assert answers[0].startswith(b"HTTP/1.1 200")
 
     told(story)
+
+
+def test_a_connection_is_used_again_after_errors(memory_house: House) -> None:
+    house = memory_house
+
+    async def story() -> None:
+        server = house.server()
+        async with server.lifespan(), door(server) as there:
+            client = await there.connect()
+            bearer = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+            json = bearer + b"Content-Type: application/json\r\n"
+            for _ in range(3):
+                for request, status in (
+                    (b"GET /v1/nothing HTTP/1.1\r\n" + bearer + b"\r\n", 404),
+                    (b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n", 401),
+                    (b"GET /v1/jobs HTTP/1.1\r\nHost: evil.com\r\n\r\n", 421),
+                    (b"PUT /v1/jobs HTTP/1.1\r\n" + bearer + b"Content-Length: 3\r\n\r\nabc", 405),
+                    (b"POST /v1/jobs HTTP/1.1\r\n" + json + b"Content-Length: 3\r\n\r\nabc", 400),
+                    (b"POST /v1/jobs HTTP/1.1\r\n" + bearer + b"Content-Length: 2\r\n\r\n{}", 415),
+                    (b"HEAD /v1/jobs HTTP/1.1\r\n" + bearer + b"\r\n", 200),
+                    (b"GET /v1/session HTTP/1.1\r\n" + bearer + b"\r\n", 200),
+                ):
+                    client.send(request)
+                    head = (await client.head()).lower()
+                    assert head.startswith(b"http/1.1 %d " % status), (request, head)
+                    length = re.search(rb"content-length: ([0-9]+)", head)
+                    assert length is not None
+                    if not request.startswith(b"HEAD"):
+                        await client.exactly(int(length[1]))
+
+    house.run(story)
 
 
 # --- other protocols, other targets, other methods ----------------------------------------------------------

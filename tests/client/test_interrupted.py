@@ -218,8 +218,15 @@ def test_a_handler_that_enqueues_in_the_middle_of_async_code(app: Windlass) -> N
     assert len(inner) > 20
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_openings_that_are_interrupted_leave_no_threads(url: str, *, is_closed: bool) -> None:
+def test_openings_that_are_interrupted_leave_no_threads(url: str) -> None:
+    _interrupt_openings(url, is_closed=True)
+
+
+def test_nor_do_those_of_apps_that_are_dropped(tmp_path: Path) -> None:
+    _interrupt_openings(f"sqlite:///{tmp_path / 'windlass.db'}", is_closed=False)
+
+
+def _interrupt_openings(url: str, *, is_closed: bool) -> None:
     def ring(_signal: int, _frame: FrameType | None) -> None:
         raise Interrupted
 

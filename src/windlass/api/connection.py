@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse_long_ones(self) -> None:
         if self._exchange is None and self._head_bytes > LONGEST_HEAD:
-            self._refuse(Refusal(431, "invalid", f"the headers have more than {LONGEST_HEAD:,} bytes"))
+            self._refuse(_too_long())
         elif self._in_body and self._frame_bytes > self._body_bytes + LONGEST_HEAD:
             # What is not body is the frame of its chunks and its trailers.
             self._refuse(Refusal(400, "invalid", "the chunks of the body are more frame than body"))
@@ -178,6 +178,8 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The head of a request is here: answer it while its body arrives."""
+        if len(self._target) + sum(len(name) + len(value) for name, value in self._headers) > LONGEST_HEAD:
+            raise _too_long()  # it came in one piece
         method, version = self._parser.get_method().decode("latin-1"), self._parser.get_http_version()
         scope = scope_of(method, version, self._target, self._headers)
         if self._parser.should_upgrade():
@@ -276,6 +278,10 @@ def _reason(error: httptools.HttpParserError) -> Refusal:
     """Why a request is not read: what `scope_of` says of it, or else the parser."""
     cause = error.__context__
     return cause if isinstance(cause, Refusal) else Refusal(400, "invalid", f"this is not HTTP/1.1: {error}")
+
+
+def _too_long() -> Refusal:
+    return Refusal(431, "invalid", f"the headers have more than {LONGEST_HEAD:,} bytes")
 
 
 class _Pipelined(Exception):

@@ -14,6 +14,8 @@ _log = logging.getLogger("windlass.api")
 
 ENOUGH = 64 * 1024
 """Bytes of a body that wait to be read by the application before the server stops reading from the client."""
+PIECE = 64 * 1024
+"""Bytes that are written at once: of a large answer, a client that does not read keeps no more in memory."""
 _NO_BODY = frozenset((204, 304))
 _UNDER_WAY: "set[asyncio.Task[None]]" = set()
 """The loop itself holds its tasks by weak references only."""
@@ -168,7 +170,7 @@ class Exchange:
         if message["type"] == "http.response.start" and not self._started:
             self._start(message["status"], list(message.get("headers", ())))
         elif message["type"] == "http.response.body" and self._started and not self._complete:
-            self._write(message.get("body", b""), more=message.get("more_body", False))
+            await self._write(message.get("body", b""), more=message.get("more_body", False))
         else:
             raise RuntimeError(f"{message['type']} out of turn")
 
@@ -189,20 +191,28 @@ class Exchange:
         self._head = written(status, headers)
         self._bodiless, self._started = bodiless, True
 
-    def _write(self, body: bytes, *, more: bool) -> None:
+    async def _write(self, body: bytes, *, more: bool) -> None:
         if self._bodiless:
             body, more = b"", False  # a stream, too, ends with its head
-        if self._chunked:
-            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            body = chunk if more else chunk + b"0\r\n\r\n"
-        elif self.keep_alive:
+        elif not self._chunked and self.keep_alive:
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the body of an answer has another length than was announced")
         # The head goes with the first part of the body: one packet for most answers.
-        head, self._head = self._head, b""
-        if head or body:
-            self._transport.write(head + body)
+        out, self._head = self._head, b""
+        for start in range(0, len(body), PIECE):
+            if start:
+                self._transport.write(out)
+                out = b""
+                await self._writable.wait()
+                if self._gone:
+                    return
+            piece = body[start : start + PIECE]
+            out += b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece
+        if self._chunked and not more:
+            out += b"0\r\n\r\n"
+        if out:
+            self._transport.write(out)
         if not more:
             self._finish()
 
