@@ -40,15 +40,23 @@ class Others:
         }
         self.ids["waiting"] = await self._post("/v1/jobs", {**job, "key": "hushkey", "delay": 3600})
         self.ids["ready"] = await self._post("/v1/jobs", job)
-        claimed = await self.client.post("/v1/leases", json={"queues": ["mail"]})
+        claimed = await self.client.post("/v1/leases", json={"queues": ["mail"], "visibility": 600})
         lease = claimed.json()["leases"][0]
         self.ids["dead"] = lease["job"]
         ended = {"outcome": "reject", "error": {"type": "Hush", "message": "hushcause"}}
         assert (await self.client.post(f"/v1/leases/{lease['lease']}/settle", json=ended)).status_code == 200
         self.ids["held"] = await self._post("/v1/jobs", job)
-        held = (await self.client.post("/v1/leases", json={"queues": ["mail"]})).json()["leases"][0]
+        held = (await self.client.post("/v1/leases", json={"queues": ["mail"], "visibility": 600})).json()[
+            "leases"
+        ][0]
         self.ids["lease"] = held["lease"]
-        tick = {"name": "hushtick", "task": "send", "arguments": {"to": "x"}, "lane": "hushlane", "every": 60}
+        tick = {
+            "name": "hushtick",
+            "task": "send",
+            "arguments": {"to": "x"},
+            "lane": "hushlane",
+            "every": 86400,
+        }
         assert (await self.client.post("/v1/schedules", json=tick)).status_code == 201
         hook = {"queue": "mail", "url": "https://example.com/hushhook"}
         assert (await self.client.put("/v1/webhooks/hushhook", json=hook)).status_code == 200
@@ -63,7 +71,7 @@ class Others:
     async def look(self) -> list[Any]:
         """All that there is of it, but for what time changes."""
         listed = ("/v1/jobs?lane=hushlane", "/v1/dead", "/v1/schedules", "/v1/webhooks", "/v1/strikes")
-        found = [(await self.client.get(path)).json() for path in listed]
+        found = [_sorted((await self.client.get(path)).json()) for path in listed]
         found.append((await self.client.get("/v1/queues/mail")).json()["settings"])
         found.append(
             [
@@ -75,18 +83,23 @@ class Others:
         return json.loads(re.sub(r'"(age|oldest|now)": [0-9.]+', r'"\1": 0', json.dumps(found)))
 
 
+def _sorted(listed: Any) -> list[Any]:
+    """Redis lists jobs in no order."""
+    return sorted(listed if isinstance(listed, list) else listed["items"], key=str)
+
+
 @on_every_store
 @pytest.mark.parametrize("bound", BOUND)
 def test_a_bound_key_neither_sees_nor_changes_what_is_outside(house: House, bound: str) -> None:
     async def story() -> None:
-        server = house.server()
+        server = house.server(rate=1_000_000)
         whole = await house.key(*SCOPES)
+        scopes = SCOPES if bound == "a queue" else SCOPES[:3]  # workers claim from whole queues
+        key = {"authorization": f"Bearer {await house.key(*scopes, **BOUND[bound])}"}
         async with house.open(whole, server=server) as client:
             others = Others(client)
             await others.make()
             before = await others.look()
-            scopes = SCOPES if bound == "a queue" else SCOPES[:3]  # workers claim from whole queues
-            key = {"authorization": f"Bearer {await house.key(*scopes, **BOUND[bound])}"}
             seen = 0
             for path, handler in handlers(server):
                 if path.startswith(("/v1/session", "/v1/events", "/{", "/v1/leases/sessions")):
@@ -96,7 +109,7 @@ def test_a_bound_key_neither_sees_nor_changes_what_is_outside(house: House, boun
                     said = f"{url} {json.dumps(body)}"
                     told = [word for word in (*WORDS, *others.ids.values()) if word in answer.text]
                     assert [word for word in told if word not in said] == [], (method, url, answer.text)
-                    assert answer.status_code < 500, (method, url, answer.text)
+                    assert answer.status_code not in (401, 429, 500, 503), (method, url, answer.text)
                     seen += 1
             assert seen > 100
             flows = (await client.get("/v1/flows", headers=key)).json()
@@ -140,7 +153,7 @@ def _asked(path: str, methods: list[str], ids: Mapping[str, str]) -> list[tuple[
 def _bodies(path: str, ids: Mapping[str, str]) -> list[Any]:
     job = {"task": "send", "payload": {"to": "x"}, "flow": "mine"}
     dead = [{"verb": verb, "queue": "mail", "all": True} for verb in ("replay", "discard")]
-    tick = {"name": "hushtick", "task": "send", "arguments": {"to": "x"}, "every": 60, "lane": "hushlane"}
+    tick = {"name": "hushtick", "task": "send", "arguments": {"to": "x"}, "every": 86400, "lane": "hushlane"}
     several = [{"ids": [ids["waiting"], ids["dead"], ids["held"]]}]
     lane = [{"queue": "mail", "lane": "hushlane"}, {"queue": "mail", "lane": "hushlane", "weight": 1}]
     known: dict[str, list[Any]] = {
