@@ -51,7 +51,7 @@ def _split(method: str, target: bytes) -> tuple[bytes | None, bytes, bytes]:
     if not rest.startswith(b"/") and rest != b"*":
         scheme, _, rest = rest.partition(b"://")
         start = min((at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0), default=len(rest))
-        authority, rest = rest[:start], rest[start:]
+        authority, rest = rest[:start].removesuffix(b":"), rest[start:]  # a port may be left empty
         if scheme.lower() not in _SCHEMES or not authority:
             raise _not_http("the target is a path, or begins with http:// and a host")
     path, _, query = rest.partition(b"?")

@@ -5,7 +5,7 @@ import re
 from functools import lru_cache
 
 LOCAL_NAMES = frozenset(("localhost", "localhost.localdomain", "ip6-localhost"))
-_HOST = re.compile(r"(?:\[(?P<inner>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z_.-]+))(?::[0-9]{0,5})?")
+_HOST = re.compile(r"(?:\[(?P<inner>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z_.-]+))(?::[0-9]{1,5})?")
 
 
 @lru_cache(maxsize=256)
