@@ -92,6 +92,11 @@ BEGIN
     RETURN _ruling('retry', 'deadline', STATE_READY, p_keeps_place => true);
 END $$;
 
+-- Whether an end counts towards being a suspect.
+CREATE OR REPLACE FUNCTION _is_crash(p_kind text, p_charged boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_charged AND p_kind IN ('crash', 'lost')
+$$;
+
 -- Keys (`windlass.core.dedup`) -------------------------------------------------------------------------------------------------------------------------
 
 -- What becomes of a call under a key. in: its mode, the state of the job that holds the key (NULL: there is none), whether the key's window lasts.
@@ -196,9 +201,20 @@ CREATE OR REPLACE FUNCTION _token_in(
     END
 $$;
 
--- What a token is worth that comes back from work that never started: what its bucket has not gained since the claim.
-CREATE OR REPLACE FUNCTION _token_worth(p_count bigint, p_per bigint, p_elapsed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_elapsed < (p_per + p_count - 1) / p_count THEN p_per - p_elapsed * p_count ELSE 0 END
+-- The level after one token was taken; of a bucket that was never used (NULL), after the first.
+CREATE OR REPLACE FUNCTION _taken(
+    p_level bigint, p_at bigint, p_per bigint, p_count bigint, p_new_per bigint, p_size bigint, p_now bigint
+) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(_refilled(p_level, p_at, p_per, p_count, p_new_per, p_size, p_now), p_size * p_new_per) - p_new_per
+$$;
+
+-- The level after a token came back from work that never started: worth what its bucket has not gained since the claim.
+CREATE OR REPLACE FUNCTION _returned(
+    p_level bigint, p_at bigint, p_per bigint, p_count bigint, p_new_per bigint, p_size bigint, p_now bigint, p_claimed_at bigint
+) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT least(p_size * p_new_per, _refilled(p_level, p_at, p_per, p_count, p_new_per, p_size, p_now)
+        + CASE WHEN greatest(0, p_now - p_claimed_at) < (p_new_per + p_count - 1) / p_count
+               THEN p_new_per - greatest(0, p_now - p_claimed_at) * p_count ELSE 0 END)
 $$;
 
 -- Liveness (`windlass.core.session`) ----------------------------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ BEGIN
     j.started := j.started OR v_ran;
     IF NOT r.charged THEN
         j.attempt := j.attempt - 1;
-    ELSIF p_kind IN ('crash', 'lost') THEN
+    ELSIF _is_crash(p_kind, r.charged) THEN
         j.crashes := j.crashes + 1;
     END IF;
     j.error := coalesce(p_error, j.error);

@@ -374,14 +374,11 @@ DECLARE
     q queue;
     l lane;
     v_at bigint := _at();
-    v_elapsed bigint := greatest(0, v_at - p_claimed_at);
 BEGIN
     SELECT * INTO q FROM queue WHERE name = p_queue;
     IF q.rate_count IS NOT NULL AND q.level IS NOT NULL THEN
-        UPDATE queue SET level_at = greatest(v_at, q.level_at), level_per = q.rate_per, level = least(
-            q.rate_size * q.rate_per,
-            _refilled(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at)
-            + _token_worth(q.rate_count, q.rate_per, v_elapsed))
+        UPDATE queue SET level_at = greatest(v_at, q.level_at), level_per = q.rate_per,
+            level = _returned(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at, p_claimed_at)
         WHERE name = p_queue;
     END IF;
     IF q.unlimited AND NOT q.laned THEN
@@ -389,10 +386,8 @@ BEGIN
     END IF;
     l := _lane(q, p_lane);
     IF l.rate_count IS NOT NULL AND l.level IS NOT NULL THEN
-        UPDATE lane SET level_at = greatest(v_at, l.level_at), level_per = l.rate_per, level = least(
-            l.rate_size * l.rate_per,
-            _refilled(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at)
-            + _token_worth(l.rate_count, l.rate_per, v_elapsed))
+        UPDATE lane SET level_at = greatest(v_at, l.level_at), level_per = l.rate_per,
+            level = _returned(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at, p_claimed_at)
         WHERE queue = p_queue AND name = p_lane;
     END IF;
 END $$;
@@ -413,15 +408,13 @@ BEGIN
     END IF;
     IF q.rate_count IS NOT NULL THEN
         UPDATE queue SET level_at = greatest(v_at, coalesce(q.level_at, v_at)), level_per = q.rate_per,
-            level = CASE WHEN q.level IS NULL THEN q.rate_size * q.rate_per
-                ELSE _refilled(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at) END - q.rate_per
+            level = _taken(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at)
         WHERE name = q.name;
     END IF;
     IF l.rate_count IS NOT NULL THEN
         INSERT INTO lane (queue, name) VALUES (q.name, j.lane) ON CONFLICT DO NOTHING;
         UPDATE lane SET level_at = greatest(v_at, coalesce(l.level_at, v_at)), level_per = l.rate_per,
-            level = CASE WHEN l.level IS NULL THEN l.rate_size * l.rate_per
-                ELSE _refilled(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at) END - l.rate_per
+            level = _taken(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at)
         WHERE queue = q.name AND name = j.lane;
     END IF;
 END $$;
