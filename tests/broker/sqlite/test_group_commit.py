@@ -105,7 +105,7 @@ def test_who_is_interrupted_behind_the_commit_spoils_nobody_elses_answer(
 ) -> None:
     """A blocking caller takes along what waits; Ctrl-C while it sees to the log is nobody's but its own."""
 
-    def interrupted(_log: Log, _most: int) -> None:
+    def interrupted(_log: Log) -> None:
         raise KeyboardInterrupt
 
     async def scenario() -> None:

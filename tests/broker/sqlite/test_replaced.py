@@ -209,7 +209,8 @@ def test_a_file_that_is_mounted_by_itself_and_deleted_elsewhere_is_refused(tmp_p
 
 
 def test_checkpoints_of_our_own_are_no_harm(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "SINGLE_PAGES", 20)
+    monkeypatch.setattr(log, "FEW_PAGES", 20)
+    monkeypatch.setattr(log, "MOST_PAGES", 20)
     monkeypatch.setattr(log, "AGAIN_PAGES", 5)
     other = SqliteBroker(opened.path)
     for _ in range(60):

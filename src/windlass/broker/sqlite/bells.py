@@ -56,6 +56,15 @@ class Bells:
         """Grows with every commit that this process has heard of."""
         self.closed = False
 
+    def wake(self, queues: Collection[str], *, finished: bool) -> None:
+        """A commit has put work into these queues, and something finished or was logged: the one place where
+        wakes are rung.
+        """
+        if queues:
+            self.arm(queues)
+        if finished:
+            self.ring()
+
     # work
 
     def arm(self, queues: Collection[str]) -> None:

@@ -39,7 +39,7 @@ class Blocking:
 
     def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
         store = self._store()
-        return store.writer.call(*verbs.do_enqueue(groups, store.space.shortage()))
+        return store.writer.call(verbs.do_enqueue(groups, store.space.shortage()))
 
     # consume
 

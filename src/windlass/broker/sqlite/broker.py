@@ -125,7 +125,7 @@ class SqliteBroker:
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
         store = self.store
-        return await store.writer.submit(*verbs.do_enqueue(groups, store.space.shortage()))
+        return await store.writer.submit(verbs.do_enqueue(groups, store.space.shortage()))
 
     # consume
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.broker.sqlite import filing, handout, laned, lifecycle
-from windlass.broker.sqlite.handout import Bound
+from windlass.broker.sqlite import filing, lifecycle
 from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
@@ -21,6 +20,31 @@ PROMOTE = 100
 SUSPECTS_COUNTED = 100
 
 _replied = msgspec.msgpack.Decoder(list[tuple[int, Fence]])
+
+
+class Bound:
+    """What one claim has handed out, and may hand out yet."""
+
+    def __init__(self, ask: Ask, left: int) -> None:
+        self.ask = ask
+        self.left = left
+        """Due and expired jobs that it may still look after."""
+        self.leases: list[Lease] = []
+        self.replied: list[tuple[int, Fence]] = []
+        """The numbers and fences of the leases: what the session's record keeps of the reply."""
+        self.bytes = 0
+
+    def add(self, n: int, lease: Lease) -> None:
+        """Hand out a job."""
+        self.leases.append(lease)
+        self.replied.append((n, lease.fence))
+
+    def admits(self, room: int, size: int) -> bool:
+        """Whether one more job fits: `room` jobs may be handed out up to it, and its payload is so long."""
+        if len(self.leases) >= room:
+            return False
+        self.bytes += size
+        return not self.leases or self.bytes <= self.ask.max_bytes
 
 
 def claim(tx: Writing, ask: Ask) -> Claimed:
@@ -81,15 +105,10 @@ def _asked(tx: Writing, ask: Ask) -> list[Queue]:
 
 def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
     """New leases, and whether a bound stopped the claim."""
-    bound = Bound(tx, ask, PROMOTE - promote_due(tx, queues, PROMOTE))
+    bound = Bound(ask, PROMOTE - promote_due(tx, queues, PROMOTE))
     for queue in queues:
         filing.refresh_due(tx, queue, stepped_back=tx.now < tx.mark)
-        if handout.is_plain(tx, queue) and not ask.alone:
-            stopped = handout.hand_out_plain(tx, queue, bound, s)
-        elif laned.is_laned(queue) and not ask.alone:
-            stopped = laned.hand_out_laned(tx, queue, bound, s)
-        else:
-            stopped = _hand_out_one_by_one(tx, queue, bound, s)
+        stopped = _hand_out_one_by_one(tx, queue, bound, s)
         if stopped:
             return bound, True
     return bound, bound.left == 0 and any(_has_due(tx, queue) for queue in queues)

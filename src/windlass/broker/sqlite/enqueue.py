@@ -1,9 +1,8 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
 from collections.abc import Sequence
-from itertools import islice
 
-from windlass.broker.sqlite import bulk, filing, flows, keys, lifecycle
+from windlass.broker.sqlite import filing, flows, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.reading import SQL as STORE
 from windlass.broker.sqlite.records import BLOCKED, HAS_PARENTS, KEYED, STATES, Body, Job
@@ -29,27 +28,11 @@ def enqueue(
     tx: Writing, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
 ) -> tuple[tuple[Receipt, ...], ...]:
     """Accept groups, each by itself. `full` says why nothing can be accepted for want of space."""
-    if full is None and len(groups) > 1 and (together := _together(tx, groups)) is not None:
-        return together
     return tuple(enqueue_group(tx, group, full=full) for group in groups)
-
-
-def _together(tx: Writing, groups: Sequence[Sequence[NewJob]]) -> tuple[tuple[Receipt, ...], ...] | None:
-    """Accept what most callers side by side send, plain jobs, in the statements of one group: to no group
-    does it matter if all of them can be accepted so. None, and nothing is written, if they cannot.
-    """
-    receipts = bulk.accept(tx, [job for group in groups for job in group])
-    if receipts is None:
-        return None
-    each = iter(receipts)
-    return tuple([tuple(islice(each, len(group))) for group in groups])
 
 
 def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = None) -> tuple[Receipt, ...]:
     """Accept a group, or refuse it whole."""
-    receipts = None if full is not None else bulk.accept(tx, group)
-    if receipts is not None:
-        return receipts
     refused = refusals(tx, group, may_fill=False, full=full)
     if refused:
         return refused_whole(group, refused)

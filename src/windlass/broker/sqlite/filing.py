@@ -5,16 +5,16 @@ about after every change; nothing else touches a ring's members. A queue that ne
 its jobs are in one line per band, and none of the rows of lanes and rings is ever touched.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue, as_json
+from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
 from windlass.core.order import REBASE_AT, band_of, choose_band, stride
 from windlass.core.query import Parked
-from windlass.core.settings import LanePolicy, lane_policy
+from windlass.core.settings import lane_policy
 from windlass.core.units import Micros
 
 SQL = statements("filing")
@@ -33,7 +33,7 @@ def file(tx: Writing, job: Job, *, keeps_place: bool = False) -> None:
     if not keeps_place:
         set_band(job, queue)
         if not queue.policy.sequence:
-            job.sequence = tx.place_number(job)
+            job.sequence = tx.number()
     tx.touch(job)
     if queue.laned:
         lane = tx.lane(queue, job.lane)
@@ -145,24 +145,6 @@ def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
     if wake_at != lane.wake_at:
         lane.wake_at = wake_at
         tx.touch_lane(lane)
-
-
-def park(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
-    """Take lanes that have just been parked out of all rings."""
-    if names:
-        for band in {band for (band,) in tx.all(SQL["park"], (queue.q, as_json(names)))}:
-            tx.run(SQL["empty_ring"], (queue.q, band, tx.now))
-
-
-def _unpark(tx: Writing, queue: Queue, lanes: Mapping[str, LanePolicy]) -> None:
-    """Let lanes that were parked, and are in no ring, enter where they have something to hand out."""
-    by_weight: dict[int, list[str]] = {}
-    for name, policy in lanes.items():
-        by_weight.setdefault(policy.weight, []).append(name)
-    for weight, names in by_weight.items():
-        tx.run(SQL["enter_all"], (queue.q, as_json(names), stride(weight), int(queue.policy.one_ring)))
-    if by_weight:
-        tx.run(SQL["fill_rings"], (queue.q,))
 
 
 def refresh_all(tx: Writing, queue: Queue) -> None:
@@ -397,44 +379,6 @@ def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
     refresh(tx, queue, lane)
     if not queue.unlimited or lane.paused:
         wake_if_claimable(tx, queue)
-
-
-def vacate_done(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
-    """Give back the slots of runs that are done, so many of each lane; not for queues with `sequence`."""
-    queue.running -= sum(ended.values())
-    tx.touch_queue(queue)
-    if queue.laned:
-        policies = {name: tx.lane_policy_of(queue, name) for name in ended}
-        if any(policy.rate is not None for policy in policies.values()) or tx.knows_lanes(queue, ended):
-            _vacate_each(tx, queue, ended)
-        else:
-            alike: dict[int, list[str]] = {}
-            for name, count in ended.items():
-                alike.setdefault(count, []).append(name)
-            opened: dict[str, LanePolicy] = {}
-            for count, names in alike.items():
-                for name, running, wants in tx.all(SQL["vacate_lanes"], (queue.q, as_json(names), count)):
-                    most = policies[name].concurrency
-                    if wants and has_slot(running, most) and not has_slot(running + count, most):
-                        opened[name] = policies[name]
-            _unpark(tx, queue, opened)
-    if not queue.unlimited:
-        wake_if_claimable(tx, queue)
-
-
-def _vacate_each(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
-    tx.read_lanes(queue, ended)
-    opened: dict[str, LanePolicy] = {}
-    for name, count in ended.items():
-        lane = tx.lane(queue, name)
-        was_full = not has_slot(lane.running, lane.policy.concurrency)
-        lane.running -= count
-        tx.touch_lane(lane)
-        if lane.policy.rate is not None:
-            refresh(tx, queue, lane)
-        elif was_full and lane.ready and parked(tx, queue, lane) is None:
-            opened[name] = lane.policy
-    _unpark(tx, queue, opened)
 
 
 def _return_tokens(tx: Writing, queue: Queue, lane: Lane, claimed_at: Micros) -> None:

@@ -14,6 +14,7 @@ from windlass.broker.sqlite.records import (
     STATES,
     Job,
     Queue,
+    delivery_record,
     pack,
 )
 from windlass.broker.sqlite.statements import statements
@@ -224,7 +225,7 @@ def end_lease(
 
 
 def _deliver(tx: Writing, job: Job, delivery: Delivery) -> None:
-    tx.run(SQL["add_delivery"], (job.n, job.fence, pack(delivery)))
+    tx.run(SQL["add_delivery"], (job.n, job.fence, delivery_record(delivery)))
     job.ends += 1
     if job.ends > DELIVERIES:
         tx.run(SQL["cut_deliveries"], (job.n, DELIVERIES))

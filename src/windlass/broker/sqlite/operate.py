@@ -136,8 +136,8 @@ def _change(tx: Writing, job: Job, change: Edit) -> None:
 def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
     """Cancel waiting jobs, remove finished ones, oldest first.
 
-    Of ready ones among so many of the first by lane and band, of scheduled ones among the first to be due: an
-    index for it would cost every enqueue.
+    Of ready and scheduled jobs it finds the oldest among so many that have been due for longest: an index by
+    age would cost every enqueue.
     """
     queue = tx.queue(queue_name)
     if queue is None:

@@ -1,6 +1,6 @@
 """A snapshot of the file: the time, queues, lanes, tasks and jobs as one step sees them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +13,6 @@ from windlass.broker.sqlite.records import (
     Job,
     Lane,
     Queue,
-    as_json,
     read_after,
     read_bucket,
     read_headers,
@@ -53,7 +52,6 @@ class Counters(NamedTuple):
     event_end: int
     edges: int
     absorbed: int
-    numbered_at: Micros
 
 
 def seen_time(clock: Micros, mark: Micros, options: Options) -> Micros:
@@ -70,8 +68,7 @@ class Reading:
         self.handle = handle
         self.options = options
         self._cursor = handle.cursor
-        *counters, self._newest = self._cursor.execute(SQL["namespace"]).fetchall()[0]
-        self.stored = Counters(*counters)
+        self.stored = Counters(*self._cursor.execute(SQL["namespace"]).fetchall()[0])
         handle.at(self.stored.epoch)
         self.mark: Micros = self.stored.mark
         self.clock = clock
@@ -220,24 +217,13 @@ class Reading:
             found.kept = row is not None
         return found
 
-    def knows_lanes(self, queue: Queue, names: Iterable[str]) -> bool:
-        """Whether one of these lanes has been read: its record would not see what a statement changes."""
-        return not self._lanes.keys().isdisjoint((queue.q, name) for name in names)
-
-    def read_lanes(self, queue: Queue, names: Iterable[str]) -> None:
-        """Read lanes that are about to be needed, in one statement."""
-        unknown = [name for name in names if (queue.q, name) not in self._lanes]
-        if len(unknown) > 1:
-            for name, *row in self.all(SQL["lanes"], (queue.q, as_json(unknown))):
-                self.lane_of_row(queue, name, row)
-
     def lane_of_row(self, queue: Queue, name: str, row: Sequence[Any]) -> Lane:
         """A lane of which a statement has brought the row, unless it is known already."""
         found = self._lanes.get((queue.q, name))
         if found is None:
             ready, running, paused, level, level_at, level_per, wake_at = row
             policy = self.lane_policy_of(queue, name)
-            bucket = None if level is None else read_bucket(level, level_at, level_per)
+            bucket = read_bucket(level, level_at, level_per)
             found = Lane(queue.q, name, ready, running, bool(paused), bucket, wake_at, policy, kept=True)
             self._lanes[queue.q, name] = found
         return found
@@ -260,12 +246,7 @@ class Reading:
 
     def counted(self, queue: Queue, state: State) -> int:
         """How many jobs of a queue are in a state."""
-        counted: int = self.value(SQL["tally_of_queue"], (queue.q, CODES[state]))
-        return counted + sum(row[0] == queue.q and row[2] == CODES[state] for row in self.uncounted())
-
-    def uncounted(self) -> list[Row]:
-        """Queue, task, state and size of the jobs that no counter knows of yet; see `single`."""
-        return [] if self._newest is None else self.all(SQL["uncounted"], (self.stored.number,))
+        return self.value(SQL["tally_of_queue"], (queue.q, CODES[state]))
 
     def known_task(self, name: str) -> int | None:
         """The number of a task that was ever enqueued."""

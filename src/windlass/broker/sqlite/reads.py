@@ -1,7 +1,6 @@
 """Reads: jobs, listings, counts, sessions, events."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -174,10 +173,7 @@ def counts(tx: Reading) -> Counts:
 
 
 def _counted(tx: Reading) -> Iterator[Count]:
-    found = Counter({(queue, task, state): count for queue, task, state, count in tx.all(SQL["tallies"])})
-    for q, t, state, *_ in tx.uncounted():
-        found[tx.queue_of(q).name, tx.task_name(t), state] += 1
-    for (queue, task, state), count in found.items():
+    for queue, task, state, count in tx.all(SQL["tallies"]):
         yield Count(queue, task, state_of(state), count)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.core.job import Delivery, Edge, Held, Mode
 from windlass.core.limits import Bucket
-from windlass.core.outcome import Outcome
+from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.settings import LanePolicy, QueuePolicy
 from windlass.core.settlement import SUSPECT_AFTER
 from windlass.core.state import State
@@ -226,47 +226,46 @@ def as_json(values: Iterable[int | str] | Mapping[int, int] | Iterable[tuple[int
 
 
 _held = msgspec.msgpack.Decoder(Held)
-_delivery = msgspec.msgpack.Decoder(Delivery)
-_done = msgspec.msgpack.Decoder(tuple[int, SessionId | None, Micros, Micros, Micros | None])
+_delivery = msgspec.msgpack.Decoder(
+    tuple[int, SessionId | None, Micros, Micros, Outcome, bool, Cause | None, Micros | None, Error | None]
+)
 _headers = msgspec.msgpack.Decoder(dict[str, str])
 _tags = msgspec.msgpack.Decoder(tuple[str, ...])
 _after = msgspec.msgpack.Decoder(tuple[Edge, ...])
 
 
-def done_record(
-    fence: Fence,
-    attempt: int,
-    session: SessionId | None,
-    claimed_at: Micros,
-    now: Micros,
-    runtime: Micros | None,
-) -> bytes:
-    """The record of a run that its holder has settled as done: a list, in 45 bytes instead of the 150 of a
-    whole one. Times are told from the one before them; nearly always a fence is the time of its claim.
-    """
-    return pack((attempt, session, claimed_at - fence, now - claimed_at, runtime))
+def delivery_record(delivery: Delivery) -> bytes:
+    """How one lease ended, without its fence, as it is kept: a list, a third as long as with names."""
+    return pack(
+        (
+            delivery.attempt,
+            delivery.session,
+            delivery.claimed_at,
+            delivery.ended_at,
+            delivery.outcome,
+            delivery.settled,
+            delivery.cause,
+            delivery.runtime,
+            delivery.error,
+        )
+    )
 
 
 def read_delivery(fence: Fence, record: bytes) -> Delivery:
-    """A record of delivery, short or whole."""
-    if record[0] & 0xF0 != _LIST:
-        return _delivery.decode(record)
-    attempt, session, claimed_after, ended_after, runtime = _done.decode(record)
-    claimed_at = fence + claimed_after
+    """How the lease of that fence ended."""
+    attempt, session, claimed_at, ended_at, outcome, settled, cause, runtime, error = _delivery.decode(record)
     return Delivery(
         fence=fence,
         attempt=attempt,
         session=session,
         claimed_at=claimed_at,
-        ended_at=claimed_at + ended_after,
-        outcome=Outcome.DONE,
-        settled=True,
+        ended_at=ended_at,
+        outcome=outcome,
+        settled=settled,
+        cause=cause,
         runtime=runtime,
+        error=error,
     )
-
-
-_LIST: Final = 0x90
-"""How a list begins in msgpack, its length apart. A whole record is a map."""
 
 
 def read_headers(record: bytes | None) -> dict[str, str]:

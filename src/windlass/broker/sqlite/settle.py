@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from windlass.broker.contract import Settled
-from windlass.broker.sqlite import lifecycle, settle_many
+from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.claim import claim
 from windlass.broker.sqlite.enqueue import accept, refusals
 from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job, read_delivery
@@ -17,23 +17,16 @@ from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, Note
 from windlass.core.session import MEMOS as MOST_MEMOS
 from windlass.core.settlement import Ruling, Settlement, rule_settlement
-from windlass.core.state import State
 from windlass.core.units import Fence, JobId
 from windlass.errors import ContractError
 
 SQL = statements("jobs")
-_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
 _UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
 
 
 def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled:
     """End leases, then answer the ask."""
-    done = settle_many.settle_done(tx, items)
-    answers = (
-        (_DONE,) * len(items)
-        if len(done) == len(items)
-        else tuple(_DONE if item.job in done else _settle_one(tx, item) for item in items)
-    )
+    answers = tuple(_settle_one(tx, item) for item in items)
     return Settled(answers=answers, claimed=None if ask is None else claim(tx, ask))
 
 
@@ -119,8 +112,6 @@ def _annotate_one(tx: Writing, note: Note) -> Verdict:
         return Verdict.REFUSED
     if note.extend is not None and job.deadline is not None:
         job.deadline = tx.now + note.extend
-    if note.permille is not None or note.logs or note.memo is not None:
-        tx.handle.leases.pop(note.job, None)  # other tables know of it: its end goes the long way
     if note.permille is not None:
         tx.run(SQL["say_progress"], (job.n, note.permille, note.message))
         job.marks |= SAID

@@ -18,11 +18,9 @@ from windlass.broker.sqlite import (
     sessions,
     settings,
     settle,
-    single,
     sweep,
 )
 from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.writer import Short
 from windlass.broker.sqlite.writing import Writing
 from windlass.core.bounds import check_items
 from windlass.core.event import Events
@@ -53,15 +51,9 @@ def _page(limit: int) -> int:
 # produce and consume
 
 
-def do_enqueue(
-    groups: Sequence[Sequence[NewJob]], full: str | None
-) -> tuple[Write[Sequence[Sequence[Receipt]]], Short | None]:
-    """The verb, and a shorter way if the call consists of one plain job."""
-    write, job = partial(enqueue.enqueue, groups=groups, full=full), single.alone(groups, full)
-    if job is not None:
-        return write, partial(single.accept, job=job)
+def do_enqueue(groups: Sequence[Sequence[NewJob]], full: str | None) -> Write[Sequence[Sequence[Receipt]]]:
     check_items("groups", groups)
-    return write, None
+    return partial(enqueue.enqueue, groups=groups, full=full)
 
 
 def do_claim(ask: Ask) -> Write[Claimed]:

@@ -3,7 +3,7 @@ all.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -59,7 +59,6 @@ class Writing(Reading):
             self.event_end,
             self.edges,
             self.absorbed,
-            self.numbered_at,
         ) = self.stored
         self.armed: set[str] = set()
         """Queues whose wake is armed once this is committed."""
@@ -76,17 +75,6 @@ class Writing(Reading):
         self._changed_queues: dict[int, Queue] = {}
         self._bodies: dict[int, Body] = {}
         self._events: list[bytes] = []
-        if self._newest is not None:
-            self._count_the_uncounted(self._newest)
-
-    def _count_the_uncounted(self, newest: int) -> None:
-        """Count what came the shortest way since somebody counted last; it is written with the rest."""
-        for q, t, state, size, accepted_at in self.uncounted():
-            self.count(q, t, state, 1)
-            self.bytes += size
-            self.numbered_at = max(self.numbered_at, accepted_at)
-        self.last_number = newest + 1  # its sequence
-        self._newest = None
 
     def liveness(self) -> Micros:
         """The liveness clock as of now: where a sweep would move it."""
@@ -132,7 +120,6 @@ class Writing(Reading):
             self.event_end,
             self.edges,
             self.absorbed,
-            self.numbered_at,
         ) = saved.counters
         self.tally, self.armed, self.rung = saved.tally, saved.armed, saved.rung
         self._events.clear()
@@ -166,7 +153,6 @@ class Writing(Reading):
             self.event_end,
             self.edges,
             self.absorbed,
-            self.numbered_at,
         )
 
     # statements
@@ -177,19 +163,9 @@ class Writing(Reading):
             self.flush()
         return self._cursor.execute(sql, parameters).fetchall()
 
-    def each(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
-        """The rows of a statement one by one, for rows that are large."""
-        self.flush()
-        return self.handle.connection.cursor().execute(sql, parameters)
-
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """A statement without rows."""
         self.all(sql, parameters)
-
-    def changed(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """A statement without rows; how many it has changed."""
-        self.run(sql, parameters)
-        return self.handle.connection.changes()
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """A statement for each of many rows of parameters."""
@@ -288,25 +264,7 @@ class Writing(Reading):
     def number(self) -> int:
         """The next number of the store's sequence."""
         self.last_number += 1
-        if self.now > self.numbered_at:
-            self.numbered_at = self.now
         return self.last_number
-
-    def place_number(self, job: Job) -> int:
-        """A number for the place of a job that becomes ready: behind its own if it is the newest of all.
-
-        Such a job is the last to be due of all that are ready, so that it need not be in `job_late`. After
-        the clock was set back it is not; then there is a gap between its numbers.
-        """
-        number = self.number()
-        return self.number() if number == job.n + 1 and job.due_at < self.numbered_at else number
-
-    def numbers(self, count: int) -> range:
-        """The next numbers of the store's sequence."""
-        first = self.last_number + 1
-        self.last_number += count
-        self.numbered_at = max(self.numbered_at, self.now)
-        return range(first, first + count)
 
     def new_version(self) -> int:
         """A version that no document ever had."""

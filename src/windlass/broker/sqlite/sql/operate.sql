@@ -14,11 +14,9 @@ SELECT n FROM job WHERE state = 1 AND q = ?1 ORDER BY due_at, sequence LIMIT ?2;
 
 -- name: ready
 -- in:   ?1 q, ?2 limit
--- out:  n of ready jobs: suspects first, then by lane, band and place
--- cost: `limit` rows of two indexes
-SELECT n FROM (SELECT n FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 ORDER BY sequence LIMIT ?2)
-UNION ALL SELECT n FROM (
-    SELECT n FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 ORDER BY lane, band, sequence LIMIT ?2);
+-- out:  n of ready jobs, in order of their due times
+-- cost: `limit` rows of an index
+SELECT n FROM job WHERE state = 2 AND q = ?1 ORDER BY due_at, sequence LIMIT ?2;
 
 -- name: finished
 -- in:   ?1 q, ?2 limit, ?3 state

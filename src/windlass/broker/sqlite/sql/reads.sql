@@ -45,23 +45,9 @@ JOIN queue ON queue.q = tally.q JOIN task ON task.t = tally.t WHERE tally.count 
 
 -- name: oldest
 -- in:   ?1 q
--- out:  due_at of the ready job that has been due for longest, NULL if there is none
--- cost: five seeks per lane and band with a ready job, whatever their number
--- Of jobs that are not in job_late, the first of a band is the oldest; of suspects, the first (migration 3).
-WITH RECURSIVE head (n) AS (
-    SELECT (SELECT n FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 ORDER BY lane, band, sequence LIMIT 1)
-    UNION ALL
-    SELECT COALESCE(
-        (SELECT job.n FROM job WHERE job.state = 2 AND job.crashes < 2 AND job.q = ?1 AND job.lane = last.lane
-            AND job.band > last.band ORDER BY job.band, job.sequence LIMIT 1),
-        (SELECT job.n FROM job WHERE job.state = 2 AND job.crashes < 2 AND job.q = ?1 AND job.lane > last.lane
-            ORDER BY job.lane, job.band, job.sequence LIMIT 1))
-    FROM head CROSS JOIN job AS last ON last.n = head.n)
-SELECT MIN(due_at) FROM (
-    SELECT job.due_at FROM head CROSS JOIN job ON job.n = head.n
-    UNION ALL SELECT (SELECT due_at FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 ORDER BY sequence LIMIT 1)
-    UNION ALL SELECT (SELECT due_at FROM job WHERE state = 2 AND (sequence <> n + 1 OR line IS NOT NULL) AND q = ?1
-        ORDER BY due_at LIMIT 1));
+-- out:  due_at of the ready job that has been due for longest
+-- cost: one seek
+SELECT due_at FROM job WHERE state = 2 AND q = ?1 ORDER BY due_at, sequence LIMIT 1;
 
 -- name: lane_names
 -- in:   ?1 q, ?2 queue, ?3 the name before (NULL: none), ?4 limit

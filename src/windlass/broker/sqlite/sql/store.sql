@@ -2,24 +2,16 @@
 
 -- name: namespace
 -- in:   nothing
--- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed, numbered_at; the number
---       of the last job that is not counted yet, if there is one
--- cost: one row, and a seek
-SELECT mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed,
-    numbered_at, (SELECT MAX(n) FROM job WHERE n > number)
+-- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed
+-- cost: one row
+SELECT mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed
 FROM namespace WHERE one = 1;
 
--- name: uncounted
--- in:   ?1 the namespace's last number
--- out:  q, t, state, size, accepted_at of jobs that are not counted yet
--- cost: one row each, 130 at the most
-SELECT q, t, state, size, accepted_at FROM job WHERE n > ?1;
-
 -- name: save_namespace
--- in:   the twelve of the namespace, in the same order
+-- in:   the eleven of the namespace, in the same order
 -- cost: one row
 UPDATE namespace SET mark = ?1, live = ?2, swept_at = ?3, left_work = ?4, number = ?5, version = ?6, epoch = ?7,
-    bytes = ?8, event_end = ?9, edges = ?10, absorbed = ?11, numbered_at = ?12
+    bytes = ?8, event_end = ?9, edges = ?10, absorbed = ?11
 WHERE one = 1;
 
 -- name: queue_by_name
@@ -68,13 +60,6 @@ SELECT declared, override FROM document WHERE kind = ?1 AND name = ?2 AND lane =
 -- out:  ready, running, paused, level, level_at, level_per, wake_at
 -- cost: one row
 SELECT ready, running, paused, level, level_at, level_per, wake_at FROM lane WHERE q = ?1 AND name = ?2;
-
--- name: lanes
--- in:   ?1 q, ?2 names (JSON)
--- out:  name, then as lane, of those that have a row
--- cost: one row per name
-SELECT name, ready, running, paused, level, level_at, level_per, wake_at
-FROM json_each(?2) AS asked CROSS JOIN lane ON lane.q = ?1 AND lane.name = asked.value;
 
 -- name: save_lane
 -- in:   ?1 q, ?2 name, ?3 ready, ?4 running, ?5 paused, ?6 level, ?7 level_at, ?8 level_per, ?9 wake_at

@@ -1,4 +1,4 @@
-"""Claims from lanes, worked out in memory, hand out what the model hands out, job by job."""
+"""Claims hand out what the model hands out, job by job, whatever the settings of the queue."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from windlass.broker.contract import Broker
 from windlass.broker.memory import MemoryBroker
-from windlass.broker.sqlite import SqliteBroker, filing, laned
+from windlass.broker.sqlite import SqliteBroker, filing
 from windlass.clock import ManualClock
 from windlass.conformance.machine.compare import answers
 from windlass.core import order
@@ -159,17 +159,9 @@ def test_lanes_take_turns_as_in_the_model(title: str, seed: int, tmp_path: Path)
 def test_clocks_that_have_become_large_are_set_back_as_in_the_model(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (order, filing, laned):
+    for module in (order, filing):
         monkeypatch.setattr(module, "REBASE_AT", 4 * order.STRIDE)
     asyncio.run(Both(tmp_path / "w.db", 3).run(QUEUES[title]))
-
-
-@pytest.mark.parametrize("title", ["unlimited", "three slots a lane"])
-def test_few_lanes_read_at_once_give_the_same_turns(
-    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(laned, "MOST_LANES", 3)
-    asyncio.run(Both(tmp_path / "w.db", 4).run(QUEUES[title]))
 
 
 def test_a_weight_that_makes_a_queue_laned_counts_from_the_claim_after_the_next(tmp_path: Path) -> None:
