@@ -11,8 +11,8 @@ from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker
 from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.broker.sqlite.writer import Call
-from windlass.broker.sqlite.writing import Writing
 from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.errors import StoreUnavailable
 
@@ -21,7 +21,7 @@ class _Mistake(Exception):
     pass
 
 
-def _mistaken(tx: Writing) -> None:
+def _mistaken(tx: Transaction) -> None:
     """A verb that has written half of what it should when it fails."""
     tx.run("INSERT INTO task (name) VALUES ('half')")
     tx.number()

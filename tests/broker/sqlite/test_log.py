@@ -15,8 +15,8 @@ from tests.broker.sqlite.files import new_file
 from windlass.broker.sqlite import SqliteBroker, filesystem, log, writer
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.broker.sqlite.verbs import do_enqueue
-from windlass.broker.sqlite.writing import Writing
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
 from windlass.errors import StoreError
@@ -107,7 +107,7 @@ def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) 
     before = length(path)
     assert before > 20
 
-    def full(_tx: Writing) -> None:
+    def full(_tx: Transaction) -> None:
         raise apsw.FullError
 
     with pytest.raises(StoreError, match="disk is full"):

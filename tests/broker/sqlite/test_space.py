@@ -8,7 +8,7 @@ from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker, filesystem
 from windlass.broker.sqlite.filesystem import Space
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.job import Refusal, Status
 from windlass.errors import StoreError
 
@@ -20,7 +20,7 @@ def test_a_full_disk_fails_clearly_and_loses_nothing(tmp_path: Path) -> None:
     accepted: list[str] = []
 
     def limit(pages: int) -> None:
-        def pragma(tx: Writing) -> None:
+        def pragma(tx: Transaction) -> None:
             tx.all(f"PRAGMA max_page_count = {pages}")
 
         broker.store.writer.call(pragma)

@@ -7,7 +7,7 @@ import msgspec
 from windlass.broker.sqlite import filing, lifecycle
 from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
 from windlass.core.order import next_draw, turn_of
 from windlass.core.state import Move, State
@@ -47,7 +47,7 @@ class Bound:
         return not self.leases or self.bytes <= self.ask.max_bytes
 
 
-def claim(tx: Writing, ask: Ask) -> Claimed:
+def claim(tx: Transaction, ask: Ask) -> Claimed:
     """Answer an ask."""
     check_ask(ask)
     queues = _asked(tx, ask)
@@ -70,7 +70,7 @@ def claim(tx: Writing, ask: Ask) -> Claimed:
     return _answer(tx, ask, queues, bound.leases, more=more)
 
 
-def _again(tx: Writing, s: int, replied: bytes | None) -> list[Lease]:
+def _again(tx: Transaction, s: int, replied: bytes | None) -> list[Lease]:
     """What the last reply handed out, as far as it is still held under the same fence."""
     leases: list[Lease] = []
     for n, fence in [] if replied is None else _replied.decode(replied):
@@ -80,7 +80,9 @@ def _again(tx: Writing, s: int, replied: bytes | None) -> list[Lease]:
     return leases
 
 
-def _answer(tx: Writing, ask: Ask, queues: Sequence[Queue], leases: list[Lease], *, more: bool) -> Claimed:
+def _answer(
+    tx: Transaction, ask: Ask, queues: Sequence[Queue], leases: list[Lease], *, more: bool
+) -> Claimed:
     suspects = 0
     waits: list[Micros] = []
     for queue in queues:
@@ -98,12 +100,12 @@ def _answer(tx: Writing, ask: Ask, queues: Sequence[Queue], leases: list[Lease],
     )
 
 
-def _asked(tx: Writing, ask: Ask) -> list[Queue]:
+def _asked(tx: Transaction, ask: Ask) -> list[Queue]:
     found = (tx.queue(name) for name in dict.fromkeys(ask.queues))
     return [queue for queue in found if queue is not None]
 
 
-def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
+def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
     """New leases, and whether a bound stopped the claim."""
     bound = Bound(ask, PROMOTE - promote_due(tx, queues, PROMOTE))
     for queue in queues:
@@ -114,7 +116,7 @@ def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> 
     return bound, bound.left == 0 and any(_has_due(tx, queue) for queue in queues)
 
 
-def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bool:
+def _hand_out_one_by_one(tx: Transaction, queue: Queue, bound: Bound, s: int | None) -> bool:
     """Hand out what a queue has, each time asking anew who is next; whether a bound stopped it."""
     ask = bound.ask
     turns = filing.Turns(turn_of(ask.slots, ask.soon))
@@ -137,13 +139,13 @@ def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None)
     return False
 
 
-def _next(tx: Writing, queue: Queue, ask: Ask, handed_out: int, turns: filing.Turns) -> Job | None:
+def _next(tx: Transaction, queue: Queue, ask: Ask, handed_out: int, turns: filing.Turns) -> Job | None:
     if ask.alone:
         return filing.next_suspect(tx, queue)
     return filing.next_job(tx, queue, next_draw(ask.draw, handed_out), turns)
 
 
-def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
+def _room(tx: Transaction, queue: Queue, job: Job, ask: Ask) -> int:
     """How many jobs may be handed out before this one."""
     if ask.alone:
         return min(1, ask.slots)
@@ -155,7 +157,7 @@ def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
     return max(ask.slots, ask.soon) if limited else ask.limit
 
 
-def _start(tx: Writing, job: Job, ask: Ask, s: int | None, turns: filing.Turns) -> Lease:
+def _start(tx: Transaction, job: Job, ask: Ask, s: int | None, turns: filing.Turns) -> Lease:
     filing.occupy(tx, job, turns)
     job.fence = max(job.fence + 1, tx.now)
     job.attempt += 1
@@ -167,7 +169,7 @@ def _start(tx: Writing, job: Job, ask: Ask, s: int | None, turns: filing.Turns) 
     return lease_of(tx, job)
 
 
-def lease_of(tx: Writing, job: Job) -> Lease:
+def lease_of(tx: Transaction, job: Job) -> Lease:
     """A running job as its holder is told of it."""
     body = tx.body(job)
     return Lease(
@@ -196,7 +198,7 @@ def lease_of(tx: Writing, job: Job) -> Lease:
 # due jobs
 
 
-def promote_due(tx: Writing, queues: Sequence[Queue], limit: int) -> int:
+def promote_due(tx: Transaction, queues: Sequence[Queue], limit: int) -> int:
     """Make due jobs ready, in order of their due times, and say how many."""
     due = sorted(row for queue in queues for row in tx.all(SQL["due"], (queue.q, tx.now, limit)))
     for _, _, n in due[:limit]:
@@ -204,12 +206,12 @@ def promote_due(tx: Writing, queues: Sequence[Queue], limit: int) -> int:
     return len(due[:limit])
 
 
-def _has_due(tx: Writing, queue: Queue) -> bool:
+def _has_due(tx: Transaction, queue: Queue) -> bool:
     due_at = tx.value(SQL["next_due"], (queue.q,))
     return due_at is not None and due_at <= tx.now
 
 
-def _waits(tx: Writing, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micros]:
+def _waits(tx: Transaction, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micros]:
     """How long until time alone may make something of a queue claimable, for this kind of asker."""
     if queue.paused:
         return []
@@ -224,7 +226,7 @@ def _waits(tx: Writing, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micr
     return waits
 
 
-def _next_token(tx: Writing, queue: Queue, ask: Ask) -> Micros | None:
+def _next_token(tx: Transaction, queue: Queue, ask: Ask) -> Micros | None:
     """How long until the queue, or the first of its lanes, has a token for what waits."""
     if tx.one(filing.SQL["any_suspect" if ask.alone else "any_ready"], (queue.q,)) is None:
         return None

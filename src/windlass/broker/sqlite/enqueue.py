@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from windlass.broker.sqlite import filing, flows, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
-from windlass.broker.sqlite.reading import SQL as STORE
 from windlass.broker.sqlite.records import BLOCKED, HAS_PARENTS, KEYED, STATES, Body, Job
+from windlass.broker.sqlite.snapshot import SQL as STORE
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.dedup import Meeting, meet
 from windlass.core.group import Refusals, in_cycle, refused_whole, too_large
 from windlass.core.job import (
@@ -25,13 +25,15 @@ SQL = statements("jobs")
 
 
 def enqueue(
-    tx: Writing, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
+    tx: Transaction, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
 ) -> tuple[tuple[Receipt, ...], ...]:
     """Accept groups, each by itself. `full` says why nothing can be accepted for want of space."""
     return tuple(enqueue_group(tx, group, full=full) for group in groups)
 
 
-def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = None) -> tuple[Receipt, ...]:
+def enqueue_group(
+    tx: Transaction, group: Sequence[NewJob], *, full: str | None = None
+) -> tuple[Receipt, ...]:
     """Accept a group, or refuse it whole."""
     refused = refusals(tx, group, may_fill=False, full=full)
     if refused:
@@ -39,7 +41,7 @@ def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = No
     return accept(tx, group)
 
 
-def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
+def accept(tx: Transaction, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
     First every call meets its key, in order; then those that became jobs are tied to their parents and
@@ -56,7 +58,9 @@ def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) ->
 # what is refused
 
 
-def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None) -> Refusals:
+def refusals(
+    tx: Transaction, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None
+) -> Refusals:
     """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
     if large := too_large(group):
         return large
@@ -83,21 +87,21 @@ def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str 
     return found
 
 
-def _is_full(tx: Writing, more: int) -> str | None:
+def _is_full(tx: Transaction, more: int) -> str | None:
     limit = tx.options.max_size
     if limit is None or tx.bytes + more <= limit:
         return None
     return f"the store is at its limit of {limit} bytes"
 
 
-def _is_parent(tx: Writing, job: JobId) -> bool:
+def _is_parent(tx: Transaction, job: JobId) -> bool:
     return _known(tx, job) is not None
 
 
 # what is accepted
 
 
-def _known(tx: Writing, job: JobId) -> Receipt | None:
+def _known(tx: Transaction, job: JobId) -> Receipt | None:
     """The receipt of an id that was sent before."""
     record = tx.record(job)
     if record is not None and record.pruned_until is None:
@@ -111,7 +115,7 @@ def _known(tx: Writing, job: JobId) -> Receipt | None:
     return None
 
 
-def _meet(tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
+def _meet(tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
     """Answer one call; if it becomes a job, that is in `created` and has yet to be placed."""
     if (receipt := _known(tx, asked.id)) is not None:
         return receipt
@@ -149,7 +153,7 @@ def _state_of_holder(holder: Job | None) -> State:
     return STATES[BLOCKED] if holder.state is None else holder.state
 
 
-def _absorb(tx: Writing, receipt: Receipt) -> Receipt:
+def _absorb(tx: Transaction, receipt: Receipt) -> Receipt:
     until = tx.now + tx.options.resend_window
     tx.run(SQL["absorb"], (receipt.job, receipt.status.value, receipt.of, until))
     tx.absorbed = 1
@@ -157,7 +161,7 @@ def _absorb(tx: Writing, receipt: Receipt) -> Receipt:
 
 
 def _create(
-    tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job], *, follows: bool = False
+    tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Job], *, follows: bool = False
 ) -> Receipt:
     queue = tx.queue(asked.queue)
     assert queue is not None
@@ -194,7 +198,7 @@ def _create(
     return Receipt(Status.CREATED, asked.id)
 
 
-def _forget_id(tx: Writing, job: JobId) -> None:
+def _forget_id(tx: Transaction, job: JobId) -> None:
     """The memory of an earlier job under this id, or call, is over."""
     old = tx.record(job)
     if old is not None:
@@ -203,7 +207,7 @@ def _forget_id(tx: Writing, job: JobId) -> None:
         tx.run(SQL["drop_absorbed"], (job,))
 
 
-def _place(tx: Writing, job: Job) -> None:
+def _place(tx: Transaction, job: Job) -> None:
     """Tie a new job to its parents and let it wait."""
     if _tie(tx, job):
         lifecycle.finish(tx, job, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
@@ -215,7 +219,7 @@ def _place(tx: Writing, job: Job) -> None:
         lifecycle.make_waiting(tx, job, Move.ENQUEUE)
 
 
-def _tie(tx: Writing, job: Job) -> bool:
+def _tie(tx: Transaction, job: Job) -> bool:
     """Tie a job to its parents; whether an edge to a parent that has failed cancels it."""
     body = tx.body(job)
     if not body.after:
@@ -237,7 +241,7 @@ def _tie(tx: Writing, job: Job) -> bool:
     return False
 
 
-def _stands_for(tx: Writing, parent: JobId) -> JobId:
+def _stands_for(tx: Transaction, parent: JobId) -> JobId:
     """The job that a call stands for: itself, or the one whose key absorbed it."""
     receipt = _known(tx, parent)
     return parent if receipt is None or receipt.of is None else receipt.of
@@ -252,7 +256,7 @@ def _fate_of(record: Job | None) -> State | None:
     return State.DONE if record.state is State.DONE else State.CANCELLED
 
 
-def _replace(tx: Writing, job: Job, asked: NewJob) -> Receipt:
+def _replace(tx: Transaction, job: Job, asked: NewJob) -> Receipt:
     """Let a waiting job take over what a newer call asks for; it keeps its id."""
     lifecycle.leave_waiting(tx, job)
     body = tx.body(job)

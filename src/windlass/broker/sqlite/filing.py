@@ -7,10 +7,10 @@ its jobs are in one line per band, and none of the rows of lanes and rings is ev
 
 from collections.abc import Iterator
 
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
 from windlass.core.order import REBASE_AT, band_of, choose_band, stride
 from windlass.core.query import Parked
@@ -27,7 +27,7 @@ LANES_WOKEN = 1_000
 # where a job stands
 
 
-def file(tx: Writing, job: Job, *, keeps_place: bool = False) -> None:
+def file(tx: Transaction, job: Job, *, keeps_place: bool = False) -> None:
     """Put a job that has just become ready in its place, and wake somebody for it."""
     queue = tx.queue_of(job.q)
     if not keeps_place:
@@ -48,7 +48,7 @@ def set_band(job: Job, queue: Queue) -> None:
     job.band = band_of(job.priority, job.due_at, queue.policy.bands, queue.policy.age_step)
 
 
-def unfile(tx: Writing, job: Job) -> None:
+def unfile(tx: Transaction, job: Job) -> None:
     """Take a ready job out of its place."""
     queue = tx.queue_of(job.q)
     if not queue.laned:
@@ -65,7 +65,7 @@ def unfile(tx: Writing, job: Job) -> None:
     tx.touch(job)
 
 
-def line_up(tx: Writing, job: Job) -> None:
+def line_up(tx: Transaction, job: Job) -> None:
     """Give a job of a queue with `sequence` its number, for good: accepted, unblocked or replayed."""
     queue = tx.queue_of(job.q)
     if not queue.policy.sequence:
@@ -75,7 +75,7 @@ def line_up(tx: Writing, job: Job) -> None:
     refresh(tx, queue, tx.lane(queue, job.lane))
 
 
-def leave_line(tx: Writing, job: Job) -> None:
+def leave_line(tx: Transaction, job: Job) -> None:
     """A job is finished, so the next of its lane may go."""
     if job.line is None:
         return
@@ -89,7 +89,7 @@ def leave_line(tx: Writing, job: Job) -> None:
 # rings
 
 
-def become_laned(tx: Writing, queue: Queue) -> None:
+def become_laned(tx: Transaction, queue: Queue) -> None:
     """The first lane of a queue: from here on it has rings, and counts by lane."""
     if queue.laned:
         return
@@ -108,7 +108,7 @@ def become_laned(tx: Writing, queue: Queue) -> None:
 _READY_OF_QUEUE = statements("jobs")["count_ready"]
 
 
-def parked(tx: Reading, queue: Queue, lane: Lane) -> Parked | None:
+def parked(tx: Snapshot, queue: Queue, lane: Lane) -> Parked | None:
     """Why a lane may not hand anything out."""
     if lane.paused:
         return Parked.PAUSED
@@ -119,7 +119,7 @@ def parked(tx: Reading, queue: Queue, lane: Lane) -> Parked | None:
     return None
 
 
-def lacks_token(tx: Reading, queue: Queue, name: str) -> bool:
+def lacks_token(tx: Snapshot, queue: Queue, name: str) -> bool:
     """Whether a lane that stands in a ring has no token. It may have entered by one of a later time, when a
     clock ran ahead and was set back before any sweep saw it.
     """
@@ -127,7 +127,7 @@ def lacks_token(tx: Reading, queue: Queue, name: str) -> bool:
     return lane.policy.rate is not None and wait_for_token(lane, lane.policy.rate, tx.now) > 0
 
 
-def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
+def refresh(tx: Transaction, queue: Queue, lane: Lane) -> None:
     """Let a lane enter and leave rings as it now has, or has not, something to hand out there."""
     if not queue.laned:
         return
@@ -147,14 +147,14 @@ def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
         tx.touch_lane(lane)
 
 
-def refresh_all(tx: Writing, queue: Queue) -> None:
+def refresh_all(tx: Transaction, queue: Queue) -> None:
     """Settings have changed."""
     if queue.laned:
         for (name,) in tx.all(SQL["lanes_of"], (queue.q,)):
             refresh(tx, queue, tx.lane(queue, name))
 
 
-def refresh_due(tx: Writing, queue: Queue, *, stepped_back: bool) -> None:
+def refresh_due(tx: Transaction, queue: Queue, *, stepped_back: bool) -> None:
     """Time has passed: bring back lanes that have a token again. If the clock was found behind, some that had
     one have none.
     """
@@ -168,13 +168,13 @@ def refresh_due(tx: Writing, queue: Queue, *, stepped_back: bool) -> None:
         refresh(tx, queue, tx.lane(queue, name))
 
 
-def clear_rings(tx: Writing, queue: Queue) -> None:
+def clear_rings(tx: Transaction, queue: Queue) -> None:
     """The layout of an unused queue changes: clocks of another layout mean nothing."""
     tx.run(SQL["clear_places"], (queue.q,))
     tx.run(SQL["clear_rings"], (queue.q,))
 
 
-def forget_idle(tx: Writing, queue: Queue, limit: int) -> None:
+def forget_idle(tx: Transaction, queue: Queue, limit: int) -> None:
     """Drop what only says that lanes were here: clocks that the ring has passed, and rings empty for long."""
     if not queue.laned:
         return
@@ -185,7 +185,7 @@ def forget_idle(tx: Writing, queue: Queue, limit: int) -> None:
         tx.run(SQL["drop_ring"], (queue.q, band))
 
 
-def _bands(tx: Reading, queue: Queue, lane: Lane) -> Iterator[int]:
+def _bands(tx: Snapshot, queue: Queue, lane: Lane) -> Iterator[int]:
     """The rings in which a lane has something to hand out."""
     if queue.policy.sequence:
         if _head(tx, queue, lane) is not None:
@@ -197,7 +197,7 @@ def _bands(tx: Reading, queue: Queue, lane: Lane) -> Iterator[int]:
         yield from bands_of(tx, queue, lane.name)
 
 
-def bands_of(tx: Reading, queue: Queue, lane: str) -> Iterator[int]:
+def bands_of(tx: Snapshot, queue: Queue, lane: str) -> Iterator[int]:
     """The bands in which a lane has a ready job, first to last."""
     band = tx.value(SQL["next_band"], (queue.q, lane, None))
     while band is not None:
@@ -205,14 +205,14 @@ def bands_of(tx: Reading, queue: Queue, lane: str) -> Iterator[int]:
         band = tx.value(SQL["next_band"], (queue.q, lane, band))
 
 
-def _rings_of(tx: Reading, queue: Queue) -> Iterator[int]:
+def _rings_of(tx: Snapshot, queue: Queue) -> Iterator[int]:
     band = tx.value(SQL["next_ring"], (queue.q, None))
     while band is not None:
         yield band
         band = tx.value(SQL["next_ring"], (queue.q, band))
 
 
-def _head(tx: Reading, queue: Queue, lane: Lane) -> Job | None:
+def _head(tx: Snapshot, queue: Queue, lane: Lane) -> Job | None:
     """With `sequence`: the first job of a lane, if it can be handed out to anyone."""
     n = tx.value(SQL["head_of_line"], (queue.q, lane.name))
     job = None if n is None else tx.numbered(n)
@@ -238,7 +238,7 @@ class Turns:
         self._most = most
         self._last: dict[int, tuple[str, int]] = {}
 
-    def lane(self, tx: Reading, queue: Queue, band: int) -> str | None:
+    def lane(self, tx: Snapshot, queue: Queue, band: int) -> str | None:
         """The lane to take from: the one that has begun its turn, or the first."""
         lane, count = self._last.get(band, ("", 0))
         if 0 < count < self._most and (band,) in tx.all(SQL["places"], (queue.q, lane)):
@@ -255,7 +255,7 @@ class Turns:
         self._last.clear()
 
 
-def next_job(tx: Reading, queue: Queue, draw: int, turns: Turns) -> Job | None:
+def next_job(tx: Snapshot, queue: Queue, draw: int, turns: Turns) -> Job | None:
     """The job that a queue hands out next."""
     if not queue_open(queue, tx.now):
         return None
@@ -271,7 +271,7 @@ def next_job(tx: Reading, queue: Queue, draw: int, turns: Turns) -> Job | None:
     return None if n is None else tx.numbered(n)
 
 
-def _next_lane(tx: Reading, queue: Queue, draw: int, turns: Turns) -> tuple[str, int | None] | None:
+def _next_lane(tx: Snapshot, queue: Queue, draw: int, turns: Turns) -> tuple[str, int | None] | None:
     """The lane to take from, with the band if that was chosen first."""
     if not queue.laned:
         lane = tx.lane(queue, "")
@@ -294,7 +294,7 @@ def _choose(present: Iterator[int], queue: Queue, draw: int) -> int | None:
     return choose_band(bands, queue.policy.bands, draw) if bands else None
 
 
-def next_suspect(tx: Reading, queue: Queue) -> Job | None:
+def next_suspect(tx: Snapshot, queue: Queue) -> Job | None:
     """The suspect that a queue hands out next: first in first out, over the lanes that may."""
     if not queue_open(queue, tx.now):
         return None
@@ -306,21 +306,21 @@ def next_suspect(tx: Reading, queue: Queue) -> Job | None:
     return None
 
 
-def has_claimable(tx: Reading, queue: Queue) -> bool:
+def has_claimable(tx: Snapshot, queue: Queue) -> bool:
     """Whether anybody could be handed something."""
     if queue.unlimited and not tx.lane(queue, "").paused:
         return not queue.paused and tx.one(SQL["any_ready"], (queue.q,)) is not None
     return has_next(tx, queue) or next_suspect(tx, queue) is not None
 
 
-def has_next(tx: Reading, queue: Queue) -> bool:
+def has_next(tx: Snapshot, queue: Queue) -> bool:
     """Whether a queue has a job to hand out next, be it not a suspect: a lane is in a ring only with one."""
     if queue.laned:
         return queue_open(queue, tx.now) and tx.one(SQL["any_place"], (queue.q,)) is not None
     return next_job(tx, queue, 0, Turns(1)) is not None
 
 
-def wake_if_claimable(tx: Writing, queue: Queue) -> None:
+def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
     """Something may have come free: wake somebody if so."""
     if queue.name not in tx.armed and has_claimable(tx, queue):
         tx.armed.add(queue.name)
@@ -329,7 +329,7 @@ def wake_if_claimable(tx: Writing, queue: Queue) -> None:
 # what a claim takes, and an end gives back
 
 
-def occupy(tx: Writing, job: Job, turns: Turns) -> None:
+def occupy(tx: Transaction, job: Job, turns: Turns) -> None:
     """Take a slot and a token of a job's queue and of its lane; the job is about to leave its place."""
     queue = tx.queue_of(job.q)
     lane = tx.lane(queue, job.lane)
@@ -350,13 +350,13 @@ def occupy(tx: Writing, job: Job, turns: Turns) -> None:
         tx.touch_lane(lane)
 
 
-def occupied(tx: Writing, job: Job) -> None:
+def occupied(tx: Transaction, job: Job) -> None:
     """The job has left its place: its lane may have to leave a ring."""
     queue = tx.queue_of(job.q)
     refresh(tx, queue, tx.lane(queue, job.lane))
 
 
-def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
+def _take(tx: Transaction, queue: Queue, lane: Lane, band: int) -> None:
     """One job is claimed from a lane of a ring. A changed weight counts from the claim after this one."""
     time = tx.value(SQL["pass_time"], (queue.q, band, lane.name))
     tx.run(SQL["advance"], (queue.q, lane.name, band, stride(lane.policy.weight)))
@@ -365,7 +365,7 @@ def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
         tx.run(SQL["rebase_ring"], (queue.q, band))
 
 
-def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
+def vacate(tx: Transaction, job: Job, *, unstarted: bool) -> None:
     """Give back the slot, and for work that never started what is left of the token."""
     queue = tx.queue_of(job.q)
     queue.running -= 1
@@ -381,7 +381,7 @@ def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
         wake_if_claimable(tx, queue)
 
 
-def _return_tokens(tx: Writing, queue: Queue, lane: Lane, claimed_at: Micros) -> None:
+def _return_tokens(tx: Transaction, queue: Queue, lane: Lane, claimed_at: Micros) -> None:
     if queue.policy.rate is not None and queue.bucket is not None:
         queue.bucket = returned(queue.bucket, queue.policy.rate, tx.now, claimed_at)
         tx.touch_queue(queue)
@@ -397,7 +397,7 @@ def wait_for_token(place: Queue | Lane, rate: Rate | None, now: Micros) -> Micro
     return token_in(place.bucket, rate, now)
 
 
-def next_lane_token(tx: Reading, queue: Queue) -> Micros:
+def next_lane_token(tx: Snapshot, queue: Queue) -> Micros:
     """How long until the first parked lane has a token; 0 if none waits for one."""
     row = tx.one(SQL["next_token"], (queue.q,))
     if row is None:

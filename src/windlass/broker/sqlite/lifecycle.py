@@ -18,7 +18,7 @@ from windlass.broker.sqlite.records import (
     pack,
 )
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing, count_move
+from windlass.broker.sqlite.transaction import Transaction, count_move
 from windlass.core.event import Emit, Event
 from windlass.core.job import Delivery, Moved
 from windlass.core.outcome import Cause, Error, Outcome
@@ -32,7 +32,7 @@ _UNCOUNTED = frozenset({State.DONE, State.CANCELLED})
 
 
 def transition(
-    tx: Writing,
+    tx: Transaction,
     job: Job,
     move: Move,
     after: State | None,
@@ -76,7 +76,7 @@ def transition(
         )
 
 
-def log(tx: Writing, queue: Queue, event: Event) -> None:
+def log(tx: Transaction, queue: Queue, event: Event) -> None:
     """Write a transition to the event log, as far as the queue asks for it."""
     before, after = event.before, event.after
     is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
@@ -84,7 +84,9 @@ def log(tx: Writing, queue: Queue, event: Event) -> None:
         tx.log(event)
 
 
-def _moved(tx: Writing, job: Job, move: Move, before: State, after: State, reason: Reason | None) -> Moved:
+def _moved(
+    tx: Transaction, job: Job, move: Move, before: State, after: State, reason: Reason | None
+) -> Moved:
     return Moved(
         job=job.id,
         queue=tx.queue_of(job.q).name,
@@ -100,7 +102,7 @@ def _moved(tx: Writing, job: Job, move: Move, before: State, after: State, reaso
 # waiting
 
 
-def make_waiting(tx: Writing, job: Job, move: Move) -> None:
+def make_waiting(tx: Transaction, job: Job, move: Move) -> None:
     """Let a job wait: scheduled if it is not due, else ready."""
     if job.due_at > tx.now:
         transition(tx, job, move, State.SCHEDULED)
@@ -110,7 +112,7 @@ def make_waiting(tx: Writing, job: Job, move: Move) -> None:
         filing.file(tx, job)
 
 
-def schedule(tx: Writing, job: Job) -> None:
+def schedule(tx: Transaction, job: Job) -> None:
     """Number a job that has just become scheduled: jobs that are due at the same time go in this order."""
     queue = tx.queue_of(job.q)
     if queue.policy.sequence:
@@ -120,13 +122,13 @@ def schedule(tx: Writing, job: Job) -> None:
         tx.touch(job)
 
 
-def leave_waiting(tx: Writing, job: Job) -> None:
+def leave_waiting(tx: Transaction, job: Job) -> None:
     """Take a waiting job out of its place; its state is about to change."""
     if job.state_code == READY:
         filing.unfile(tx, job)
 
 
-def promote(tx: Writing, job: Job, move: Move) -> None:
+def promote(tx: Transaction, job: Job, move: Move) -> None:
     """Make a scheduled job ready."""
     transition(tx, job, move, State.READY)
     filing.file(tx, job)
@@ -145,19 +147,19 @@ def waits_to_start(job: Job, now: Micros) -> bool:
 # leases
 
 
-def is_live(tx: Writing, job: Job, fence: Fence) -> bool:
+def is_live(tx: Transaction, job: Job, fence: Fence) -> bool:
     """Whether this is the live lease of the job: the fence check on which everything rests."""
     if job.state_code != RUNNING or job.fence != fence or job.pruned_until is not None:
         return False
     return job.session is None or session_alive(tx, job.session)
 
 
-def session_alive(tx: Writing, s: int) -> bool:
+def session_alive(tx: Transaction, s: int) -> bool:
     """Whether a session is alive."""
     return tx.one(SQL["session_alive"], (s,)) is not None
 
 
-def standing(tx: Writing, job: Job) -> Standing:
+def standing(tx: Transaction, job: Job) -> Standing:
     """What the rulings need to know of a running job."""
     key = keys.held_key(tx, job)
     held = job.held
@@ -173,7 +175,7 @@ def standing(tx: Writing, job: Job) -> Standing:
 
 
 def end_lease(
-    tx: Writing,
+    tx: Transaction,
     job: Job,
     ruling: Ruling,
     session: SessionId | None,
@@ -224,21 +226,21 @@ def end_lease(
         filing.file(tx, job, keeps_place=ruling.keeps_place)
 
 
-def _deliver(tx: Writing, job: Job, delivery: Delivery) -> None:
+def _deliver(tx: Transaction, job: Job, delivery: Delivery) -> None:
     tx.run(SQL["add_delivery"], (job.n, job.fence, delivery_record(delivery)))
     job.ends += 1
     if job.ends > DELIVERIES:
         tx.run(SQL["cut_deliveries"], (job.n, DELIVERIES))
 
 
-def set_error(tx: Writing, job: Job, error: Error) -> None:
+def set_error(tx: Transaction, job: Job, error: Error) -> None:
     """Keep the last error of a job."""
     tx.run(SQL["say_error"], (job.n, pack(error)))
     job.marks |= SAID
     tx.touch(job)
 
 
-def forget_words(tx: Writing, job: Job) -> None:
+def forget_words(tx: Transaction, job: Job) -> None:
     """Forget the last error, progress and memos: they were about an older payload."""
     if job.marks & SAID:
         tx.run(SQL["drop_said"], (job.n,))
@@ -252,7 +254,7 @@ def forget_words(tx: Writing, job: Job) -> None:
 
 
 def finish(
-    tx: Writing,
+    tx: Transaction,
     job: Job,
     move: Move,
     state: State,
@@ -284,13 +286,13 @@ def finish(
     tx.rung = True
 
 
-def unblock(tx: Writing, job: Job) -> None:
+def unblock(tx: Transaction, job: Job) -> None:
     """A job's last parent is out of its way."""
     filing.line_up(tx, job)
     make_waiting(tx, job, Move.UNBLOCK)
 
 
-def set_result(tx: Writing, job: Job, result: bytes | None) -> None:
+def set_result(tx: Transaction, job: Job, result: bytes | None) -> None:
     """Keep the result of a job that is done now."""
     if job.marks & RESULT:
         drop_result(tx, job)
@@ -302,7 +304,7 @@ def set_result(tx: Writing, job: Job, result: bytes | None) -> None:
     tx.touch(job)
 
 
-def drop_result(tx: Writing, job: Job) -> None:
+def drop_result(tx: Transaction, job: Job) -> None:
     """Forget the result of a job."""
     length = tx.value(SQL["drop_result"], (job.n,)) or 0
     job.marks &= ~RESULT
@@ -314,7 +316,7 @@ def drop_result(tx: Writing, job: Job) -> None:
 # removal
 
 
-def drop_if_unkept(tx: Writing, job: Job) -> None:
+def drop_if_unkept(tx: Transaction, job: Job) -> None:
     """A finished job of which nothing is to be kept goes at once."""
     if STATES[job.state_code] not in _UNCOUNTED or job.pruned_until is not None:
         return
@@ -323,18 +325,18 @@ def drop_if_unkept(tx: Writing, job: Job) -> None:
         drop(tx, job, Move.PRUNE)
 
 
-def keeps_result(tx: Writing, job: Job) -> bool:
+def keeps_result(tx: Transaction, job: Job) -> bool:
     """Whether a job's result is still to be kept."""
     ttl = tx.queue_of(job.q).policy.result_ttl
     return bool(job.marks & RESULT) and job.finished_at is not None and job.finished_at + ttl > tx.now
 
 
-def is_needed(tx: Writing, job: Job) -> bool:
+def is_needed(tx: Transaction, job: Job) -> bool:
     """Whether an unfinished job, or an end that its dependents have yet to be told, depends on it."""
     return bool(job.marks & HAS_CHILDREN) and flows.is_needed(tx, job)
 
 
-def drop(tx: Writing, job: Job, move: Move) -> None:
+def drop(tx: Transaction, job: Job, move: Move) -> None:
     """Remove a finished job. How it ended is remembered for the resend window; a dead one's edges act."""
     assert job.state in TERMINAL
     assert job.finished_at is not None
@@ -355,7 +357,7 @@ def drop(tx: Writing, job: Job, move: Move) -> None:
         flows.tell_dependents(tx, job.id, State.CANCELLED)
 
 
-def _remember(tx: Writing, job: Job, until: Micros) -> None:
+def _remember(tx: Transaction, job: Job, until: Micros) -> None:
     """Keep how a job ended, for those who ask again; everything else goes."""
     job.pruned_until = until
     tx.run(SQL["drop_body"], (job.n,))
@@ -364,7 +366,7 @@ def _remember(tx: Writing, job: Job, until: Micros) -> None:
     tx.touch(job)
 
 
-def remove(tx: Writing, job: Job) -> None:
+def remove(tx: Transaction, job: Job) -> None:
     """Remove every trace of a job but the edges to it."""
     tx.run(SQL["drop_body"], (job.n,))
     _drop_words(tx, job)
@@ -374,20 +376,20 @@ def remove(tx: Writing, job: Job) -> None:
     tx.remove(job)
 
 
-def _drop_words(tx: Writing, job: Job) -> None:
+def _drop_words(tx: Transaction, job: Job) -> None:
     forget_words(tx, job)
     if job.marks & LOGGED:
         tx.run(SQL["cut_lines"], (job.n, 2**62))
         job.marks &= ~LOGGED
 
 
-def cancel_waiting(tx: Writing, job: Job, move: Move, reason: Reason) -> None:
+def cancel_waiting(tx: Transaction, job: Job, move: Move, reason: Reason) -> None:
     """Cancel a job that waits."""
     assert job.state in WAITING
     finish(tx, job, move, State.CANCELLED, reason)
     drop_if_unkept(tx, job)
 
 
-def expire(tx: Writing, job: Job) -> None:
+def expire(tx: Transaction, job: Job) -> None:
     """A waiting job was not started in time."""
     finish(tx, job, Move.EXPIRE, State.DEAD, Reason.EXPIRED)

@@ -13,15 +13,15 @@ from windlass.broker.sqlite import (
     explain,
     lanes,
     operate,
-    reads,
+    queries,
     schedules,
     sessions,
     settings,
     settle,
     sweep,
 )
-from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.snapshot import Snapshot
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.bounds import check_items
 from windlass.core.event import Events
 from windlass.core.job import Finished, JobDetail, NewJob, Receipt
@@ -38,8 +38,8 @@ from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
 
 _T = TypeVar("_T")
-Write = Callable[[Writing], _T]
-Read = Callable[[Reading], _T]
+Write = Callable[[Transaction], _T]
+Read = Callable[[Snapshot], _T]
 
 
 def _page(limit: int) -> int:
@@ -95,11 +95,11 @@ def check_watch(jobs: Sequence[JobId]) -> None:
 
 
 def read_finished(jobs: Sequence[JobId]) -> Read[Sequence[Finished]]:
-    return partial(reads.finished, jobs=jobs)
+    return partial(queries.finished, jobs=jobs)
 
 
 def read_events(after: Cursor, limit: int) -> Read[Events]:
-    return partial(reads.events, after=after, limit=_page(limit))
+    return partial(queries.events, after=after, limit=_page(limit))
 
 
 # schedules
@@ -189,15 +189,15 @@ def read_documents(kind: Kind, after: Subject | None, limit: int) -> Read[Sequen
 
 def read_get(jobs: Sequence[JobId]) -> Read[Sequence[JobDetail | None]]:
     check_items("jobs", jobs)
-    return partial(reads.get, jobs=jobs)
+    return partial(queries.get, jobs=jobs)
 
 
 def read_list(query: JobQuery, after: Cursor, limit: int) -> Read[Page]:
-    return partial(reads.list_jobs, query=query, after=after, limit=_page(limit))
+    return partial(queries.list_jobs, query=query, after=after, limit=_page(limit))
 
 
 def read_counts() -> Read[Counts]:
-    return reads.counts
+    return queries.counts
 
 
 def read_flows(after: Cursor, limit: int) -> Read[UnfinishedFlows]:
@@ -209,7 +209,7 @@ def read_lanes(queue: str, after: Cursor, limit: int) -> Read[Lanes]:
 
 
 def read_sessions(after: SessionId, limit: int) -> Read[Sequence[SessionView]]:
-    return partial(reads.sessions, after=after, limit=_page(limit))
+    return partial(queries.sessions, after=after, limit=_page(limit))
 
 
 def read_explain(job: JobId) -> Read[Explanation]:

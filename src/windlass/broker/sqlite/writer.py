@@ -29,7 +29,7 @@ from windlass.broker.sqlite.identity import Identity
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.lock import FileLock
 from windlass.broker.sqlite.log import Log
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.clock import Clock
 from windlass.errors import StoreError, StoreUnavailable
 
@@ -43,7 +43,7 @@ class Call:
 
     __slots__ = ("answer", "done", "error", "future", "loop", "verb")
 
-    def __init__(self, verb: Callable[[Writing], Any]) -> None:
+    def __init__(self, verb: Callable[[Transaction], Any]) -> None:
         self.verb = verb
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -102,7 +102,7 @@ class Writer:
         with contextlib.suppress(RuntimeError):  # Python is ending: none can be started
             self._thread = self._started()
 
-    def call(self, verb: Callable[[Writing], _T]) -> _T:
+    def call(self, verb: Callable[[Transaction], _T]) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
         if self._mutex.acquire(blocking=False):
             try:
@@ -117,7 +117,7 @@ class Writer:
             call.done.wait()
         return call.outcome()
 
-    async def submit(self, verb: Callable[[Writing], _T]) -> _T:
+    async def submit(self, verb: Callable[[Transaction], _T]) -> _T:
         """Do a verb on the writer's thread, together with what else waits."""
         call = Call(verb)
         call.loop = asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class Writer:
 
     def _execute(self, calls: list[Call]) -> None:
         """Do verbs in one transaction, answer those who wait, then wake those whom it concerns."""
-        tx: Writing | None = None
+        tx: Transaction | None = None
         try:
             self._identity.check()
             self._take_lock()
@@ -231,12 +231,12 @@ class Writer:
     def _refuse(self) -> NoReturn:
         raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
 
-    def _commit(self, calls: list[Call]) -> Writing:
+    def _commit(self, calls: list[Call]) -> Transaction:
         """Do verbs and commit, or do none of them."""
         execute = self._handle.cursor.execute
         execute("BEGIN IMMEDIATE")
         try:
-            tx = Writing(self._handle, self._options, self._clock.now())
+            tx = Transaction(self._handle, self._options, self._clock.now())
             if len(calls) == 1:
                 calls[0].answer = self._do(tx, calls[0].verb)
             else:
@@ -256,13 +256,13 @@ class Writer:
         if isinstance(error, apsw.FullError):
             self._log.give_way()
 
-    def _do(self, tx: Writing, verb: Callable[[Writing], _T]) -> _T:
+    def _do(self, tx: Transaction, verb: Callable[[Transaction], _T]) -> _T:
         tx.begin_verb(self._clock.now())
         answer = verb(tx)
         tx.end_verb()
         return answer
 
-    def _guarded(self, tx: Writing, call: Call) -> None:
+    def _guarded(self, tx: Transaction, call: Call) -> None:
         """Do a verb so that its failure takes back nothing but itself."""
         cursor = self._handle.cursor
         saved = tx.saved()

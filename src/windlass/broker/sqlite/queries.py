@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from windlass.broker.sqlite import flows
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import LOGGED, MEMOS, RESULT, SAID, Body, Job, read_delivery, state_of
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView, Progress
@@ -29,7 +29,7 @@ from windlass.core.session import SessionInfo, SessionState, SessionView
 from windlass.core.state import Reason, State
 from windlass.core.units import Cursor, JobId, SessionId
 
-SQL = statements("reads")
+SQL = statements("queries")
 JOBS = statements("jobs")
 _END = 2**62
 
@@ -39,12 +39,12 @@ _info = msgspec.msgpack.Decoder(SessionInfo)
 _cause = msgspec.msgpack.Decoder(Cause)
 
 
-def get(tx: Reading, jobs: Sequence[JobId]) -> tuple[JobDetail | None, ...]:
+def get(tx: Snapshot, jobs: Sequence[JobId]) -> tuple[JobDetail | None, ...]:
     """Jobs by id."""
     return tuple(_get_one(tx, job) for job in jobs)
 
 
-def _get_one(tx: Reading, job_id: JobId) -> JobDetail | None:
+def _get_one(tx: Snapshot, job_id: JobId) -> JobDetail | None:
     job = tx.job(job_id) or tx.remembered(job_id)
     if job is None:
         return None
@@ -71,7 +71,7 @@ def _get_one(tx: Reading, job_id: JobId) -> JobDetail | None:
     )
 
 
-def _said(tx: Reading, job: Job) -> tuple[Progress | None, Error | None]:
+def _said(tx: Snapshot, job: Job) -> tuple[Progress | None, Error | None]:
     """How far a job said it was, and its last error."""
     if not job.marks & SAID:
         return None, None
@@ -80,12 +80,12 @@ def _said(tx: Reading, job: Job) -> tuple[Progress | None, Error | None]:
     return progress, None if error is None else _error.decode(error)
 
 
-def error_of(tx: Reading, job: Job) -> Error | None:
+def error_of(tx: Snapshot, job: Job) -> Error | None:
     """The last error of a job."""
     return _said(tx, job)[1]
 
 
-def _view(tx: Reading, job: Job, body: Body, progress: Progress | None) -> dict[str, Any]:
+def _view(tx: Snapshot, job: Job, body: Body, progress: Progress | None) -> dict[str, Any]:
     return {
         "id": job.id,
         "task": tx.task_name(job.t),
@@ -116,7 +116,7 @@ def _view(tx: Reading, job: Job, body: Body, progress: Progress | None) -> dict[
     }
 
 
-def list_jobs(tx: Reading, query: JobQuery, after: Cursor, limit: int) -> Page:
+def list_jobs(tx: Snapshot, query: JobQuery, after: Cursor, limit: int) -> Page:
     """Jobs that match, newest accepted first; a page examines a bounded number of rows."""
     last = number_in(after) if after else _END
     if query.flow:
@@ -135,7 +135,7 @@ def list_jobs(tx: Reading, query: JobQuery, after: Cursor, limit: int) -> Page:
     return Page(jobs=tuple(found))
 
 
-def _may_match(tx: Reading, query: JobQuery, job: Job) -> bool:
+def _may_match(tx: Snapshot, query: JobQuery, job: Job) -> bool:
     return (
         state_of(job.state_code) in query.states
         and query.lane in (None, job.lane)
@@ -145,17 +145,7 @@ def _may_match(tx: Reading, query: JobQuery, job: Job) -> bool:
     )
 
 
-def unfinished_flows(tx: Reading, after: Cursor, limit: int) -> UnfinishedFlows:
-    """The flows that have an unfinished job, by name."""
-    rows = tx.all(SQL["unfinished_flows"], (flow_in(after), limit + 1))
-    found = tuple(
-        UnfinishedFlow(flow=flow, moving=bool(moving), held=bool(held), dead=bool(dead))
-        for flow, moving, held, dead in rows[:limit]
-    )
-    return UnfinishedFlows(flows=found, cursor=Cursor(found[-1].flow) if len(rows) > limit else None)
-
-
-def counts(tx: Reading) -> Counts:
+def counts(tx: Snapshot) -> Counts:
     """How many jobs there are."""
     oldest: dict[str, int] = {}
     paused: list[str] = []
@@ -172,12 +162,12 @@ def counts(tx: Reading) -> Counts:
     )
 
 
-def _counted(tx: Reading) -> Iterator[Count]:
+def _counted(tx: Snapshot) -> Iterator[Count]:
     for queue, task, state, count in tx.all(SQL["tallies"]):
         yield Count(queue, task, state_of(state), count)
 
 
-def sessions(tx: Reading, after: SessionId, limit: int) -> tuple[SessionView, ...]:
+def sessions(tx: Snapshot, after: SessionId, limit: int) -> tuple[SessionView, ...]:
     """Sessions by id."""
     return tuple(
         SessionView(
@@ -196,7 +186,7 @@ def sessions(tx: Reading, after: SessionId, limit: int) -> tuple[SessionView, ..
     )
 
 
-def finished(tx: Reading, jobs: Sequence[JobId]) -> tuple[Finished, ...]:
+def finished(tx: Snapshot, jobs: Sequence[JobId]) -> tuple[Finished, ...]:
     """Those of the jobs that have finished."""
     ended = {row[0]: row for row in tx.all(SQL["ended"], (json.dumps(list(jobs)),))}
     found: list[Finished] = []
@@ -225,7 +215,7 @@ def finished(tx: Reading, jobs: Sequence[JobId]) -> tuple[Finished, ...]:
 _ERROR = JOBS["error"]
 
 
-def events(tx: Reading, after: Cursor, limit: int) -> Events:
+def events(tx: Snapshot, after: Cursor, limit: int) -> Events:
     """A page of the event log."""
     end = tx.stored.event_end
     if after == FROM_NOW:

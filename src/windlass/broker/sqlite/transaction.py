@@ -11,8 +11,8 @@ import msgspec
 
 from windlass.broker.contract import Options
 from windlass.broker.sqlite.handle import Handle, Row
-from windlass.broker.sqlite.reading import SQL, Counters, Reading
 from windlass.broker.sqlite.records import CODES, UNPLACED, Body, Job, Lane, Queue, bucket_columns, pack
+from windlass.broker.sqlite.snapshot import SQL, Counters, Snapshot
 from windlass.core.event import Event
 from windlass.core.job import Moved
 from windlass.core.session import liveness_move
@@ -40,7 +40,7 @@ class _Saved(NamedTuple):
     rung: bool
 
 
-class Writing(Reading):
+class Transaction(Snapshot):
     """A transaction. Records that a step changed are written before the next statement and at the end of a
     verb.
     """
@@ -303,10 +303,10 @@ class Writing(Reading):
             self.moves = None
 
 
-Verb = Callable[[Writing], Any]
+Verb = Callable[[Transaction], Any]
 
 
-def count_move(tx: Writing, job: Job, before: int, after: int | None) -> None:
+def count_move(tx: Transaction, job: Job, before: int, after: int | None) -> None:
     """Count a transition: done and cancelled are counted when they are reached, and never taken back."""
     if before not in _COUNTED_ONCE:
         tx.count(job.q, job.t, before, -1)

@@ -59,7 +59,7 @@ def seen_time(clock: Micros, mark: Micros, options: Options) -> Micros:
     return clock if clock + options.session_ttl < mark else max(clock, mark)
 
 
-class Reading:
+class Snapshot:
     """What a step can read. Records are made once per step, so that two parts of it never hold two of one
     job.
     """
