@@ -9,7 +9,7 @@ import pytest
 
 from windlass.broker.contract import Broker
 from windlass.broker.memory import MemoryBroker
-from windlass.broker.sqlite import SqliteBroker, filing
+from windlass.broker.sqlite import SqliteBroker, candidates
 from windlass.clock import ManualClock
 from windlass.conformance.machine.compare import answers
 from windlass.core import order
@@ -159,7 +159,7 @@ def test_lanes_take_turns_as_in_the_model(title: str, seed: int, tmp_path: Path)
 def test_clocks_that_have_become_large_are_set_back_as_in_the_model(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (order, filing):
+    for module in (order, candidates):
         monkeypatch.setattr(module, "REBASE_AT", 4 * order.STRIDE)
     asyncio.run(Both(tmp_path / "w.db", 3).run(QUEUES[title]))
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from windlass.broker.sqlite import filing, lifecycle
-from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
+from windlass.broker.sqlite.candidates import Candidates, Suspects
+from windlass.broker.sqlite.records import MEMOS, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
-from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
-from windlass.core.order import next_draw, turn_of
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for
 from windlass.core.state import Move, State
 from windlass.core.units import Fence, Micros
 
@@ -18,33 +18,9 @@ MEMO_SQL = statements("jobs")
 PROMOTE = 100
 """Due jobs, and expired ones, that one claim looks after."""
 SUSPECTS_COUNTED = 100
+_UNLIMITED = (None, None, None, None)
 
 _replied = msgspec.msgpack.Decoder(list[tuple[int, Fence]])
-
-
-class Bound:
-    """What one claim has handed out, and may hand out yet."""
-
-    def __init__(self, ask: Ask, left: int) -> None:
-        self.ask = ask
-        self.left = left
-        """Due and expired jobs that it may still look after."""
-        self.leases: list[Lease] = []
-        self.replied: list[tuple[int, Fence]] = []
-        """The numbers and fences of the leases: what the session's record keeps of the reply."""
-        self.bytes = 0
-
-    def add(self, n: int, lease: Lease) -> None:
-        """Hand out a job."""
-        self.leases.append(lease)
-        self.replied.append((n, lease.fence))
-
-    def admits(self, room: int, size: int) -> bool:
-        """Whether one more job fits: `room` jobs may be handed out up to it, and its payload is so long."""
-        if len(self.leases) >= room:
-            return False
-        self.bytes += size
-        return not self.leases or self.bytes <= self.ask.max_bytes
 
 
 def claim(tx: Transaction, ask: Ask) -> Claimed:
@@ -52,8 +28,8 @@ def claim(tx: Transaction, ask: Ask) -> Claimed:
     check_ask(ask)
     queues = _asked(tx, ask)
     if ask.session is None:
-        bound, more = _hand_out(tx, ask, queues, None)
-        return _answer(tx, ask, queues, bound.leases, more=more)
+        jobs, more = _hand_out(tx, ask, queues, None)
+        return _answer(tx, ask, queues, jobs, more=more)
     row = tx.one(SQL["session"], (ask.session,))
     if row is None or row[3] is not None:
         return Claimed(session=Asker.LOST)
@@ -65,23 +41,19 @@ def claim(tx: Transaction, ask: Ask) -> Claimed:
         return Claimed(session=Asker.LOST)  # the file is older than the session: it was restored
     if ask.seq == seq:
         return _answer(tx, ask, queues, _again(tx, s, replied), more=False)
-    bound, more = _hand_out(tx, ask, queues, s)
-    tx.run(SQL["reply"], (s, ask.seq, pack(bound.replied)))
-    return _answer(tx, ask, queues, bound.leases, more=more)
+    jobs, more = _hand_out(tx, ask, queues, s)
+    tx.run(SQL["reply"], (s, ask.seq, pack([(job.n, job.fence) for job in jobs])))
+    return _answer(tx, ask, queues, jobs, more=more)
 
 
-def _again(tx: Transaction, s: int, replied: bytes | None) -> list[Lease]:
+def _again(tx: Transaction, s: int, replied: bytes | None) -> list[Job]:
     """What the last reply handed out, as far as it is still held under the same fence."""
-    leases: list[Lease] = []
-    for n, fence in [] if replied is None else _replied.decode(replied):
-        job = tx.find(n)
-        if job is not None and job.state_code == RUNNING and job.session == s and job.fence == fence:
-            leases.append(lease_of(tx, job))
-    return leases
+    found = [] if replied is None else [(tx.find(n), fence) for n, fence in _replied.decode(replied)]
+    return [job for job, fence in found if job and job.session == s and lifecycle.is_live(tx, job, fence)]
 
 
 def _answer(
-    tx: Transaction, ask: Ask, queues: Sequence[Queue], leases: list[Lease], *, more: bool
+    tx: Transaction, ask: Ask, queues: Sequence[Queue], jobs: Sequence[Job], *, more: bool
 ) -> Claimed:
     suspects = 0
     waits: list[Micros] = []
@@ -93,7 +65,7 @@ def _answer(
         suspects += tx.value(filing.SQL["count_suspects"], (queue.q, SUSPECTS_COUNTED))
         waits += _waits(tx, queue, ask, claimable=claimable)
     return Claimed(
-        leases=tuple(leases),
+        leases=tuple(_leases(tx, jobs)),
         more=more,
         next_in=min(waits, default=None),
         suspects=min(suspects, SUSPECTS_COUNTED),
@@ -105,68 +77,60 @@ def _asked(tx: Transaction, ask: Ask) -> list[Queue]:
     return [queue for queue in found if queue is not None]
 
 
-def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
-    """New leases, and whether a bound stopped the claim."""
-    bound = Bound(ask, PROMOTE - promote_due(tx, queues, PROMOTE))
+def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[list[Job], bool]:
+    """Start jobs, as many as fit. Returns them, and whether a bound stopped the claim."""
+    started: list[Job] = []
+    left = PROMOTE - promote_due(tx, queues, PROMOTE)
+    size = 0
     for queue in queues:
         filing.refresh_due(tx, queue, stepped_back=tx.now < tx.mark)
-        stopped = _hand_out_one_by_one(tx, queue, bound, s)
-        if stopped:
-            return bound, True
-    return bound, bound.left == 0 and any(_has_due(tx, queue) for queue in queues)
-
-
-def _hand_out_one_by_one(tx: Transaction, queue: Queue, bound: Bound, s: int | None) -> bool:
-    """Hand out what a queue has, each time asking anew who is next; whether a bound stopped it."""
-    ask = bound.ask
-    turns = filing.Turns(turn_of(ask.slots, ask.soon))
-    while (job := _next(tx, queue, ask, len(bound.leases), turns)) is not None:
-        if queue.laned and filing.lacks_token(tx, queue, job.lane):
-            filing.refresh(tx, queue, tx.lane(queue, job.lane))
-            continue
-        if lifecycle.is_expired(job, tx.now):
-            lifecycle.expire(tx, job)
-            turns.end()
-            bound.left -= 1
-            if bound.left < 0:
-                return True
-            continue
-        payload = tx.body(job).payload
-        room = _room(tx, queue, job, ask)
-        if not bound.admits(room, len(payload)):
-            return True
-        bound.add(job.n, _start(tx, job, ask, s, turns))
-    return False
-
-
-def _next(tx: Transaction, queue: Queue, ask: Ask, handed_out: int, turns: filing.Turns) -> Job | None:
-    if ask.alone:
-        return filing.next_suspect(tx, queue)
-    return filing.next_job(tx, queue, next_draw(ask.draw, handed_out), turns)
+        candidates = Suspects(tx, queue) if ask.alone else Candidates(tx, queue, ask)
+        while (job := candidates.next(len(started))) is not None:
+            if lifecycle.is_expired(job, tx.now):
+                candidates.start_over()
+                lifecycle.expire(tx, job)
+                left -= 1
+                if left < 0:
+                    return started, True
+                continue
+            size += job.size
+            if len(started) >= _room(tx, queue, job, ask) or (started and size > ask.max_bytes):
+                candidates.write()
+                return started, True
+            _start(tx, job, ask, s)
+            candidates.take()
+            started.append(job)
+        candidates.write()
+    return started, left == 0 and any(_has_due(tx, queue) for queue in queues)
 
 
 def _room(tx: Transaction, queue: Queue, job: Job, ask: Ask) -> int:
-    """How many jobs may be handed out before this one."""
-    if ask.alone:
-        return min(1, ask.slots)
+    """How many leases the answer may have with this job as its last."""
     lane = tx.lane(queue, job.lane).policy
     limits = (queue.policy.concurrency, queue.policy.rate, lane.concurrency, lane.rate)
-    limited = any(limit is not None for limit in limits)
-    if job.attempt + 1 >= job.max_attempts or not tx.is_timed(job.t):
-        return ask.slots
-    return max(ask.slots, ask.soon) if limited else ask.limit
+    return room_for(
+        ask,
+        last_attempt=job.attempt + 1 >= job.max_attempts,
+        timed=tx.is_timed(job.t),
+        limited=limits != _UNLIMITED,
+    )
 
 
-def _start(tx: Transaction, job: Job, ask: Ask, s: int | None, turns: filing.Turns) -> Lease:
-    filing.occupy(tx, job, turns)
-    job.fence = max(job.fence + 1, tx.now)
+def _start(tx: Transaction, job: Job, ask: Ask, s: int | None) -> None:
+    """Make a job a lease: a new fence, one more attempt."""
+    filing.occupy(tx, job)
+    job.fence = new_fence(job.fence, tx.now)
     job.attempt += 1
     job.claimed_at = tx.now
     job.session, job.lease = s, tx.number()
     job.deadline = None if ask.visibility is None else tx.now + ask.visibility
     lifecycle.transition(tx, job, Move.CLAIM, State.RUNNING, waited=max(0, tx.now - job.due_at))
-    filing.occupied(tx, job)
-    return lease_of(tx, job)
+
+
+def _leases(tx: Transaction, jobs: Sequence[Job]) -> list[Lease]:
+    """Running jobs as their holder is told of them."""
+    tx.load_bodies(jobs)
+    return [lease_of(tx, job) for job in jobs]
 
 
 def lease_of(tx: Transaction, job: Job) -> Lease:

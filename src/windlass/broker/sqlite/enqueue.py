@@ -67,6 +67,7 @@ def refusals(
     size = sum(len(job.payload) for job in group)
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
+    tx.load(ids)
     new = [job for job in group if _known(tx, job.id) is None]
     cyclic = in_cycle(new) if any(job.after for job in new) else frozenset[JobId]()
     full = None if may_fill else full or _is_full(tx, size)

@@ -12,7 +12,7 @@ from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
-from windlass.core.order import REBASE_AT, band_of, choose_band, stride
+from windlass.core.order import Place, band_of
 from windlass.core.query import Parked
 from windlass.core.settings import lane_policy
 from windlass.core.units import Micros
@@ -119,23 +119,18 @@ def parked(tx: Snapshot, queue: Queue, lane: Lane) -> Parked | None:
     return None
 
 
-def lacks_token(tx: Snapshot, queue: Queue, name: str) -> bool:
-    """Whether a lane that stands in a ring has no token. It may have entered by one of a later time, when a
-    clock ran ahead and was set back before any sweep saw it.
-    """
-    lane = tx.lane(queue, name)
-    return lane.policy.rate is not None and wait_for_token(lane, lane.policy.rate, tx.now) > 0
-
-
 def refresh(tx: Transaction, queue: Queue, lane: Lane) -> None:
     """Let a lane enter and leave rings as it now has, or has not, something to hand out there."""
     if not queue.laned:
         return
-    why = parked(tx, queue, lane)
-    wanted = set(_bands(tx, queue, lane)) if why is None else set[int]()
-    present = {band for (band,) in tx.all(SQL["places"], (queue.q, lane.name))}
+    wanted = set(_bands(tx, queue, lane)) if parked(tx, queue, lane) is None else set[int]()
+    places = {band: Place(clock, due) for band, clock, due in tx.all(SQL["places"], (queue.q, lane.name))}
+    present = {band for band, place in places.items() if place.due is not None}
     for band in wanted - present:
-        tx.run(SQL["enter"], (queue.q, lane.name, band, stride(lane.policy.weight)))
+        time = tx.value(SQL["ring_time"], (queue.q, band)) or 0
+        place = places.get(band) or Place(time)
+        place.enter(time, lane.policy.weight)
+        tx.run(SQL["save_place"], (queue.q, lane.name, band, place.clock, place.due))
         tx.run(SQL["fill_ring"], (queue.q, band))
     for band in present - wanted:
         tx.run(SQL["leave"], (queue.q, lane.name, band))
@@ -188,7 +183,7 @@ def forget_idle(tx: Transaction, queue: Queue, limit: int) -> None:
 def _bands(tx: Snapshot, queue: Queue, lane: Lane) -> Iterator[int]:
     """The rings in which a lane has something to hand out."""
     if queue.policy.sequence:
-        if _head(tx, queue, lane) is not None:
+        if head_of_line(tx, queue, lane.name) is not None:
             yield ONE_RING
     elif queue.policy.one_ring:
         if tx.one(SQL["has_ready"], (queue.q, lane.name)) is not None:
@@ -205,16 +200,16 @@ def bands_of(tx: Snapshot, queue: Queue, lane: str) -> Iterator[int]:
         band = tx.value(SQL["next_band"], (queue.q, lane, band))
 
 
-def _rings_of(tx: Snapshot, queue: Queue) -> Iterator[int]:
+def rings_of(tx: Snapshot, queue: Queue) -> Iterator[int]:
     band = tx.value(SQL["next_ring"], (queue.q, None))
     while band is not None:
         yield band
         band = tx.value(SQL["next_ring"], (queue.q, band))
 
 
-def _head(tx: Snapshot, queue: Queue, lane: Lane) -> Job | None:
+def head_of_line(tx: Snapshot, queue: Queue, lane: str) -> Job | None:
     """With `sequence`: the first job of a lane, if it can be handed out to anyone."""
-    n = tx.value(SQL["head_of_line"], (queue.q, lane.name))
+    n = tx.value(SQL["head_of_line"], (queue.q, lane))
     job = None if n is None else tx.numbered(n)
     return job if job is not None and job.state_code == READY and not job.suspect else None
 
@@ -229,69 +224,6 @@ def queue_open(queue: Queue, now: Micros) -> bool:
         and has_slot(queue.running, queue.policy.concurrency)
         and not wait_for_token(queue, queue.policy.rate, now)
     )
-
-
-class Turns:
-    """Whose turn it is in the rings of a queue, during one claim, as in `windlass.core.order`."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._last: dict[int, tuple[str, int]] = {}
-
-    def lane(self, tx: Snapshot, queue: Queue, band: int) -> str | None:
-        """The lane to take from: the one that has begun its turn, or the first."""
-        lane, count = self._last.get(band, ("", 0))
-        if 0 < count < self._most and (band,) in tx.all(SQL["places"], (queue.q, lane)):
-            return lane
-        return tx.value(SQL["first_lane"], (queue.q, band))
-
-    def take(self, lane: str, band: int) -> None:
-        """A job is claimed from that lane."""
-        last, count = self._last.get(band, ("", 0))
-        self._last[band] = (lane, count + 1 if last == lane and count < self._most else 1)
-
-    def end(self) -> None:
-        """Something else came in between."""
-        self._last.clear()
-
-
-def next_job(tx: Snapshot, queue: Queue, draw: int, turns: Turns) -> Job | None:
-    """The job that a queue hands out next."""
-    if not queue_open(queue, tx.now):
-        return None
-    name = _next_lane(tx, queue, draw, turns)
-    if name is None:
-        return None
-    lane, band = name
-    if queue.policy.sequence:
-        return _head(tx, queue, tx.lane(queue, lane))
-    if band is None:
-        band = _choose(bands_of(tx, queue, lane), queue, draw)
-    n = None if band is None else tx.value(SQL["head_of_band"], (queue.q, lane, band))
-    return None if n is None else tx.numbered(n)
-
-
-def _next_lane(tx: Snapshot, queue: Queue, draw: int, turns: Turns) -> tuple[str, int | None] | None:
-    """The lane to take from, with the band if that was chosen first."""
-    if not queue.laned:
-        lane = tx.lane(queue, "")
-        return None if parked(tx, queue, lane) is not None else ("", None)
-    if queue.policy.one_ring:
-        name = turns.lane(tx, queue, ONE_RING)
-        return None if name is None else (name, None)
-    band = _choose(_rings_of(tx, queue), queue, draw)
-    if band is None:
-        return None
-    name = turns.lane(tx, queue, band)
-    return None if name is None else (name, band)
-
-
-def _choose(present: Iterator[int], queue: Queue, draw: int) -> int | None:
-    """The band to take from: without weights the first, and no other is looked at."""
-    if not queue.policy.bands:
-        return next(present, None)
-    bands = list(present)
-    return choose_band(bands, queue.policy.bands, draw) if bands else None
 
 
 def next_suspect(tx: Snapshot, queue: Queue) -> Job | None:
@@ -315,9 +247,12 @@ def has_claimable(tx: Snapshot, queue: Queue) -> bool:
 
 def has_next(tx: Snapshot, queue: Queue) -> bool:
     """Whether a queue has a job to hand out next, be it not a suspect: a lane is in a ring only with one."""
+    if not queue_open(queue, tx.now):
+        return False
     if queue.laned:
-        return queue_open(queue, tx.now) and tx.one(SQL["any_place"], (queue.q,)) is not None
-    return next_job(tx, queue, 0, Turns(1)) is not None
+        return tx.one(SQL["any_place"], (queue.q,)) is not None
+    lane = tx.lane(queue, "")
+    return parked(tx, queue, lane) is None and next(_bands(tx, queue, lane), None) is not None
 
 
 def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
@@ -329,40 +264,27 @@ def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
 # what a claim takes, and an end gives back
 
 
-def occupy(tx: Transaction, job: Job, turns: Turns) -> None:
+def occupy(tx: Transaction, job: Job) -> None:
     """Take a slot and a token of a job's queue and of its lane; the job is about to leave its place."""
     queue = tx.queue_of(job.q)
     lane = tx.lane(queue, job.lane)
+    queue.running += 1
+    tx.touch_queue(queue)
     if queue.laned:
-        if not job.suspect:
-            band = ONE_RING if queue.policy.one_ring else job.band
-            turns.take(lane.name, band)
-            _take(tx, queue, lane, band)
         lane.running += 1
         lane.ready -= 1
         tx.touch_lane(lane)
-    queue.running += 1
     if queue.policy.rate is not None:
         queue.bucket = taken(queue.bucket or full(queue.policy.rate, tx.now), queue.policy.rate, tx.now)
-    tx.touch_queue(queue)
     if lane.policy.rate is not None:
         lane.bucket = taken(lane.bucket or full(lane.policy.rate, tx.now), lane.policy.rate, tx.now)
         tx.touch_lane(lane)
 
 
-def occupied(tx: Transaction, job: Job) -> None:
-    """The job has left its place: its lane may have to leave a ring."""
-    queue = tx.queue_of(job.q)
-    refresh(tx, queue, tx.lane(queue, job.lane))
-
-
-def _take(tx: Transaction, queue: Queue, lane: Lane, band: int) -> None:
-    """One job is claimed from a lane of a ring. A changed weight counts from the claim after this one."""
-    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name))
-    tx.run(SQL["advance"], (queue.q, lane.name, band, stride(lane.policy.weight)))
-    if time >= REBASE_AT:
-        tx.run(SQL["rebase_places"], (queue.q, band, time))
-        tx.run(SQL["rebase_ring"], (queue.q, band))
+def rebase(tx: Transaction, queue: Queue, band: int, base: int) -> None:
+    """Set back the clocks of a ring that have become large."""
+    tx.run(SQL["rebase_places"], (queue.q, band, base))
+    tx.run(SQL["rebase_ring"], (queue.q, band))
 
 
 def vacate(tx: Transaction, job: Job, *, unstarted: bool) -> None:
@@ -371,12 +293,14 @@ def vacate(tx: Transaction, job: Job, *, unstarted: bool) -> None:
     queue.running -= 1
     tx.touch_queue(queue)
     lane = tx.lane(queue, job.lane)
+    was_parked = parked(tx, queue, lane) is not None
     if queue.laned:
         lane.running -= 1
         tx.touch_lane(lane)
     if unstarted:
         _return_tokens(tx, queue, lane, job.claimed_at)
-    refresh(tx, queue, lane)
+    if was_parked:
+        refresh(tx, queue, lane)
     if not queue.unlimited or lane.paused:
         wake_if_claimable(tx, queue)
 

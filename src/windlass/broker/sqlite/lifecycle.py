@@ -8,7 +8,6 @@ from windlass.broker.sqlite.records import (
     MEMOS,
     READY,
     RESULT,
-    RUNNING,
     SAID,
     SCHEDULED,
     STATES,
@@ -21,6 +20,7 @@ from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction, count_move
 from windlass.core.event import Emit, Event
 from windlass.core.job import Delivery, Moved
+from windlass.core.lease import is_live as is_live_lease
 from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.settlement import Ruling, Standing, is_crash
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State, permitted
@@ -148,15 +148,9 @@ def waits_to_start(job: Job, now: Micros) -> bool:
 
 
 def is_live(tx: Transaction, job: Job, fence: Fence) -> bool:
-    """Whether this is the live lease of the job: the fence check on which everything rests."""
-    if job.state_code != RUNNING or job.fence != fence or job.pruned_until is not None:
-        return False
-    return job.session is None or session_alive(tx, job.session)
-
-
-def session_alive(tx: Transaction, s: int) -> bool:
-    """Whether a session is alive."""
-    return tx.one(SQL["session_alive"], (s,)) is not None
+    """Whether this is the live lease of the job."""
+    alive = job.session is None or tx.session(job.session)[1]
+    return is_live_lease(job.state, job.fence, fence, session_alive=alive)
 
 
 def standing(tx: Transaction, job: Job) -> Standing:
@@ -227,7 +221,7 @@ def end_lease(
 
 
 def _deliver(tx: Transaction, job: Job, delivery: Delivery) -> None:
-    tx.run(SQL["add_delivery"], (job.n, job.fence, delivery_record(delivery)))
+    tx.deliver(job.n, job.fence, delivery_record(delivery))
     job.ends += 1
     if job.ends > DELIVERIES:
         tx.run(SQL["cut_deliveries"], (job.n, DELIVERIES))
@@ -282,7 +276,8 @@ def finish(
         follower.waiting_for -= 1
         tx.touch(follower)
         unblock(tx, follower)
-    flows.tell_dependents(tx, job.id, state)
+    if job.marks & HAS_CHILDREN:
+        flows.tell_dependents(tx, job.id, state)
     tx.rung = True
 
 

@@ -1,8 +1,8 @@
 """Rows of the file as records: what a step works on before it is written back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -268,19 +268,22 @@ def read_delivery(fence: Fence, record: bytes) -> Delivery:
     )
 
 
-def read_headers(record: bytes | None) -> dict[str, str]:
-    """Headers as they were asked for."""
-    return {} if record is None else _headers.decode(record)
+def read_body(row: Sequence[Any]) -> Body:
+    """What was asked for, from the columns of `body` but its number."""
+    key, mode, window, headers, tags, after, payload = row
+    return Body(
+        key,
+        Mode.IGNORE if mode is None else Mode(mode),
+        window or 0,
+        {} if headers is None else _headers.decode(headers),
+        () if tags is None else _tags.decode(tags),
+        () if after is None else _after.decode(after),
+        payload,
+    )
 
 
-def read_tags(record: bytes | None) -> tuple[str, ...]:
-    """Tags as they were asked for."""
-    return () if record is None else _tags.decode(record)
-
-
-def read_after(record: bytes | None) -> tuple[Edge, ...]:
-    """Edges as they were asked for, each to the job that stands for its parent."""
-    return () if record is None else _after.decode(record)
+NO_BODY: Final = Body(None, Mode.IGNORE, 0, {}, (), (), b"")
+"""Of a job that is only remembered."""
 
 
 def read_bucket(level: int | None, at: int | None, per: int | None) -> Bucket | None:

@@ -22,7 +22,7 @@ _started = msgspec.msgpack.Decoder(set[tuple[JobId, Fence]])
 
 def session_id(tx: Transaction, s: int | None) -> SessionId | None:
     """The id of a session."""
-    return None if s is None else tx.value(SQL["session_id"], (s,))
+    return None if s is None else tx.session(s)[0]
 
 
 def beat(tx: Transaction, beats: Sequence[Beat]) -> tuple[Pulse, ...]:
@@ -70,6 +70,7 @@ def mark_ended(
 ) -> None:
     """From here on none of its words counts, even of leases that are not returned yet."""
     packed = pack(list(started)) if started else None
+    tx.session_changed(s)
     tx.run(SQL["end"], (s, tx.now, max(0, tx.live - seen), pack(cause), packed))
 
 

@@ -26,6 +26,7 @@ _UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
 
 def settle(tx: Transaction, items: Sequence[Settlement], ask: Ask | None) -> Settled:
     """End leases, then answer the ask."""
+    tx.load(item.job for item in items)
     answers = tuple(_settle_one(tx, item) for item in items)
     return Settled(answers=answers, claimed=None if ask is None else claim(tx, ask))
 

@@ -1,6 +1,6 @@
 """A snapshot of the file: the time, queues, lanes, tasks and jobs as one step sees them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,17 +9,16 @@ from windlass.broker.contract import Options
 from windlass.broker.sqlite.handle import Handle, Row
 from windlass.broker.sqlite.records import (
     CODES,
+    NO_BODY,
     Body,
     Job,
     Lane,
     Queue,
-    read_after,
+    as_json,
+    read_body,
     read_bucket,
-    read_headers,
-    read_tags,
 )
 from windlass.broker.sqlite.statements import statements
-from windlass.core.job import Mode
 from windlass.core.settings import (
     Kind,
     LaneSettings,
@@ -74,7 +73,8 @@ class Snapshot:
         self.clock = clock
         self.now = self.time(clock)
         self._jobs: dict[int, Job] = {}
-        self._numbers: dict[JobId, int] = {}
+        self._numbers: dict[JobId, int | None] = {}
+        """The numbers of ids that were looked for; None: there is no such job."""
         self._queues: dict[int, Queue] = {}
         self._queue_numbers: dict[str, int] = {}
         self._lanes: dict[tuple[int, str], Lane] = {}
@@ -108,11 +108,18 @@ class Snapshot:
 
     def record(self, job: JobId) -> Job | None:
         """The row of a job, be it kept or only remembered."""
-        n = self._numbers.get(job)
-        if n is not None:
-            return self._jobs[n]
-        row = self.one(SQL["job_by_id"], (job,))
-        return None if row is None else self._keep(Job(*row))
+        if job not in self._numbers:
+            self.load([job])
+        n = self._numbers[job]
+        return None if n is None else self._jobs[n]
+
+    def load(self, jobs: Iterable[JobId]) -> None:
+        """Read the rows of jobs that a verb is about, in one statement."""
+        unknown = [job for job in jobs if job not in self._numbers]
+        if unknown:
+            self._numbers.update(dict.fromkeys(unknown))
+            for row in self.all(SQL["jobs_by_id"], (as_json(unknown),)):
+                self.keep(row)
 
     def job(self, job: JobId) -> Job | None:
         """A job that is kept."""
@@ -130,7 +137,7 @@ class Snapshot:
         if n in self._jobs:
             return self._jobs[n]
         row = self.one(SQL["job_by_number"], (n,))
-        return None if row is None else self._keep(Job(*row))
+        return None if row is None else self.keep(row)
 
     def numbered(self, n: int) -> Job:
         """A job by the number of its arrival, which must be there."""
@@ -138,34 +145,23 @@ class Snapshot:
         assert job is not None, f"no job {n}"
         return job
 
-    def _keep(self, job: Job) -> Job:
-        if job.n in self._jobs:
-            return self._jobs[job.n]
-        self._jobs[job.n] = job
-        self._numbers[job.id] = job.n
+    def keep(self, row: Row) -> Job:
+        """The record of a row of `job`; the one that is known already, if there is one."""
+        job = self._jobs.get(row[0])
+        if job is None:
+            job = self._jobs[row[0]] = Job(*row)
+            self._numbers[job.id] = job.n
         return job
 
     def body(self, job: Job) -> Body:
         """What was asked for."""
         row = self.one(SQL["body"], (job.n,))
-        if row is None:
-            return Body(None, Mode.IGNORE, 0, {}, (), (), b"")
-        key, mode, window, headers, tags, after, payload = row
-        return Body(
-            key,
-            Mode.IGNORE if mode is None else Mode(mode),
-            window or 0,
-            read_headers(headers),
-            read_tags(tags),
-            read_after(after),
-            payload,
-        )
+        return NO_BODY if row is None else read_body(row)
 
     def bare_body(self, job: Job) -> Body:
         """What was asked for, without the payload and its overflow pages."""
-        key, mode, window, headers, tags, after = self.one(SQL["bare_body"], (job.n,)) or (None,) * 6
-        mode = Mode.IGNORE if mode is None else Mode(mode)
-        return Body(key, mode, window or 0, read_headers(headers), read_tags(tags), read_after(after), b"")
+        row = self.one(SQL["bare_body"], (job.n,))
+        return NO_BODY if row is None else read_body((*row, b""))
 
     # queues, lanes, tasks
 

@@ -11,13 +11,24 @@ import msgspec
 
 from windlass.broker.contract import Options
 from windlass.broker.sqlite.handle import Handle, Row
-from windlass.broker.sqlite.records import CODES, UNPLACED, Body, Job, Lane, Queue, bucket_columns, pack
+from windlass.broker.sqlite.records import (
+    CODES,
+    UNPLACED,
+    Body,
+    Job,
+    Lane,
+    Queue,
+    as_json,
+    bucket_columns,
+    pack,
+    read_body,
+)
 from windlass.broker.sqlite.snapshot import SQL, Counters, Snapshot
 from windlass.core.event import Event
 from windlass.core.job import Moved
 from windlass.core.session import liveness_move
 from windlass.core.state import State
-from windlass.core.units import JobId, Micros
+from windlass.core.units import Fence, JobId, Micros, SessionId
 
 FAN_OUT = 100
 """Dependents that one verb tells of the ends it brings about; sweep tells the rest."""
@@ -70,7 +81,12 @@ class Transaction(Snapshot):
         self.telling: deque[Fate] | None = None
         """Where an end that comes about while dependents are told is put, instead of being told at once."""
         self.tally: dict[tuple[int, int, int], int] = {}
+        self._unwritten = False
+        """Whether something has changed that the next statement has to see."""
+        self._added: list[tuple[Job, Body]] = []
         self._changed: dict[int, Job] = {}
+        self._deliveries: list[tuple[int, Fence, bytes]] = []
+        self._sessions: dict[int, tuple[SessionId, bool]] = {}
         self._changed_lanes: dict[tuple[int, str], Lane] = {}
         self._changed_queues: dict[int, Queue] = {}
         self._bodies: dict[int, Body] = {}
@@ -123,10 +139,16 @@ class Transaction(Snapshot):
         ) = saved.counters
         self.tally, self.armed, self.rung = saved.tally, saved.armed, saved.rung
         self._events.clear()
+        self._added.clear()
         self._changed.clear()
+        self._deliveries.clear()
         self._changed_lanes.clear()
         self._changed_queues.clear()
-        self.forget()
+        self._unwritten = False
+        self._sessions.clear()
+        self._jobs.clear()
+        self._numbers.clear()
+        self._bodies.clear()
         self._queues.clear()
         self._queue_numbers.clear()
         self._lanes.clear()
@@ -159,8 +181,14 @@ class Transaction(Snapshot):
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Every row of a statement, which sees all changes so far."""
-        if self._changed or self._changed_lanes or self._changed_queues:
+        if self._unwritten:
             self.flush()
+        return self._cursor.execute(sql, parameters).fetchall()
+
+    def all_settled(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Every row of a statement that nothing unwritten concerns, so that many changes are written at
+        once.
+        """
         return self._cursor.execute(sql, parameters).fetchall()
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -173,16 +201,27 @@ class Transaction(Snapshot):
         self._cursor.executemany(sql, rows)
 
     def flush(self) -> None:
-        """Write the records that were changed."""
+        """Write the records that were added or changed, each kind by one statement."""
+        self._unwritten = False
+        many = self._cursor.executemany
+        if self._added:
+            added, self._added = self._added, []
+            for job, _ in added:
+                self._changed.pop(job.n, None)
+            many(SQL["add_job"], [job.columns for job, _ in added])
+            many(SQL["save_body"], [(job.n, *body.columns) for job, body in added])
         if self._changed:
             changed, self._changed = self._changed, {}
-            self._cursor.executemany(SQL["save_job"], [(*job.mutable, job.n) for job in changed.values()])
+            many(SQL["save_job"], [(*job.mutable, job.n) for job in changed.values()])
+        if self._deliveries:
+            deliveries, self._deliveries = self._deliveries, []
+            many(SQL["add_delivery"], deliveries)
         if self._changed_lanes:
             lanes, self._changed_lanes = self._changed_lanes, {}
-            self._cursor.executemany(SQL["save_lane"], [_lane_row(lane) for lane in lanes.values()])
+            many(SQL["save_lane"], [_lane_row(lane) for lane in lanes.values()])
         if self._changed_queues:
             queues, self._changed_queues = self._changed_queues, {}
-            self._cursor.executemany(SQL["save_queue"], [_queue_row(queue) for queue in queues.values()])
+            many(SQL["save_queue"], [_queue_row(queue) for queue in queues.values()])
 
     def flush_tally(self) -> None:
         """Write the counts."""
@@ -196,15 +235,18 @@ class Transaction(Snapshot):
     def touch(self, job: Job) -> None:
         """A job was changed."""
         self._changed[job.n] = job
+        self._unwritten = True
 
     def touch_lane(self, lane: Lane) -> None:
         """A lane was changed."""
         lane.kept = True
         self._changed_lanes[lane.q, lane.name] = lane
+        self._unwritten = True
 
     def touch_queue(self, queue: Queue) -> None:
         """What a queue counts was changed."""
         self._changed_queues[queue.q] = queue
+        self._unwritten = True
 
     def renew_lanes(self, queue: Queue) -> None:
         """Settings have changed: read the lanes of a queue anew when they are needed."""
@@ -212,26 +254,24 @@ class Transaction(Snapshot):
         for place in [place for place in self._lanes if place[0] == queue.q]:
             del self._lanes[place]
 
-    def forget(self) -> None:
-        """Forget the records of jobs: a statement has changed many of them at once."""
-        self.flush()
-        self._jobs.clear()
-        self._numbers.clear()
-        self._bodies.clear()
-
     def add(self, job: Job, body: Body) -> Job:
-        """Write a new job."""
-        self.run(SQL["add_job"], job.columns)
-        self.save_body(job, body)
-        return self._keep(job)
+        """A new job."""
+        self._added.append((job, body))
+        self._jobs[job.n], self._numbers[job.id], self._bodies[job.n] = job, job.n, body
+        self._unwritten = True
+        return job
+
+    def deliver(self, n: int, fence: Fence, record: bytes) -> None:
+        """A lease of a job has ended."""
+        self._deliveries.append((n, fence, record))
+        self._unwritten = True
 
     def remove(self, job: Job) -> None:
         """Remove the row of a job."""
-        self._changed.pop(job.n, None)
+        self.run(SQL["remove_job"], (job.n,))
         self._jobs.pop(job.n, None)
         self._bodies.pop(job.n, None)
         self._numbers.pop(job.id, None)
-        self.run(SQL["remove_job"], (job.n,))
 
     def body(self, job: Job) -> Body:
         """What was asked for, read once."""
@@ -244,6 +284,25 @@ class Transaction(Snapshot):
         """Write what was asked for."""
         self._bodies[job.n] = body
         self.run(SQL["save_body"], (job.n, *body.columns))
+
+    def load_bodies(self, jobs: Sequence[Job]) -> None:
+        """Read what was asked for of jobs that are to be handed out, in one statement."""
+        unread = [job.n for job in jobs if job.n not in self._bodies]
+        if unread:
+            for n, *row in self.all_settled(SQL["bodies"], (as_json(unread),)):
+                self._bodies[n] = read_body(row)
+
+    def session(self, s: int) -> tuple[SessionId, bool]:
+        """The id of a session that holds leases, and whether it is alive; read once."""
+        found = self._sessions.get(s)
+        if found is None:
+            session, ended_at = self.all_settled(SQL["session_by_number"], (s,))[0]
+            found = self._sessions[s] = (session, ended_at is None)
+        return found
+
+    def session_changed(self, s: int) -> None:
+        """A session has ended."""
+        self._sessions.pop(s, None)
 
     def task(self, name: str) -> int:
         """The number of a task, given when it is first needed."""

@@ -14,12 +14,6 @@ SELECT band FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2
     AND band > COALESCE(?3, -9223372036854775808)
 ORDER BY band LIMIT 1;
 
--- name: head_of_band
--- in:   ?1 q, ?2 lane, ?3 band
--- out:  n of the first job
--- cost: one seek
-SELECT n FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND band = ?3 ORDER BY sequence LIMIT 1;
-
 -- name: head_of_line
 -- in:   ?1 q, ?2 lane
 -- out:  n of the first unfinished job of a lane in sequence
@@ -38,12 +32,6 @@ SELECT n, lane FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 ORDER BY seq
 -- cost: one row per suspect, at most `limit`
 SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT ?2);
 
--- name: places
--- in:   ?1 q, ?2 lane
--- out:  the bands in whose rings the lane is
--- cost: one row per band of the lane
-SELECT band FROM place WHERE q = ?1 AND lane = ?2 AND due IS NOT NULL;
-
 -- name: next_ring
 -- in:   ?1 q, ?2 the band before (NULL: none)
 -- out:  the next band whose ring has a lane
@@ -51,19 +39,23 @@ SELECT band FROM place WHERE q = ?1 AND lane = ?2 AND due IS NOT NULL;
 SELECT band FROM place WHERE due IS NOT NULL AND q = ?1 AND band > COALESCE(?2, -9223372036854775808)
 ORDER BY band LIMIT 1;
 
--- name: first_lane
--- in:   ?1 q, ?2 band
--- out:  the lane to take from
--- cost: one seek
-SELECT lane FROM place WHERE due IS NOT NULL AND q = ?1 AND band = ?2 ORDER BY due, lane LIMIT 1;
+-- name: places
+-- in:   ?1 q, ?2 lane
+-- out:  band, clock, due of the lane in each ring that knows it; due is NULL where it is not in the ring
+-- cost: one row per band of the lane
+SELECT band, clock, due FROM place WHERE q = ?1 AND lane = ?2;
 
--- name: enter
--- in:   ?1 q, ?2 lane, ?3 band, ?4 stride
--- cost: one row: the lane enters with its debt, without credit
-INSERT INTO place (q, lane, band, clock, due)
-SELECT ?1, ?2, ?3, t, t + ?4 FROM (SELECT COALESCE((SELECT time FROM ring WHERE q = ?1 AND band = ?3), 0) AS t)
-WHERE TRUE
-ON CONFLICT (q, lane, band) DO UPDATE SET clock = MAX(clock, excluded.clock), due = MAX(clock, excluded.clock) + ?4;
+-- name: ring_time
+-- in:   ?1 q, ?2 band
+-- out:  the highest clock at which a lane of the ring was claimed from
+-- cost: one row
+SELECT time FROM ring WHERE q = ?1 AND band = ?2;
+
+-- name: save_place
+-- in:   ?1 q, ?2 lane, ?3 band, ?4 clock, ?5 due
+-- cost: one row
+INSERT INTO place (q, lane, band, clock, due) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (q, lane, band) DO UPDATE SET clock = ?4, due = ?5;
 
 -- name: fill_ring
 -- in:   ?1 q, ?2 band
@@ -103,19 +95,6 @@ UPDATE place SET due = NULL WHERE q = ?1 AND lane = ?2 AND band = ?3;
 -- out:  1 if a lane of the queue is in a ring
 -- cost: one seek
 SELECT 1 FROM place WHERE due IS NOT NULL AND q = ?1 LIMIT 1;
-
--- name: pass_time
--- in:   ?1 q, ?2 band, ?3 lane
--- out:  the ring's time after a claim from the lane: the highest clock at which one was ever claimed from
--- cost: one row
-INSERT INTO ring (q, band, time) SELECT q, band, clock FROM place WHERE q = ?1 AND band = ?2 AND lane = ?3
-ON CONFLICT (q, band) DO UPDATE SET time = MAX(time, excluded.time)
-RETURNING time;
-
--- name: advance
--- in:   ?1 q, ?2 lane, ?3 band, ?4 stride
--- cost: one row
-UPDATE place SET clock = due, due = due + ?4 WHERE q = ?1 AND lane = ?2 AND band = ?3;
 
 -- name: rebase_places
 -- in:   ?1 q, ?2 band, ?3 base

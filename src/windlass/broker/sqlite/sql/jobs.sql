@@ -7,11 +7,6 @@
 SELECT (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
     + (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
 
--- name: add_delivery
--- in:   ?1 n, ?2 fence, ?3 record
--- cost: one row
-INSERT INTO delivery (n, fence, record) VALUES (?1, ?2, ?3);
-
 -- name: cut_deliveries
 -- in:   ?1 n, ?2 how many to keep
 -- cost: as many rows
@@ -34,12 +29,6 @@ SELECT fence, record FROM delivery WHERE n = ?1 ORDER BY fence;
 -- in:   ?1 n, ?2 fence
 -- cost: ten rows: all but the one of this fence
 DELETE FROM delivery WHERE n = ?1 AND fence < ?2;
-
--- name: session_alive
--- in:   ?1 s
--- out:  1 if the session is alive
--- cost: one row
-SELECT 1 FROM session WHERE s = ?1 AND ended_at IS NULL;
 
 -- name: said
 -- in:   ?1 n

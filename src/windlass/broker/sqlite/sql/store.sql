@@ -92,14 +92,14 @@ INSERT INTO task (name) VALUES (?1) RETURNING t;
 -- cost: one row
 UPDATE task SET timed = 1 WHERE t = ?1;
 
--- name: job_by_id
--- in:   ?1 id
--- out:  the columns of `records.Job`
--- cost: one row
+-- name: jobs_by_id
+-- in:   ?1 ids (JSON)
+-- out:  the columns of `records.Job`, of those that are there
+-- cost: one row per id
 SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
     line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
     cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
-FROM job WHERE id = ?1;
+FROM job WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: job_by_number
 -- in:   ?1 n
@@ -139,6 +139,12 @@ DELETE FROM job WHERE n = ?1;
 -- cost: one row
 SELECT key, mode, window, headers, tags, after, payload FROM body WHERE n = ?1;
 
+-- name: bodies
+-- in:   ?1 numbers (JSON)
+-- out:  n, then as body
+-- cost: one row per number
+SELECT n, key, mode, window, headers, tags, after, payload FROM body WHERE n IN (SELECT value FROM json_each(?1));
+
 -- name: bare_body
 -- in:   ?1 n
 -- out:  key, mode, window, headers, tags, after: without the payload
@@ -151,6 +157,17 @@ SELECT key, mode, window, headers, tags, after FROM body WHERE n = ?1;
 INSERT INTO body (n, key, mode, window, headers, tags, after, payload)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (n) DO UPDATE SET key = ?2, mode = ?3, window = ?4, headers = ?5, tags = ?6, after = ?7, payload = ?8;
+
+-- name: add_delivery
+-- in:   ?1 n, ?2 fence, ?3 record
+-- cost: one row
+INSERT INTO delivery (n, fence, record) VALUES (?1, ?2, ?3);
+
+-- name: session_by_number
+-- in:   ?1 s
+-- out:  id, ended_at
+-- cost: one row
+SELECT id, ended_at FROM session WHERE s = ?1;
 
 -- name: tally
 -- in:   ?1 q, ?2 t, ?3 state, ?4 by
