@@ -8,7 +8,7 @@ band.
 
 from heapq import heapify, heappop, heappush
 
-from windlass.broker.sqlite import filing
+from windlass.broker.sqlite import filing, lifecycle
 from windlass.broker.sqlite.records import Job, Queue
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
@@ -136,8 +136,9 @@ class Candidates:
         """With strict bands: the one that lanes are taken from."""
         self._lines: dict[tuple[str, int | None], Line] = {}
         self._bands: dict[str, list[int]] = {}
-        self._source: tuple[str, StoredRing | None, Line] = ("", None, Line(tx, queue, "", None, 0))
-        """Where the job came from that was returned last: lane, ring, line."""
+        self._source: tuple[StoredRing | None, Line] = (None, Line(tx, queue, "", None, 0))
+        """Where the job came from that was returned last."""
+        self._taken: list[Job] = []
 
     def next(self, handed_out: int) -> Job | None:
         """The job that the queue hands out next, if so many were handed out before it."""
@@ -155,25 +156,29 @@ class Candidates:
             ring.gone.add(lane)
         return None
 
-    def take(self) -> None:
+    def take(self, job: Job) -> None:
         """The job that was returned last is claimed: its lane moves on, and leaves if it was the last."""
-        name, ring, line = self._source
+        ring, line = self._source
+        lane = self._tx.lane(self._queue, job.lane)
+        self._taken.append(job)
         line.take()
+        filing.occupy(self._tx, self._queue, lane)
         if ring is None:
             return
-        lane = self._tx.lane(self._queue, name)
-        self._turns.take(ring.band, ring, name, lane.policy.weight)
+        self._turns.take(ring.band, ring, lane.name, lane.policy.weight)
         if filing.parked(self._tx, self._queue, lane) is not None:
             for each in self._rings.values():
-                each.gone.add(name)
+                each.gone.add(lane.name)
         elif not lane.ready or line.head() is None:
-            ring.gone.add(name)
+            ring.gone.add(lane.name)
         if ring.time >= REBASE_AT:
             self.write()
             filing.rebase(self._tx, self._queue, ring.band, ring.time)
 
     def write(self) -> None:
-        """Write what rings have come to; whatever is asked for next is read anew."""
+        """Write what was taken and what rings have come to; whatever is asked for next is read anew."""
+        lifecycle.start(self._tx, self._queue, self._taken)
+        self._taken = []
         gone: set[str] = set()
         for ring in self._rings.values():
             gone |= ring.gone
@@ -228,7 +233,7 @@ class Candidates:
                 return None
             band = choose_band(present, policy.bands, draw)
         line = self._line(lane, band)
-        self._source = (lane, ring, line)
+        self._source = (ring, line)
         return line.head()
 
     def _bands_of(self, lane: str) -> list[int]:
@@ -251,22 +256,20 @@ class Suspects:
 
     def __init__(self, tx: Transaction, queue: Queue) -> None:
         self._tx, self._queue = tx, queue
-        self._lanes: set[str] = set()
 
     def next(self, _handed_out: int) -> Job | None:
         """The first suspect that may be handed out."""
-        job = filing.next_suspect(self._tx, self._queue)
-        if job is not None:
-            self._lanes.add(job.lane)
-        return job
+        return filing.next_suspect(self._tx, self._queue)
 
-    def take(self) -> None:
-        """It is claimed."""
+    def take(self, job: Job) -> None:
+        """It is claimed, and its lane may have to leave a ring."""
+        lane = self._tx.lane(self._queue, job.lane)
+        filing.occupy(self._tx, self._queue, lane)
+        lifecycle.start(self._tx, self._queue, [job])
+        filing.refresh(self._tx, self._queue, lane)
 
     def write(self) -> None:
-        """Its lane may have to leave a ring."""
-        for name in self._lanes:
-            filing.refresh(self._tx, self._queue, self._tx.lane(self._queue, name))
+        """Everything is written."""
 
     def start_over(self) -> None:
         """Something else is about to change the queue."""

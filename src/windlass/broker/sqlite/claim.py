@@ -10,7 +10,7 @@ from windlass.broker.sqlite.records import MEMOS, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for
-from windlass.core.state import Move, State
+from windlass.core.state import Move
 from windlass.core.units import Fence, Micros
 
 SQL = statements("claim")
@@ -98,7 +98,7 @@ def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None)
                 candidates.write()
                 return started, True
             _start(tx, job, ask, s)
-            candidates.take()
+            candidates.take(job)
             started.append(job)
         candidates.write()
     return started, left == 0 and any(_has_due(tx, queue) for queue in queues)
@@ -118,13 +118,11 @@ def _room(tx: Transaction, queue: Queue, job: Job, ask: Ask) -> int:
 
 def _start(tx: Transaction, job: Job, ask: Ask, s: int | None) -> None:
     """Make a job a lease: a new fence, one more attempt."""
-    filing.occupy(tx, job)
     job.fence = new_fence(job.fence, tx.now)
     job.attempt += 1
     job.claimed_at = tx.now
     job.session, job.lease = s, tx.number()
     job.deadline = None if ask.visibility is None else tx.now + ask.visibility
-    lifecycle.transition(tx, job, Move.CLAIM, State.RUNNING, waited=max(0, tx.now - job.due_at))
 
 
 def _leases(tx: Transaction, jobs: Sequence[Job]) -> list[Lease]:

@@ -264,10 +264,8 @@ def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
 # what a claim takes, and an end gives back
 
 
-def occupy(tx: Transaction, job: Job) -> None:
-    """Take a slot and a token of a job's queue and of its lane; the job is about to leave its place."""
-    queue = tx.queue_of(job.q)
-    lane = tx.lane(queue, job.lane)
+def occupy(tx: Transaction, queue: Queue, lane: Lane) -> None:
+    """Take a slot and a token of a queue and of a lane, for a job that leaves its place."""
     queue.running += 1
     tx.touch_queue(queue)
     if queue.laned:
@@ -287,18 +285,19 @@ def rebase(tx: Transaction, queue: Queue, band: int, base: int) -> None:
     tx.run(SQL["rebase_ring"], (queue.q, band))
 
 
-def vacate(tx: Transaction, job: Job, *, unstarted: bool) -> None:
-    """Give back the slot, and for work that never started what is left of the token."""
-    queue = tx.queue_of(job.q)
-    queue.running -= 1
-    tx.touch_queue(queue)
-    lane = tx.lane(queue, job.lane)
+def vacate(tx: Transaction, queue: Queue, name: str, count: int, *, unstarted: Micros | None = None) -> None:
+    """Give back slots of a lane; for work that never started, with the time of its claim, what is left of
+    the token.
+    """
+    lane = tx.lane(queue, name)
     was_parked = parked(tx, queue, lane) is not None
+    queue.running -= count
+    tx.touch_queue(queue)
     if queue.laned:
-        lane.running -= 1
+        lane.running -= count
         tx.touch_lane(lane)
-    if unstarted:
-        _return_tokens(tx, queue, lane, job.claimed_at)
+    if unstarted is not None:
+        _return_tokens(tx, queue, lane, unstarted)
     if was_parked:
         refresh(tx, queue, lane)
     if not queue.unlimited or lane.paused:

@@ -1,5 +1,8 @@
 """The life of a job: the one place where states change, leases end and jobs finish."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from windlass.broker.sqlite import filing, flows, keys
 from windlass.broker.sqlite.records import (
     CODES,
@@ -8,6 +11,7 @@ from windlass.broker.sqlite.records import (
     MEMOS,
     READY,
     RESULT,
+    RUNNING,
     SAID,
     SCHEDULED,
     STATES,
@@ -42,7 +46,9 @@ def transition(
     runtime: Micros | None = None,
     waited: Micros | None = None,
 ) -> None:
-    """Change the state of a job, count it and log it. Nothing else does but the bulk forms of the same."""
+    """Change the state of a job, count it and log it. Nothing else does, but `start`
+    and `done.end_many` for many jobs at once.
+    """
     before = job.state
     assert permitted(before, move, after), f"{before} --{move}--> {after} is not in the table"
     count_move(tx, job, job.state_code, None if after is None else CODES[after])
@@ -52,36 +58,56 @@ def transition(
         tx.touch(job)
     if tx.moves is not None and before is not None and after is not None:
         tx.moves.append(_moved(tx, job, move, before, after, reason))
-    queue = tx.queue_of(job.q)
-    if queue.policy.emit is not Emit.NONE:
-        log(
-            tx,
-            queue,
-            Event(
-                at=tx.now,
-                job=job.id,
-                task=tx.task_name(job.t),
-                queue=queue.name,
-                lane=job.lane,
-                move=move,
-                before=before,
-                after=after,
-                reason=reason,
-                outcome=outcome,
-                attempt=job.attempt,
-                fence=job.fence,
-                runtime=runtime,
-                waited=waited,
-            ),
-        )
-
-
-def log(tx: Transaction, queue: Queue, event: Event) -> None:
-    """Write a transition to the event log, as far as the queue asks for it."""
-    before, after = event.before, event.after
+    emit = tx.queue_of(job.q).policy.emit
     is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
-    if queue.policy.emit is Emit.ALL or (queue.policy.emit is Emit.FINAL and is_end):
+    if emit is Emit.ALL or (emit is Emit.FINAL and is_end):
+        event = _event(tx, job, move, before, after, reason, outcome=outcome, runtime=runtime, waited=waited)
         tx.log(event)
+
+
+def _event(
+    tx: Transaction,
+    job: Job,
+    move: Move,
+    before: State | None,
+    after: State | None,
+    reason: Reason | None = None,
+    *,
+    outcome: Outcome | None = None,
+    runtime: Micros | None = None,
+    waited: Micros | None = None,
+) -> Event:
+    return Event(
+        at=tx.now,
+        job=job.id,
+        task=tx.task_name(job.t),
+        queue=tx.queue_of(job.q).name,
+        lane=job.lane,
+        move=move,
+        before=before,
+        after=after,
+        reason=reason,
+        outcome=outcome,
+        attempt=job.attempt,
+        fence=job.fence,
+        runtime=runtime,
+        waited=waited,
+    )
+
+
+def start(tx: Transaction, queue: Queue, jobs: Sequence[Job]) -> None:
+    """Jobs of a queue have been claimed: change their states, count and log them, all at once."""
+    for job in jobs:
+        job.state_code = RUNNING
+        job.reason = None
+    tx.start(jobs)
+    for t, count in Counter([job.t for job in jobs]).items():
+        tx.count(queue.q, t, READY, -count)
+        tx.count(queue.q, t, RUNNING, count)
+    if queue.policy.emit is Emit.ALL:
+        for job in jobs:
+            waited = max(0, tx.now - job.due_at)
+            tx.log(_event(tx, job, Move.CLAIM, State.READY, State.RUNNING, waited=waited))
 
 
 def _moved(
@@ -206,7 +232,7 @@ def end_lease(
     if ran:
         job.held = None
     tx.touch(job)
-    filing.vacate(tx, job, unstarted=unstarted)
+    filing.vacate(tx, tx.queue_of(job.q), job.lane, 1, unstarted=job.claimed_at if unstarted else None)
     if ruling.state in TERMINAL:
         finish(tx, job, ruling.move, ruling.state, ruling.reason, outcome=ruling.outcome, runtime=runtime)
         return

@@ -1,6 +1,6 @@
 """Rows of the file as records: what a step works on before it is written back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -107,6 +107,20 @@ class Job:
     def fixed(self) -> tuple[int | str | bytes | None, ...]:
         """What never changes."""
         return (self.n, self.id, self.q, self.t, self.lane, self.accepted_at, self.parent, self.flow)
+
+    @property
+    def running(self) -> tuple[int | str | bytes | None, ...]:
+        """What a claim changes, and its number."""
+        return (
+            self.state_code,
+            self.attempt,
+            self.fence,
+            self.session,
+            self.lease,
+            self.deadline,
+            self.claimed_at,
+            self.n,
+        )
 
     @property
     def mutable(self) -> tuple[int | str | bytes | None, ...]:
@@ -220,9 +234,9 @@ pack = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
 
 
-def as_json(values: Iterable[int | str] | Mapping[int, int] | Iterable[tuple[int, ...]]) -> str:
+def as_json(values: Iterable[int | str | tuple[int, ...]]) -> str:
     """Values for a statement over `json_each`; `json.dumps` takes eight times as long."""
-    return _encode_json(values).decode()
+    return _encode_json(list(values)).decode()
 
 
 _held = msgspec.msgpack.Decoder(Held)

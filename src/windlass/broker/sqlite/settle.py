@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from windlass.broker.contract import Settled
 from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.claim import claim
+from windlass.broker.sqlite.done import end_many
 from windlass.broker.sqlite.enqueue import accept, refusals
 from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job, read_delivery
 from windlass.broker.sqlite.sessions import session_id
@@ -17,17 +18,20 @@ from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, MEMO_BYTES, Note
 from windlass.core.session import MEMOS as MOST_MEMOS
 from windlass.core.settlement import Ruling, Settlement, rule_settlement
+from windlass.core.state import State
 from windlass.core.units import Fence, JobId
 from windlass.errors import ContractError
 
 SQL = statements("jobs")
+_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
 _UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
 
 
 def settle(tx: Transaction, items: Sequence[Settlement], ask: Ask | None) -> Settled:
     """End leases, then answer the ask."""
-    tx.load(item.job for item in items)
-    answers = tuple(_settle_one(tx, item) for item in items)
+    done = end_many(tx, items)
+    tx.load(item.job for item in items if item.job not in done)
+    answers = tuple(_DONE if item.job in done else settle_one(tx, item) for item in items)
     return Settled(answers=answers, claimed=None if ask is None else claim(tx, ask))
 
 
@@ -50,12 +54,11 @@ def _check_each(items: Sequence[Settlement]) -> None:
             raise ContractError("a hold key goes with the outcome hold, and with no other")
 
 
-def _settle_one(tx: Transaction, item: Settlement) -> Answer:
+def settle_one(tx: Transaction, item: Settlement) -> Answer:
     job = tx.job(item.job)
     if job is None or not lifecycle.is_live(tx, job, item.fence):
         return late(tx, item.job, item.fence)
-    refused = refusals(tx, item.spawn, may_fill=True)
-    if refused:
+    if item.spawn and (refused := refusals(tx, item.spawn, may_fill=True)):
         return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
     ruling = rule_settlement(lifecycle.standing(tx, job), item)
     _record(tx, job, item, ruling)
@@ -68,8 +71,8 @@ def _settle_one(tx: Transaction, item: Settlement) -> Answer:
         runtime=item.runtime,
         error=item.error,
     )
-    # After the end, so that a job may spawn its successor under its own key.
-    accept(tx, item.spawn, parent=job.id)
+    if item.spawn:  # after the end, so that a job may spawn its successor under its own key
+        accept(tx, item.spawn, parent=job.id)
     answer = Answer(Verdict.APPLIED, ruling.outcome, job.state)
     lifecycle.drop_if_unkept(tx, job)
     return answer

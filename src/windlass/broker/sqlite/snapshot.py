@@ -182,8 +182,9 @@ class Snapshot:
         return self._queue(row)
 
     def queues(self) -> list[Queue]:
-        """Every queue."""
-        return [self.queue_of(q) for (q,) in self.all(SQL["queue_numbers"])]
+        """Every queue, in the order of declaration."""
+        rows = self.all(SQL["queues"])
+        return [self._queues.get(row[0]) or self._queue(row) for row in rows]
 
     def _queue(self, row: Row) -> Queue:
         q, name, laned, paused, running, *bucket = row

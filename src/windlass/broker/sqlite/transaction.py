@@ -266,6 +266,15 @@ class Transaction(Snapshot):
         self._deliveries.append((n, fence, record))
         self._unwritten = True
 
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Write what a claim has changed of jobs: half of what it takes to write all of them."""
+        self.many(SQL["start_job"], [job.running for job in jobs])
+
+    def reread(self, n: int, job: JobId) -> None:
+        """A statement has changed the row of a job: its record, if there is one, is out of date."""
+        self._jobs.pop(n, None)
+        self._numbers.pop(job, None)
+
     def remove(self, job: Job) -> None:
         """Remove the row of a job."""
         self.run(SQL["remove_job"], (job.n,))

@@ -7,6 +7,21 @@
 SELECT (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
     + (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
 
+-- name: plain_leases
+-- in:   ?1 ids (JSON)
+-- out:  n, id, q, t, lane, state, fence, attempt, session, claimed_at of jobs of which no other table knows
+-- cost: one row per id
+SELECT n, id, q, t, lane, state, fence, attempt, session, claimed_at FROM job
+WHERE id IN (SELECT value FROM json_each(?1)) AND marks = 0 AND ends < 10 AND line IS NULL;
+
+-- name: end_done
+-- in:   ?1 n, bytes of the result, marks afterwards, of each (JSON), ?2 now
+-- cost: one row and two indexes per job
+UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?2,
+    cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1, size = size + (done.value ->> 1),
+    marks = done.value ->> 2
+FROM json_each(?1) AS done WHERE job.n = (done.value ->> 0);
+
 -- name: cut_deliveries
 -- in:   ?1 n, ?2 how many to keep
 -- cost: as many rows

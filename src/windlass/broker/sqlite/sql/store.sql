@@ -26,11 +26,11 @@ SELECT q, name, laned, paused, running, level, level_at, level_per FROM queue WH
 -- cost: one row
 SELECT q, name, laned, paused, running, level, level_at, level_per FROM queue WHERE q = ?1;
 
--- name: queue_numbers
+-- name: queues
 -- in:   nothing
--- out:  q of every queue, in the order of declaration
+-- out:  as queue_by_name, of every queue, in the order of declaration
 -- cost: one row per queue
-SELECT q FROM queue ORDER BY q;
+SELECT q, name, laned, paused, running, level, level_at, level_per FROM queue ORDER BY q;
 
 -- name: queue_names
 -- in:   nothing
@@ -127,6 +127,12 @@ UPDATE job SET revision = ?1, priority = ?2, max_attempts = ?3, state = ?4, reas
     lease = ?16, deadline = ?17, claimed_at = ?18, finished_at = ?19, cancel_requested = ?20, hold_key = ?21, held =
     ?22, waiting_for = ?23, replays = ?24, ends = ?25, size = ?26, marks = ?27, pruned_until = ?28
 WHERE n = ?29;
+
+-- name: start_job
+-- in:   ?1 state, ?2 attempt, ?3 fence, ?4 session, ?5 lease, ?6 deadline, ?7 claimed_at, ?8 n
+-- cost: one row and its indexes
+UPDATE job SET state = ?1, reason = NULL, attempt = ?2, fence = ?3, session = ?4, lease = ?5, deadline = ?6, claimed_at = ?7
+WHERE n = ?8;
 
 -- name: remove_job
 -- in:   ?1 n
