@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from windlass.broker.sqlite import filing, flows, keys, lifecycle
+from windlass.broker.sqlite.alike import accept_alike
 from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.records import BLOCKED, HAS_PARENTS, KEYED, STATES, Body, Job
 from windlass.broker.sqlite.snapshot import SQL as STORE
@@ -35,7 +36,10 @@ def enqueue_group(
     tx: Transaction, group: Sequence[NewJob], *, full: str | None = None
 ) -> tuple[Receipt, ...]:
     """Accept a group, or refuse it whole."""
-    refused = refusals(tx, group, may_fill=False, full=full)
+    full = full or _is_full(tx, group)
+    if full is None and not too_large(group) and (accepted := accept_alike(tx, group)) is not None:
+        return accepted
+    refused = refusals(tx, group, full=full)
     if refused:
         return refused_whole(group, refused)
     return accept(tx, group)
@@ -58,19 +62,15 @@ def accept(tx: Transaction, group: Sequence[NewJob], parent: JobId | None = None
 # what is refused
 
 
-def refusals(
-    tx: Transaction, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None
-) -> Refusals:
-    """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
+def refusals(tx: Transaction, group: Sequence[NewJob], *, full: str | None = None) -> Refusals:
+    """The jobs of a group that cannot be accepted, with the reason. `full` says why there is no room."""
     if large := too_large(group):
         return large
-    size = sum(len(job.payload) for job in group)
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
     tx.load(ids)
     new = [job for job in group if _known(tx, job.id) is None]
     cyclic = in_cycle(new) if any(job.after for job in new) else frozenset[JobId]()
-    full = None if may_fill else full or _is_full(tx, size)
     for job in new:
         unknown = next(
             (e.parent for e in job.after if e.parent not in ids and not _is_parent(tx, e.parent)), None
@@ -88,9 +88,9 @@ def refusals(
     return found
 
 
-def _is_full(tx: Transaction, more: int) -> str | None:
+def _is_full(tx: Transaction, group: Sequence[NewJob]) -> str | None:
     limit = tx.options.max_size
-    if limit is None or tx.bytes + more <= limit:
+    if limit is None or tx.bytes + sum(len(job.payload) for job in group) <= limit:
         return None
     return f"the store is at its limit of {limit} bytes"
 

@@ -58,7 +58,7 @@ def settle_one(tx: Transaction, item: Settlement) -> Answer:
     job = tx.job(item.job)
     if job is None or not lifecycle.is_live(tx, job, item.fence):
         return late(tx, item.job, item.fence)
-    if item.spawn and (refused := refusals(tx, item.spawn, may_fill=True)):
+    if item.spawn and (refused := refusals(tx, item.spawn)):
         return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
     ruling = rule_settlement(lifecycle.standing(tx, job), item)
     _record(tx, job, item, ruling)

@@ -334,6 +334,12 @@ class Transaction(Snapshot):
         self.last_number += 1
         return self.last_number
 
+    def numbers(self, count: int) -> range:
+        """The next numbers of the store's sequence."""
+        first = self.last_number + 1
+        self.last_number += count
+        return range(first, first + count)
+
     def new_version(self) -> int:
         """A version that no document ever had."""
         self.version += 1

@@ -7,6 +7,29 @@
 SELECT (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
     + (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
 
+-- name: add_plain_bodies
+-- in:   ?1 n, ?2 headers, ?3 tags, ?4 payload
+-- cost: one row per job
+INSERT INTO body (n, headers, tags, payload) VALUES (?1, ?2, ?3, ?4);
+
+-- name: add_alike
+-- in:   ?1 ids (JSON) of jobs whose bodies are there, ?2 the number of the first, ?3 how many they are, ?4 q, ?5 t,
+--       ?6 accepted_at, ?7 flow, ?8 revision, ?9 priority, ?10 max_attempts, ?11 state, ?12 band, ?13 due_at,
+--       ?14 expires_at
+-- cost: one row and its indexes per job
+INSERT INTO job (n, id, q, t, lane, accepted_at, flow, revision, priority, max_attempts, state, band, sequence, attempt,
+    crashes, fence, started, due_at, expires_at, claimed_at, cancel_requested, waiting_for, replays, ends, size, marks)
+SELECT body.n, new.value, ?4, ?5, '', ?6, ?7, ?8, ?9, ?10, ?11, ?12, body.n + ?3, 0, 0, 0, 0, ?13, ?14, 0, 0, 0, 0, 0,
+    LENGTH(body.payload), 0
+FROM json_each(?1) AS new CROSS JOIN body ON body.n = ?2 + new.key;
+
+-- name: known_ids
+-- in:   ?1 ids (JSON)
+-- out:  1 if one of them is the id of a job, or of a call that a key absorbed
+-- cost: two seeks per id
+SELECT 1 FROM json_each(?1) AS new WHERE EXISTS (SELECT 1 FROM job WHERE job.id = new.value)
+    OR EXISTS (SELECT 1 FROM absorbed WHERE absorbed.id = new.value) LIMIT 1;
+
 -- name: plain_leases
 -- in:   ?1 ids (JSON)
 -- out:  n, id, q, t, lane, state, fence, attempt, session, claimed_at of jobs of which no other table knows
