@@ -18,9 +18,9 @@ from windlass.broker.sqlite.descriptors import opening
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Connection
 
-MOST_PAGES: Final = 16_000
+MOST_PAGES: Final = 4_000
 """Pages that a commit leaves in the log at the most."""
-FEW_PAGES: Final = 2_000
+FEW_PAGES: Final = 1_000
 """The same while the disk is nearly full."""
 AGAIN_PAGES: Final = 100
 """How much longer it gets before the next try, where a reader was in the way of the last: it is begun anew by
