@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+
 from windlass.broker.contract import Options
 from windlass.broker.sqlite import SqliteBroker
 
@@ -24,7 +25,7 @@ def folder() -> Path:
 @functools.cache
 def _empty(namespace: str) -> Path:
     path = folder() / f"{namespace}.db"
-    SqliteBroker(path, options=Options(namespace=namespace)).blocking.close()
+    SqliteBroker(path, options=Options(namespace=namespace)).store.close()
     return path
 
 

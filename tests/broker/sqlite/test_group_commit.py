@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
@@ -72,7 +73,7 @@ def _elsewhere() -> NewJob:
 
 def test_threads_and_coroutines_write_together(tmp_path: Path) -> None:
     broker = SqliteBroker(new_file(tmp_path))
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
 
     def some() -> None:
         for _ in range(20):
@@ -87,15 +88,15 @@ def test_threads_and_coroutines_write_together(tmp_path: Path) -> None:
     asyncio.run(others())
     for thread in threads:
         thread.join()
-    assert sum(row.count for row in broker.blocking.counts().rows) == 120
-    broker.blocking.close()
+    assert sum(row.count for row in run(broker).counts().rows) == 120
+    run(broker).close()
 
 
 def test_a_closed_broker_says_so(tmp_path: Path) -> None:
     broker = SqliteBroker(new_file(tmp_path))
-    broker.blocking.close()
+    run(broker).close()
     with pytest.raises(StoreUnavailable, match="is closed"):
-        broker.blocking.declare([QUEUE])
+        run(broker).declare([QUEUE])
     with pytest.raises(StoreUnavailable, match="is closed"):
         asyncio.run(broker.declare([QUEUE]))
 

@@ -1,6 +1,4 @@
-"""The write-ahead log stays short, whoever reads; single jobs keep it shorter than others,
-and find room in its file.
-"""
+"""The write-ahead log stays short, whoever reads, and commits find room in its file."""
 
 import shutil
 import struct
@@ -9,14 +7,15 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker, filesystem, log, writer
+from windlass.broker.sqlite.broker import enqueue_step
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.log import Log
 from windlass.broker.sqlite.transaction import Transaction
-from windlass.broker.sqlite.verbs import do_enqueue
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
 from windlass.errors import StoreError
@@ -34,7 +33,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened(path: Path) -> SqliteBroker:
     broker = SqliteBroker(path)
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
     broker.blocking.enqueue([[new_job()]])
     return broker
 
@@ -58,14 +57,14 @@ def enqueued(broker: SqliteBroker, path: Path, calls: int, jobs: int = 1) -> int
 
 
 def counted(broker: SqliteBroker) -> int:
-    return sum(row.count for row in broker.blocking.counts().rows)
+    return sum(row.count for row in run(broker).counts().rows)
 
 
 def test_commits_let_it_grow_and_no_further(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
     assert 200 <= enqueued(broker, path, 100, jobs=10) < 250
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> None:
@@ -73,11 +72,11 @@ def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> 
     broker = opened(path)
     lengths: list[int] = []
     for _ in range(100):
-        calls = [writer.Call(do_enqueue([[new_job() for _ in range(5)]], None)) for _ in range(2)]
+        calls = [writer.Call(enqueue_step(broker.store, [[new_job() for _ in range(5)]])) for _ in range(2)]
         broker.store.writer._execute(calls)
         lengths.append(length(path))
     assert 200 <= max(lengths) < 250
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_commits_keep_it_short_while_the_disk_is_nearly_full(
@@ -89,14 +88,14 @@ def test_commits_keep_it_short_while_the_disk_is_nearly_full(
     enqueued(broker, path, 1, jobs=200)
     monkeypatch.setattr(filesystem, "RESERVE", 2**62)
     monkeypatch.setattr(filesystem, "_LOOK_AGAIN", 0)
-    broker.blocking.beat([Beat(session="s", open=SessionInfo())])
+    run(broker).beat([Beat(session="s", open=SessionInfo())])
     lengths: list[int] = []
     for number in range(60):
         ask = Ask(session="s", seq=number + 1, queues=("q",), slots=3, limit=3)
-        assert broker.blocking.claim(ask).leases
+        assert run(broker).claim(ask).leases
         lengths.append(length(path))
     assert max(lengths[1:]) < 60
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) 
     enqueued(broker, path, 1, jobs=10)
     assert length(path) < before
     assert counted(broker) == 61
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_a_reader_is_waited_for_and_the_log_begun_anew_when_it_has_gone(tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_a_reader_is_waited_for_and_the_log_begun_anew_when_it_has_gone(tmp_path
         enqueued(broker, path, 10)  # until the next try
         assert enqueued(broker, path, 100) < 250
     assert counted(broker) == 171
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Path) -> None:
@@ -146,7 +145,7 @@ def test_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Path) -> 
     assert max(sizes) < _HEADER + (250 + 30 + 16) * _FRAME
     assert len(sizes) < 12, "room is made for many at once"
     assert len(list(Path("/dev/fd").iterdir())) == files, "a file was left open"
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path) -> None:
@@ -160,10 +159,10 @@ def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path
         assert counted(after) == 1 + crash
         assert enqueued(after, found, 3)
         assert counted(after) == 4 + crash
-        after.blocking.close()
+        run(after).close()
         with closing(apsw.Connection(str(found))) as file:
             assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:

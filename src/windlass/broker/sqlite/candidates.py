@@ -139,6 +139,7 @@ class Candidates:
         self._source: tuple[StoredRing | None, Line] = (None, Line(tx, queue, "", None, 0))
         """Where the job came from that was returned last."""
         self._taken: list[Job] = []
+        tx.flush()  # what is read from here on sees all that happened before
 
     def next(self, handed_out: int) -> Job | None:
         """The job that the queue hands out next, if so many were handed out before it."""
@@ -187,11 +188,6 @@ class Candidates:
         for name in sorted(gone):
             filing.refresh(self._tx, self._queue, self._tx.lane(self._queue, name))
         self._rings, self._ring, self._lines, self._bands = {}, None, {}, {}
-
-    def start_over(self) -> None:
-        """Something else is about to change the queue."""
-        self.write()
-        self._turns.end()
 
     # bands and rings
 
@@ -270,6 +266,3 @@ class Suspects:
 
     def write(self) -> None:
         """Everything is written."""
-
-    def start_over(self) -> None:
-        """Something else is about to change the queue."""

@@ -84,11 +84,12 @@ def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None)
     size = 0
     for queue in queues:
         filing.refresh_due(tx, queue, stepped_back=tx.now < tx.mark)
-        candidates = Suspects(tx, queue) if ask.alone else Candidates(tx, queue, ask)
+        candidates = _candidates(tx, queue, ask)
         while (job := candidates.next(len(started))) is not None:
             if lifecycle.is_expired(job, tx.now):
-                candidates.start_over()
+                candidates.write()
                 lifecycle.expire(tx, job)
+                candidates = _candidates(tx, queue, ask)
                 left -= 1
                 if left < 0:
                     return started, True
@@ -102,6 +103,10 @@ def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None)
             started.append(job)
         candidates.write()
     return started, left == 0 and any(_has_due(tx, queue) for queue in queues)
+
+
+def _candidates(tx: Transaction, queue: Queue, ask: Ask) -> Candidates | Suspects:
+    return Suspects(tx, queue) if ask.alone else Candidates(tx, queue, ask)
 
 
 def _room(tx: Transaction, queue: Queue, job: Job, ask: Ask) -> int:

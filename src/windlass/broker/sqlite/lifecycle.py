@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from windlass.broker.sqlite import filing, flows, keys
 from windlass.broker.sqlite.records import (
     CODES,
+    DELIVERIES,
     HAS_CHILDREN,
     LOGGED,
     MEMOS,
@@ -31,7 +32,6 @@ from windlass.core.state import TERMINAL, WAITING, Move, Reason, State, permitte
 from windlass.core.units import Fence, Micros, SessionId
 
 SQL = statements("jobs")
-DELIVERIES = 10
 _UNCOUNTED = frozenset({State.DONE, State.CANCELLED})
 
 

@@ -1,7 +1,7 @@
 """Rows of the file as records: what a step works on before it is written back."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +27,7 @@ CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATE
 UNPLACED: Final = -1
 BLOCKED, SCHEDULED, READY, RUNNING, DONE, DEAD, CANCELLED = range(7)
 
-# Bits of `job.marks`: which other tables know of a job. A job without any takes the short way everywhere.
+# Bits of `job.marks`: which other tables know of a job.
 KEYED: Final = 1
 HAS_CHILDREN: Final = 2
 HAS_PARENTS: Final = 4
@@ -35,6 +35,9 @@ SAID: Final = 8
 LOGGED: Final = 16
 MEMOS: Final = 32
 RESULT: Final = 64
+
+DELIVERIES: Final = 10
+"""Ends of leases that are kept of a job."""
 
 
 @dataclass(slots=True)
@@ -155,6 +158,10 @@ class Job:
             self.marks,
             self.pruned_until,
         )
+
+
+_RENAMED = {"state_code": "state", "held_record": "held"}
+JOB_COLUMNS: Final = tuple(_RENAMED.get(field.name, field.name) for field in fields(Job))
 
 
 @dataclass(slots=True)

@@ -4,20 +4,20 @@
 -- in:   ?1 q, ?2 now, ?3 limit
 -- out:  due_at, sequence, n of scheduled jobs that are due, in that order
 -- cost: `limit` rows of an index
-SELECT due_at, sequence, n FROM job WHERE state = 1 AND q = ?1 AND due_at <= ?2
+SELECT due_at, sequence, n FROM job WHERE state = {scheduled} AND q = ?1 AND due_at <= ?2
 ORDER BY due_at, sequence LIMIT ?3;
 
 -- name: next_suspect_due
 -- in:   ?1 q
 -- out:  due_at of the first scheduled suspect
 -- cost: one seek
-SELECT due_at FROM job WHERE state = 1 AND crashes >= 2 AND q = ?1 ORDER BY due_at LIMIT 1;
+SELECT due_at FROM job WHERE state = {scheduled} AND crashes >= {suspect_after} AND q = ?1 ORDER BY due_at LIMIT 1;
 
 -- name: next_due
 -- in:   ?1 q
 -- out:  due_at of the first scheduled job
 -- cost: one seek
-SELECT due_at FROM job WHERE state = 1 AND q = ?1 ORDER BY due_at LIMIT 1;
+SELECT due_at FROM job WHERE state = {scheduled} AND q = ?1 ORDER BY due_at LIMIT 1;
 
 -- name: session
 -- in:   ?1 id
@@ -34,20 +34,16 @@ UPDATE session SET seq = ?2, replied = ?3 WHERE s = ?1;
 -- in:   ?1 q, ?2 lane, ?3 and ?4 band and sequence of the job before, ?5 limit
 -- out:  the columns of `records.Job` of the next ready jobs of a lane, suspects apart, in order
 -- cost: `limit` rows of an index
-SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
-    cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
-FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND (band, sequence) > (?3, ?4)
+SELECT {job_columns}
+FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2 AND (band, sequence) > (?3, ?4)
 ORDER BY band, sequence LIMIT ?5;
 
 -- name: ready_in_band
 -- in:   ?1 q, ?2 lane, ?3 not used, ?4 sequence of the job before, ?5 limit, ?6 band
 -- out:  as ready_in_lane, of one band
 -- cost: `limit` rows of an index
-SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
-    cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
-FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND band = ?6 AND sequence > ?4
+SELECT {job_columns}
+FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2 AND band = ?6 AND sequence > ?4
 ORDER BY sequence LIMIT ?5;
 
 -- name: ring_lanes

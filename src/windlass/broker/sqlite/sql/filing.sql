@@ -4,13 +4,13 @@
 -- in:   ?1 q, ?2 lane
 -- out:  1 if the lane has a ready job that is no suspect
 -- cost: one seek
-SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 LIMIT 1;
+SELECT 1 FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2 LIMIT 1;
 
 -- name: next_band
 -- in:   ?1 q, ?2 lane, ?3 the band before (NULL: none)
 -- out:  the next band in which the lane has a ready job
 -- cost: one seek
-SELECT band FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2
+SELECT band FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2
     AND band > COALESCE(?3, -9223372036854775808)
 ORDER BY band LIMIT 1;
 
@@ -24,13 +24,13 @@ SELECT n FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 ORDER BY line 
 -- in:   ?1 q
 -- out:  n, lane of its suspects, first in first out
 -- cost: one row per suspect, at most 1,000
-SELECT n, lane FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 ORDER BY sequence LIMIT 1000;
+SELECT n, lane FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 ORDER BY sequence LIMIT 1000;
 
 -- name: count_suspects
 -- in:   ?1 q, ?2 limit
 -- out:  how many suspects wait, up to the limit
 -- cost: one row per suspect, at most `limit`
-SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT ?2);
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 LIMIT ?2);
 
 -- name: next_ring
 -- in:   ?1 q, ?2 the band before (NULL: none)
@@ -144,14 +144,14 @@ SELECT name, wake_at FROM lane WHERE wake_at IS NOT NULL AND q = ?1 ORDER BY wak
 -- in:   ?1 q
 -- out:  1 if the queue has a suspect
 -- cost: one seek
-SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT 1;
+SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 LIMIT 1;
 
 -- name: any_ready
 -- in:   ?1 q
 -- out:  1 if the queue has a ready job, suspects too
 -- cost: two seeks
-SELECT 1 WHERE EXISTS (SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
-    OR EXISTS (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
+SELECT 1 WHERE EXISTS (SELECT 1 FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1)
+    OR EXISTS (SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1);
 
 -- name: forget_idle
 -- in:   ?1 q, ?2 limit

@@ -4,8 +4,8 @@
 -- in:   ?1 q
 -- out:  how many jobs of the queue are ready
 -- cost: one row per ready job; once in the life of a queue, when its first lane appears
-SELECT (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
-    + (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
+SELECT (SELECT COUNT(*) FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1)
+    + (SELECT COUNT(*) FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1);
 
 -- name: add_plain_bodies
 -- in:   ?1 n, ?2 headers, ?3 tags, ?4 payload
@@ -35,12 +35,12 @@ SELECT 1 FROM json_each(?1) AS new WHERE EXISTS (SELECT 1 FROM job WHERE job.id 
 -- out:  n, id, q, t, lane, state, fence, attempt, session, claimed_at of jobs of which no other table knows
 -- cost: one row per id
 SELECT n, id, q, t, lane, state, fence, attempt, session, claimed_at FROM job
-WHERE id IN (SELECT value FROM json_each(?1)) AND marks = 0 AND ends < 10 AND line IS NULL;
+WHERE id IN (SELECT value FROM json_each(?1)) AND marks = 0 AND ends < {deliveries} AND line IS NULL;
 
 -- name: end_done
 -- in:   ?1 n, bytes of the result, marks afterwards, of each (JSON), ?2 now
 -- cost: one row and two indexes per job
-UPDATE job SET state = 4, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?2,
+UPDATE job SET state = {done}, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?2,
     cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1, size = size + (done.value ->> 1),
     marks = done.value ->> 2
 FROM json_each(?1) AS done WHERE job.n = (done.value ->> 0);
@@ -248,14 +248,14 @@ SELECT parent FROM edge WHERE child = ?1 AND open = 1 ORDER BY parent;
 -- out:  1 if it waits for a dead parent
 -- cost: one row per parent
 SELECT 1 FROM edge JOIN job ON job.id = edge.parent
-WHERE edge.child = ?1 AND edge.open = 1 AND job.state = 5 AND job.pruned_until IS NULL LIMIT 1;
+WHERE edge.child = ?1 AND edge.open = 1 AND job.state = {dead} AND job.pruned_until IS NULL LIMIT 1;
 
 -- name: needed
 -- in:   ?1 parent, ?2 1 if it is dead
 -- out:  1 if an unfinished job needs it; those that wait for a dead parent do not
 -- cost: one row per dependent
 SELECT 1 FROM edge JOIN job ON job.n = edge.child
-WHERE edge.parent = ?1 AND job.state IN (0, 1, 2, 3) AND NOT (?2 = 1 AND edge.open = 1) LIMIT 1;
+WHERE edge.parent = ?1 AND job.state IN ({blocked}, {scheduled}, {ready}, {running}) AND NOT (?2 = 1 AND edge.open = 1) LIMIT 1;
 
 -- name: add_fate
 -- in:   ?1 parent, ?2 state

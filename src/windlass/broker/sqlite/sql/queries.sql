@@ -10,7 +10,7 @@ SELECT n FROM job WHERE n < ?1 AND pruned_until IS NULL ORDER BY n DESC LIMIT ?2
 -- in:   ?1 the number before, ?2 rows
 -- out:  n of dead letters, newest first
 -- cost: `rows` rows of an index
-SELECT n FROM job WHERE state = 5 AND pruned_until IS NULL AND n < ?1 ORDER BY n DESC LIMIT ?2;
+SELECT n FROM job WHERE state = {dead} AND pruned_until IS NULL AND n < ?1 ORDER BY n DESC LIMIT ?2;
 
 -- name: page_of_flow
 -- in:   ?1 the number before, ?2 rows, ?3 flow
@@ -47,7 +47,7 @@ JOIN queue ON queue.q = tally.q JOIN task ON task.t = tally.t WHERE tally.count 
 -- in:   ?1 q
 -- out:  due_at of the ready job that has been due for longest
 -- cost: one seek
-SELECT due_at FROM job WHERE state = 2 AND q = ?1 ORDER BY due_at, sequence LIMIT 1;
+SELECT due_at FROM job WHERE state = {ready} AND q = ?1 ORDER BY due_at, sequence LIMIT 1;
 
 -- name: lane_names
 -- in:   ?1 q, ?2 queue, ?3 the name before (NULL: none), ?4 limit
@@ -68,21 +68,21 @@ LEFT JOIN ring ON ring.q = place.q AND ring.band = place.band WHERE place.q = ?1
 -- in:   ?1 q, ?2 lane, ?3 sequence, ?4 limit
 -- out:  suspects of its lane before it, up to the limit
 -- cost: one row per suspect of the queue
-SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 AND lane = ?2 AND sequence < ?3
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 AND lane = ?2 AND sequence < ?3
     LIMIT ?4);
 
 -- name: ahead_in_line
 -- in:   ?1 q, ?2 lane, ?3 its place, ?4 limit
 -- out:  ready jobs of its lane before it, up to the limit
 -- cost: one row of an index per unfinished job before it
-SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 AND line < ?3 AND state = 2
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 AND line < ?3 AND state = {ready}
     LIMIT ?4);
 
 -- name: ahead_in_lane
 -- in:   ?1 q, ?2 lane, ?3 band, ?4 sequence, ?5 limit
 -- out:  ready jobs of its lane before it, up to the limit
 -- cost: `limit` rows of an index
-SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2
     AND (band, sequence) < (?3, ?4) LIMIT ?5);
 
 -- name: oldest_event
@@ -102,4 +102,4 @@ SELECT i, record FROM event WHERE i >= ?1 ORDER BY i LIMIT ?2;
 -- out:  id, state, reason, n, marks, pruned_until of those that are finished
 -- cost: one row of an index and one head per id
 SELECT id, state, reason, n, marks, pruned_until FROM job
-WHERE id IN (SELECT value FROM json_each(?1)) AND state IN (4, 5, 6);
+WHERE id IN (SELECT value FROM json_each(?1)) AND state IN ({done}, {dead}, {cancelled});

@@ -96,18 +96,14 @@ UPDATE task SET timed = 1 WHERE t = ?1;
 -- in:   ?1 ids (JSON)
 -- out:  the columns of `records.Job`, of those that are there
 -- cost: one row per id
-SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
-    cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
+SELECT {job_columns}
 FROM job WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: job_by_number
 -- in:   ?1 n
 -- out:  the columns of `records.Job`
 -- cost: one row
-SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
-    cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
+SELECT {job_columns}
 FROM job WHERE n = ?1;
 
 -- name: add_job
