@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-
 from windlass.broker.contract import Options
 from windlass.broker.sqlite import SqliteBroker
 

@@ -12,6 +12,7 @@ from windlass.broker.sqlite.records import READY, SCHEDULED, Queue, as_json, pac
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.event import Emit
+from windlass.core.group import too_large
 from windlass.core.job import NewJob, Receipt, Status
 from windlass.core.order import band_of
 
@@ -38,7 +39,7 @@ _kind_of = attrgetter(
 
 def accept_alike(tx: Transaction, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
     """Create the jobs of a group that may be accepted. Returns None if it needs the general code path."""
-    if len(group) < MANY or len(set(map(_kind_of, group))) > 1:
+    if len(group) < MANY or too_large(group) or len(set(map(_kind_of, group))) > 1:
         return None
     first, queue = group[0], tx.queue(group[0].queue)
     if queue is None or not _is_plain(first, queue):

@@ -37,7 +37,7 @@ def enqueue_group(
 ) -> tuple[Receipt, ...]:
     """Accept a group, or refuse it whole."""
     full = full or _is_full(tx, group)
-    if full is None and not too_large(group) and (accepted := accept_alike(tx, group)) is not None:
+    if full is None and (accepted := accept_alike(tx, group)) is not None:
         return accepted
     refused = refusals(tx, group, full=full)
     if refused:
