@@ -36,7 +36,16 @@ from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import FIRST_PAGE, PAGE_ROWS, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import (
+    FIRST_PAGE,
+    PAGE_ROWS,
+    Counts,
+    Explanation,
+    JobQuery,
+    Lanes,
+    Page,
+    UnfinishedFlows,
+)
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
@@ -287,7 +296,7 @@ class SqliteBroker:
         return await self._read(queries.list_jobs, query, after, _page(limit))
 
     async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
-        return await self.store.readers.aread(verbs.read_flows(after, limit))
+        return await self._read(queries.unfinished_flows, after, _page(limit))
 
     async def counts(self) -> Counts:
         return await self._read(queries.counts)

@@ -8,6 +8,7 @@ from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.records import CODES, HAS_PARENTS, READY, RUNNING, SAID, Job
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
+from windlass.core.bounds import CALL_ITEMS
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
 

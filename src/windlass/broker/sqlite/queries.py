@@ -145,6 +145,16 @@ def _may_match(tx: Snapshot, query: JobQuery, job: Job) -> bool:
     )
 
 
+def unfinished_flows(tx: Snapshot, after: Cursor, limit: int) -> UnfinishedFlows:
+    """The flows that have an unfinished job, by name."""
+    rows = tx.all(SQL["unfinished_flows"], (flow_in(after), limit + 1))
+    found = tuple(
+        UnfinishedFlow(flow=flow, moving=bool(moving), held=bool(held), dead=bool(dead))
+        for flow, moving, held, dead in rows[:limit]
+    )
+    return UnfinishedFlows(flows=found, cursor=Cursor(found[-1].flow) if len(rows) > limit else None)
+
+
 def counts(tx: Snapshot) -> Counts:
     """How many jobs there are."""
     oldest: dict[str, int] = {}

@@ -6,6 +6,7 @@ import msgspec
 
 from windlass.broker.sqlite.enqueue import enqueue_group
 from windlass.broker.sqlite.handle import Row
+from windlass.broker.sqlite.lifecycle import waits_to_start
 from windlass.broker.sqlite.records import pack
 from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
@@ -121,6 +122,12 @@ def fire(tx: Transaction, wish: Fire, *, full: str | None = None) -> Fired:
     schedule.fires = pack(with_fire(fires, FireRecord(wish.expect, tx.now, jobs, wish.missed)))
     _save(tx, wish.name, schedule)
     return Fired(FireStatus.FIRED, receipts)
+
+
+def _waits_to_start(tx: Snapshot, fires: tuple[FireRecord, ...]) -> bool:
+    """Whether a job of these fires waits. The newest are looked at first: they start last."""
+    jobs = (tx.job(job) for fire in reversed(fires) for job in fire.jobs)
+    return any(job is not None and waits_to_start(job, tx.now) for job in jobs)
 
 
 def schedules(tx: Snapshot, after: Cursor, limit: int) -> Schedules:

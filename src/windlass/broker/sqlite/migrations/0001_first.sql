@@ -99,8 +99,8 @@ CREATE INDEX job_parent   ON job (q, n)                     WHERE (marks & {has_
 CREATE INDEX job_dead     ON job (n)                        WHERE state = {dead} AND pruned_until IS NULL;
 CREATE INDEX job_pruned   ON job (pruned_until)             WHERE pruned_until IS NOT NULL;
 CREATE INDEX job_flow     ON job (flow, n)                  WHERE flow <> '';
-CREATE INDEX job_unfinished ON job (flow, state, hold_key)  WHERE flow <> '' AND state < 4;
-CREATE INDEX job_failed   ON job (flow)                     WHERE flow <> '' AND state = 5 AND pruned_until IS NULL;
+CREATE INDEX job_unfinished ON job (flow, state, hold_key)  WHERE flow <> '' AND state < {done};
+CREATE INDEX job_failed   ON job (flow)                     WHERE flow <> '' AND state = {dead} AND pruned_until IS NULL;
 
 -- What was asked for. The payload comes last: everything before it is read without its overflow pages.
 CREATE TABLE body (
