@@ -11,6 +11,7 @@ from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker
+from windlass.broker.sqlite.broker import enqueue_step
 from windlass.broker.sqlite.log import Log
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.broker.sqlite.writer import Call
@@ -69,6 +70,20 @@ def test_256_concurrent_enqueues_and_one_refused(tmp_path: Path) -> None:
 
 def _elsewhere() -> NewJob:
     return msgspec.structs.replace(new_job(), queue="nowhere")
+
+
+def test_a_job_that_came_with_many_is_known_to_the_verbs_behind_it(tmp_path: Path) -> None:
+    """Also if a verb before it, in the same transaction, has looked for its id in vain."""
+    broker = SqliteBroker(new_file(tmp_path))
+    run(broker).declare([QUEUE])
+    jobs = [new_job() for _ in range(20)]
+    refused = msgspec.structs.replace(jobs[3], queue="nowhere")
+    groups = ([refused], jobs, [jobs[3]])
+    calls = [Call(enqueue_step(broker.store, [group])) for group in groups]
+    broker.store.writer._execute(calls)
+    statuses = [call.outcome()[0][0].status for call in calls]
+    assert statuses == [Status.REFUSED, Status.CREATED, Status.DUPLICATE]
+    run(broker).close()
 
 
 def test_threads_and_coroutines_write_together(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def accept_alike(tx: Transaction, group: Sequence[NewJob]) -> tuple[Receipt, ...
     )
     tx.many(SQL["add_plain_bodies"], bodies)
     tx.run(SQL["add_alike"], head)
+    tx.look_again(ids)
     tx.bytes += sum([len(job.payload) for job in group])
     tx.count(queue.q, t, state, len(ids))
     if state == READY:

@@ -18,6 +18,8 @@ from windlass.core.order import REBASE_AT, Place, Turns, choose_band, next_draw,
 SQL = statements("claim")
 LANES_READ = 256
 """Lanes of a ring that are read at once, at the most."""
+JOBS_READ = 256
+"""The same for jobs of a lane."""
 _FIRST = -(2**63)
 
 
@@ -242,7 +244,7 @@ class Candidates:
         if line is None:
             kind = SequenceLine if self._queue.policy.sequence else Line
             # One more than fits, to know whether there is another.
-            page = (self._turn if self._queue.laned else self._ask.limit) + 1
+            page = min(JOBS_READ, self._turn if self._queue.laned else self._ask.limit) + 1
             line = self._lines[lane, band] = kind(self._tx, self._queue, lane, band, page)
         return line
 

@@ -275,6 +275,11 @@ class Transaction(Snapshot):
         self._jobs.pop(n, None)
         self._numbers.pop(job, None)
 
+    def look_again(self, jobs: Iterable[JobId]) -> None:
+        """A statement has made jobs of these ids: what was known of them before does not count."""
+        for job in jobs:
+            self._numbers.pop(job, None)
+
     def remove(self, job: Job) -> None:
         """Remove the row of a job."""
         self.run(SQL["remove_job"], (job.n,))
