@@ -1,12 +1,11 @@
-"""Many jobs that differ in id and body only, accepted by two statements.
+"""Jobs that differ in id and body only, accepted by two statements, however many they are.
 
-This is the second code path of enqueue, beside `enqueue.accept`. It takes what a program sends that enqueues
-in bulk: new jobs of one task, without keys, parents and lanes. Everything else it leaves to the other.
+This is the second code path of enqueue, beside `enqueue.accept`. It takes what most programs send, one job or
+thousands: new jobs of one task, without keys, parents and lanes. Everything else it leaves to the other.
 """
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final
 
 from windlass.broker.sqlite.records import READY, SCHEDULED, Queue, as_json, pack
 from windlass.broker.sqlite.statements import statements
@@ -17,9 +16,6 @@ from windlass.core.job import NewJob, Receipt, Status
 from windlass.core.order import band_of
 
 SQL = statements("jobs")
-MANY: Final = 8
-"""Fewer are not worth statements of their own."""
-
 _kind_of = attrgetter(
     "queue",
     "task",
@@ -39,7 +35,7 @@ _kind_of = attrgetter(
 
 def accept_alike(tx: Transaction, group: Sequence[NewJob]) -> tuple[Receipt, ...] | None:
     """Create the jobs of a group that may be accepted. Returns None if it needs the general code path."""
-    if len(group) < MANY or too_large(group) or len(set(map(_kind_of, group))) > 1:
+    if not group or too_large(group) or len(set(map(_kind_of, group))) > 1:
         return None
     first, queue = group[0], tx.queue(group[0].queue)
     if queue is None or not _is_plain(first, queue):
