@@ -30,7 +30,7 @@ _SOURCES = {
 _INCLUDED = {
     name.strip()
     for text in _SOURCES.values()
-    for line in re.findall("^-- (?:include|otherwise|when needed): (.+)$", text, re.MULTILINE)
+    for line in re.findall("^-- (?:include): (.+)$", text, re.MULTILINE)
     for name in line.split(",")
 }
 VERBS = sorted(_SOURCES.keys() - _INCLUDED)

@@ -120,7 +120,7 @@ def _enqueue(groups: Sequence[Sequence[NewJob]]) -> Call[list[Receipts]]:
     def read(answer: Any) -> list[Receipts]:
         return [decoding.receipts(group, one) for group, one in zip(groups, answer, strict=True)]
 
-    args = encoding.simple_jobs(groups) or (pack([encoding.calls(group) for group in groups]),)
+    args = (pack([encoding.calls(group) for group in groups]),)
     return Call("enqueue", args, read, lambda: [_full(group) for group in groups])
 
 
@@ -156,10 +156,8 @@ def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
             claimed=None if claimed is None else decoding.claimed(claimed),
         )
 
-    said, results = encoding.settlements(items)
-    if not said.startswith(encoding.PLAIN):
-        _check_unusual(items)
-    return Call("settle", (said, wish, *results), read)
+    _check_unusual(items)
+    return Call("settle", (pack([encoding.settlement(each) for each in items]), wish), read)
 
 
 def _check_unusual(items: Sequence[Settlement]) -> None:

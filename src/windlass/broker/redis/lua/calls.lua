@@ -112,21 +112,3 @@ local function refusals(calls, may_fill)
   end
   return found
 end
-
-local function read_groups() -- what enqueue was asked for; simple jobs as calls
-  if string.byte(ARGV[2]) ~= 1 then return unpack_(ARGV[2]) end
-  local sizes, stamps = unpack(unpack_(ARGV[3]))
-  local groups, at = {}, 2
-  for g = 1, #sizes do
-    local calls = {}
-    for i = 1, sizes[g] do
-      local id, stamp, size, body, behind = struct.unpack('>c16I2I4I4c0', ARGV[2], at)
-      local s = stamps[stamp]
-      calls[i] = {id, s[1], s[2], s[3], s[4], s[5], 0, false, false, false, 0, 0, s[6], s[7], s[8], '', false, body,
-        size}
-      at = behind
-    end
-    groups[g] = calls
-  end
-  return groups
-end

@@ -1,7 +1,6 @@
 -- Settings: documents in two layers, and the policies they amount to.
 --
 -- SET    D kind NUL name NUL lane: app, revision, version, declared?, override? · d …: declared · o …: override
---        F queue: what the short way needs to know of a plain queue (see plain.lua)
 -- NAMES  D kind NUL name NUL lane
 -- Of queues and lanes the layers are msgpack maps of what is said (false: no limit); of other kinds, bytes.
 -- include: flush
@@ -80,13 +79,6 @@ local function apply_queue(doc)
   p.born = q.p.born or number()
   q.p = p
   hset(SET, 'Q' .. doc.name, pack(p))
-  local plain = not p.bands and not p.age_step and not p.sequence and p.emit < 2
-  local unlimited = not (p.concurrency or p.rate or p.lane_concurrency or p.lane_rate)
-  local by_lane = not (p.concurrency or p.rate or p.lane_rate or p.one_ring)
-  local limits, by_lanes = unlimited and 1 or 0, by_lane and 1 or 0
-  if p.emit == 1 then limits, by_lanes = 2 + 4 * limits + 8 * by_lanes, 0 end
-  hset(SET, 'F' .. doc.name, plain and struct.pack('>BBBBI8', limits, by_lanes,
-    p.retention == 0 and 1 or 0, p.result_ttl > 0 and 1 or 0, p.lane_concurrency or 0) or false)
   if q.laned then refresh_lanes(q) end
   wake_if_claimable(q)
 end

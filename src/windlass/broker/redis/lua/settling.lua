@@ -2,8 +2,6 @@
 --
 -- A settlement: 1 job, 2 fence, 3 outcome, 4 delay, 5 runtime or false, 6 error or false, 7 result or false,
 -- 8 hold key or false, 9 hold reason, 10 calls to spawn, or false, or why they are refused
--- Where all of them are done without error or children: byte 1, then per settlement job (16 bytes), fence, runtime + 1 or
--- 0 (8 each), whether there is a result (1); the results are arguments of their own.
 -- An answer: {verdict, outcome, state or -1, why}
 -- include: flush, accept
 
@@ -66,16 +64,4 @@ local function load_leases(ids)
     if not HEAD.v[ids[i]] then gone[#gone + 1] = ids[i] end
   end
   if #gone > 0 then hload(GONE, gone) end
-end
-
-local function read_items()
-  if string.byte(ARGV[2]) ~= 1 then return unpack_(ARGV[2]) end
-  local items, given = {}, 3
-  for at = 2, #ARGV[2], 33 do
-    local id, fence, runtime, result = struct.unpack('>c16I8I8B', ARGV[2], at)
-    given = given + result
-    items[#items + 1] = {id, fence, 'done', 0, runtime > 0 and runtime - 1, false, result == 1 and ARGV[given], false, '',
-      false}
-  end
-  return items
 end

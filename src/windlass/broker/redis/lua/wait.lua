@@ -4,12 +4,12 @@
 -- Returns  {1, 0} if a wake was armed; else {0, since}, and whoever arms one of these queues publishes the number
 -- Writes   set, names
 -- Cost     O(queues · log n)
--- include: short
+-- include: base
 local a = unpack_(ARGV[2])
 local fields, armed, quiet = {}, {}, {}
 for i = 1, #a[1] do fields[i] = 'A' .. a[1][i] end
 if #fields == 0 then return {0, 0} end
-local flags, t = call('HMGET', SET, unpack(fields)), call('TIME')
+local flags, t = call('HMGET', SET.k, unpack(fields)), call('TIME')
 local since = t[1] * 1000000 + t[2]
 for i = 1, #fields do
   local list = flags[i] == 'A' and armed or (flags[i] ~= 'W' and quiet or nil)
@@ -18,11 +18,11 @@ for i = 1, #fields do
     list[#list + 1] = 'W'
   end
 end
-call('HDEL', META, '-') -- a shrinking write first: from then on a script may grow
+call('HDEL', META.k, '-') -- a shrinking write first: from then on a script may grow
 if #armed > 0 then
-  call('HSET', SET, unpack(armed))
+  call('HSET', SET.k, unpack(armed))
   return {1, 0}
 end
-for i = 1, #a[1] do call('ZADD', NAMES, 0, 'w' .. a[1][i] .. NUL .. struct.pack('>I7', since) .. a[2] .. NUL .. a[3]) end
-if #quiet > 0 then call('HSET', SET, unpack(quiet)) end
+for i = 1, #a[1] do call('ZADD', NAMES.k, 0, 'w' .. a[1][i] .. NUL .. struct.pack('>I7', since) .. a[2] .. NUL .. a[3]) end
+if #quiet > 0 then call('HSET', SET.k, unpack(quiet)) end
 return {0, since}
