@@ -15,7 +15,7 @@ from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.conversation import Say, Talk
 from windlass.broker.redis.keys import HASHES, LEXSETS, keys
-from windlass.broker.redis.scripts import assemble
+from windlass.broker.redis.scripts import link
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
 from windlass.broker.redis.verbs import Call
@@ -23,35 +23,47 @@ from windlass.clock import ManualClock
 from windlass.errors import StoreError
 
 _T = TypeVar("_T")
-_SOURCES = {
-    path.name.removesuffix(".lua"): path.read_text()
-    for path in resources.files("windlass.broker.redis").joinpath("lua").iterdir()
-}
-_INCLUDED = {
-    name.strip()
-    for text in _SOURCES.values()
-    for line in re.findall("^-- (?:include): (.+)$", text, re.MULTILINE)
-    for name in line.split(",")
-}
-VERBS = sorted(_SOURCES.keys() - _INCLUDED)
+_LUA = resources.files("windlass.broker.redis").joinpath("lua")
+_VERBS, _PARTS = (
+    {path.name.removesuffix(".lua"): path.read_text() for path in _LUA.joinpath(folder).iterdir()}
+    for folder in ("verbs", "parts")
+)
+VERBS = sorted(_VERBS)
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_a_script_is_headed_by_what_it_takes_and_costs(name: str) -> None:
-    head = _SOURCES[name].split("-- include:")[0]
+    head = _VERBS[name].split("-- include:")[0]
     assert "-- Cost " in head
     assert "-- Returns " in head or "-- Writes " in head
 
 
-@pytest.mark.parametrize("name", sorted(_SOURCES))
-def test_no_script_names_a_key_of_its_own(name: str) -> None:
+def test_no_script_names_a_key_of_its_own() -> None:
     """Every key is one of KEYS, and only few look there."""
-    if name not in ("base", "open"):
-        assert "KEYS[" not in _SOURCES[name]
+    naming = {name for name, text in {**_VERBS, **_PARTS}.items() if "KEYS[" in text}
+    assert naming == {"store", "open"}
+
+
+@pytest.mark.parametrize("name", sorted(_PARTS))
+def test_every_part_is_used(name: str) -> None:
+    included = {
+        part.strip()
+        for text in (*_VERBS.values(), *_PARTS.values())
+        for line in re.findall("^-- include: (.+)$", text, re.MULTILINE)
+        for part in line.split(",")
+    }
+    assert name in included
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_no_state_is_a_bare_digit(name: str) -> None:
+    """Codes come from windlass.core."""
+    for text in (_VERBS[name], *_PARTS.values()):
+        assert not re.search(r"\.state [=~<>]=? *[0-9]", text.replace(".state >= 0", "").replace(".state < 0", ""))
 
 
 def test_scripts_and_adapter_agree_on_the_keys() -> None:
-    declared = re.findall(r"(?:hash|lexset)\((\d+)\)", _SOURCES["base"])
+    declared = re.findall(r"key\((\d+)\)", _PARTS["store"])
     assert len(declared) == len(HASHES) + len(LEXSETS)
     assert sorted(map(int, declared)) == list(range(1, len(keys("x")) + 1))
 
@@ -75,7 +87,7 @@ end
 
 @cache
 def _altered(name: str) -> bytes:
-    return assemble(name, instead={"call": _INJECTED}).encode()
+    return link(name, instead={"call": _INJECTED}).encode()
 
 
 class _Injecting(Store):

@@ -10,14 +10,15 @@ import msgspec
 
 from windlass.broker.contract import Options, Settled
 from windlass.broker.redis import decoding, encoding, policies
-from windlass.broker.redis.records import CODES, STATES, blob, pack, pack_id, unpack
+from windlass.broker.redis.codes import STATE_CODES, STATES
+from windlass.broker.redis.records import blob, pack, pack_id, unpack
 from windlass.core.bounds import check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import payload_bytes, refused_whole, too_large
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS, Finished, JobDetail, NewJob, Receipt, Refusal
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
-from windlass.core.outcome import Answer, Cause, Outcome, Verdict
+from windlass.core.outcome import Cause, Outcome, Verdict
 from windlass.core.query import (
     PAGE_ROWS,
     Count,
@@ -120,8 +121,8 @@ def _enqueue(groups: Sequence[Sequence[NewJob]]) -> Call[list[Receipts]]:
     def read(answer: Any) -> list[Receipts]:
         return [decoding.receipts(group, one) for group, one in zip(groups, answer, strict=True)]
 
-    args = (pack([encoding.calls(group) for group in groups]),)
-    return Call("enqueue", args, read, lambda: [_full(group) for group in groups])
+    rows, ids, bodies = encoding.calls(groups)
+    return Call("enqueue", (pack(rows), ids, bodies), read, lambda: [_full(group) for group in groups])
 
 
 def _full(group: Sequence[NewJob]) -> Receipts:
@@ -142,9 +143,6 @@ def claim(ask: Ask) -> Call[Claimed]:
     return _one("claim", encoding.ask(check_ask(ask)), decoding.claimed)
 
 
-_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
-
-
 def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
     check_items("settlements", items)
     wish = b"" if ask is None else pack(encoding.ask(check_ask(ask)))
@@ -152,12 +150,13 @@ def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
     def read(answer: Any) -> Settled:
         answers, claimed = answer
         return Settled(
-            answers=(_DONE,) * len(items) if answers == 1 else tuple(map(decoding.answer, answers)),
+            answers=tuple(map(decoding.answer, answers)),
             claimed=None if claimed is None else decoding.claimed(claimed),
         )
 
     _check_unusual(items)
-    return Call("settle", (pack([encoding.settlement(each) for each in items]), wish), read)
+    rows, jobs = encoding.settlements(items)
+    return Call("settle", (rows, jobs, wish), read)
 
 
 def _check_unusual(items: Sequence[Settlement]) -> None:
@@ -280,7 +279,7 @@ def fire(wish: Fire) -> Call[Fired]:
         refused = Fired(FireStatus.REFUSED, refused_whole(wish.jobs, large))
         return Call("schedules", (pack(["", 1]),), lambda _: refused)
     row = [wish.name, wish.version, wish.expect, False if wish.then is None else wish.then]
-    call = _one("fire", [*row, encoding.calls(wish.jobs)], read)
+    call = _one("fire", [*row, encoding.packet(wish.jobs)], read)
     return Call(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
 
 
@@ -328,7 +327,7 @@ def _purged(answer: Any) -> Purged:
 def purge(queue: str, state: State, limit: int) -> Call[Purged]:
     if state is State.RUNNING:
         raise ContractError("running jobs are not purged; cancel them")
-    return _one("purge", [queue, CODES[state], limit], _purged)
+    return _one("purge", [queue, STATE_CODES[state], limit], _purged)
 
 
 def unhold(key: str, limit: int) -> Call[Purged]:
