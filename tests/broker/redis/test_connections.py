@@ -132,7 +132,7 @@ def test_a_close_that_is_cancelled_before_its_turn_leaves_nothing_open(
     async def main() -> None:
         wire = Wire(read_url(server.url), b"key")
         ear = Ear(read_url(server.url), wire, "n")
-        await wire.link()
+        await wire.connected()
         await ear.wait_here()
         assert len(ours(admin)) == 2
         async with wire._lock, ear._opening:

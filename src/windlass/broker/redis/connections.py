@@ -4,22 +4,27 @@ rare, so coroutines do it in a thread.
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Final
 
-from redis import connection as blocking
+import redis
+import redis.asyncio
 from redis import exceptions
-from redis.asyncio import connection as on_loop
 from redis.crc import key_slot
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.links import LoopLink, ThreadLink
 from windlass.broker.redis.url import Address, Place
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.forks import CONNECTING
 
+Command = tuple[bytes | str | int, ...]
+LoopConnection = redis.asyncio.connection.AbstractConnection
+BlockingConnection = redis.connection.AbstractConnection
 _GOODBYE: Final = 1.0
 """Seconds."""
+_READ: Final = 1 << 17
+"""Bytes that are read at once, at the most."""
 
 with contextlib.suppress(metadata.PackageNotFoundError):
     # The driver asks for it when it first connects, and Python imports then what it needs for that.
@@ -31,6 +36,7 @@ def options_for(place: Place, address: Address | None) -> dict[str, Any]:
     said: dict[str, Any] = {
         "socket_timeout": None,  # a call has one timeout, kept by the transport
         "socket_connect_timeout": place.timeout,
+        "socket_read_size": _READ,
         "health_check_interval": 0,
         "client_name": "windlass",
         **place.options,
@@ -42,41 +48,68 @@ def options_for(place: Place, address: Address | None) -> dict[str, Any]:
     return said
 
 
-async def open_on_loop(place: Place, address: Address | None) -> LoopLink:
-    """An open connection for coroutines. Who is cancelled meanwhile leaves nothing open."""
-    made: Any = _kind(place, on_loop)(**options_for(place, address))
+async def open_on_loop(place: Place, address: Address | None) -> LoopConnection:
+    """An open connection for coroutines. A caller that is cancelled meanwhile leaves nothing open."""
+    made: LoopConnection = _kind(place, redis.asyncio)(**options_for(place, address))
     try:
         async with CONNECTING.entered():
             await made.connect()
     except BaseException:
-        await _abandon(made)
+        await close_on_loop(made)
         raise
-    return LoopLink(made, place.timeout)
+    return made
 
 
-async def _abandon(made: Any) -> None:
-    """Cut a connection that could not be opened."""
-    writer: asyncio.StreamWriter | None = made._writer  # noqa: SLF001 - `disconnect` forgets it
-    try:
-        with contextlib.suppress(*UNREACHABLE):
-            async with asyncio.timeout(_GOODBYE):
-                await made.disconnect(nowait=True)
-    finally:  # also for who is cancelled meanwhile
-        if writer is not None:
-            writer.transport.abort()
+async def ask_on_loop(opened: LoopConnection, commands: Sequence[Command]) -> Any:
+    """Send commands and give back the reply to the last, be it an error. A caller that is cancelled meanwhile
+    must not use the connection again.
+    """
+    for command in commands:
+        await opened.send_command(*command)
+    reply: Any = None
+    for _ in commands:
+        try:
+            reply = await opened.read_response(disable_decoding=True, disconnect_on_error=False)
+        except (exceptions.ResponseError, exceptions.BusyLoadingError) as error:
+            reply = error
+    return reply
+
+
+async def close_on_loop(opened: LoopConnection) -> None:
+    """Close a connection. With TLS both sides say goodbye; that is not waited for long."""
+    with contextlib.suppress(*UNREACHABLE):
+        async with asyncio.timeout(_GOODBYE):
+            await opened.disconnect()
     await asyncio.sleep(0)  # the socket is closed in the loop's next turn
 
 
-def open_blocking(place: Place, address: Address | None) -> ThreadLink:
+def open_blocking(place: Place, address: Address | None) -> BlockingConnection:
     """An open connection for threads."""
-    made: Any = _kind(place, blocking)(**{**options_for(place, address), "socket_timeout": place.timeout})
+    return _opened({**options_for(place, address), "socket_timeout": place.timeout}, place)
+
+
+def ask_blocking(opened: BlockingConnection, commands: Sequence[Command]) -> Any:
+    """Send commands and give back the reply to the last, be it an error."""
+    for command in commands:
+        opened.send_command(*command)
+    reply: Any = None
+    for _ in commands:
+        try:
+            reply = opened.read_response(disable_decoding=True, disconnect_on_error=False)
+        except (exceptions.ResponseError, exceptions.BusyLoadingError) as error:
+            reply = error
+    return reply
+
+
+def _opened(options: dict[str, Any], place: Place) -> BlockingConnection:
+    made: BlockingConnection = _kind(place, redis)(**options)
     try:
         with CONNECTING:
             made.connect()
     except BaseException:
         made.disconnect()
         raise
-    return ThreadLink(made)
+    return made
 
 
 def _kind(place: Place, module: Any) -> Any:
@@ -117,22 +150,18 @@ def named(place: Place, asked: Address | None, to: Address) -> Address:
 
 
 def _ask(place: Place, node: Address, *command: bytes | str) -> Any:
-    options = options_for(place, node)
+    options = {**options_for(place, node), "socket_timeout": place.timeout}
     if place.kind == "sentinel":  # Sentinel has users and databases of its own
         for own in ("db", "username", "password", "client_name"):
             options.pop(own, None)
-    options["socket_timeout"] = place.timeout
-    made: Any = _kind(place, blocking)(**options)
+    opened = _opened(options, place)
     try:
-        with CONNECTING:
-            made.connect()
-        link = ThreadLink(made)
-        reply = link.ask(link.pack(*command))
-        if isinstance(reply, exceptions.RedisError):
-            raise reply
-        return reply
+        reply = ask_blocking(opened, [command])
     finally:
-        made.disconnect()
+        opened.disconnect()
+    if isinstance(reply, exceptions.RedisError):
+        raise reply
+    return reply
 
 
 def _ask_sentinel(place: Place, node: Address, _key: bytes) -> Address | None:

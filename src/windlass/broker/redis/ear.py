@@ -8,9 +8,8 @@ from typing import Any
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import open_on_loop
+from windlass.broker.redis.connections import LoopConnection, close_on_loop, open_on_loop
 from windlass.broker.redis.keys import ends_channel, waiter_channel
-from windlass.broker.redis.links import LoopLink
 from windlass.broker.redis.url import Address, Place
 from windlass.broker.redis.wire import Wire
 
@@ -51,7 +50,8 @@ class Ear:
         self.channel = waiter_channel(namespace, secrets.token_hex(8))
         self._ends = ends_channel(namespace)
         self._numbers = itertools.count(1)
-        self._link: LoopLink | None = None
+        self._opened: LoopConnection | None = None
+        self._hearing: asyncio.Task[None] | None = None
         self._address: Address | None = None
         """Where it leads."""
         self._opening = asyncio.Lock()
@@ -101,9 +101,9 @@ class Ear:
                 return
             try:
                 async with asyncio.timeout(self._place.timeout):
-                    if self._link is not None and await self._wire.address() != self._address:
+                    if self._opened is not None and await self._wire.address() != self._address:
                         await self._hang_up()  # a server counts its own listeners before it tells of ends
-                    if self._link is None:
+                    if self._opened is None:
                         await self._subscribe_first()
                     if ends and not self._hears_ends:
                         await self._subscribe(self._ends)
@@ -114,38 +114,42 @@ class Ear:
 
     async def _subscribe_first(self) -> None:
         self._address = await self._wire.address()
-        link = await open_on_loop(self._place, self._address)
-        self._link, self._hears_ends, self._refused = link, False, None
+        opened = await open_on_loop(self._place, self._address)
+        self._opened, self._hears_ends, self._refused = opened, False, None
         self._confirmed.clear()
-        link.on_reply = self._hear
-        link.on_end = self._ended
+        self._hearing = asyncio.create_task(self._hear_all(opened))
         await self._subscribe(self.channel)
 
     async def _subscribe(self, channel: bytes) -> None:
-        link = self._link
+        opened = self._opened
         self._confirmed[channel] = confirmed = asyncio.Event()
-        if link is not None:
-            link.say(link.pack(b"SUBSCRIBE", channel))
+        if opened is not None:
+            await opened.send_command(b"SUBSCRIBE", channel)
             await confirmed.wait()
-        if link is None or self._link is not link:  # everybody was let go because it broke
+        if opened is None or self._opened is not opened:  # everybody was let go because it broke
             raise self._refused or exceptions.ConnectionError("the connection was lost")
 
     def go(self) -> None:
         """Another server is in charge. Let everybody look for themselves, and come back."""
         self._tell_all()
 
-    def _ended(self) -> None:
-        """The connection broke, or was closed. Nobody is told any more: let them look for themselves, and
-        come back.
-        """
-        if self._link is not None and self._link.is_lost:
-            self._link = None
-        self._wake_all()
+    async def _hear_all(self, opened: LoopConnection) -> None:
+        """Read what the server says, until the connection breaks, the server refuses, or it is closed."""
+        try:
+            while True:
+                self._hear(await opened.read_response(disable_decoding=True, disconnect_on_error=False))
+        except exceptions.ResponseError as why:  # a server that refuses does not close the connection
+            self._refused = why
+        except (*UNREACHABLE, exceptions.RedisError):
+            pass
+        finally:
+            # Nobody is told any more: let them look for themselves, and come back.
+            if self._opened is opened:
+                self._opened = None
+                self._wake_all()
+                await close_on_loop(opened)
 
     def _hear(self, message: Any) -> None:
-        if isinstance(message, exceptions.RedisError):
-            self._refuse(message)
-            return
         kind, channel, what = message
         if kind == b"subscribe":
             self._confirmed[channel].set()
@@ -159,13 +163,6 @@ class Ear:
                 if jobs is None or not jobs.isdisjoint(ended):
                     heard.set()
 
-    def _refuse(self, why: exceptions.RedisError) -> None:
-        """A server that refuses does not close the connection."""
-        link, self._link, self._refused = self._link, None, why
-        self._wake_all()
-        if link is not None:
-            link.cut()
-
     def _tell_all(self) -> None:
         for waiter in self._waiting.values():
             waiter.tell()
@@ -178,9 +175,11 @@ class Ear:
             confirmed.set()
 
     async def _hang_up(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.hang_up(in_order=self.closed)
+        opened, self._opened, hearing, self._hearing = self._opened, None, self._hearing, None
+        if hearing is not None:
+            hearing.cancel()
+        if opened is not None:
+            await close_on_loop(opened)
 
     def let_go(self) -> None:
         """Let everybody go who waits."""
@@ -193,6 +192,6 @@ class Ear:
         try:
             async with self._opening:
                 await self._hang_up()
-        finally:  # who is cancelled while it waits for its turn: nobody comes after it
-            if self._link is not None:
+        finally:  # a caller that is cancelled while it waits for its turn: nobody comes after it
+            if self._opened is not None:
                 await self._hang_up()

@@ -13,7 +13,7 @@ from redis import exceptions
 from windlass.broker.contract import Options
 from windlass.broker.redis import verbs
 from windlass.broker.redis.complaints import UNREACHABLE
-from windlass.broker.redis.connections import find, open_blocking
+from windlass.broker.redis.connections import ask_blocking, find, open_blocking
 from windlass.broker.redis.conversation import Say, Talk
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import Place, read_url
@@ -65,11 +65,11 @@ async def _keeps(place: Place, namespace: str, job: JobId) -> bool:
 def _ask(place: Place, *command: bytes | str) -> Any:
     """One command to the server that has the list; None if it does not answer, or not to this user."""
     try:
-        link = open_blocking(place, find(place, REGISTRY))
+        opened = open_blocking(place, find(place, REGISTRY))
         try:
-            reply = link.ask(link.pack(*command))
+            reply = ask_blocking(opened, [command])
         finally:
-            link.hang_up()
+            opened.disconnect()
     except (*UNREACHABLE, exceptions.RedisError, StoreError):
         return None
     return None if isinstance(reply, exceptions.RedisError) else reply

@@ -1,4 +1,4 @@
-"""Open connections, past the driver: what is large, lost, late, cancelled or interrupted."""
+"""Open connections: what is large, lost, late, cancelled or interrupted."""
 
 import asyncio
 import functools
@@ -71,12 +71,15 @@ async def test_a_link_that_the_server_has_closed_is_made_anew_before_a_call(
     """Nothing was sent on it, so no call need be repeated."""
     wire = Wire(place, b"key")
     try:
-        number, link = await wire.hold(said(b"CLIENT", b"ID")), await wire.link()
+        number = await wire.hold(said(b"CLIENT", b"ID"))
+        opened = await wire.connected()
         with redis.Redis(unix_socket_path=str(server.socket)) as admin:
             admin.client_kill_filter(_id=str(number))
-        await asyncio.wait([link._ended], timeout=10)
-        assert link.is_lost
+        async with asyncio.timeout(10):
+            while not await opened.can_read():
+                await asyncio.sleep(0)
         assert await wire.hold(said(b"ECHO", b"again")) == b"again"
+        assert await wire.connected() is not opened
     finally:
         await wire.close()
 
