@@ -60,8 +60,16 @@ _TEXTS: Final[Mapping[str, type[StrEnum]]] = {
     "Why": Why,
     "Parked": Parked,
 }
+_FORMS: Final[Mapping[str, str]] = {
+    "HEAD_READ": ">BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0",
+    "HEAD_FORM": ">BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0c0BI6B",
+    "NUMBERS_FORM": ">i8i8i8i8i8i8i8i8i8i8i8B",
+    "FIFO_FORM": ">I6I6BI6BI6",
+}
+"""Of records that more than one part writes."""
 _CONSTANTS: Final[Mapping[str, int]] = {
     "FORMAT": FORMAT,
+    "FIFO_CHUNK": 64,
     "IN_FIFO": 1,
     "IN_ORDER": 2,
     "SUSPECT": 3,
@@ -92,6 +100,7 @@ _CONSTANTS: Final[Mapping[str, int]] = {
 def literals() -> dict[str, str]:
     """What the linker puts in the place of each word, without its dollar."""
     words = {name: str(value) for name, value in _CONSTANTS.items()}
+    words |= {name: f"'{form}'" for name, form in _FORMS.items()}
     for kind, members in _NUMBERED.items():
         words |= {f"{kind}.{member.name}": str(code) for code, member in enumerate(members)}
     for kind, enum in _TEXTS.items():

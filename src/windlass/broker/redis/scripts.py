@@ -58,9 +58,11 @@ def link_text(text: str, *, instead: Mapping[str, str] = MappingProxyType({})) -
     parts: dict[str, str] = {}
     _gather(text, parts, instead)
     modules = [found[1] for part in parts.values() if (found := _MODULE.search(part))]
-    pieces = [_WHEN_USED, f"local {', '.join(modules)}"] if modules else []
+    pieces: list[str] = []
     for part in parts.values():
         found = _MODULE.search(part)
+        if found and _WHEN_USED not in pieces:
+            pieces += [_WHEN_USED, f"local {', '.join(modules)}"]
         pieces.append(f"{found[1]} = when_used(function({found[1]})\n{part}\nend)" if found else part)
     whole = _substitute(_COMMENT.sub("", "\n".join([*pieces, text])))
     return "\n".join(line for line in whole.splitlines() if line.strip())

@@ -11,11 +11,10 @@ local function create(c, created, follows)
   local of, more = c.of, c.more
   if not of.kind then of.kind = jobs.kind(of.queue .. NUL .. of.task .. NUL .. of.lane) end
   if of.lane ~= '' then order.become_laned(of.kind.q) end
-  local j = {id = c.id, state = -1, queue = of.queue, task = of.task, lane = of.lane, priority = of.priority,
-    max_attempts = of.max_attempts, attempt = 0, fence = 0, due = due_of(c), band = 0, seq = 0, arrival = number(),
+  local j = {id = c.id, state = -1, priority = of.priority, max_attempts = of.max_attempts, attempt = 0, fence = 0, due = due_of(c), band = 0, seq = 0, arrival = number(),
     accepted = NOW, size = c.size, ends = 0, tags = of.tags, revision = of.revision, flow = of.flow, place = 0,
     session = false, ask = 0, claimed = 0, started = false, kept = false, finished = 0, runtime = 0, rare = {},
-    kind = of.kind, cold = false, touched = false}
+    kind = of.kind, cold = false, touched = false, written = false, removed = false}
   jobs.add(j)
   hset(BODY, j.id, c.body)
   jobs.forget_grave(j.id)
@@ -72,7 +71,7 @@ local function replace(j, c) -- a waiting job takes over what a newer call asks 
   elseif j.state >= 0 then
     transitions.make_waiting(j, $Move.REPLACE)
     local q = j.kind.q
-    if q.policy.sequence and q.laned then order.refresh(q, queues.lane(q, j.lane)) end
+    if q.policy.sequence and q.laned then order.refresh(q, queues.lane(q, j.kind.lane)) end
   end
   if j.state >= 0 then transitions.watch_expiry(j) end
   return absorb(c, $Status.REPLACED, j.id)

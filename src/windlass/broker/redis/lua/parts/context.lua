@@ -6,12 +6,11 @@
 -- include: store
 local CONTEXT = decode(ARGV[1])
 local TTL, WINDOW, EVENTS_KEPT, MAX_SIZE, CHANNEL = CONTEXT[2], CONTEXT[3], CONTEXT[4], CONTEXT[5], CONTEXT[6]
-local NUMBERS = '>i8i8i8i8i8i8i8i8i8i8i8B'
 
 local N = {}
 do
   local kept = hget(META, 'n')
-  local a = kept and {struct.unpack(NUMBERS, kept)} or {0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0}
+  local a = kept and {struct.unpack($NUMBERS_FORM, kept)} or {0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0}
   N.mark, N.live, N.swept, N.left, N.seq, N.version = a[1], a[2], a[3], a[4], a[5], a[6]
   N.bytes, N.log_end, N.log_first, N.grave_first, N.grave_end = a[7], a[8], a[9], a[10], a[11]
   N.before = kept
@@ -34,7 +33,7 @@ local function number() -- the next of the namespace's sequence
 end
 
 local function write_numbers()
-  local s = struct.pack(NUMBERS, N.mark, N.live, N.swept, N.left, N.seq, N.version, N.bytes, N.log_end, N.log_first,
+  local s = struct.pack($NUMBERS_FORM, N.mark, N.live, N.swept, N.left, N.seq, N.version, N.bytes, N.log_end, N.log_first,
     N.grave_first, N.grave_end, $FORMAT)
   if s ~= N.before then hset(META, 'n', s) end
 end

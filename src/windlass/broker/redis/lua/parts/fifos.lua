@@ -9,7 +9,7 @@
 -- number. Claims pass over the others, a bounded number each.
 -- module: fifos
 -- include: jobs
-local ENTRY, RECORD = 23, '>I6I6BI6BI6'
+local ENTRY, RECORD = 23, $FIFO_FORM
 local IN_FIFO = $IN_FIFO
 local SKIPS = 1000 -- dead entries that one call passes over
 
@@ -25,7 +25,7 @@ function fifos.of(owner) -- records by band
     local s = hget(FIFO, 'c' .. owner.name) or ''
     for at = 1, #s, 26 do
       local band, first, used, last, filled, ready = struct.unpack(RECORD, s, at)
-      all[band - BAND_ZERO] = {first, used, last, filled, ready}
+      all[band - BAND_ZERO] = {first, used, last, filled, ready, pushed = false, first = false, text = false}
     end
     owner.fifo = all
   end
@@ -34,10 +34,15 @@ end
 
 local function chunk_name(owner, band, n) return owner.chunk_prefix .. band_bytes(band) .. bytes7(n) end
 
+local function first_chunk(owner, band, f) -- its text; remembered beside the record while it is the first
+  if f.first ~= f[1] then f.first, f.text = f[1], hget(FIFO, chunk_name(owner, band, f[1])) end
+  return f.text
+end
+
 local function make_chunks(owner, band, f) -- of what was pushed
   local pushed = f.pushed
   if not pushed then return end
-  f.pushed = nil
+  f.pushed = false
   local at, most = 1, owner.per_chunk
   while at <= #pushed do
     if f[4] >= most then
@@ -47,17 +52,18 @@ local function make_chunks(owner, band, f) -- of what was pushed
     local name, last = chunk_name(owner, band, f[3]), min(#pushed, at + most - f[4] - 1)
     local old = f[4] > 0 and hget(FIFO, name) or ''
     hset(FIFO, name, old .. concat(pushed, '', at, last))
+    f.first = false
     f[4] = f[4] + last - at + 1
     at = last + 1
   end
 end
 
 function fifos.push(q, j)
-  local owner = fifos.owner(q, j.lane)
+  local owner = fifos.owner(q, j.kind.lane)
   local all = fifos.of(owner)
   local f = all[j.band]
   if not f then
-    f = {1, 0, 1, 0, 0}
+    f = {1, 0, 1, 0, 0, pushed = false, first = false, text = false}
     all[j.band] = f
   end
   f.pushed = f.pushed or {}
@@ -67,7 +73,7 @@ function fifos.push(q, j)
 end
 
 function fifos.pull(q, j) -- it leaves its place
-  local owner = fifos.owner(q, j.lane)
+  local owner = fifos.owner(q, j.kind.lane)
   local f = fifos.of(owner)[j.band]
   f[5] = f[5] - 1
   if owner.firsts[j.band] == j then
@@ -92,7 +98,7 @@ function fifos.first(owner, band)
       f[1], f[2] = f[1] + 1, 0
       owner.fifo_touched = true
     else
-      local s = hget(FIFO, chunk_name(owner, band, f[1]))
+      local s = first_chunk(owner, band, f)
       local from = f[2] * ENTRY
       local seq, id = struct.unpack('>I7c16', s, from + 1)
       if not jobs.is_read(id) then fifos.look_ahead(owner, s, from) end

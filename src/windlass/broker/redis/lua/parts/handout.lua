@@ -54,16 +54,16 @@ end
 
 local function next_for(ask, q, handed_out)
   if ask.alone then return order.next_suspect(q) end
-  return order.next_job(q, rules.next_draw(ask.draw, handed_out))
+  return order.next_job(q, q.policy.bands and rules.next_draw(ask.draw, handed_out))
 end
 
 local function room(ask, q, j) -- how many jobs may be handed out before this one
   if ask.alone then return min(1, ask.slots) end
-  if j.attempt + 1 >= j.max_attempts or not queues.is_timed(j.task) then return ask.slots end
+  if j.attempt + 1 >= j.max_attempts or not queues.is_timed(j.kind.task) then return ask.slots end
   local p = q.policy
   local limited = p.concurrency or p.rate
-  if not limited and queues.is_limited(q) then
-    local l = queues.lane(q, j.lane)
+  if not limited and q.limited then
+    local l = queues.lane(q, j.kind.lane)
     limited = queues.lane_concurrency(q, l) or queues.lane_rate(q, l)
   end
   return limited and ask.soon or ask.limit
@@ -86,7 +86,7 @@ local function hand_out(ask, asked) -- new leases, and whether a bound stopped t
     local q = asked[i]
     q.ahead, q.turns = q.laned and turn or ask.limit + 1, {most = turn}
     handout.unpark(q, UNPARK)
-    if not ask.alone then order.look_ahead(q, ask.limit, turn) end
+    if not ask.alone then order.look_ahead(q, q.policy.lane_concurrency and ask.soon or ask.limit, turn) end
     local j = next_for(ask, q, 0)
     while j do
       if jobs.is_expired(j) then
@@ -154,7 +154,7 @@ local function wait_for(ask, q, claimable) -- when time alone may make something
   if q.laned then
     local first = lane_token(q)
     if first then at_most(max(first, token)) end
-  elseif queues.is_limited(q) then
+  elseif q.limited then
     local l = queues.lane(q, '')
     local lane = queues.token_in(l.bucket, queues.lane_rate(q, l))
     if lane > 0 and has_ready(q) then at_most(max(lane, token)) end

@@ -22,7 +22,6 @@
 -- namespace: heads that differ elsewhere would all be in one chain, and each would be compared with all others.
 -- module: jobs
 -- include: queues
-local HEAD_FORM = '>BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0'
 local JOBS, CHANGED, KINDS, COLD = {}, {}, {}, {}
 local NOT_KEPT, KEPT = 0, {[0] = false, [107] = 'k', [112] = 'p'}
 
@@ -48,13 +47,13 @@ end
 
 local function read_head(id, s)
   local state, place, started, kept, attempt, fence, claimed, ask, seq, size, arrival, due, accepted, finished, runtime,
-    session, names, at = struct.unpack(HEAD_FORM, s)
+    session, names, at = struct.unpack($HEAD_READ, s)
   local kind, cold = jobs.kind(names), read_cold(sub(s, at, -9))
-  return {id = id, state = state, queue = kind.queue, task = kind.task, lane = kind.lane, priority = cold[1],
-    max_attempts = cold[2], attempt = attempt, fence = fence, due = due, band = cold[3], seq = seq, arrival = arrival,
+  return {id = id, state = state, priority = cold[1], max_attempts = cold[2], attempt = attempt, fence = fence, due = due, band = cold[3], seq = seq, arrival = arrival,
     accepted = accepted, size = size, ends = cold[4], tags = cold[5], revision = cold[6], flow = cold[7], place = place,
     session = session ~= '' and session, ask = ask, claimed = claimed, started = started == 1, kept = KEPT[kept],
-    finished = finished, runtime = runtime, rare = cold[8] or {}, kind = kind, cold = cold, touched = false}
+    finished = finished, runtime = runtime, rare = cold[8] or {}, kind = kind, cold = cold, touched = false, written = false,
+    removed = false}
 end
 
 local function is_same(c, j)
@@ -79,7 +78,7 @@ function jobs.write_head(j)
   local session, names, seq = j.session or '', j.kind.names, j.seq
   local low = seq % 256
   local high = (seq - low) / 256 % 256
-  return struct.pack('>BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0c0BI6B', j.state, j.place, j.started and 1 or 0,
+  return struct.pack($HEAD_FORM, j.state, j.place, j.started and 1 or 0,
     j.kept and byte(j.kept) or NOT_KEPT, j.attempt, j.fence, j.claimed, j.ask, seq, j.size, j.arrival, j.due, j.accepted,
     j.finished, j.runtime, #session, session, #names, names, cold_text(j), high, high * 1103823438081, low)
 end

@@ -7,7 +7,7 @@
 local READ, NOBODY = {}, string.rep(NUL, 16)
 
 function keys.place(queue, lane, task, key) return queue .. NUL .. lane .. NUL .. task .. NUL .. key end
-function keys.of(j) return keys.place(j.queue, j.lane, j.task, j.rare.key) end
+function keys.of(j) return keys.place(j.kind.queue, j.kind.lane, j.kind.task, j.rare.key) end
 
 function keys.get(place) -- false: nobody holds it
   local k = READ[place]

@@ -16,8 +16,10 @@ end
 
 function lifecycle.finish(j, move, state, reason, outcome, runtime)
   local rare = j.rare
-  if jobs.is_waiting(j.state) then transitions.forget_expiry(j) end
-  transitions.leave_waiting(j)
+  if jobs.is_waiting(j.state) then
+    transitions.forget_expiry(j)
+    transitions.leave_waiting(j)
+  end
   transitions.make(j, move, state, reason, outcome, runtime, transitions.waited(j))
   j.finished = NOW
   rare.cancel = nil
@@ -27,7 +29,7 @@ function lifecycle.finish(j, move, state, reason, outcome, runtime)
   end
   if rare.after then flows.leave_parents(j) end
   rare.waiting = nil
-  order.leave_line(j)
+  if rare.line then order.leave_line(j) end
   if rare.key then
     local follower = keys.release(j)
     if follower then
@@ -41,7 +43,7 @@ end
 
 -- keeping
 
-local function kept_name(j)
+local function kept_prefix(j)
   local class = 'n'
   if j.state == $State.DEAD then
     class = 'd'
@@ -50,8 +52,10 @@ local function kept_name(j)
   elseif j.rare.result then
     class = 'r'
   end
-  return struct.pack('>c0I7I7c16', j.kept .. j.kind.q.pre .. class, j.finished, j.arrival, j.id)
+  return j.kept .. j.kind.q.pre .. class
 end
+
+local function kept_name(j) return kept_prefix(j) .. struct.pack('>I7I7c16', j.finished, j.arrival, j.id) end
 
 function lifecycle.unkeep(j)
   if j.kept then zrem(TIME, kept_name(j)) end

@@ -16,8 +16,8 @@ function order.armed() return ARMED end
 
 -- what a job of a sequence waits for: everything of its lane that came before it
 
-local function in_order_name(q, j) return 'L' .. q.pre .. j.lane .. NUL .. band_bytes(j.band) .. bytes7(j.seq) .. j.id end
-local function line_name(q, j) return 'Q' .. q.pre .. j.lane .. NUL .. bytes7(j.seq) .. j.id end
+local function in_order_name(q, j) return 'L' .. q.pre .. j.kind.lane .. NUL .. band_bytes(j.band) .. bytes7(j.seq) .. j.id end
+local function line_name(q, j) return 'Q' .. q.pre .. j.kind.lane .. NUL .. bytes7(j.seq) .. j.id end
 local function suspect_name(q, j) return 'S' .. q.pre .. bytes7(j.seq) .. j.id end
 
 function order.head_of_line(q, lane)
@@ -58,13 +58,13 @@ local function ring_name(q, l, band, due) return 'R' .. q.pre .. band_bytes(band
 function order.put_back(q)
   local out = q.out
   if not out then return end
-  q.out = nil
+  q.out = false
   if out.seat[3] then zadd(RING, ring_name(q, out.lane, out.band, out.seat[3])) end
 end
 
 local function leave_ring(q, l, band, seat)
   if q.out and q.out.seat == seat then
-    q.out = nil
+    q.out = false
   else
     zrem(RING, ring_name(q, l, band, seat[3]))
   end
@@ -169,7 +169,7 @@ function order.become_laned(q) -- its first lane: from here on it has rings, and
     seat[1] = seat[1] + (f and f[5] or 0) + zcount(READY, q.in_order .. band_bytes(bands[i]))
   end
   l.suspects, l.running = zcount(READY, 'S' .. q.pre), q.running
-  q.laned = true
+  q.laned, q.limited = true, true
   queues.changed(q)
   queues.lane_changed(l)
   order.refresh(q, l)
@@ -181,7 +181,7 @@ function order.set_band(q, j) j.band = rules.band(j.priority, j.due, q.policy.ba
 
 local function count_ready(q, j, by)
   if not q.laned then return end
-  local l = queues.lane(q, j.lane)
+  local l = queues.lane(q, j.kind.lane)
   if j.place == SUSPECT then
     l.suspects = l.suspects + by
   else
@@ -204,6 +204,7 @@ function order.file(j, keeps_place) -- it has become ready
   elseif keeps_place or q.policy.age_step or q.policy.sequence then
     j.place = IN_ORDER
     zadd(READY, in_order_name(q, j))
+    fifos.owner(q, j.kind.lane).all_in_fifo = false
   else
     j.place = IN_FIFO
     fifos.push(q, j)
@@ -236,7 +237,7 @@ function order.line_up(j)
   j.rare.line = 1
   jobs.touch(j)
   zadd(READY, line_name(q, j))
-  if q.laned then order.refresh(q, queues.lane(q, j.lane)) end
+  if q.laned then order.refresh(q, queues.lane(q, j.kind.lane)) end
 end
 
 function order.leave_line(j)
@@ -245,13 +246,15 @@ function order.leave_line(j)
   zrem(READY, line_name(q, j))
   j.rare.line = nil
   jobs.touch(j)
-  if q.laned then order.refresh(q, queues.lane(q, j.lane)) end
+  if q.laned then order.refresh(q, queues.lane(q, j.kind.lane)) end
   order.wake_if_claimable(q)
 end
 
 -- who is next
 
 local function first_in_band(q, owner, band)
+  if owner.all_in_fifo == nil then owner.all_in_fifo = not zfirst(READY, owner.in_order) end
+  if owner.all_in_fifo then return fifos.first(owner, band) end
   local m = zfirst(READY, owner.in_order .. band_bytes(band))
   local j = m and jobs.get(sub(m, -16)) or nil
   local first = fifos.first(owner, band)
@@ -260,7 +263,8 @@ local function first_in_band(q, owner, band)
 end
 
 local function lowest_band(q, owner)
-  local m = zfirst(READY, owner.in_order)
+  if owner.all_in_fifo == nil then owner.all_in_fifo = not zfirst(READY, owner.in_order) end
+  local m = not owner.all_in_fifo and zfirst(READY, owner.in_order)
   local low = m and read_band(m, #owner.in_order + 1)
   for band, f in pairs(fifos.of(owner)) do
     if f[5] > 0 and (not low or band < low) then low = band end
@@ -336,7 +340,7 @@ function order.next_job(q, draw)
   if not queues.is_open(q) then return nil end
   if not q.laned then
     q.only_lane = q.only_lane or queues.lane(q, '')
-    if queues.parked(q, q.only_lane) then return nil end
+    if (q.limited or q.only_lane.paused or q.only_lane.bucket) and queues.parked(q, q.only_lane) then return nil end
     return first_of_lane(q, '', draw)
   end
   while true do
@@ -353,7 +357,7 @@ function order.next_suspect(q)
   local found = zpage(READY, 'S' .. q.pre, 100)
   for i = 1, #found do
     local j = jobs.get(sub(found[i], -16))
-    if not queues.parked(q, queues.lane(q, j.lane)) and (not q.policy.sequence or order.head_of_line(q, j.lane) == j) then
+    if not queues.parked(q, queues.lane(q, j.kind.lane)) and (not q.policy.sequence or order.head_of_line(q, j.kind.lane) == j) then
       return j
     end
   end
@@ -362,7 +366,7 @@ end
 function order.look_ahead(q, count, turn) -- read what a claim of so many jobs will want of a queue with lanes, at once
   if not q.laned then return end
   local prefix = 'R' .. q.pre
-  local members, names, lanes = zpage(RING, prefix, min(250, count)), {}, {}
+  local members, names, lanes = zpage(RING, prefix, 1 + floor(count / turn)), {}, {}
   for i = 1, #members do names[i] = sub(members[i], #prefix + 14) end
   queues.load_lanes(q, names)
   for i = 1, #names do
@@ -427,11 +431,11 @@ end
 
 function order.occupy(j) -- it is handed out
   local q = j.kind.q
-  local limited = queues.is_limited(q)
+  local limited = q.limited
   q.running = q.running + 1
   queues.changed(q)
   if limited then
-    local l = queues.lane(q, j.lane)
+    local l = queues.lane(q, j.kind.lane)
     if q.laned and j.place ~= SUSPECT then take_turn(q, l, ring_band(q, j)) end
     if q.laned then l.running = l.running + 1 end
     if q.policy.rate then q.bucket = queues.take_token(q.bucket, q.policy.rate) end
@@ -446,8 +450,8 @@ function order.vacate(j, unstarted) -- its lease has ended
   local q = j.kind.q
   q.running = q.running - 1
   queues.changed(q)
-  if not queues.is_limited(q) then return end
-  local l = queues.lane(q, j.lane)
+  if not q.limited then return end
+  local l = queues.lane(q, j.kind.lane)
   if q.laned then l.running = l.running - 1 end
   if unstarted then -- the token comes back
     local rate = queues.lane_rate(q, l)

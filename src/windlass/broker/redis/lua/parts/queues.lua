@@ -19,6 +19,7 @@ function queues.get(name) -- false: not declared
     if s then
       local paused, laned, running = struct.unpack('>BBI4', s)
       q.paused, q.laned, q.running = paused == 1, laned == 1, running
+      if q.laned then q.limited = true end
       q.bucket = #s > 6 and decode(sub(s, 7)) or false
     end
   end
@@ -29,7 +30,8 @@ end
 function queues.new(name, policy)
   local pre = name .. NUL
   return {name = name, policy = policy, pre = pre, paused = false, laned = false, running = 0, bucket = false, turns = false,
-    fifo = nil, firsts = {}, chunk_prefix = pre, per_chunk = 64, in_order = 'L' .. pre .. NUL, ahead = 1, touched = false}
+    fifo = nil, firsts = {}, chunk_prefix = pre, per_chunk = $FIFO_CHUNK, in_order = 'L' .. pre .. NUL, ahead = 1, touched = false,
+    limited = queues.limits(policy), fifo_touched = false, only_lane = false, out = false, all_in_fifo = nil}
 end
 
 function queues.add(q) QUEUES[q.name] = q end
@@ -67,21 +69,31 @@ end
 -- (4), band (6), ready (4), clock, due or 0, generation or 0 (8 each), and the fifo (4, 1, 4, 1, 4). Others are msgpack.
 local SHORT_LANE = '>BI4I6I4I8I8I8I4BI4BI4'
 
-local function new_lane()
-  return {suspects = 0, running = 0, paused = false, bucket = false, wake = false, document = false, seats = {}, fifo = {}}
+local function new_lane(q, name, at) -- every field is named here: a table that grows later is made anew
+  return {suspects = 0, running = 0, paused = false, bucket = false, wake = false, document = false, seats = {}, fifo = {},
+    known = false, name = name, queue = q, firsts = {}, per_chunk = 16, chunk_prefix = NUL .. at .. NUL,
+    in_order = 'L' .. at .. NUL, all_in_fifo = nil, fifo_touched = false, touched = false}
 end
 
-local function read_lane(s)
-  if byte(s) ~= 1 then return decode(s) end
+local function read_lane(l, s)
+  l.known = true
+  if byte(s) ~= 1 then
+    for field, value in pairs(decode(s)) do l[field] = value end
+    return
+  end
   local _, running, band, ready, clock, due, generation, f1, f2, f3, f4, f5 = struct.unpack(SHORT_LANE, s)
   band = band - BAND_ZERO
-  local l = new_lane()
   l.running = running
   if ready > 0 or generation > 0 then
     l.seats[band] = {ready, clock, due > 0 and due, generation > 0 and generation}
   end
-  if f1 > 0 then l.fifo[band] = {f1, f2, f3, f4, f5} end
-  return l
+  if f1 > 0 then l.fifo[band] = {f1, f2, f3, f4, f5, pushed = false, first = false, text = false} end
+end
+
+local function bare_fifo(records) -- without what is remembered beside them
+  local bare = {}
+  for band, f in pairs(records) do bare[band] = {f[1], f[2], f[3], f[4], f[5]} end
+  return bare
 end
 
 local function write_lane(l)
@@ -95,7 +107,7 @@ local function write_lane(l)
       seat[4] or 0, f[1], f[2], f[3], f[4], f[5])
   end
   return encode({suspects = l.suspects, running = l.running, paused = l.paused, bucket = l.bucket, wake = l.wake,
-    document = l.document, seats = l.seats, fifo = l.fifo})
+    document = l.document, seats = l.seats, fifo = bare_fifo(l.fifo)})
 end
 
 function queues.lane(q, name)
@@ -103,9 +115,8 @@ function queues.lane(q, name)
   local l = LANES[at]
   if l == nil then
     local s = hget(LANE, 'l' .. at)
-    l = s and read_lane(s) or new_lane()
-    l.known, l.name, l.queue, l.firsts, l.per_chunk = s and true or false, name, q, {}, 16
-    l.chunk_prefix, l.in_order = NUL .. at .. NUL, 'L' .. at .. NUL
+    l = new_lane(q, name, at)
+    if s then read_lane(l, s) end
     LANES[at] = l
   end
   return l
@@ -203,7 +214,6 @@ function queues.is_open(q)
     and (not q.bucket or queues.token_in(q.bucket, p.rate) == 0)
 end
 
-function queues.is_limited(q)
-  local p = q.policy
-  return p.concurrency or p.rate or p.lane_concurrency or p.lane_rate or p.sequence or q.laned
+function queues.limits(p) -- whether a policy has any; q.limited: its policy has, or it has lanes
+  return (p.concurrency or p.rate or p.lane_concurrency or p.lane_rate or p.sequence) and true or false
 end

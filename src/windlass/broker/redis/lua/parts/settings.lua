@@ -80,7 +80,7 @@ local function apply_queue(doc)
     forget_clocks(q)
   end
   p.born = q.policy.born or number()
-  q.policy = p
+  q.policy, q.limited = p, queues.limits(p) or q.laned
   hset(SET, 'Q' .. doc.name, encode(p))
   order.refresh_lanes(q)
   order.wake_if_claimable(q)

@@ -25,13 +25,13 @@ function transitions.make(j, move, after, reason, outcome, runtime, waited) -- a
   end
   if MOVES and before >= 0 and after then
     MOVES[#MOVES + 1] = j.id
-    MOVES[#MOVES + 1] = encode({j.queue, j.task, j.lane, move, before, after, reason or false})
+    MOVES[#MOVES + 1] = encode({j.kind.queue, j.kind.task, j.kind.lane, move, before, after, reason or false})
   end
   local emit = j.kind.q.policy.emit
   if emit == $Emit.NONE then return end
   local is_end = before == $State.RUNNING or (after and after >= $State.DONE and before < $State.DONE)
   if emit == $Emit.ALL or is_end then
-    EVENTS[#EVENTS + 1] = j.id .. encode({NOW, j.task, j.queue, j.lane, move, before, after or -1, reason or false,
+    EVENTS[#EVENTS + 1] = j.id .. encode({NOW, j.kind.task, j.kind.queue, j.kind.lane, move, before, after or -1, reason or false,
       outcome or false, j.attempt, j.fence, runtime or false, waited or false})
   end
 end
@@ -54,10 +54,10 @@ end
 -- waiting
 
 local function due_name(j)
-  return (jobs.is_suspect(j) and 'd' or 'D') .. j.queue .. NUL .. bytes7(j.due) .. bytes7(j.seq) .. j.id
+  return (jobs.is_suspect(j) and 'd' or 'D') .. j.kind.queue .. NUL .. bytes7(j.due) .. bytes7(j.seq) .. j.id
 end
 local function hold_name(j) return 'H' .. j.rare.hold_key .. NUL .. bytes7(j.due) .. bytes7(j.seq) .. j.id end
-local function blocked_name(j) return 'B' .. j.queue .. NUL .. bytes7(j.arrival) .. j.id end
+local function blocked_name(j) return 'B' .. j.kind.queue .. NUL .. bytes7(j.arrival) .. j.id end
 local function expiry_name(j) return 'X' .. bytes7(j.rare.expires) .. bytes7(j.arrival) .. j.id end
 
 function transitions.schedule(j) -- it has just become scheduled

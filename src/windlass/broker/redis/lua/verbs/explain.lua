@@ -10,7 +10,7 @@ if not j then return {-1, $Why.UNKNOWN, '', -1, 0, false} end
 local q = j.kind.q
 
 local function ahead_in_fifo() -- ready jobs before its number, and of lower bands
-  local n, owner = 0, fifos.owner(q, j.lane)
+  local n, owner = 0, fifos.owner(q, j.kind.lane)
   for band, f in pairs(fifos.of(owner)) do
     if band < j.band then
       n = n + f[5]
@@ -36,13 +36,13 @@ end
 
 local function ahead()
   if jobs.is_suspect(j) then
-    return count_until(zpage(READY, 'S' .. q.pre, MOST), function(other) return other.lane == j.lane end)
+    return count_until(zpage(READY, 'S' .. q.pre, MOST), function(other) return other.kind.lane == j.kind.lane end)
   end
   if q.policy.sequence then
-    local members = zpage(READY, 'Q' .. q.pre .. j.lane .. NUL, 10 * MOST)
+    local members = zpage(READY, 'Q' .. q.pre .. j.kind.lane .. NUL, 10 * MOST)
     return count_until(members, function(other) return other.state == $State.READY end)
   end
-  local prefix = 'L' .. q.pre .. j.lane .. NUL
+  local prefix = 'L' .. q.pre .. j.kind.lane .. NUL
   local n = call('ZLEXCOUNT', READY.k, '[' .. prefix, '(' .. prefix .. band_bytes(j.band) .. bytes7(j.seq))
   return n + ahead_in_fifo()
 end
@@ -61,11 +61,11 @@ local function blocked()
 end
 
 local function ready(before)
-  local l = queues.lane(q, j.lane)
+  local l = queues.lane(q, j.kind.lane)
   if q.paused then return $Why.QUEUE_PAUSED, '' end
   if l.paused then return $Why.LANE_PAUSED, '' end
   if q.policy.sequence then
-    local head = order.head_of_line(q, j.lane)
+    local head = order.head_of_line(q, j.kind.lane)
     if head ~= j then return $Why.SEQUENCE, head.id end
   end
   if q.policy.concurrency and q.running >= q.policy.concurrency then return $Why.QUEUE_CONCURRENCY, '' end
