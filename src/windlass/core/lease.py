@@ -7,11 +7,26 @@ import msgspec
 
 from windlass.core.bounds import ASK_QUEUES
 from windlass.core.job import GROUP_BYTES
+from windlass.core.state import State
 from windlass.core.units import Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
 
 CLAIM_JOBS = 1_000
 DRAW_RANGE = 2**32
+
+
+def new_fence(last: Fence, now: Micros) -> Fence:
+    """The fence of a new lease: higher than any that the job ever had, and than any that an earlier job of the
+    same id had.
+    """
+    return max(last + 1, now)
+
+
+def is_live(state: State, held: Fence, fence: Fence, *, session_alive: bool) -> bool:
+    """Whether `fence` is that of the job's live lease: the check on which everything rests. A deadline lease
+    has no session to lose.
+    """
+    return state is State.RUNNING and held == fence and session_alive
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from tests.broker.redis.servers import Server
 
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
-from windlass.broker.redis.keys import prefix
 from windlass.broker.redis.encoding import write_body
+from windlass.broker.redis.keys import prefix
 from windlass.broker.redis.records import body_end, read_body, unpack_id, unpack_ids
 from windlass.core.ids import JobIds, namespace_tag
 from windlass.core.job import NewJob

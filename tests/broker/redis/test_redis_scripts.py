@@ -59,7 +59,9 @@ def test_every_part_is_used(name: str) -> None:
 def test_no_state_is_a_bare_digit(name: str) -> None:
     """Codes come from windlass.core."""
     for text in (_VERBS[name], *_PARTS.values()):
-        assert not re.search(r"\.state [=~<>]=? *[0-9]", text.replace(".state >= 0", "").replace(".state < 0", ""))
+        assert not re.search(
+            r"\.state [=~<>]=? *[0-9]", text.replace(".state >= 0", "").replace(".state < 0", "")
+        )
 
 
 def test_scripts_and_adapter_agree_on_the_keys() -> None:

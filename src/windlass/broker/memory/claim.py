@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue, Session
-from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence
 from windlass.core.order import Turns, next_draw, turn_of
 from windlass.core.query import Parked
 from windlass.core.session import SessionState
@@ -120,7 +120,7 @@ def _room(ns: Namespace, queue: Queue, job: Job, ask: Ask) -> int:
 def _start(ns: Namespace, job: Job, ask: Ask, turns: Turns) -> Lease:
     now = ns.now()
     filing.occupy(ns, job, turns)
-    job.fence = max(job.fence + 1, now)
+    job.fence = new_fence(job.fence, now)
     job.attempt += 1
     job.claimed_at = now
     job.session = ask.session

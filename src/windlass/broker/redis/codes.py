@@ -1,7 +1,8 @@
 """Codes and constants that scripts share with windlass.core. The linker puts them into Lua as literals.
 
-A word `$State.READY` in a script stands for the code of that state, `$Move.CLAIM` for that text, `$STRIDE` for
-that number. States, modes, statuses and emits are kept as numbers, everything else as the text of its enum.
+A word `$State.READY` in a script stands for the code of that state, `$Move.CLAIM` for that text, `$STRIDE`
+for that number. States, modes, statuses and emits are kept as numbers, everything else as the text of its
+enum.
 """
 
 from collections.abc import Mapping

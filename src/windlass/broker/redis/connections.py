@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import redis
 import redis.asyncio
@@ -19,8 +19,27 @@ from windlass.errors import StoreError, StoreUnavailable
 from windlass.forks import CONNECTING
 
 Command = tuple[bytes | str | int, ...]
-LoopConnection = redis.asyncio.connection.AbstractConnection
-BlockingConnection = redis.connection.AbstractConnection
+
+
+class LoopConnection(Protocol):
+    """What is used of the driver's connections for event loops."""
+
+    async def connect(self) -> None: ...
+    async def send_command(self, *command: bytes | str | int) -> None: ...
+    async def read_response(self, disable_decoding: bool, *, disconnect_on_error: bool) -> Any: ...
+    async def can_read(self) -> bool: ...
+    async def disconnect(self) -> None: ...
+
+
+class BlockingConnection(Protocol):
+    """What is used of the driver's connections for threads."""
+
+    def connect(self) -> None: ...
+    def send_command(self, *command: bytes | str | int) -> None: ...
+    def read_response(self, disable_decoding: bool, *, disconnect_on_error: bool) -> Any: ...
+    def disconnect(self) -> None: ...
+
+
 _GOODBYE: Final = 1.0
 """Seconds."""
 _READ: Final = 1 << 17

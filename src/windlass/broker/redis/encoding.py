@@ -41,9 +41,14 @@ def calls(groups: Sequence[Sequence[NewJob]], parent: JobId = "") -> tuple[list[
         body = write_body(job.headers, job.payload, ids[at + 12 : at + 14])
         at += 16
         row = [number, len(job.payload), len(body)]
-        if parent or job.delay or job.run_at is not None or job.expires is not None or job.key is not None:
-            row += _more(job, parent)
-        elif job.after:
+        if (
+            parent
+            or job.delay
+            or job.run_at is not None
+            or job.expires is not None
+            or job.key is not None
+            or job.after
+        ):
             row += _more(job, parent)
         rows.append(row)
         bodies.append(body)

@@ -4,7 +4,6 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
 
 import msgspec
 

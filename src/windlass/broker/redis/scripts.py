@@ -1,8 +1,8 @@
 """The linker: a script is a verb (`lua/verbs`) with the parts (`lua/parts`) that it includes.
 
-A line `-- include: a, b` names parts. A part with a line `-- module: name` is a table of functions of that name;
-its text runs when one of them is first used, since the server makes every function of a script anew at every
-call. Other parts stand there as they are. Codes and constants are put in from `codes.py`.
+A line `-- include: a, b` names parts. A part with a line `-- module: name` is a table of functions of that
+name. Its text runs when one of them is first used, since the server makes every function of a script anew at
+every call. Other parts stand there as they are. Codes and constants are put in from `codes.py`.
 """
 
 import hashlib

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from windlass.broker.contract import Options
 from windlass.broker.redis.blocking import BlockingWire
+from windlass.broker.redis.codes import FORMAT
 from windlass.broker.redis.complaints import BrokenLink
 from windlass.broker.redis.conversation import Say, Talk, converse
 from windlass.broker.redis.durability import Durability, read_durability
 from windlass.broker.redis.keys import ends_channel, keys
-from windlass.broker.redis.codes import FORMAT
 from windlass.broker.redis.records import blob, pack
 from windlass.broker.redis.side import Side
 from windlass.broker.redis.url import Place

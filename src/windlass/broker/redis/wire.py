@@ -41,7 +41,7 @@ class Wire:
         """Called when another server is in charge."""
 
     async def hold(self, talk: Talk[_T]) -> _T:
-        """Hold a conversation to its end. Waiting in line counts: nobody waits long for a server that hangs."""
+        """Hold a conversation to its end. Waiting in line counts: a server that hangs is not waited for long."""
         try:
             async with asyncio.timeout(self._place.timeout), self._lock:
                 return await self._hold(talk)
