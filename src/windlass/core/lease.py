@@ -16,8 +16,8 @@ DRAW_RANGE = 2**32
 
 
 def new_fence(last: Fence, now: Micros) -> Fence:
-    """The fence of a new lease: higher than any that the job ever had, and than any that an earlier job of the
-    same id had.
+    """The fence of a new lease: higher than any that the job ever had, and than any of an earlier job
+    with its id.
     """
     return max(last + 1, now)
 

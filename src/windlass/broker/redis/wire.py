@@ -41,7 +41,7 @@ class Wire:
         """Called when another server is in charge."""
 
     async def hold(self, talk: Talk[_T]) -> _T:
-        """Hold a conversation to its end. Waiting in line counts: a server that hangs is not waited for long."""
+        """Hold a conversation to its end. Waiting in line counts towards its timeout."""
         try:
             async with asyncio.timeout(self._place.timeout), self._lock:
                 return await self._hold(talk)
