@@ -55,7 +55,7 @@ def test_a_fresh_store_is_well(tmp_path: Path) -> None:
     assert said(findings, "namespace") == ["windlass"]
     assert said(findings, "workers") == ["none is alive"]
     assert said(findings, "capabilities") == [
-        "durable, shared, ordered list; not: transactional enqueue, transactional completion"
+        "durable, shared; not: transactional enqueue, transactional completion"
     ]
     assert {"windlass", "python", "sqlite", "app", "store", "clock", "jobs"} <= {
         finding.check for finding in findings

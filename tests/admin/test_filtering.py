@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from tests.admin.admin_bench import Bench, gathered
 
@@ -13,7 +12,7 @@ from windlass.admin.lanes import lane_page
 from windlass.broker.contract import Broker
 from windlass.core.job import JobView, NewJob
 from windlass.core.outcome import Outcome
-from windlass.core.query import FIRST_PAGE, PAGE_ROWS, JobQuery, Page
+from windlass.core.query import FIRST_PAGE, JobQuery, Page
 from windlass.core.state import State
 from windlass.core.units import MINUTE, Cursor
 from windlass.errors import InvalidOption
@@ -22,14 +21,10 @@ READY = JobQuery(states=frozenset({State.READY}))
 
 
 class Counting:
-    """A broker that tells how large the pages were that it was asked for; with `moving`, one that does not
-    promise an order.
-    """
+    """A broker that tells how large the pages were that it was asked for."""
 
-    def __init__(self, broker: Broker, *, moving: bool = False) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._moving = moving
-        self.capabilities = msgspec.structs.replace(broker.capabilities, ordered_list=not moving)
         self.sizes: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -156,27 +151,6 @@ def test_a_time_ends_the_looking_where_jobs_are_in_order(bench: Bench) -> None:
     found, place, sizes = bench.run(look)
     assert (found, place) == ([late], None)
     assert len(sizes) == 2, "a page that has some, and one that has none"
-
-
-def test_pages_of_a_store_without_an_order_have_short_cursors_and_lose_nothing(bench: Bench) -> None:
-    """Redis names in the cursor of a small page what did not fit on it: too much for a URL."""
-    bench.app.enqueue_many(bench.add.using(tags=[f"t{n % 3}"]).call(n) for n in range(50))
-
-    async def look(_: Bench, broker: Broker) -> tuple[list[str], set[int], int]:
-        counting = Counting(broker, moving=True)
-        found: list[str] = []
-        place: Cursor | None = FIRST_PAGE
-        longest = 0
-        while place is not None:
-            page, place = await Filtering(counting).page(JobFilter(tag="t1"), place, 4)  # type: ignore[arg-type]
-            found += [job.id for job in page]
-            longest = max(longest, len(place or ""))
-        return found, set(counting.sizes), longest
-
-    found, sizes, longest = bench.run(look)
-    assert len(found) == len(set(found)) == 17
-    assert sizes == {PAGE_ROWS}
-    assert longest < 100
 
 
 def test_a_page_goes_on_although_the_job_it_ended_with_has_gone(bench: Bench) -> None:

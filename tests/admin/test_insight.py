@@ -2,17 +2,15 @@
 
 from datetime import UTC, datetime
 
-import msgspec
 import pytest
 from tests.admin.admin_bench import Bench, gathered
 
 from windlass.admin.filtering import JobFilter
 from windlass.admin.insight import Insight
-from windlass.admin.listing import Selection, dead_ids, pages
-from windlass.broker.contract import Broker
+from windlass.admin.listing import Selection, dead_ids
 from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind, Error, Outcome
-from windlass.core.query import JobQuery, Page
+from windlass.core.query import JobQuery
 from windlass.core.settings import LaneSettings
 from windlass.core.state import State
 from windlass.core.units import HOUR, MINUTE
@@ -35,27 +33,6 @@ def test_a_listing_shows_times_in_utc_and_no_payload(bench: Bench) -> None:
     assert (job.due_at - accepted).total_seconds() == 60
     assert (job.state, job.lane, job.tags, job.finished_at) == ("scheduled", "acme", ("x",), None)
     assert not hasattr(job, "payload")
-
-
-def test_a_repeated_job_is_shown_once_where_the_listing_is_not_ordered(bench: Bench) -> None:
-    """A store whose pages move may return a job on two of them."""
-    bench.app.enqueue_many(bench.add.call(number) for number in range(3))
-
-    class Moving:
-        def __init__(self, broker: Broker) -> None:
-            self._broker = broker
-            self.capabilities = _unordered(broker)
-
-        async def list(self, query: JobQuery, after: str, limit: int) -> Page:
-            page = await self._broker.list(query, limit=limit)
-            return Page(jobs=page.jobs, cursor=None if after == "2" else str(int(after or 0) + 1))  # type: ignore[arg-type]
-
-    found = bench.run(lambda _, broker: gathered(pages(Moving(broker), JobQuery())))  # type: ignore[arg-type]
-    assert [len(page) for page in found] == [3]
-
-
-def _unordered(broker: Broker) -> object:
-    return msgspec.structs.replace(broker.capabilities, ordered_list=False)
 
 
 def test_an_unknown_queue_is_named_with_those_that_are_declared(bench: Bench) -> None:

@@ -23,6 +23,22 @@ def test_the_store_is_swept_although_there_is_no_worker(served: Served) -> None:
         time.sleep(0.05)
 
 
+def test_schedules_fire_although_there_is_no_worker(served: Served) -> None:
+    """One job waits for the first worker; until it has started the other ticks are missed."""
+    made = served.post("/v1/schedules", name="often", task="add", arguments={"a": 1}, every=1)
+    assert made.status_code == 201, made.text
+    until = time.monotonic() + PATIENCE
+    while sum(fire["missed"] for fire in served.get("/v1/schedules/often").json()["fires"]) < 3:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    fired, missed = served.get("/v1/schedules/often").json()["fires"]
+    assert (len(fired["jobs"]), missed["jobs"]) == (1, [])
+    assert served.get(f"/v1/jobs/{fired['jobs'][0]}").json()["state"] == "ready"
+    # The server is that of other tests, too.
+    assert httpx.delete(f"{served.url}/v1/schedules/often", headers=AS_LOCAL).status_code == 204
+    assert served.post(f"/v1/jobs/{fired['jobs'][0]}/cancel").status_code == 200
+
+
 def test_a_name_with_a_slash_reaches_its_route(served: Served) -> None:
     answer = served.get("/v1/queues/a%2Fb")
     assert answer.status_code == 404

@@ -6,6 +6,7 @@ import pytest
 from tests.api.house import House, on_every_store
 from tests.api.test_operators_routes import Fleet, said, until
 
+from windlass import chain
 from windlass.admin.audit import LONGEST_REASON
 
 UNKNOWN = "0192e4a0-5b3c-7abc-8def-0123456789ab"
@@ -216,5 +217,36 @@ def test_a_listing_of_flows_says_when_it_was_cut(house: House, monkeypatch: pyte
             assert said(await client.get("/v1/flows", params={"limit": 1}))["more"]
             monkeypatch.setattr("windlass.admin.flows.LOOKED_AT", 2)
             assert said(await client.get("/v1/flows"))["more"]
+
+    house.run(story)
+
+
+@on_every_store
+def test_flows_that_are_stuck_are_found_behind_newer_jobs(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come first, and alone if they are asked for; the overview calls them a problem."""
+    monkeypatch.setattr("windlass.admin.flows.LOOKED_AT", 1_000)
+
+    async def story() -> None:
+        stuck = await chain(house.add.call(1), house.add.call(2)).aenqueue(flow="stuck")
+        await Fleet(house).die()
+        await house.app.aenqueue_many([house.add.using(flow="going").call(3)])
+        for _ in range(3):
+            await house.app.aenqueue_many([house.add.call(n) for n in range(1_000)])
+        async with house.open() as client:
+            page = said(await client.get("/v1/flows"))
+            assert [(each["id"], each["unfinished"], each["stuck"]) for each in page["items"]] == [
+                ("stuck", True, True),
+                ("going", True, False),
+            ]
+            assert page["items"][0]["jobs"] == {"blocked": 1, "dead": 1}
+            only = said(await client.get("/v1/flows", params={"stuck": True}))
+            assert ([each["id"] for each in only["items"]], only["more"]) == (["stuck"], False)
+            overview = said(await client.get("/v1/overview"))
+            (problem,) = [each for each in overview["problems"] if each["kind"] == "flow"]
+            assert (problem["level"], problem["text"]) == ("problem", "a flow is stuck: stuck")
+            await client.post(f"/v1/flows/{stuck.id}/replay")
+            assert said(await client.get("/v1/flows", params={"stuck": True}))["items"] == []
 
     house.run(story)

@@ -417,6 +417,15 @@ class FiresTwice(Saboteur):
         return Fired(FireStatus.FIRED, tuple((await self.inner.enqueue([fire.jobs]))[0]))
 
 
+class FiresBesideOneThatWaits(Saboteur):
+    """Makes a job of each tick, whether or not the one before has started."""
+
+    notices = "a tick makes no job while a job waits"
+
+    async def fire(self, fire: Any) -> Any:
+        return await self.inner.fire(change(fire, unless_waiting=False))
+
+
 class Miscounts(Saboteur):
     """Counts one too many."""
 
@@ -426,6 +435,26 @@ class Miscounts(Saboteur):
         counts = await self.inner.counts()
         rows = [change(row, count=row.count + (nth == 0)) for nth, row in enumerate(counts.rows)]
         return change(counts, rows=tuple(rows))
+
+
+class LosesSightOfFlows(Saboteur):
+    """Leaves a flow out that stands behind a dead letter."""
+
+    notices = "unfinished flows are listed"
+
+    async def flows(self, *args: Any) -> Any:
+        page = await self.inner.flows(*args)
+        return change(page, flows=tuple(flow for flow in page.flows if flow.moving))
+
+
+class ListsInDisorder(Saboteur):
+    """Turns every page around, as nobody notices who reads all of it at once."""
+
+    notices = "pages are the whole, in its order"
+
+    async def list(self, *args: Any) -> Any:
+        page = await self.inner.list(*args)
+        return change(page, jobs=page.jobs[::-1])
 
 
 class HidesReasons(Saboteur):

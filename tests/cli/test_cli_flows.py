@@ -18,8 +18,8 @@ def test_flows_are_listed_and_shown(shell: Shell) -> None:
     shell.task("add").enqueue(9)
     jobs = _flow(shell)
     head, row = shell("flows", "tasks:app").out.splitlines()
-    assert head.split() == ["FLOW", "JOBS", "NEWEST"]
-    assert row.startswith("order-42  2 blocked, 1 ready")
+    assert head.split() == ["FLOW", "STATE", "JOBS", "NEWEST"]
+    assert row.startswith("order-42  unfinished  2 blocked, 1 ready")
     shown = shell("flows", "tasks:app", "show", "order-42").out
     assert "state     running\n" in shown
     assert all(job in shown for job in jobs)
@@ -40,7 +40,20 @@ def test_a_listing_that_was_cut_says_so(shell: Shell, monkeypatch: pytest.Monkey
     monkeypatch.setattr("windlass.admin.flows.LOOKED_AT", 3)
     answer = shell("flows", "tasks:app")
     assert "order-42" in answer.out
-    assert answer.err.startswith("windlass: of the 3 jobs listed first; flows of older ones are missing")
+    assert answer.err.startswith("windlass: flows that have finished may be missing")
+
+
+def test_a_stuck_flow_is_listed_behind_newer_jobs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.admin.flows.LOOKED_AT", 1_000)
+    assert shell("flows", "tasks:app", "list", "--stuck").err.endswith("no flow is stuck\n")
+    _flow(shell)
+    shell.die()
+    add = shell.task("add")
+    for _ in range(2):
+        shell.app.enqueue_many([add.call(n) for n in range(1_000)])
+    for command in (("flows", "tasks:app"), ("flows", "tasks:app", "list", "--stuck")):
+        row = shell(*command).out.splitlines()[1]
+        assert row.startswith("order-42  stuck  2 blocked, 1 dead")
 
 
 def test_a_flow_is_cancelled_after_a_question(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.cli.shell import Shell
 
+from windlass.broker.contract import Broker
 from windlass.worker.firing import fire_due
 
 
@@ -67,6 +68,25 @@ def test_an_operator_makes_a_schedule_that_fires(shell: Shell) -> None:
     assert line["fires"][0]["jobs"] == [lease.job]
     assert not line["declared"]
     assert lease.job in shell("schedules", "tasks:app", "show", "often").out
+
+
+def test_missed_ticks_are_told(shell: Shell) -> None:
+    """Nobody starts the first job, so the ticks after it make none."""
+    shell("schedules", "tasks:app", "create", "often", "add", '{"a": 4}', "--every", "1s")
+
+    async def fire(broker: Broker) -> None:
+        while not (fires := (await broker.schedules()).schedules[0].fires) or fires[-1].missed < 2:
+            await fire_due(broker, shell.app.new_id)
+
+    shell.run(fire)
+    (line,) = shell.json("schedules", "tasks:app", "show", "often")
+    fired, missed = line["fires"]
+    assert (len(fired["jobs"]), fired["missed"]) == (1, 0)
+    assert (missed["jobs"], missed["missed"]) == ([], 2)
+    assert "2 missed" in shell("schedules", "tasks:app").out
+    head, row, *_ = shell("schedules", "tasks:app", "show", "often").out.partition("TICK")[2].splitlines()
+    assert head.split() == ["FIRED", "MISSED", "JOBS"]
+    assert row.split()[-1] == "2"
 
 
 def test_an_override_wins_until_it_is_reset(planned: Shell) -> None:

@@ -88,6 +88,27 @@ def test_a_callback_is_told_when_the_job_is_done(app: Windlass) -> None:
     run(app, story)
 
 
+def test_a_callback_is_told_while_every_slot_is_taken(app: Windlass) -> None:
+    """By a worker inside an application: one job ends that is to be told of, the others keep both slots."""
+    send = tasks(app)
+    heard = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        await heard.wait()
+
+    async def story() -> None:
+        async with receiving() as receiver:
+            await send.using(callback=receiver.url()).aenqueue("ann")
+            for _ in range(20):
+                await long.aenqueue()
+            async with app.worker(concurrency=2):
+                await receiver.wait_for(1)
+                heard.set()
+
+    run(app, story)
+
+
 def test_a_dead_job_is_told_with_its_error_and_without_secrets(app: Windlass) -> None:
     send = tasks(app)
 

@@ -3,11 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from tests.worker.virtual import Bench, run
 
 from windlass import Windlass
+from windlass.core.state import State
+from windlass.core.timetable import FireRecord
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
 
@@ -29,6 +32,11 @@ async def swept_for(bench: Bench, seconds: float, *, janitors: int = 1) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def waiting(bench: Bench) -> int:
+    """How many jobs are ready."""
+    return sum(row.count for row in (await bench.broker.counts()).rows if row.state is State.READY)
 
 
 @pytest.mark.parametrize("janitors", [1, 3])
@@ -73,3 +81,65 @@ def test_a_schedule_that_cannot_fire_stops_nobody_and_says_so_once(
     run(scenario(bench(app)))
     assert len(ran) == 5
     assert caplog.text.count('schedule "a-broken-one": its job was refused') == 1
+
+
+@pytest.mark.parametrize("catch_up", ["skip", "one"])
+def test_without_workers_one_job_waits_and_the_other_ticks_are_missed(
+    app: Windlass, bench: Callable[[Windlass], Bench], catch_up: Literal["skip", "one"]
+) -> None:
+    """A fleet that is scaled to zero wakes to one job of a schedule, not to all its ticks."""
+    ran: list[float] = []
+
+    @app.task
+    async def report() -> None:
+        ran.append(asyncio.get_running_loop().time())
+
+    app.schedule("often", report.call(), every=2, catch_up=catch_up)
+
+    async def scenario(bench: Bench) -> tuple[FireRecord, ...]:
+        await app.declare(bench.broker)
+        await swept_for(bench, 24 * 60 + 1)
+        assert await waiting(bench) == 1
+        fires = (await bench.broker.schedules()).schedules[0].fires
+        async with bench.worker():
+            await swept_for(bench, 20)
+        return fires
+
+    fired, missed = run(scenario(bench(app)))
+    assert len(fired.jobs) == 1
+    assert missed.jobs == ()
+    assert missed.missed == 719
+    assert 9 <= len(ran) <= 11
+
+
+def test_with_all_every_tick_waits_for_a_worker(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    @app.task
+    async def report() -> None: ...
+
+    app.schedule("often", report.call(), every=2, catch_up="all")
+
+    async def scenario(bench: Bench) -> int:
+        await app.declare(bench.broker)
+        await swept_for(bench, 61)
+        return await waiting(bench)
+
+    assert run(scenario(bench(app))) == 30
+
+
+def test_a_long_run_keeps_every_tick_out(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    """However many ticks it lasts for: what tells of it is not pushed out by them."""
+    ran: list[float] = []
+
+    @app.task
+    async def slow() -> None:
+        ran.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(300)
+
+    app.schedule("often", slow.call(), every=2, overlap="skip")
+
+    async def scenario(bench: Bench) -> None:
+        async with bench.worker():
+            await swept_for(bench, 200)
+
+    run(scenario(bench(app)))
+    assert len(ran) == 1

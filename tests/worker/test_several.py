@@ -13,9 +13,12 @@ import pytest
 from tests.broker.postgres.servers import Server, programs
 from tests.broker.redis.servers import redis_binary, running
 
+from windlass import Windlass
 from windlass.broker.contract import Options
 from windlass.broker.registry import open_broker
 from windlass.core.session import SessionState, SessionView
+from windlass.worker.command import services_of
+from windlass.worker.options import Group, WorkerOptions
 
 APP = """
 from windlass import Windlass
@@ -144,3 +147,20 @@ def test_a_job_that_is_elsewhere_is_named_by_its_place(folder: Path) -> None:
     assert wrong.returncode == 1
     assert f'job {job} is in namespace "mail", and this is "shop"' in wrong.stderr
     assert "module:app@mail" in wrong.stderr
+
+
+def test_the_queues_of_each_namespace_share_its_slots() -> None:
+    app = Windlass("sqlite:///store.db", namespace="shop", webhooks=True)
+    app.queue("high", weight=3)
+    app.queue("mail", namespace="mail")
+    own = Group(slots=1, queues=("windlass.webhooks",))
+    services = services_of("tasks:app", app, WorkerOptions(concurrency=4))
+    assert [service.plan.groups for service in services] == [
+        (Group(slots=4, queues=("default", "windlass.webhooks", "high"), weights=(1, 1, 3)), own),
+        (Group(slots=4, queues=("windlass.webhooks", "mail"), weights=(1, 1)), own),
+    ]
+    strict = services_of("tasks:app", app, WorkerOptions(concurrency=4, queues=("high", "mail", "default")))
+    assert [service.plan.groups for service in strict] == [
+        (Group(slots=4, queues=("high", "default")),),
+        (Group(slots=4, queues=("mail",)),),
+    ]

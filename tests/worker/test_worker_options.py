@@ -7,18 +7,37 @@ from windlass.worker.shares import Shares
 
 
 def test_without_a_word_all_queues_of_the_app_are_served() -> None:
-    assert groups_of(WorkerOptions(concurrency=3), ("default", "mail")) == (
-        Group(slots=3, queues=("default", "mail")),
+    assert groups_of(WorkerOptions(concurrency=3), {"default": 1, "mail": 4}) == (
+        Group(slots=3, queues=("default", "mail"), weights=(1, 4)),
     )
 
 
+def test_queues_that_are_named_without_weights_are_emptied_in_their_order() -> None:
+    (group,) = groups_of(WorkerOptions(queues=("high", "default")), {"default": 1, "high": 4})
+    assert (group.queues, group.weights) == (("high", "default"), ())
+
+
+def test_queues_of_windlass_have_a_slot_more() -> None:
+    every = ("default", "windlass.webhooks")
+    more = Group(slots=1, queues=("windlass.webhooks",))
+    assert groups_of(WorkerOptions(concurrency=3), dict.fromkeys(every, 1)) == (
+        Group(slots=3, queues=every, weights=(1, 1)),
+        more,
+    )
+    assert groups_of(WorkerOptions(concurrency=3, queues=every), {}) == (
+        Group(slots=3, queues=every),
+        more,
+    )
+    assert len(groups_of(WorkerOptions(queues=("default",)), dict.fromkeys(every, 1))) == 1
+
+
 def test_queues_may_have_weights() -> None:
-    (group,) = groups_of(WorkerOptions(queues=("high=5", "default=2", "low")), ())
+    (group,) = groups_of(WorkerOptions(queues=("high=5", "default=2", "low")), {})
     assert (group.queues, group.weights) == (("high", "default", "low"), (5, 2, 1))
 
 
 def test_groups_have_slots_of_their_own() -> None:
-    assert groups_of(WorkerOptions(groups=("7:high,default", "1:low")), ()) == (
+    assert groups_of(WorkerOptions(groups=("7:high,default", "1:low")), {}) == (
         Group(slots=7, queues=("high", "default")),
         Group(slots=1, queues=("low",)),
     )
@@ -43,7 +62,7 @@ def test_groups_have_slots_of_their_own() -> None:
 )
 def test_options_without_meaning_are_refused(options: WorkerOptions, words: str) -> None:
     with pytest.raises(InvalidOption) as caught:
-        groups_of(options, ())
+        groups_of(options, {})
     assert words in str(caught.value)
 
 
@@ -82,6 +101,48 @@ def test_an_empty_queue_leaves_its_share_and_saves_nothing() -> None:
     backlog = {"high": 1_000, "low": 1_000}
     taken = [job for _ in range(100) for job in served(shares, 4, backlog)][:100]
     assert taken.count("high") == pytest.approx(75, abs=8), "no burst for what it did not use"
+
+
+TWENTY = tuple(f"q{n}" for n in range(20))
+
+
+def test_one_busy_queue_among_twenty_has_all_the_room() -> None:
+    shares = Shares(Group(slots=16, queues=TWENTY, weights=(1,) * 20))
+    backlog = dict.fromkeys(TWENTY, 0) | {"q7": 100_000}
+    for _ in range(8):
+        served(shares, 500, backlog)
+    assert [len(served(shares, 500, backlog)) for _ in range(100)] == [500] * 100
+
+
+def test_a_queue_beside_a_backlog_is_served_by_the_next_ask() -> None:
+    shares = Shares(Group(slots=16, queues=TWENTY, weights=(1,) * 20))
+    backlog = dict.fromkeys(TWENTY, 0) | {"q0": 100_000}
+    for _ in range(100):
+        served(shares, 16, backlog)
+    backlog["q19"] = 3
+    assert served(shares, 16, backlog).count("q19") == 3
+
+
+def test_long_jobs_of_one_queue_do_not_take_the_slots_of_a_worker_that_has_just_started() -> None:
+    shares = Shares(Group(slots=16, queues=("default", "high"), weights=(1, 1)))
+    backlog = {"default": 1_000, "high": 1_000}
+    taken: list[str] = []
+    while len(taken) < 16:
+        taken += served(shares, 16 - len(taken), backlog)
+    assert taken.count("high") == pytest.approx(8, abs=1)
+
+
+def test_a_busy_queue_among_two_hundred_is_in_every_ask() -> None:
+    queues = tuple(f"q{n}" for n in range(200))
+    shares = Shares(Group(slots=16, queues=queues, weights=(1,) * 200))
+    backlog = dict.fromkeys(queues, 0) | {"q150": 100_000}
+    for _ in range(20):
+        served(shares, 16, backlog)
+    asked: set[str] = set()
+    for _ in range(10):
+        asked.update(shares.order())
+        assert set(served(shares, 16, backlog)) == {"q150"}
+    assert asked == set(queues)
 
 
 def test_without_weights_the_order_stays() -> None:

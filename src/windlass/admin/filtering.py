@@ -99,7 +99,7 @@ class Filtering:
         self._sees = sees
 
     async def page(self, chosen: JobFilter, after: Cursor, limit: int) -> tuple[list[JobView], Cursor | None]:
-        """The next of them, and where to go on: the newest first where the store keeps that order."""
+        """The next of them, and where to go on: the newest first."""
         if after == FIRST_PAGE and (found := await self._by_id(chosen)) is not None:
             return [found], None
         chosen = await self._narrowed(chosen)
@@ -115,12 +115,11 @@ class Filtering:
     async def all(self, chosen: JobFilter) -> AsyncIterator[JobView]:
         """Each of them once, in constant memory, however many have to be looked at."""
         chosen = await self._narrowed(chosen)
-        ordered = self._broker.capabilities.ordered_list
         async for page in pages(self._broker, chosen.query):
             for job in page:
                 if chosen.admits(job) and self._sees(job):
                     yield job
-            if ordered and chosen.since is not None and all(job.accepted_at < chosen.since for job in page):
+            if chosen.since is not None and all(job.accepted_at < chosen.since for job in page):
                 return
 
     async def count(

@@ -1,7 +1,7 @@
 """Flows for operators: which there are, how they are doing, and their jobs."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,16 +10,19 @@ from windlass.admin.listing import DETAILS, pages
 from windlass.admin.views import JobShown, job_shown, moment
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
-from windlass.client.flow_handle import FlowView, flow_state
+from windlass.client.flow_handle import FlowState, FlowView, flow_state
+from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import JobView
 from windlass.core.names import check_flow
-from windlass.core.query import NO_RECORD, JobQuery
+from windlass.core.query import FIRST_PAGE, NO_RECORD, PAGE_ROWS, JobQuery, UnfinishedFlow
 from windlass.core.state import UNFINISHED, State
-from windlass.core.units import JobId, Micros
+from windlass.core.units import Cursor, JobId
 from windlass.errors import JobNotFound
 
 LOOKED_AT = 10_000
-"""Jobs that are looked through for flows: no store keeps a list of them."""
+"""Jobs that are looked through for flows that have finished: no store keeps a list of these."""
+FLOWS_READ = 10_000
+"""Unfinished flows that are looked through."""
 
 
 class FlowShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,21 +36,27 @@ class FlowShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A flow that was met among jobs, with what was met of it."""
+    """A flow in a list, with its jobs as far as they were looked at."""
 
     id: str
     jobs: dict[str, int]
     newest: datetime
+    unfinished: bool = False
+    """A job of it is blocked, scheduled, ready or running."""
+    stuck: bool = False
+    """Nothing of it goes on by itself: it has a dead letter or a held job, and needs somebody."""
 
 
 class FlowsSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Flows that were met, the newest first."""
+    """Flows: those that are stuck, then the other unfinished ones, then those that have finished; each time
+    the newest first.
+    """
 
     flows: list[FlowSeen]
     examined: int
-    """Jobs that were looked at."""
+    """Jobs that were looked at for flows that have finished."""
     more: bool
-    """There are, or may be, more jobs than that: flows may be missing, and counts too low."""
+    """There are, or may be, others: flows that have finished may be missing, and counts too low."""
 
 
 class FlowEdge(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,56 +87,106 @@ class Flows:
         self._app = app
         self._broker = broker
 
-    async def seen(self, sees: Callable[[JobView], bool] = lambda _: True) -> FlowsSeen:
-        """The flows of the jobs that are listed first (the newest, where the store's listing is ordered), as
-        far as the reader sees them.
+    async def seen(
+        self, sees: Callable[[JobView], bool] = lambda _: True, *, limit: int = CALL_ITEMS
+    ) -> FlowsSeen:
+        """Up to `limit` flows, as far as the reader sees them: the unfinished ones, whatever came after them,
+        and those that have finished if a job of theirs is among the newest `LOOKED_AT`.
         """
-        counts: dict[str, Counter[State]] = {}
-        newest: dict[str, Micros] = {}
-        looked, cut = 0, False
+        unfinished, cut = await self._unfinished()
+        met: dict[str, list[JobView]] = {}
+        looked = 0
         async for page in pages(self._broker, JobQuery()):
             for job in page:
                 if job.flow and sees(job):
-                    counts.setdefault(job.flow, Counter())[job.state] += 1
-                    newest[job.flow] = max(newest.get(job.flow, 0), job.accepted_at)
+                    met.setdefault(job.flow, []).append(job)
             looked += len(page)
-            if cut := looked >= LOOKED_AT:
+            if looked >= LOOKED_AT:
+                cut = True
                 break
-        found = [
-            FlowSeen(id=flow, jobs={str(s): n for s, n in count.items()}, newest=moment(newest[flow]))
-            for flow, count in counts.items()
+        shown = await self._read(unfinished[:limit], sees, met if not cut else {})
+        finished = [
+            _seen(name, jobs) for name, jobs in met.items() if name not in {f.flow for f in unfinished}
         ]
-        return FlowsSeen(
-            flows=sorted(found, key=lambda flow: flow.newest, reverse=True), examined=looked, more=cut
-        )
+        flows = sorted([*shown, *finished], key=_rank)
+        cut = cut or len(unfinished) > limit or len(flows) > limit
+        return FlowsSeen(flows=flows[:limit], examined=looked, more=cut)
+
+    async def stuck(
+        self, sees: Callable[[JobView], bool] = lambda _: True, *, limit: int = CALL_ITEMS
+    ) -> FlowsSeen:
+        """Up to `limit` flows that are stuck, as far as the reader sees them, whatever came after them."""
+        unfinished, cut = await self._unfinished()
+        stuck = [flow for flow in unfinished if flow.stuck]
+        flows = await self._read(stuck[:limit], sees, {})
+        return FlowsSeen(flows=sorted(flows, key=_rank), examined=0, more=cut or len(stuck) > limit)
+
+    async def stuck_names(self) -> tuple[list[str], bool]:
+        """The names of all flows that are stuck, and whether there may be more."""
+        unfinished, cut = await self._unfinished()
+        return [flow.flow for flow in unfinished if flow.stuck], cut
+
+    async def _unfinished(self) -> tuple[list[UnfinishedFlow], bool]:
+        """The unfinished flows, those that are stuck first; and whether there are more than were read."""
+        found: list[UnfinishedFlow] = []
+        cursor: Cursor | None = FIRST_PAGE
+        while cursor is not None and len(found) < FLOWS_READ:
+            page = await self._broker.flows(cursor, PAGE_ROWS)
+            found += page.flows
+            cursor = page.cursor
+        return sorted(found, key=lambda flow: not flow.stuck), cursor is not None
+
+    async def _read(
+        self,
+        flows: Sequence[UnfinishedFlow],
+        sees: Callable[[JobView], bool],
+        known: Mapping[str, list[JobView]],
+    ) -> list[FlowSeen]:
+        """Unfinished flows with their newest jobs, as far as the reader sees any."""
+        found: list[FlowSeen] = []
+        for flow in flows:
+            jobs = known.get(flow.flow, [])
+            if not jobs:
+                page = await self._broker.list(JobQuery(flow=flow.flow), limit=PAGE_ROWS)
+                jobs = [job for job in page.jobs if sees(job)]
+            if jobs:
+                found.append(_seen(flow.flow, jobs, flow))
+        return found
 
     async def one(self, flow: str) -> FlowShown:
         """One flow, with all its jobs counted; `JobNotFound` if none is kept."""
-        return _shown(await self._app.flow(flow).aview())
+        return (await self._whole(flow, most=0)).shown
 
     async def graph(
         self, flow: str, *, most: int = MOST_NODES, sees: Callable[[JobView], bool] = lambda _: True
     ) -> FlowGraph:
         """The jobs of a flow that the reader sees, and which waits for which; `JobNotFound` without any."""
-        nodes: dict[JobId, JobView] = {}
-        counts: Counter[State] = Counter()
-        moving = 0
-        async for page in pages(self._broker, JobQuery(flow=check_flow(flow))):
-            for job in page:
-                if sees(job):
-                    counts[job.state] += 1
-                    moving += job.state in UNFINISHED and job.state is not State.BLOCKED
-                    if len(nodes) < most:
-                        nodes[job.id] = job
-        if not nodes:
-            raise JobNotFound(f'no job of a flow "{flow}" is kept: {NO_RECORD}')
-        view = FlowView(id=flow, state=flow_state(counts, moving), counts=dict(counts))
+        whole = await self._whole(flow, most=most, sees=sees)
         return FlowGraph(
-            flow=_shown(view),
-            jobs=tuple(job_shown(job) for job in nodes.values()),
-            edges=tuple([edge async for edge in self._edges(list(nodes))]),
-            more=view.total > len(nodes),
+            flow=whole.shown,
+            jobs=tuple(job_shown(job) for job in whole.jobs),
+            edges=tuple([edge async for edge in self._edges([job.id for job in whole.jobs])]),
+            more=whole.shown.total > len(whole.jobs),
         )
+
+    async def _whole(
+        self, flow: str, *, most: int, sees: Callable[[JobView], bool] = lambda _: True
+    ) -> "_Whole":
+        jobs: list[JobView] = []
+        counts: Counter[State] = Counter()
+        moving = held = 0
+        async for page in pages(self._broker, JobQuery(flow=check_flow(flow))):
+            for job in filter(sees, page):
+                counts[job.state] += 1
+                is_held = job.state is State.SCHEDULED and job.held is not None
+                held += is_held
+                moving += job.state in UNFINISHED and job.state is not State.BLOCKED and not is_held
+                if len(jobs) < most:
+                    jobs.append(job)
+        if not counts:
+            raise JobNotFound(f'no job of a flow "{flow}" is kept: {NO_RECORD}')
+        state = FlowState.STUCK if held and not moving else flow_state(counts, moving)
+        return _Whole(shown=_shown(FlowView(id=flow, state=state, counts=dict(counts))), jobs=jobs)
 
     async def _edges(self, ids: list[JobId]) -> AsyncIterator[FlowEdge]:
         for start in range(0, len(ids), DETAILS):
@@ -149,6 +208,27 @@ class Flows:
     async def replay(self, flow: str) -> int:
         """Send its dead letters back."""
         return await self._app.flow(flow).areplay()
+
+
+class _Whole(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow with all its jobs counted, and the first of them."""
+
+    shown: FlowShown
+    jobs: list[JobView]
+
+
+def _seen(name: str, jobs: Sequence[JobView], flow: UnfinishedFlow | None = None) -> FlowSeen:
+    return FlowSeen(
+        id=name,
+        jobs={str(state): count for state, count in Counter(job.state for job in jobs).items()},
+        newest=moment(max(job.accepted_at for job in jobs)),
+        unfinished=flow is not None,
+        stuck=flow is not None and flow.stuck,
+    )
+
+
+def _rank(flow: FlowSeen) -> tuple[bool, bool, float]:
+    return not flow.stuck, not flow.unfinished, -flow.newest.timestamp()
 
 
 def _shown(view: FlowView) -> FlowShown:

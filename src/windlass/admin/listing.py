@@ -13,10 +13,6 @@ from windlass.core.units import Cursor, JobId, Micros
 
 DETAILS = 20
 """Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
-_REMEMBERED = 10_000
-"""Ids that are kept to show no job twice. A store whose listing moves may repeat a job on the next page; one
-that is ordered (`ordered_list`) never does.
-"""
 
 LOOKS = 10
 """Pages of the store that are read for one page of a listing: about 10,000 jobs are looked at."""
@@ -71,25 +67,13 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pages(broker: Broker, query: JobQuery, *, size: int = CALL_ITEMS) -> AsyncIterator[list[JobView]]:
-    """Every job that matches, once, in pages that are not empty."""
-    seen: dict[JobId, None] = {}
-    cursor = FIRST_PAGE
-    while True:
+    """Every job that matches, once, the newest first, in pages that are not empty."""
+    cursor: Cursor | None = FIRST_PAGE
+    while cursor is not None:
         page = await broker.list(query, cursor, size)
-        fresh = [job for job in page.jobs if job.id not in seen]
-        if fresh:
-            yield fresh
-        if page.cursor is None:
-            return
+        if page.jobs:
+            yield list(page.jobs)
         cursor = page.cursor
-        if not broker.capabilities.ordered_list:
-            _remember(seen, fresh)
-
-
-def _remember(seen: dict[JobId, None], jobs: Sequence[JobView]) -> None:
-    seen.update((job.id, None) for job in jobs)
-    for oldest in list(seen)[: max(0, len(seen) - _REMEMBERED)]:
-        del seen[oldest]
 
 
 async def job_page(
@@ -103,15 +87,12 @@ async def job_page(
     looks: int = LOOKS,
 ) -> tuple[list[JobView], Cursor | None]:
     """The next jobs that match and are admitted, and where to go on. Bounded by what is looked at: a page may
-    be short, even empty, and not be the last. None older than `since` is looked for, where the store keeps
-    the order in which jobs came.
+    be short, even empty, and not be the last. None older than `since` is looked for.
 
     The end of a page need not be the end of one of the store's: its cursor names the last job that was shown,
-    and the page of the store it was on. (Redis names in its own cursor what did not fit on a small page: up
-    to 30 kB of ids, more than fits into a URL.) Should that job have gone, the rest of its page is repeated.
+    and the page of the store it was on. Should that job have gone, the rest of its page is repeated.
     """
-    ordered = broker.capabilities.ordered_list
-    size = min(limit, PAGE_ROWS) if ordered else PAGE_ROWS
+    size = min(limit, PAGE_ROWS)
     place, last = _opened(after)
     found: list[JobView] = []
     for _ in range(looks):
@@ -122,7 +103,7 @@ async def job_page(
                 found.append(job)
             if len(found) == limit and number < len(jobs):
                 return found, _closed(place, job.id)
-        if page.cursor is None or (ordered and _are_older(page.jobs, since)):
+        if page.cursor is None or _are_older(page.jobs, since):
             return found, None
         place, last = page.cursor, ""
         if len(found) == limit:

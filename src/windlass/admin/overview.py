@@ -9,6 +9,7 @@ import msgspec
 
 from windlass.admin.advice import length
 from windlass.admin.alerts import Alerts, AlertShown
+from windlass.admin.flows import Flows
 from windlass.admin.insight import Insight
 from windlass.admin.schedules import Schedules, ScheduleShown
 from windlass.admin.strikes import Strikes, StrikeShown
@@ -29,6 +30,7 @@ LATE = timedelta(minutes=1)
 LANES_READ = 200
 """Lanes of a queue in trouble that are looked at."""
 LANES_NAMED = 3
+FLOWS_NAMED = 3
 QUEUES_EXAMINED = 20
 """Queues in trouble whose lanes are looked at: a glance has a price."""
 
@@ -37,8 +39,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """Something that an operator may want to look at."""
 
     kind: str
-    """For programs: "old", "unserved", "paused", "dead", "limit", "strike", "worker", "schedule", "alert",
-    "store".
+    """For programs: "old", "unserved", "paused", "dead", "limit", "flow", "strike", "worker", "schedule",
+    "alert", "store".
     """
     level: Literal["problem", "warning", "note"]
     queue: str | None
@@ -120,6 +122,7 @@ class Glance:
             problems += _of_sessions(sessions)
             strikes = [strike async for strike in Strikes(self._app, self._broker).all()]
             problems += _of_strikes(strikes)
+            problems += _of_flows(await Flows(self._app, self._broker).stuck_names())
             problems += [
                 Trouble(kind="store", level="warning", queue=None, text=text)
                 for text in await self._broker.warnings()
@@ -253,6 +256,23 @@ def _of_strikes(strikes: Iterable[StrikeShown]) -> list[Trouble]:
         text = f"{what} by {strike.by}" + (f": {strike.reason}" if strike.reason else "")
         found.append(Trouble(kind="strike", level="note", queue=None, text=text, do=f"lift {strike.id}"))
     return found
+
+
+def _of_flows(found: tuple[Sequence[str], bool]) -> list[Trouble]:
+    stuck, more = found
+    if not stuck:
+        return []
+    named = ", ".join(stuck[:FLOWS_NAMED]) + (", …" if len(stuck) > FLOWS_NAMED else "")
+    many = f"{len(stuck):,}{' or more' if more else ''} flows are" if more or len(stuck) > 1 else "a flow is"
+    return [
+        Trouble(
+            kind="flow",
+            level="problem",
+            queue=None,
+            text=f"{many} stuck: {named}",
+            do="replay or discard the dead letters, or start a worker that knows the tasks of held jobs",
+        )
+    ]
 
 
 def _of_sessions(sessions: Iterable[SessionView]) -> list[Trouble]:

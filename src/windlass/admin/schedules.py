@@ -32,11 +32,15 @@ _TRIES = 5
 
 
 class FireShown(msgspec.Struct, frozen=True, kw_only=True):
-    """One fire of a schedule: the tick it was for, when it happened, and its jobs."""
+    """One fire of a schedule, or a run of fires that made no job."""
 
     tick: datetime
+    """The tick it was for; the first, if there were several."""
     at: datetime
+    """When it happened; the last, if there were several."""
     jobs: tuple[JobId, ...]
+    missed: int
+    """How many ticks made no job: by `catch_up`, by `overlap`, or as an earlier job had not started."""
 
 
 class ScheduleShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +244,8 @@ def _shown(view: ScheduleView) -> ScheduleShown:
         "revision": view.revision,
         "version": view.version,
         "fires": tuple(
-            FireShown(tick=moment(fire.tick), at=moment(fire.at), jobs=fire.jobs) for fire in view.fires
+            FireShown(tick=moment(fire.tick), at=moment(fire.at), jobs=fire.jobs, missed=fire.missed)
+            for fire in view.fires
         ),
     }
     try:

@@ -59,8 +59,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Accepted jobs outlive the processes that use the store."""
     shared: bool
     """Several processes can use it at once."""
-    ordered_list: bool
-    """`list` goes from the newest accepted job to the oldest; otherwise its order is the store's."""
     transactional_enqueue: bool
     transactional_completion: bool
     pacing: Pacing = Pacing()

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from windlass.core.job import JobDetail
 from windlass.core.operate import Edit, Operated, Purged, Target
-from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page, UnfinishedFlows
 from windlass.core.session import SessionView
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.state import State
@@ -60,7 +60,11 @@ class Plan(Protocol):
         - fire_waits_for_the_store_clock: NOT_DUE before `next_at`.
         - fire_needs_the_version: a changed specification makes it RACED.
         - refused_fire_keeps_its_tick: what enqueue refuses does not use up the tick.
-        - fires_are_kept: the last 20, with tick, time and jobs.
+        - fires_are_kept: the last 20, with tick, time, jobs and the number of ticks that made no job. A run
+          of fires without a job is one record.
+        - tick_is_missed_while_a_job_waits: with `unless_waiting`, while a job of a kept fire is due, or held,
+          and has never started, the answer is MISSED: `next_at` moves, no job is made, and the ticks of the
+          wish are recorded as missed.
         """
         ...
 
@@ -73,7 +77,11 @@ class Plan(Protocol):
 
 
 class Operate(Protocol):
-    """What operators do. At most 1,000 jobs a call, each judged by itself; answers in their order."""
+    """What operators do. At most 1,000 jobs a call, each judged by itself; answers in their order.
+
+    However many jobs there are, a call examines a bounded number of them (about 2,000), and one that answers
+    `more` has come further: whoever repeats it comes to the end.
+    """
 
     async def cancel(self, targets: Sequence[Target]) -> Sequence[Operated]:
         """Cancel jobs.
@@ -113,6 +121,8 @@ class Operate(Protocol):
 
         - purge_cancels_waiting_and_removes_finished: nothing accepted vanishes while unfinished; running jobs
           are not purged. Oldest first, where there are not thousands to choose from.
+        - purge_comes_to_its_end: of any number of jobs, in any number of lanes, behind any number of others;
+          a call takes 1,000 at the most, whatever `limit` says.
         """
         ...
 
@@ -121,6 +131,8 @@ class Operate(Protocol):
         lifted.
 
         - unhold_frees_held_jobs: of this key and no other.
+        - unhold_comes_to_its_end: of any number of jobs; a call takes 1,000 at the most, whatever `limit`
+          says.
         """
         ...
 
@@ -188,9 +200,19 @@ class Read(Protocol):
 
         - list_pages_cover_everything: also when pages are short.
         - list_filters: by queue, states, task, lane and flow.
-        - list_is_newest_first: where the capability `ordered_list` says so.
-        - cursors_are_checked: what no page of this listing came with is `InvalidOption`, as it is in `lanes`,
-          `schedules` and `events`; where it could be one of its own, a page is answered.
+        - list_of_a_flow_examines_no_others: its jobs are on the first pages, whatever came after them.
+        - list_is_newest_first: by acceptance, over all pages; no job is on two of them.
+        - cursors_are_checked: what no page of this listing came with is `InvalidOption`, as it is in `flows`,
+          `lanes`, `schedules` and `events`; where it could be one of its own, a page is answered.
+        """
+        ...
+
+    async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
+        """The flows that have an unfinished job, by name. A page may be short, and still have a cursor.
+
+        - flows_are_listed_until_they_finish: every flow with a blocked, scheduled, ready or running job, and
+          no other; whatever came after it, and however many flows have finished.
+        - flows_tell_what_stops_them: whether a job of the flow goes on by itself, is held, is dead.
         """
         ...
 
@@ -205,7 +227,8 @@ class Read(Protocol):
         ...
 
     async def lanes(self, queue: str, after: Cursor = FIRST_PAGE, limit: int = 100) -> Lanes:
-        """The lanes of a queue that have ready or running jobs, settings, or are paused, by name.
+        """The lanes of a queue that have ready or running jobs, settings, or are paused, by name. A page may
+        be short, and still have a cursor.
 
         - lanes_show_fairness_and_limits: backlog, running, lag, weight, limit, tokens, why parked.
         """

@@ -17,18 +17,35 @@ from windlass.core.state import State
 FlowName = Annotated[str, Parameter(name="FLOW", help="The flow's name or id.")]
 
 
-def list_flows(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
-    """List the flows of the newest 10,000 jobs."""
+def list_flows(
+    app: given.App,
+    /,
+    *,
+    stuck: Annotated[bool, Parameter(help="Only flows that need somebody.")] = False,
+    limit: given.Limit = None,
+    json: given.Json = False,
+) -> int:
+    """List unfinished flows, and those that have finished among the newest 10,000 jobs.
+
+    Stuck flows come first: nothing of them goes on by itself, as they have a dead letter or a held job.
+    """
     check_limit(limit)
 
     async def work(desk: Desk) -> None:
-        seen = await _at(desk).seen()
+        flows = _at(desk)
+        seen = await (flows.stuck() if stuck else flows.seen())
         columns = _columns(await desk.now())
-        await show(each(seen.flows), columns, json=json, limit=limit, nothing="no job belongs to a flow")
+        await show(
+            each(seen.flows),
+            columns,
+            json=json,
+            limit=limit,
+            nothing="no flow is stuck" if stuck else "no job belongs to a flow",
+        )
         if seen.more:
             say_aside(
-                f"windlass: of the {seen.examined:,} jobs listed first; flows of older ones are missing, and "
-                "counts may be too low: windlass flows APP show FLOW counts all of one"
+                "windlass: flows that have finished may be missing, and counts may be too low: "
+                "windlass flows APP show FLOW counts all jobs of one"
             )
 
     return at_desk(app, work)
@@ -97,9 +114,14 @@ def _tell(flow: str, done: str, count: int, *, json: bool) -> None:
         say(f'flow "{flow}": {count:,} job{"" if count == 1 else "s"} {done}')
 
 
+def _state(flow: FlowSeen) -> str:
+    return "stuck" if flow.stuck else "unfinished" if flow.unfinished else "finished"
+
+
 def _columns(now: datetime) -> Sequence[Column[FlowSeen]]:
     return (
         Column("flow", lambda flow: flow.id, wraps=True),
+        Column("state", _state),
         Column("jobs", lambda flow: _counted(flow.jobs), wraps=True),
         Column("newest", lambda flow: since(flow.newest, now), right=True),
     )

@@ -234,7 +234,7 @@ def _columns(now: datetime) -> Sequence[Column[ScheduleShown]]:
         Column("rule", lambda each: each.problem or each.rule, wraps=True),
         Column("task", lambda each: each.task, wraps=True),
         Column("next", lambda each: _next(each, now), right=True),
-        Column("fired", lambda each: since(each.fires[-1].at, now) if each.fires else "", right=True),
+        Column("fired", lambda each: _fired(each, now), right=True),
         Column("from", _origin, spare=1),
     )
 
@@ -243,6 +243,14 @@ def _next(schedule: ScheduleShown, now: datetime) -> str:
     if schedule.paused:
         return "paused"
     return "never" if schedule.next_at is None else since(schedule.next_at, now)
+
+
+def _fired(schedule: ScheduleShown, now: datetime) -> str:
+    """When it last made a job, and how many ticks were missed since."""
+    when = next((since(fire.at, now) for fire in reversed(schedule.fires) if fire.jobs), "")
+    last = schedule.fires[-1] if schedule.fires else None
+    missed = f"{last.missed} missed" if last is not None and last.missed and not last.jobs else ""
+    return ", ".join(text for text in (when, missed) if text)
 
 
 def _origin(schedule: ScheduleShown) -> str:
@@ -279,6 +287,7 @@ async def _print(schedule: ScheduleShown, now: datetime) -> None:
         columns: Sequence[Column[FireShown]] = (
             Column("tick", lambda fire: clock(fire.tick)),
             Column("fired", lambda fire: clock(fire.at)),
+            Column("missed", lambda fire: str(fire.missed) if fire.missed else "", right=True),
             Column("jobs", lambda fire: ", ".join(fire.jobs), wraps=True),
         )
         await show(each(tuple(reversed(schedule.fires))), columns, json=False, nothing="")

@@ -23,8 +23,9 @@ Concurrency = Annotated[int | None, Parameter(help="Jobs that one process runs a
 Queues = Annotated[
     str | None,
     Parameter(
-        help="The queues to serve, name[=weight],...: high=5,default=2. Without weights they are emptied in "
-        "their order. By default all that the app declares."
+        help="The queues to serve, name[=weight],...: high=5,default=2 shares the slots by weight; without "
+        "weights the queues are emptied in their order. By default all queues that the app declares share "
+        "the slots, by the weights it gives them."
     ),
 ]
 Groups = Annotated[
@@ -111,7 +112,7 @@ def _check_queues(app: str, options: "WorkerOptions") -> None:
     from windlass.worker.options import groups_of  # noqa: PLC0415 - only this command needs it
 
     async def work(desk: Desk) -> None:
-        for group in groups_of(options, ()):
+        for group in groups_of(options, {}):
             for queue in group.queues:
                 place = desk.app if "@" in app else desk.app.place_of(queue)
                 await Insight(await place.broker()).queue_document(queue)

@@ -1,6 +1,5 @@
 """The application: where tasks and queues are declared, and calls are sent."""
 
-import contextlib
 import copy
 import os
 import threading
@@ -17,7 +16,7 @@ from windlass.client.built_in import built_in
 from windlass.client.callbacks import check_callback, check_webhooks
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
-from windlass.client.elsewhere import found_in
+from windlass.client.elsewhere import found_in, namespace_of
 from windlass.client.flow_handle import Flow
 from windlass.client.function import check_function, name_of
 from windlass.client.handle import Job
@@ -31,7 +30,7 @@ from windlass.config import Config, Settings, configure
 from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
 from windlass.core.event import Emit
-from windlass.core.ids import JobIds, check_job_id, namespace_tag, tag_of
+from windlass.core.ids import JobIds, check_job_id, namespace_tag
 from windlass.core.names import (
     check_app,
     check_flow,
@@ -258,9 +257,11 @@ class Windlass:
 
     # --- queues, lanes, schedules ---------------------------------------------------------------------------
 
-    def queue(self, name: str, *, namespace: str | None = None, **options: Unpack[QueueOptions]) -> None:
-        """Declare a queue: its limits, order, and how long its finished jobs are kept. Said again, the last
-        word counts.
+    def queue(
+        self, name: str, *, namespace: str | None = None, weight: int = 1, **options: Unpack[QueueOptions]
+    ) -> None:
+        """Declare a queue: its share of a worker (`weight`), its limits, order, and how long its finished
+        jobs are kept. Said again, the last word counts.
 
         A queue in another `namespace` of the same store scales apart from the others; it is declared before
         the tasks that use it.
@@ -269,6 +270,7 @@ class Windlass:
         if check_own_queue(name) in self._owned:
             raise InvalidOption(f'queue "{name}" belongs to task "{name}"; set its limits there')
         place = self._places[name] = self._place(name, namespace)
+        place._declared.weigh(name, weight)  # noqa: SLF001 - one of our own
         place._declared.put(Subject(Kind.QUEUE, name), settings)  # noqa: SLF001 - one of our own
 
     def lane(self, queue: str, lane: str, **options: Unpack[LaneOptions]) -> None:
@@ -346,10 +348,15 @@ class Windlass:
         """The queues that this app declares in this namespace, the default one first: what its workers serve
         here unless told otherwise. Not those that have tasks of elsewhere alone (`external`).
         """
+        return tuple(self.weights)
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The same queues, with their shares of a worker that is not told which queues to serve."""
         tasks = self.tasks.values()
         own = {"default", *(task.options.queue for task in tasks if not task.options.external)}
         elsewhere = {task.options.queue for task in tasks if task.options.external} - own
-        return tuple(queue for queue in self._declared.queues if queue not in elsewhere)
+        return {name: weight for name, weight in self._declared.weights.items() if name not in elsewhere}
 
     async def declare(self, broker: Broker) -> None:
         """Tell a broker of the queues, lanes and schedules of this app in this namespace."""
@@ -451,14 +458,8 @@ class Windlass:
         return Flow(self._tagged(check_flow(flow)), flow)
 
     def _tagged(self, name: str) -> "Windlass":
-        """Where an id says that it was made; here, if it is none, or says nothing that is known."""
-        if len(self.namespaces) > 1:
-            with contextlib.suppress(InvalidOption):
-                tag = tag_of(check_job_id(name))
-                tagged = [each for each in self.namespaces if namespace_tag(each) == tag]
-                if tagged and self.config.namespace not in tagged:
-                    return self.namespaces[tagged[0]]
-        return self
+        """Where an id says that it was made."""
+        return self.namespaces[namespace_of(name, self.config.namespace, self.namespaces)]
 
     async def find(self, job: JobId) -> "Windlass | None":
         """The app in that other of its namespaces which keeps a job."""
@@ -470,11 +471,9 @@ class Windlass:
     async def not_known(self, job: JobId) -> JobNotFound:
         """The error for a job that the store has no record of here; it names the namespace that has."""
         place = await self.find(job)
-        return (
-            await self.connection.not_known(job)
-            if place is None
-            else found_in(place.config, self.config, job)
-        )
+        if place is None:
+            return await self.connection.not_known(job)
+        return found_in(place.config, self.config, job)
 
     def signature_of(self, task: str) -> Signature | None:
         """The signature of a task that this app has; None for others and for those that live elsewhere."""

@@ -8,6 +8,8 @@ from msgspec import UNSET
 
 from windlass.broker.contract import Broker
 from windlass.core.event import Emit
+from windlass.core.option import whole
+from windlass.core.order import MAX_WEIGHT
 from windlass.core.schedule import next_tick
 from windlass.core.settings import Body, Change, Changed, Declaration, Kind, QueueSettings, Subject
 from windlass.core.specification import Specification, encode_specification
@@ -30,6 +32,7 @@ class Declared:
         self._documents: dict[Subject, Body] = {}
         self._schedules: dict[str, Specification] = {}
         self._order: list[_Name] = []
+        self._weights: dict[str, int] = {}
 
     @property
     def version(self) -> int:
@@ -49,9 +52,14 @@ class Declared:
         return emit not in (None, Emit.NONE)
 
     @property
-    def queues(self) -> tuple[str, ...]:
-        """The names of the queues, in the order in which they were first said."""
-        return tuple(subject.name for subject in self._documents if subject.kind is Kind.QUEUE)
+    def weights(self) -> dict[str, int]:
+        """The queues, in the order in which they were first said, with their shares of a worker."""
+        names = (subject.name for subject in self._documents if subject.kind is Kind.QUEUE)
+        return {name: self._weights.get(name, 1) for name in names}
+
+    def weigh(self, queue: str, weight: int) -> None:
+        """Give a queue its share of a worker. Stores are not told: an order of asks is all it comes to."""
+        self._weights[queue] = whole(weight, name="weight", least=1, most=MAX_WEIGHT)
 
     def put(self, subject: Subject, body: Body) -> None:
         """Declare a document; it replaces an earlier one."""

@@ -1,12 +1,26 @@
-"""What it means that the store does not know a job: never heard of, or at home in another namespace."""
+"""Which namespace an id is of, and what it means that the store does not know a job: never heard of, or at
+home in another namespace.
+"""
 
 import contextlib
+from collections.abc import Iterable
 
 from windlass.broker.registry import find_namespace
 from windlass.config import Config
+from windlass.core.ids import check_job_id, namespace_tag, tag_of
 from windlass.core.query import NO_RECORD
 from windlass.core.units import JobId
-from windlass.errors import JobNotFound, StoreError
+from windlass.errors import InvalidOption, JobNotFound, StoreError
+
+
+def namespace_of(name: str, here: str, namespaces: Iterable[str]) -> str:
+    """Where an id says that it was made; here, if it is none, or says nothing that is known."""
+    with contextlib.suppress(InvalidOption):
+        tag = tag_of(check_job_id(name))
+        tagged = [each for each in namespaces if namespace_tag(each) == tag]
+        if tagged and here not in tagged:
+            return tagged[0]
+    return here
 
 
 async def not_known(config: Config | None, job: JobId) -> JobNotFound:

@@ -161,7 +161,6 @@ async def test_list_filters(store: Harness) -> None:
 
 async def test_list_is_newest_first(store: Harness) -> None:
     """By acceptance, whatever ids, priorities and states say; inside a group the last is the newest."""
-    store.needs("ordered_list")
     identities = [new_id() for _ in range(6)]
     order = [identities[place] for place in (4, 0, 5, 2, 1, 3)]
     for job in order[:3]:
@@ -335,6 +334,7 @@ async def test_cursors_are_checked(store: Harness) -> None:
         "list": lambda cursor: broker.list(JobQuery(), cursor, 1),
         "list dead": lambda cursor: broker.list(JobQuery(states=frozenset({State.DEAD})), cursor, 1),
         "list flow": lambda cursor: broker.list(JobQuery(flow="f"), cursor, 1),
+        "flows": lambda cursor: broker.flows(cursor, 1),
         "lanes": lambda cursor: broker.lanes("q", cursor, 1),
         "lanes of nothing": lambda cursor: broker.lanes("nowhere", cursor, 1),
         "schedules": lambda cursor: broker.schedules(cursor, 1),

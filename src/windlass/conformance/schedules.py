@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,14 @@ async def _view(store: Harness, name: str = "s") -> ScheduleView:
     return (await _listed(store))[name]
 
 
-async def _fire(store: Harness, *jobs: NewJob, then: Micros | None = None, name: str = "s") -> Fired:
+async def _fire(
+    store: Harness, *jobs: NewJob, then: Micros | None = None, name: str = "s", **more: Any
+) -> Fired:
     """Fire the next tick, as a worker does that has just read the schedule; by default its last."""
     view = await _view(store, name)
     assert view.next_at is not None
     return await store.broker.fire(
-        Fire(name=name, version=view.version, expect=view.next_at, then=then, jobs=jobs)
+        Fire(name=name, version=view.version, expect=view.next_at, then=then, jobs=jobs, **more)
     )
 
 
@@ -393,6 +396,24 @@ async def test_fires_are_kept(store: Harness) -> None:
         expected.append(FireRecord(start + tick * MINUTE, store.clock.now(), tuple(job.id for job in jobs)))
         assert (await _view(store)).fires == tuple(expected[-20:])
     assert expected[-1].at - expected[-1].tick == 5 * SECOND
+
+
+async def test_fires_are_kept__and_a_run_without_a_job_is_one(store: Harness) -> None:
+    """Otherwise ticks that a long run is to keep out would push out what tells of it."""
+    start = store.clock.now()
+    await _declare(store, next_at=start)
+    job = store.job()
+    await _fire(store, job, then=start + SECOND)
+    for tick in range(1, 31):
+        store.advance(SECOND)
+        await _fire(store, then=start + (tick + 1) * SECOND, missed=2)
+    run = FireRecord(start + SECOND, start + 30 * SECOND, (), missed=60)
+    assert (await _view(store)).fires == (FireRecord(start, start, (job.id,)), run)
+    last = store.job()
+    store.advance(SECOND)
+    await _fire(store, last, missed=3)
+    fired = FireRecord(start + 31 * SECOND, store.clock.now(), (last.id,), missed=3)
+    assert (await _view(store)).fires[1:] == (run, fired)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from windlass.core.job import JobView
-from windlass.core.names import check_lane, check_schedule
+from windlass.core.names import check_flow, check_lane, check_schedule
 from windlass.core.outcome import Error
 from windlass.core.state import State
 from windlass.core.units import Cursor, JobId, Micros
@@ -50,13 +50,23 @@ def schedule_in(cursor: Cursor) -> str:
         raise not_from_here() from None
 
 
+def flow_in(cursor: Cursor) -> str:
+    """The flow that a cursor stands behind; empty at the beginning."""
+    try:
+        return cursor if cursor == FIRST_PAGE else check_flow(cursor)
+    except InvalidOption:
+        raise not_from_here() from None
+
+
 def not_from_here() -> InvalidOption:
     """The error for a cursor that no page of a listing came with. It does not repeat the cursor."""
     return InvalidOption("this cursor is not from this listing; begin without one")
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters that every store has an index for. Everything else filters pages of these, in `admin/`."""
+    """The filters that every store applies to the rows it examines; it has an index for `flow`. All else
+    filters pages of these, in `admin/`.
+    """
 
     queue: str | None = None
     states: frozenset[State] = frozenset(State)
@@ -81,6 +91,30 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobView, ...] = ()
     cursor: Cursor | None = None
     """Where to go on; None at the end."""
+
+
+class UnfinishedFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow with an unfinished job, and what stands in its way."""
+
+    flow: str
+    moving: bool
+    """A job of it is ready, running, or scheduled and not held: it goes on by itself."""
+    held: bool
+    """A job of it is held: no worker can run it."""
+    dead: bool
+    """A job of it is a dead letter."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it needs somebody: nothing of it goes on by itself, and a dead letter or a hold is why."""
+        return not self.moving and (self.held or self.dead)
+
+
+class UnfinishedFlows(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of flows, in order of their names."""
+
+    flows: tuple[UnfinishedFlow, ...] = ()
+    cursor: Cursor | None = None
 
 
 class Count(msgspec.Struct, frozen=True):

@@ -6,12 +6,14 @@ look (fault 26).
 
 Ticks missed while nobody looked (fault 27), by `catch_up`:
 
-    skip   a tick fires if it is at most `grace` late; older ones are dropped
+    skip   the latest fires if it is at most `grace` late; the others are dropped
     one    the latest fires, however late; the others are dropped
     all    every tick fires, oldest first; beyond `cap` the oldest are dropped
 
-`cap` bounds `skip` too, so that one step never enqueues more than `cap` jobs. When ticks must go, the oldest
-go: the one that is due now is the last to be given up.
+With `skip` and `one` a tick is also missed while an earlier job of the schedule has never started
+(`Fire.unless_waiting`), so at most one job of the schedule waits for its start. That is why `skip` fires one
+tick and not all that are within `grace`. When ticks must go, the oldest go: the one that is due now is the
+last to be given up.
 """
 
 from collections.abc import Iterator
@@ -156,7 +158,7 @@ def due_ticks(
         return Due((), None)
     if next_at > now:
         return Due((), next_at)
-    most = 1 if catch_up == "one" else cap
+    most = cap if catch_up == "all" else 1
     oldest = now - grace if catch_up == "skip" else next_at
     fired: list[Micros] = []
     dropped = 0

@@ -4,6 +4,7 @@ The next tick is computed by whoever fires (`windlass.core.schedule`); the store
 together with the jobs of the tick. So any number of workers may fire, and no leader is needed.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -36,12 +37,19 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True):
     expect: Micros
     then: Micros | None
     jobs: tuple[NewJob, ...] = ()
+    """One for each tick that makes a job."""
+    missed: int = 0
+    """How many ticks make no job, whatever the store finds."""
+    unless_waiting: bool = False
+    """Make no job while an earlier job of this schedule is due and has never started."""
 
 
 class FireStatus(StrEnum):
     """What became of a wish to fire."""
 
     FIRED = "fired"
+    MISSED = "missed"
+    """The tick was taken and made no job: an earlier job of the schedule has never started."""
     RACED = "raced"
     """Another fired this tick, or the schedule was changed: read it again."""
     NOT_DUE = "not due"
@@ -59,11 +67,27 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class FireRecord(msgspec.Struct, frozen=True):
-    """One fire in a schedule's history."""
+    """One fire in a schedule's history, or a run of fires that made no job."""
 
     tick: Micros
+    """The first, if there were several."""
     at: Micros
+    """When the store took the tick; the last, if there were several."""
     jobs: tuple[JobId, ...]
+    missed: int = 0
+    """How many ticks made no job."""
+
+
+def with_fire(fires: Sequence[FireRecord], new: FireRecord) -> tuple[FireRecord, ...]:
+    """The latest fires with one more. A run of fires without a job is one record.
+
+    With a record for each, twenty of them would push out the fire whose job has not started, or still runs,
+    and the next tick would make another job.
+    """
+    last = fires[-1] if fires else None
+    if last is None or last.jobs or new.jobs:
+        return (*fires, new)[-FIRES_KEPT:]
+    return (*fires[:-1], FireRecord(last.tick, new.at, (), last.missed + new.missed))
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):

@@ -270,7 +270,9 @@ class Fire(_Event, tag="fire"):
 
 
 class Fired(_Event, tag="fired"):
-    """Ok: the tick fired, and these are the jobs it made. Without an invoke: what the store keeps of it."""
+    """Ok: the tick was taken, and these are the jobs it made: none, if it was missed. Without an invoke: what
+    the store keeps of it.
+    """
 
     schedule: str
     tick: Micros

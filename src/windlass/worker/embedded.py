@@ -56,7 +56,7 @@ class EmbeddedWorker:
         pace: Pace | None = None,
     ) -> None:
         self._program = program
-        self._groups = groups_of(options, program.queues)
+        self._groups = groups_of(options, program.weights)
         config = program.config
         self._grace = (config.grace if options.grace is None else options.grace) / SECOND
         self._counts_for = (config.session_ttl - config.beat) / SECOND

@@ -227,11 +227,11 @@ class Fetcher:
             if not extra or held > (extra + desk.slots) // 2:
                 return 0
         prefetch = 0 if self._alone else desk.prefetch.size
-        return max(0, min(slots + prefetch, self._hand.room, EXCHANGE))
+        return max(0, min(slots + prefetch, self._hand.room))
 
     def _ask(self, desk: Desk) -> Ask:
         queues = desk.shares.order()
-        limit = desk.shares.bound(queues, self._room(desk))
+        limit = min(EXCHANGE, desk.shares.bound(queues, self._room(desk)))
         free = desk.slots - self._hand.unfinished[desk.number]
         slots = max(0, min(free, limit))
         return Ask(

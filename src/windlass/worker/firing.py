@@ -88,7 +88,13 @@ async def _fire(broker: Planner, schedule: ScheduleView, now: Micros, new_id: Ca
     jobs = _jobs(schedule.name, specification, due.ticks, before, now, new_id)
     fired = await broker.fire(
         Fire(
-            name=schedule.name, version=schedule.version, expect=schedule.next_at, then=due.next_at, jobs=jobs
+            name=schedule.name,
+            version=schedule.version,
+            expect=schedule.next_at,
+            then=due.next_at,
+            jobs=jobs,
+            missed=len(due.ticks) + due.dropped - len(jobs),
+            unless_waiting=specification.catch_up != "all",
         )
     )
     if fired.status is FireStatus.REFUSED:

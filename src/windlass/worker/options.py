@@ -1,19 +1,19 @@
 """What a worker is started with."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from windlass.core.names import check_queue
+from windlass.core.names import RESERVED, check_queue
 from windlass.core.option import shown, whole
+from windlass.core.order import MAX_WEIGHT
 from windlass.core.units import Micros
 from windlass.errors import InvalidOption
 from windlass.observe.listener import TOKEN_VARIABLE, address_of
 
 MOST_PROCESSES = 256
 MOST_SLOTS = 1_000
-MOST_WEIGHT = 1_000
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 16
     """Jobs that one process runs at once."""
     queues: tuple[str, ...] = ()
-    """`name` or `name=weight`; empty: all queues that the app declares."""
+    """`name` or `name=weight`; empty: all queues that the app declares, by the weights it gives them."""
     groups: tuple[str, ...] = ()
     """`slots:queue,queue`: slots that serve these queues alone, instead of `concurrency` and `queues`."""
     grace: Micros | None = None
@@ -61,15 +61,24 @@ def check_options(options: WorkerOptions) -> WorkerOptions:
     return options
 
 
-def groups_of(options: WorkerOptions, declared: Sequence[str]) -> tuple[Group, ...]:
-    """The groups of each process. `declared` are the queues of the app, for those who name none."""
+def groups_of(options: WorkerOptions, declared: Mapping[str, int]) -> tuple[Group, ...]:
+    """The groups of each process. `declared` are the queues of the app with their weights, for those who name
+    none.
+
+    Windlass's own queues have a slot more: a message about a backlog does not wait for its end.
+    """
     check_options(options)
     if options.groups:
         return tuple(_group(text) for text in options.groups)
-    queues, weights = _shares(options.queues) if options.queues else (tuple(declared), ())
+    if options.queues:
+        queues, weights = _shares(options.queues)
+    else:
+        queues, weights = tuple(declared), tuple(declared.values())
     if not queues:
         raise InvalidOption("the app declares no queue to work on; name some: queues=...")
-    return (Group(slots=options.concurrency, queues=queues, weights=weights),)
+    all_queues = Group(slots=options.concurrency, queues=queues, weights=weights)
+    own = tuple(queue for queue in queues if queue.startswith(RESERVED))
+    return (all_queues, Group(slots=1, queues=own)) if own else (all_queues,)
 
 
 def _group(text: str) -> Group:
@@ -98,4 +107,4 @@ def _shares(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
 def _weight(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise InvalidOption(f'queue "{name}": a weight is a whole number, as in {name}=5, not {shown(text)}')
-    return whole(int(text), name=f'the weight of queue "{name}"', least=1, most=MOST_WEIGHT)
+    return whole(int(text), name=f'the weight of queue "{name}"', least=1, most=MAX_WEIGHT)

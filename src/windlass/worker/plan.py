@@ -67,7 +67,7 @@ def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
         app=app_name,
         name=program.name,
         version=_version(),
-        groups=groups_of(options, program.queues),
+        groups=groups_of(options, program.weights),
         processes=options.processes,
         grace=grace / SECOND,
         max_jobs=options.max_jobs,
@@ -80,7 +80,10 @@ def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
 def described(plan: Plan, broker: Broker, config: Config) -> str:
     """What a worker does, for its log."""
     processes = "1 process" if plan.processes == 1 else f"{plan.processes} processes"
-    groups = " + ".join(f"{group.slots} slots on queues {', '.join(group.queues)}" for group in plan.groups)
+    groups = " + ".join(
+        f"{group.slots} {'slot' if group.slots == 1 else 'slots'} on queues {', '.join(group.queues)}"
+        for group in plan.groups
+    )
     ttl = config.session_ttl / SECOND
     return f"{processes} x {groups} ({broker.capabilities.store}, session ttl {ttl:g} s)"
 

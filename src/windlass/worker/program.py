@@ -72,6 +72,11 @@ class Program(Protocol):
         ...
 
     @property
+    def weights(self) -> Mapping[str, int]:
+        """The same queues, in the same order, with their weights."""
+        ...
+
+    @property
     def new_id(self) -> Callable[[], JobId]: ...
 
     async def broker(self) -> Broker:

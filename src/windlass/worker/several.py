@@ -38,7 +38,7 @@ def _groups_shared_out(
     options: WorkerOptions, namespace_of: Callable[[str], str]
 ) -> dict[str, WorkerOptions]:
     shares: dict[str, list[str]] = {}
-    for text, group in zip(options.groups, groups_of(options, ()), strict=True):
+    for text, group in zip(options.groups, groups_of(options, {}), strict=True):
         names = sorted({namespace_of(queue) for queue in group.queues})
         if len(names) > 1:
             raise InvalidOption(

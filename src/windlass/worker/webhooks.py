@@ -47,7 +47,7 @@ DETAILS = 20
 """Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
 SOON = 0.5
 """Seconds between two looks at a log that had nothing new."""
-LATER = 5.0
+LATER = 2.0
 """Seconds between two looks of those who do not read, and of those with nobody to tell."""
 HELD: Micros = 30 * SECOND
 """How long the others leave the reading to the one who has it."""

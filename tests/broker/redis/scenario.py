@@ -69,7 +69,9 @@ async def _produce(broker: RedisBroker, clock: ManualClock) -> None:
     ]
     later = NewJob(id=job_id(next(numbers)), task="t", queue="plain", delay=SECOND)
     children = [
-        NewJob(id=job_id(next(numbers)), task="t", queue="plain", after=(Edge(plain[0].id, policy),))
+        NewJob(
+            id=job_id(next(numbers)), task="t", queue="plain", flow="f", after=(Edge(plain[0].id, policy),)
+        )
         for policy in OnFailure
     ]
     lost = NewJob(id=job_id(next(numbers)), task="t", queue="nowhere")
@@ -163,6 +165,7 @@ async def _read(broker: RedisBroker) -> None:
     jobs = [job_id(number) for number in range(1, 30)]
     await broker.get(jobs)
     await broker.watch(jobs, 0)
+    await broker.flows()
     await broker.counts()
     await broker.lanes("laned")
     await broker.sessions()

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import settings
 from tests.broker.redis.fixtures import new_namespace
 from tests.broker.redis.servers import Server, machine_binary, running, valkey_binary
-from tests.broker.test_redis_machine import _PATIENT, _Ordered
+from tests.broker.test_redis_machine import _PATIENT
 
 from windlass.broker.contract import Broker, Options
+from windlass.broker.redis import RedisBroker
 from windlass.clock import ManualClock
 from windlass.conformance.machine import machine_for
 
@@ -31,11 +32,11 @@ def _other() -> Iterator[None]:
 
 
 async def _on_valkey(clock: ManualClock, options: Options) -> Broker:
-    return await _Ordered.open(_servers["valkey"].url, clock=clock, options=new_namespace(options))
+    return await RedisBroker.open(_servers["valkey"].url, clock=clock, options=new_namespace(options))
 
 
 async def _on_the_machines_own(clock: ManualClock, options: Options) -> Broker:
-    return await _Ordered.open(_servers["machine"].url, clock=clock, options=new_namespace(options))
+    return await RedisBroker.open(_servers["machine"].url, clock=clock, options=new_namespace(options))
 
 
 @pytest.mark.usefixtures("_valkey")

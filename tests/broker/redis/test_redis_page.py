@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from windlass.broker.redis.acl import rules
-from windlass.broker.redis.keys import HASHES, LEXSETS
+from windlass.broker.redis.keys import BY_SCORE, HASHES, LEXSETS
 from windlass.broker.redis.namespaces import REGISTRY
 from windlass.broker.redis.url import SCHEMES, TIMEOUT
 
@@ -15,7 +15,7 @@ def test_the_least_rights_are_those_of_the_page() -> None:
 
 
 def test_the_keys_are_as_many_as_the_page_says() -> None:
-    assert f"in {len(HASHES + LEXSETS)} keys" in PAGE
+    assert f"in {len(HASHES + LEXSETS + BY_SCORE)} keys" in PAGE
     assert f"`{REGISTRY.decode()}` lists" in PAGE
 
 

@@ -89,6 +89,6 @@ def test_a_namespace_in_another_format_is_refused(redis_server: Server) -> None:
         meta = f"{prefix(options.namespace)}meta"
         numbers = client.hget(meta, "n")
         assert isinstance(numbers, bytes)
-        client.hset(meta, "n", numbers[:88] + b"\2")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(StoreError, match="is kept in format 2, and this Windlass knows format 3"):
+        client.hset(meta, "n", numbers[:88] + b"\3")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(StoreError, match="is kept in format 3, and this Windlass knows format 4"):
         asyncio.run(opened())

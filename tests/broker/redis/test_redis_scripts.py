@@ -14,7 +14,7 @@ from tests.broker.redis.servers import Server
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.conversation import Say, Talk
-from windlass.broker.redis.keys import HASHES, LEXSETS, keys
+from windlass.broker.redis.keys import BY_SCORE, HASHES, LEXSETS, keys
 from windlass.broker.redis.scripts import link
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
@@ -41,7 +41,7 @@ def test_a_script_is_headed_by_what_it_takes_and_costs(name: str) -> None:
 def test_no_script_names_a_key_of_its_own() -> None:
     """Every key is one of KEYS, and only few look there."""
     naming = {name for name, text in {**_VERBS, **_PARTS}.items() if "KEYS[" in text}
-    assert naming == {"store", "open"}
+    assert naming == {"store", "open", "plain_calls"}
 
 
 @pytest.mark.parametrize("name", sorted(_PARTS))
@@ -65,8 +65,8 @@ def test_no_state_is_a_bare_digit(name: str) -> None:
 
 
 def test_scripts_and_adapter_agree_on_the_keys() -> None:
-    declared = re.findall(r"key\((\d+)\)", _PARTS["store"])
-    assert len(declared) == len(HASHES) + len(LEXSETS)
+    declared = re.findall(r"(?:key\(|KEYS\[)(\d+)", _PARTS["store"])
+    assert len(declared) == len(HASHES) + len(LEXSETS) + len(BY_SCORE)
     assert sorted(map(int, declared)) == list(range(1, len(keys("x")) + 1))
 
 

@@ -31,6 +31,8 @@ QUEUES = {
     "in sequence": QueueSettings(sequence=True),
 }
 _TO_LAYOUT_2 = """
+    DROP INDEX job_unfinished;
+    DROP INDEX job_failed;
     DROP INDEX job_late;
     CREATE INDEX job_waiting ON job (q, due_at, sequence) WHERE state = 2;
     ALTER TABLE namespace DROP COLUMN numbered_at;

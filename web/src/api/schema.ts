@@ -231,6 +231,7 @@ export interface FireShown {
   tick: string
   at: string
   jobs: string[]
+  missed: number
 }
 
 export interface FlowDone {
@@ -262,6 +263,8 @@ export interface FlowSeen {
   id: string
   jobs: Record<string, number>
   newest: string
+  unfinished?: boolean
+  stuck?: boolean
 }
 
 export interface FlowShown {

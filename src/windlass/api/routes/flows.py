@@ -2,7 +2,7 @@
 
 import msgspec
 from litestar import get, post
-from litestar.params import FromPath
+from litestar.params import FromPath, FromQuery
 
 from windlass.admin.flows import FlowGraph, FlowSeen
 from windlass.admin.keys import Scope
@@ -16,12 +16,16 @@ from windlass.errors import InvalidOption
 
 
 class FlowPage(Page[FlowSeen], frozen=True, kw_only=True):
-    """Flows that were met among jobs. There is no next page: its cursor is null."""
+    """Flows: those that are stuck, then the other unfinished ones, then those that have finished; each time
+    the newest first. There is no next page: its cursor is null.
+    """
 
     examined: int
-    """Jobs that were looked at."""
+    """Jobs that were looked at for flows that have finished."""
     more: bool
-    """There may be other flows, of older jobs or beyond the limit; and counts may be too low."""
+    """There may be other flows: finished ones of older jobs, or some beyond the limit; and counts may be too
+    low.
+    """
 
 
 class FlowDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +37,17 @@ class FlowDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/v1/flows", guards=[requires(Scope.READ)], tags=["flows"])
-async def list_flows(desk: AtDesk, limit: Limit = USUAL) -> FlowPage:
-    """The flows that were met among the first 10,000 jobs listed, the newest first."""
-    seen = await desk.flows.seen(desk.sees)
-    return FlowPage(
-        items=seen.flows[:limit], examined=seen.examined, more=seen.more or len(seen.flows) > limit
-    )
+async def list_flows(
+    desk: AtDesk,
+    limit: Limit = USUAL,
+    stuck: FromQuery[bool] = False,  # noqa: FBT002 - Litestar passes it by name
+) -> FlowPage:
+    """The unfinished flows, however old, and those that have finished among the newest 10,000 jobs. With
+    `stuck`, only those that need somebody: nothing of them goes on by itself.
+    """
+    listed = desk.flows.stuck if stuck else desk.flows.seen
+    seen = await listed(desk.sees, limit=limit)
+    return FlowPage(items=seen.flows, examined=seen.examined, more=seen.more)
 
 
 @get("/v1/flows/{flow:str}", guards=[requires(Scope.READ)], tags=["flows"])

@@ -71,7 +71,9 @@ async def list_schedules(desk: AtDesk) -> list[ScheduleShown]:
 
 @get("/v1/schedules/{name:str}", guards=[requires(Scope.READ)], tags=["schedules"])
 async def show_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
-    """One schedule, with its latest fires: the tick, when it happened, and the jobs that came of it."""
+    """One schedule, with its latest fires: the tick, when it happened, the jobs that came of it, and how many
+    ticks made no job.
+    """
     return _shown(desk, await _mine(desk, name))
 
 

@@ -27,7 +27,16 @@ from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import FIRST_PAGE, PAGE_ROWS, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import (
+    FIRST_PAGE,
+    PAGE_ROWS,
+    Counts,
+    Explanation,
+    JobQuery,
+    Lanes,
+    Page,
+    UnfinishedFlows,
+)
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Retention, Subject
 from windlass.core.settlement import Settlement
@@ -41,7 +50,6 @@ CAPABILITIES = Capabilities(
     durability="in the memory of this process: lost when it ends",
     durable=False,
     shared=False,
-    ordered_list=True,
     transactional_enqueue=False,
     transactional_completion=False,
 )
@@ -249,6 +257,10 @@ class MemoryBroker:
     async def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
         with self._step():
             return reads.list_jobs(self._ns, query, after, _page(limit))
+
+    async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
+        with self._step():
+            return reads.flows(self._ns, after, _page(limit))
 
     async def counts(self) -> Counts:
         with self._step():

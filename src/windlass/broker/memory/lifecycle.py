@@ -148,6 +148,11 @@ def is_expired(job: Job, now: Micros) -> bool:
     return job.expires_at is not None and job.expires_at <= now and not job.started
 
 
+def waits_to_start(job: Job, now: Micros) -> bool:
+    """Whether a job could have started by now, and never has."""
+    return job.state in WAITING and not job.started and (job.due_at <= now or job.held is not None)
+
+
 # the end of a lease
 
 

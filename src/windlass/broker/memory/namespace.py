@@ -176,7 +176,7 @@ class Schedule:
     version: int = 0
     next_at: Micros | None = None
     paused: bool = False
-    fires: list[FireRecord] = field(default_factory=list[FireRecord])
+    fires: tuple[FireRecord, ...] = ()
 
 
 @dataclass(slots=True)

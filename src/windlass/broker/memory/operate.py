@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Key, Namespace
-from windlass.core.bounds import check_items
+from windlass.core.bounds import CALL_ITEMS, check_items
 from windlass.core.group import key_place
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
@@ -117,6 +117,7 @@ def purge(ns: Namespace, queue: str, state: State, limit: int) -> Purged:
     jobs = [job for job in ns.jobs.values() if job.asked.queue == queue and job.state is state]
     if state in TERMINAL:
         jobs = [job for job in jobs if not lifecycle.is_needed(ns, job) or state is State.DEAD]
+    limit = min(limit, CALL_ITEMS)
     purged = 0
     for job in jobs[:limit]:
         if job.state is not state:
@@ -137,6 +138,7 @@ def unhold(ns: Namespace, key: str, limit: int) -> Purged:
         if job.state is State.SCHEDULED and job.held is not None and job.held.key == key
     ]
     held.sort(key=lambda job: (job.due_at, job.sequence))
+    limit = min(limit, CALL_ITEMS)
     for job in held[:limit]:
         job.due_at = ns.now()
         lifecycle.promote(ns, job, Move.UNHOLD)

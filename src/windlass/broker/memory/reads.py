@@ -10,10 +10,23 @@ from windlass.broker.memory.namespace import Job, Lane, Namespace, Queue
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView
 from windlass.core.limits import tokens
-from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Lanes, LaneView, Page, lane_in, number_in
+from windlass.core.query import (
+    PAGE_ROWS,
+    Count,
+    Counts,
+    JobQuery,
+    Lanes,
+    LaneView,
+    Page,
+    UnfinishedFlow,
+    UnfinishedFlows,
+    flow_in,
+    lane_in,
+    number_in,
+)
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Kind, Subject
-from windlass.core.state import TERMINAL, Reason, State
+from windlass.core.state import TERMINAL, UNFINISHED, Reason, State
 from windlass.core.units import Cursor, JobId, SessionId
 
 
@@ -90,6 +103,8 @@ def list_jobs(ns: Namespace, query: JobQuery, after: Cursor, limit: int) -> Page
     """Jobs that match, newest accepted first; a page examines a bounded number of rows."""
     last = number_in(after) if after else None
     rows = [job for job in reversed(ns.jobs.values()) if last is None or job.arrival < last]
+    if query.flow:
+        rows = [job for job in rows if job.asked.flow == query.flow]
     found: list[JobView] = []
     for examined, job in enumerate(rows):
         if len(found) == limit or examined == PAGE_ROWS:
@@ -98,6 +113,36 @@ def list_jobs(ns: Namespace, query: JobQuery, after: Cursor, limit: int) -> Page
         if query.matches(view):
             found.append(view)
     return Page(jobs=tuple(found))
+
+
+def flows(ns: Namespace, after: Cursor, limit: int) -> UnfinishedFlows:
+    """The flows that have an unfinished job, by name."""
+    last = flow_in(after)
+    members: dict[str, list[Job]] = {}
+    for job in ns.jobs.values():
+        if job.asked.flow > last:
+            members.setdefault(job.asked.flow, []).append(job)
+    names = sorted(flow for flow, jobs in members.items() if any(job.state in UNFINISHED for job in jobs))
+    return UnfinishedFlows(
+        flows=tuple(_unfinished(name, members[name]) for name in names[:limit]),
+        cursor=Cursor(names[limit - 1]) if len(names) > limit else None,
+    )
+
+
+def _unfinished(flow: str, jobs: Sequence[Job]) -> UnfinishedFlow:
+    return UnfinishedFlow(
+        flow=flow,
+        moving=any(job.state in _MOVING and not _is_held(job) for job in jobs),
+        held=any(_is_held(job) for job in jobs),
+        dead=any(job.state is State.DEAD for job in jobs),
+    )
+
+
+_MOVING = UNFINISHED - {State.BLOCKED}
+
+
+def _is_held(job: Job) -> bool:
+    return job.state is State.SCHEDULED and job.held is not None
 
 
 def counts(ns: Namespace) -> Counts:

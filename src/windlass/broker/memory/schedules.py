@@ -1,12 +1,12 @@
 """Schedules: documents with a next time, fired by compare-and-set."""
 
 from windlass.broker.memory.enqueue import enqueue_group
+from windlass.broker.memory.lifecycle import waits_to_start
 from windlass.broker.memory.namespace import Namespace, Schedule
 from windlass.core.job import Status
 from windlass.core.query import schedule_in
 from windlass.core.settings import Change, Changed
 from windlass.core.timetable import (
-    FIRES_KEPT,
     Fire,
     Fired,
     FireRecord,
@@ -14,6 +14,7 @@ from windlass.core.timetable import (
     NewSchedule,
     Schedules,
     ScheduleView,
+    with_fire,
 )
 from windlass.core.units import Cursor, Micros
 
@@ -80,13 +81,22 @@ def fire(ns: Namespace, wish: Fire) -> Fired:
         return Fired(FireStatus.RACED)
     if wish.expect > now:
         return Fired(FireStatus.NOT_DUE)
+    if wish.unless_waiting and _waits_to_start(ns, schedule):
+        missed = FireRecord(wish.expect, now, (), wish.missed + len(wish.jobs))
+        schedule.next_at, schedule.fires = wish.then, with_fire(schedule.fires, missed)
+        return Fired(FireStatus.MISSED)
     receipts = enqueue_group(ns, wish.jobs)
     if any(receipt.status is Status.REFUSED for receipt in receipts):
         return Fired(FireStatus.REFUSED, receipts)
     schedule.next_at = wish.then
-    record = FireRecord(wish.expect, now, tuple(receipt.of or receipt.job for receipt in receipts))
-    schedule.fires = [*schedule.fires, record][-FIRES_KEPT:]
+    jobs = tuple(receipt.of or receipt.job for receipt in receipts)
+    schedule.fires = with_fire(schedule.fires, FireRecord(wish.expect, now, jobs, wish.missed))
     return Fired(FireStatus.FIRED, receipts)
+
+
+def _waits_to_start(ns: Namespace, schedule: Schedule) -> bool:
+    jobs = (ns.jobs.get(job) for fire in schedule.fires for job in fire.jobs)
+    return any(job is not None and waits_to_start(job, ns.now()) for job in jobs)
 
 
 def schedules(ns: Namespace, after: Cursor, limit: int) -> Schedules:
@@ -110,5 +120,5 @@ def _view(name: str, schedule: Schedule) -> ScheduleView:
         paused=schedule.paused,
         app=schedule.app,
         revision=schedule.revision,
-        fires=tuple(schedule.fires),
+        fires=schedule.fires,
     )

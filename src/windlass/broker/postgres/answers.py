@@ -36,7 +36,18 @@ from windlass.core.job import (
 )
 from windlass.core.lease import Asker, Claimed, Lease
 from windlass.core.outcome import Answer, Outcome, Verdict
-from windlass.core.query import Count, Counts, Explanation, Lanes, LaneView, Page, Parked, Why
+from windlass.core.query import (
+    Count,
+    Counts,
+    Explanation,
+    Lanes,
+    LaneView,
+    Page,
+    Parked,
+    UnfinishedFlow,
+    UnfinishedFlows,
+    Why,
+)
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Document, Kind, Subject
 from windlass.core.state import Move, Reason, State
@@ -286,6 +297,15 @@ def counts(rows: Sequence[Row]) -> Counts:
             found.append(Count(row["queue"], row["task"], state, row["n"]))
     found.sort(key=lambda count: (count.queue, count.task, count.state))
     return Counts(rows=tuple(found), oldest=oldest, paused=tuple(sorted(paused)))
+
+
+def flows(rows: Sequence[Row], limit: int) -> UnfinishedFlows:
+    """A page of flows."""
+    found = tuple(
+        UnfinishedFlow(flow=row["flow"], moving=row["moving"], held=row["held"], dead=row["dead"])
+        for row in rows[:limit]
+    )
+    return UnfinishedFlows(flows=found, cursor=Cursor(found[-1].flow) if len(rows) > limit else None)
 
 
 def lanes(queue: str, rows: Sequence[Row], limit: int) -> Lanes:

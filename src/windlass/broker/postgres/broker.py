@@ -33,7 +33,7 @@ from windlass.broker.postgres.url import Place
 from windlass.broker.postgres.watching import FLOOR, Watching
 from windlass.broker.postgres.ways import Ways
 from windlass.clock import Clock
-from windlass.core.bounds import check_items
+from windlass.core.bounds import CALL_ITEMS, check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import refused_whole, too_large
 from windlass.core.job import Finished, JobDetail, NewJob, Receipt
@@ -49,6 +49,8 @@ from windlass.core.query import (
     JobQuery,
     Lanes,
     Page,
+    UnfinishedFlows,
+    flow_in,
     lane_in,
     number_in,
     schedule_in,
@@ -79,7 +81,6 @@ CAPABILITIES = Capabilities(
     durability="committed by PostgreSQL: it survives a power cut (unless synchronous_commit is off)",
     durable=True,
     shared=True,
-    ordered_list=True,
     transactional_enqueue=True,
     transactional_completion=True,
     # One at a time claims from lanes, its commit included: with half as many commits they give a quarter
@@ -353,8 +354,9 @@ class PostgresBroker:
 
     async def fire(self, fire: Fire) -> Fired:
         large = too_large(fire.jobs)
-        tick = (fire.name, fire.version, fire.expect, fire.then)
-        rows = await self._step("fire", *tick, FIRES_KEPT, bool(large), *jobs_of(() if large else fire.jobs))
+        ticks = fire.missed + len(fire.jobs)
+        wish = (fire.name, fire.version, fire.expect, fire.then, ticks, fire.unless_waiting)
+        rows = await self._step("fire", *wish, FIRES_KEPT, bool(large), *jobs_of(() if large else fire.jobs))
         status = FireStatus(rows[0]["status"])
         if large and status is FireStatus.REFUSED:
             return Fired(status, refused_whole(fire.jobs, large))
@@ -407,11 +409,11 @@ class PostgresBroker:
 
     async def purge(self, queue: str, state: State, limit: int) -> Purged:
         checks.check_purge(state)
-        row = (await self._step("purge", queue, CODES[state], limit))[0]
+        row = (await self._step("purge", queue, CODES[state], min(limit, CALL_ITEMS)))[0]
         return Purged(row["count"], row["more"])
 
     async def unhold(self, key: str, limit: int) -> Purged:
-        row = (await self._step("unhold", key, limit))[0]
+        row = (await self._step("unhold", key, min(limit, CALL_ITEMS)))[0]
         return Purged(row["count"], row["more"])
 
     async def pause(self, queue: str, lane: str | None = None) -> bool:
@@ -463,6 +465,10 @@ class PostgresBroker:
                 "list", query.queue, states, query.task, query.lane, query.flow, last, limit, PAGE_ROWS
             )
         )
+
+    async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
+        checks.check_page(limit)
+        return answers.flows(await self._read("unfinished_flows", flow_in(after), limit + 1), limit)
 
     async def counts(self) -> Counts:
         return answers.counts(await self._read("counts", self._now()))

@@ -5,8 +5,8 @@ from typing import Final
 from windlass.broker.redis.keys import prefix
 
 _SCRIPTS: Final = ("eval", "evalsha", "time")
-_HASHES: Final = ("hget", "hmget", "hset", "hsetnx", "hdel", "hexists", "hincrby", "hgetall", "hscan")
-_SETS: Final = ("zadd", "zrem", "zrangebylex", "zlexcount", "zscore")
+_HASHES: Final = ("hget", "hmget", "hset", "hsetnx", "hdel", "hexists", "hincrby", "hgetall")
+_SETS: Final = ("zadd", "zrem", "zrangebylex", "zrevrangebylex", "zrevrangebyscore", "zlexcount", "zscore")
 _CHANNELS: Final = ("publish", "subscribe", "pubsub")
 _CONNECTION: Final = ("ping", "select", "info", "client|setname")
 COMMANDS: Final = (*_SCRIPTS, *_HASHES, *_SETS, *_CHANNELS, *_CONNECTION)

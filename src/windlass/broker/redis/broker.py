@@ -19,7 +19,7 @@ from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page, UnfinishedFlows
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
@@ -238,6 +238,9 @@ class RedisBroker:
 
     async def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
         return await self._store.run(verbs.list_jobs(query, after, limit))
+
+    async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
+        return await self._store.run(verbs.flows(after, limit))
 
     async def counts(self) -> Counts:
         return await self._store.run(verbs.counts())

@@ -21,7 +21,7 @@ from windlass.core.settings import Change
 from windlass.core.state import Move, Reason, State
 from windlass.core.timetable import FireStatus
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Of all records: raised whenever one of them changes."""
 STATES: Final = (
     State.BLOCKED,

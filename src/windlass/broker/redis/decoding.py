@@ -252,8 +252,8 @@ def schedule(
         app=app,
         revision=revision,
         fires=tuple(
-            FireRecord(tick, at, tuple(unpack_id(bytes.fromhex(job)) for job in jobs))
-            for tick, at, jobs in (unpack(fires) if fires else ())
+            FireRecord(tick, at, tuple(unpack_id(bytes.fromhex(job)) for job in jobs), *missed)
+            for tick, at, jobs, *missed in (unpack(fires) if fires else ())
         ),
     )
 

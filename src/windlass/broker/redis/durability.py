@@ -69,7 +69,6 @@ class Durability(NamedTuple):
             durability=self.words(),
             durable=self.durable,
             shared=True,
-            ordered_list=False,
             transactional_enqueue=False,
             transactional_completion=False,
             pacing=Pacing(ahead=2_000, serial=True),

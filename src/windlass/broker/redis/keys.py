@@ -17,6 +17,7 @@ HASHES: Final = (
     "log",
 )
 LEXSETS: Final = ("ready", "ring", "lease", "link", "time", "names")
+BY_SCORE: Final = ("arrived",)
 
 
 def prefix(namespace: str) -> str:
@@ -26,7 +27,7 @@ def prefix(namespace: str) -> str:
 
 def keys(namespace: str) -> tuple[bytes, ...]:
     """The keys, in the order in which scripts know them."""
-    return tuple(f"{prefix(namespace)}{name}".encode() for name in HASHES + LEXSETS)
+    return tuple(f"{prefix(namespace)}{name}".encode() for name in HASHES + LEXSETS + BY_SCORE)
 
 
 def ends_channel(namespace: str) -> bytes:

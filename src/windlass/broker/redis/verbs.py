@@ -2,7 +2,6 @@
 use it.
 """
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -11,11 +10,11 @@ import msgspec
 from windlass.broker.contract import Options, Settled
 from windlass.broker.redis import decoding, encoding, policies
 from windlass.broker.redis.codes import STATE_CODES, STATES
-from windlass.broker.redis.records import blob, pack, pack_id, unpack
-from windlass.core.bounds import check_items
+from windlass.broker.redis.records import blob, pack, pack_id, read_head, unpack
+from windlass.core.bounds import CALL_ITEMS, check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import payload_bytes, refused_whole, too_large
-from windlass.core.job import GROUP_BYTES, GROUP_JOBS, Finished, JobDetail, NewJob, Receipt, Refusal
+from windlass.core.job import GROUP_BYTES, GROUP_JOBS, Finished, JobDetail, JobView, NewJob, Receipt, Refusal
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Outcome, Verdict
@@ -27,8 +26,10 @@ from windlass.core.query import (
     JobQuery,
     Lanes,
     Page,
+    UnfinishedFlow,
+    UnfinishedFlows,
+    flow_in,
     lane_in,
-    not_from_here,
     number_in,
     schedule_in,
 )
@@ -47,6 +48,7 @@ _REPEATABLE = frozenset(
         *(
             "get",
             "list",
+            "unfinished_flows",
             "counts",
             "lanes",
             "sessions",
@@ -279,7 +281,7 @@ def fire(wish: Fire) -> Call[Fired]:
         refused = Fired(FireStatus.REFUSED, refused_whole(wish.jobs, large))
         return Call("schedules", (pack(["", 1]),), lambda _: refused)
     row = [wish.name, wish.version, wish.expect, False if wish.then is None else wish.then]
-    call = _one("fire", [*row, encoding.packet(wish.jobs)], read)
+    call = _one("fire", [*row, encoding.packet(wish.jobs), wish.missed, wish.unless_waiting], read)
     return Call(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
 
 
@@ -327,11 +329,11 @@ def _purged(answer: Any) -> Purged:
 def purge(queue: str, state: State, limit: int) -> Call[Purged]:
     if state is State.RUNNING:
         raise ContractError("running jobs are not purged; cancel them")
-    return _one("purge", [queue, STATE_CODES[state], limit], _purged)
+    return _one("purge", [queue, STATE_CODES[state], min(limit, CALL_ITEMS)], _purged)
 
 
 def unhold(key: str, limit: int) -> Call[Purged]:
-    return _one("unhold", [key, limit], _purged)
+    return _one("unhold", [key, min(limit, CALL_ITEMS)], _purged)
 
 
 def pause(queue: str, lane: str | None, *, paused: bool) -> Call[bool]:
@@ -404,34 +406,34 @@ def get(jobs: Sequence[JobId]) -> Call[tuple[JobDetail | None, ...]]:
     return _one("get", [blob(pack_id(job)) for job in jobs], read)
 
 
-_PLACE = re.compile(r"|(end|[0-9]{1,19}):([0-9a-f]{32}(,[0-9a-f]{32})*)?")
-"""A cursor of `list_jobs`: that of HSCAN, and the ids of what did not fit on the page."""
-
-
 def list_jobs(query: JobQuery, after: Cursor, limit: int) -> Call[Page]:
-    """A page. Filters are applied to the rows examined; what does not fit is named in the cursor."""
-    if not _PLACE.fullmatch(after):
-        raise not_from_here()
-    place, _, rest = str(after).partition(":")
-    left = [blob(bytes.fromhex(job)) for job in rest.split(",") if job]
+    """A page. Filters are applied to the rows examined."""
+    rows = page_size(limit) + 1 if query == JobQuery() else PAGE_ROWS + 1
 
     def read(answer: Any) -> Page:
-        cursor, *rows = answer
-        matching = [
-            (rows[at], shown)
-            for at in range(0, len(rows), 2)
-            if query.matches(shown := decoding.view(rows[at], rows[at + 1]))
-        ]
-        kept = ",".join(job.hex() for job, _ in matching[limit:])
-        ended = cursor == b"end" and not kept
-        return Page(
-            jobs=tuple(shown for _, shown in matching[:limit]),
-            cursor=None if ended else Cursor(f"{cursor.decode()}:{kept}"),
-        )
+        heads = answer[1::2]
+        found: list[JobView] = []
+        for examined, job in enumerate(answer[::2]):
+            if len(found) == limit or examined == PAGE_ROWS:
+                return Page(jobs=tuple(found), cursor=Cursor(str(read_head(heads[examined - 1]).arrival)))
+            shown = decoding.view(job, heads[examined])
+            if query.matches(shown):
+                found.append(shown)
+        return Page(jobs=tuple(found))
 
-    everything = query == JobQuery()
-    rows = page_size(limit) if everything else PAGE_ROWS
-    return _one("list", [place or "0", rows, left], read)
+    return _one("list", [number_in(after) if after else False, rows, query.flow or ""], read)
+
+
+def flows(after: Cursor, limit: int) -> Call[UnfinishedFlows]:
+    def read(answer: Any) -> UnfinishedFlows:
+        rows = [answer[at : at + 4] for at in range(0, len(answer), 4)]
+        found = tuple(
+            UnfinishedFlow(flow=name.decode(), moving=bool(moving), held=bool(held), dead=bool(dead))
+            for name, moving, held, dead in rows[:limit]
+        )
+        return UnfinishedFlows(flows=found, cursor=Cursor(found[-1].flow) if len(rows) > limit else None)
+
+    return _one("unfinished_flows", [flow_in(after), page_size(limit)], read)
 
 
 def counts() -> Call[Counts]:
@@ -456,10 +458,11 @@ def _count(field: str, number: int) -> Count:
 
 def lanes(queue: str, after: Cursor, limit: int) -> Call[Lanes]:
     def read(answer: Any) -> Lanes:
-        found = [decoding.lane(queue, answer[at : at + 9]) for at in range(0, len(answer), 9)]
-        more = len(found) > limit
+        cursor, *rows = answer
+        found = [decoding.lane(queue, rows[at : at + 9]) for at in range(0, len(rows), 9)]
         # The first character keeps the cursor of the lane "" apart from "no cursor".
-        return Lanes(lanes=tuple(found[:limit]), cursor=Cursor(f">{found[limit - 1].lane}") if more else None)
+        after = f">{found[limit - 1].lane}" if len(found) > limit else cursor.decode()
+        return Lanes(lanes=tuple(found[:limit]), cursor=Cursor(after) if after else None)
 
     lane_in(after)  # refuses what is none
     return _one("lanes", [queue, after, page_size(limit)], read)

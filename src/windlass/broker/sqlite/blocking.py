@@ -13,7 +13,7 @@ from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page, UnfinishedFlows
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
@@ -155,6 +155,9 @@ class Blocking:
 
     def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
         return self._store().readers.read(verbs.read_list(query, after, limit))
+
+    def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
+        return self._store().readers.read(verbs.read_flows(after, limit))
 
     def counts(self) -> Counts:
         return self._store().readers.read(verbs.read_counts())

@@ -19,7 +19,7 @@ from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page, UnfinishedFlows
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
@@ -33,7 +33,6 @@ CAPABILITIES = Capabilities(
     durability="in the file, synced to disk: it survives a power cut (WAL, synchronous=FULL)",
     durable=True,
     shared=True,
-    ordered_list=True,
     transactional_enqueue=False,
     transactional_completion=False,
     # Jobs of different lanes stand on different pages, which an exchange writes once: by 500 jobs it takes a
@@ -247,6 +246,9 @@ class SqliteBroker:
 
     async def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
         return await self.store.readers.aread(verbs.read_list(query, after, limit))
+
+    async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
+        return await self.store.readers.aread(verbs.read_flows(after, limit))
 
     async def counts(self) -> Counts:
         return await self.store.readers.aread(verbs.read_counts())

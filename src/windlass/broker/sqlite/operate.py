@@ -8,12 +8,13 @@ from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.records import CODES, HAS_PARENTS, READY, RUNNING, SAID, Job
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.writing import Writing
+from windlass.core.bounds import CALL_ITEMS
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
 
 SQL = statements("operate")
 JOBS = statements("jobs")
-LOOKED_AT = 10_000
+LOOKED_AT = 2_000
 """Waiting jobs among which a purge finds the oldest."""
 _T = TypeVar("_T", Target, Edit)
 
@@ -141,7 +142,7 @@ def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
     queue = tx.queue(queue_name)
     if queue is None:
         return Purged(0, more=False)
-    purged = 0
+    purged, limit = 0, min(limit, CALL_ITEMS)
     if state in (State.READY, State.SCHEDULED):
         rows = sorted(tx.all(SQL[state.value], (queue.q, max(LOOKED_AT, limit + 1))))
     elif state in WAITING:
@@ -162,6 +163,7 @@ def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
 
 def unhold(tx: Writing, key: str, limit: int) -> Purged:
     """Make held jobs of this key ready."""
+    limit = min(limit, CALL_ITEMS)
     rows = tx.all(SQL["held"], (key, limit + 1))
     for (n,) in rows[:limit]:
         job = tx.numbered(n)

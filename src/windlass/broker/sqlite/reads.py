@@ -15,7 +15,17 @@ from windlass.broker.sqlite.statements import statements
 from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.job import FORGOTTEN, Finished, JobDetail, JobView, Progress
 from windlass.core.outcome import Cause, Error
-from windlass.core.query import PAGE_ROWS, Count, Counts, JobQuery, Page, number_in
+from windlass.core.query import (
+    PAGE_ROWS,
+    Count,
+    Counts,
+    JobQuery,
+    Page,
+    UnfinishedFlow,
+    UnfinishedFlows,
+    flow_in,
+    number_in,
+)
 from windlass.core.session import SessionInfo, SessionState, SessionView
 from windlass.core.state import Reason, State
 from windlass.core.units import Cursor, JobId, SessionId
@@ -134,6 +144,16 @@ def _may_match(tx: Reading, query: JobQuery, job: Job) -> bool:
         and query.queue in (None, tx.queue_of(job.q).name)
         and query.task in (None, tx.task_name(job.t))
     )
+
+
+def unfinished_flows(tx: Reading, after: Cursor, limit: int) -> UnfinishedFlows:
+    """The flows that have an unfinished job, by name."""
+    rows = tx.all(SQL["unfinished_flows"], (flow_in(after), limit + 1))
+    found = tuple(
+        UnfinishedFlow(flow=flow, moving=bool(moving), held=bool(held), dead=bool(dead))
+        for flow, moving, held, dead in rows[:limit]
+    )
+    return UnfinishedFlows(flows=found, cursor=Cursor(found[-1].flow) if len(rows) > limit else None)
 
 
 def counts(tx: Reading) -> Counts:

@@ -6,6 +6,7 @@ import msgspec
 
 from windlass.broker.sqlite.enqueue import enqueue_group
 from windlass.broker.sqlite.handle import Row
+from windlass.broker.sqlite.lifecycle import waits_to_start
 from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import pack
 from windlass.broker.sqlite.statements import statements
@@ -14,7 +15,6 @@ from windlass.core.job import Status
 from windlass.core.query import schedule_in
 from windlass.core.settings import Change, Changed
 from windlass.core.timetable import (
-    FIRES_KEPT,
     Fire,
     Fired,
     FireRecord,
@@ -22,6 +22,7 @@ from windlass.core.timetable import (
     NewSchedule,
     Schedules,
     ScheduleView,
+    with_fire,
 )
 from windlass.core.units import Cursor, Micros
 
@@ -107,14 +108,26 @@ def fire(tx: Writing, wish: Fire, *, full: str | None = None) -> Fired:
         return Fired(FireStatus.RACED)
     if wish.expect > tx.now:
         return Fired(FireStatus.NOT_DUE)
+    fires = _fires.decode(schedule.fires)
+    if wish.unless_waiting and _waits_to_start(tx, fires):
+        missed = FireRecord(wish.expect, tx.now, (), wish.missed + len(wish.jobs))
+        schedule.next_at, schedule.fires = wish.then, pack(with_fire(fires, missed))
+        _save(tx, wish.name, schedule)
+        return Fired(FireStatus.MISSED)
     receipts = enqueue_group(tx, wish.jobs, full=full)
     if any(receipt.status is Status.REFUSED for receipt in receipts):
         return Fired(FireStatus.REFUSED, receipts)
     schedule.next_at = wish.then
-    record = FireRecord(wish.expect, tx.now, tuple(receipt.of or receipt.job for receipt in receipts))
-    schedule.fires = pack((*_fires.decode(schedule.fires), record)[-FIRES_KEPT:])
+    jobs = tuple(receipt.of or receipt.job for receipt in receipts)
+    schedule.fires = pack(with_fire(fires, FireRecord(wish.expect, tx.now, jobs, wish.missed)))
     _save(tx, wish.name, schedule)
     return Fired(FireStatus.FIRED, receipts)
+
+
+def _waits_to_start(tx: Reading, fires: tuple[FireRecord, ...]) -> bool:
+    """Whether a job of these fires waits. The newest are looked at first: they start last."""
+    jobs = (tx.job(job) for fire in reversed(fires) for job in fire.jobs)
+    return any(job is not None and waits_to_start(job, tx.now) for job in jobs)
 
 
 def schedules(tx: Reading, after: Cursor, limit: int) -> Schedules:

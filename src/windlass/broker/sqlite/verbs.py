@@ -30,7 +30,7 @@ from windlass.core.job import Finished, JobDetail, NewJob, Receipt
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import PAGE_ROWS, Counts, Explanation, JobQuery, Lanes, Page
+from windlass.core.query import PAGE_ROWS, Counts, Explanation, JobQuery, Lanes, Page, UnfinishedFlows
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
@@ -206,6 +206,10 @@ def read_list(query: JobQuery, after: Cursor, limit: int) -> Read[Page]:
 
 def read_counts() -> Read[Counts]:
     return reads.counts
+
+
+def read_flows(after: Cursor, limit: int) -> Read[UnfinishedFlows]:
+    return partial(reads.unfinished_flows, after=after, limit=_page(limit))
 
 
 def read_lanes(queue: str, after: Cursor, limit: int) -> Read[Lanes]:

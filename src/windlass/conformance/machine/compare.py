@@ -36,14 +36,12 @@ def answers(verb: str, ours: object, theirs: object) -> None:
             raise Differs(f"the answer to {verb}", mine, other)
 
 
-def snapshots(ours: Snapshot, theirs: Snapshot, *, ordered: bool) -> None:
+def snapshots(ours: Snapshot, theirs: Snapshot) -> None:
     """Compare everything that was read."""
     for name in ours.__struct_fields__:
         if name == "cursor":
             continue
         mine, other = getattr(ours, name), getattr(theirs, name)
-        if name == "listed" and not ordered:
-            mine, other = (sorted(views, key=lambda view: view.id) for views in (mine, other))
         if name == "events":
             mine, other = _by_job(mine), _by_job(other)
         if comparable(mine) != comparable(other):

@@ -14,7 +14,7 @@ from windlass.conformance.machine.violated import require
 from windlass.core.event import Emit, Event
 from windlass.core.job import JobDetail, OnFailure
 from windlass.core.outcome import Outcome
-from windlass.core.query import Why
+from windlass.core.query import UnfinishedFlow, Why
 from windlass.core.state import TERMINAL, UNFINISHED, WAITING, Reason, State, permitted
 from windlass.core.units import JobId
 
@@ -49,8 +49,27 @@ def check(ledger: Ledger, now: Snapshot, verbs: Collection[str]) -> None:
     _check_keys(ledger)
     _check_order(ledger, now)
     _check_tallies(ledger, now)
+    _check_flows(now)
     sessions_read(ledger, now.sessions)
     ledger.settings.read(now.documents)
+
+
+def _check_flows(now: Snapshot) -> None:
+    """The flows that are listed are those of the unfinished jobs that are."""
+    flows: list[UnfinishedFlow] = []
+    for flow in sorted({view.flow for view in now.listed if view.flow and view.state in UNFINISHED}):
+        jobs = [view for view in now.listed if view.flow == flow]
+        held = [view.held is not None and view.state is State.SCHEDULED for view in jobs]
+        moving = [view.state in UNFINISHED - {State.BLOCKED} for view in jobs]
+        flows.append(
+            UnfinishedFlow(
+                flow=flow,
+                moving=any(goes and not is_held for goes, is_held in zip(moving, held, strict=True)),
+                held=any(held),
+                dead=any(view.state is State.DEAD for view in jobs),
+            )
+        )
+    require("unfinished flows are listed, as their jobs are", now.flows == tuple(flows), now.flows, flows)
 
 
 def _kept_state(view: JobDetail | None) -> State | None:

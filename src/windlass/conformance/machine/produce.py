@@ -105,8 +105,18 @@ class Plan(Produce):
         jobs=draws.of_machine(draws.groups),
         then_in=st.sampled_from((None, SECOND, HOUR)),
         off=draws.mostly(0, 1),
+        missed=st.integers(0, 2),
+        unless_waiting=st.booleans(),
     )
-    def fire_twice(self, name: str, jobs: tuple[Wish, ...], then_in: Micros | None, off: int) -> None:
+    def fire_twice(
+        self,
+        name: str,
+        jobs: tuple[Wish, ...],
+        then_in: Micros | None,
+        off: int,
+        missed: int,
+        unless_waiting: bool,  # noqa: FBT001 - drawn
+    ) -> None:
         """Two wish to fire the same tick; `off` by the version both are refused."""
         standing = self.ledger.last.schedules.get(name)
         tick = self.clock.now() if standing is None or standing.next_at is None else standing.next_at
@@ -116,7 +126,10 @@ class Plan(Produce):
             expect=tick,
             then=None if then_in is None else tick + then_in,
             jobs=self.new_jobs(jobs),
+            missed=missed,
+            unless_waiting=unless_waiting,
         )
         fired(self.ledger, fire, self.on("fire", lambda broker: broker.fire(fire)))
         again = self.on("fire", lambda broker: broker.fire(fire))
-        require("one job per (schedule, tick)", again.status is not FireStatus.FIRED, fire, again)
+        taken = again.status in (FireStatus.FIRED, FireStatus.MISSED)
+        require("one job per (schedule, tick)", not taken, fire, again)

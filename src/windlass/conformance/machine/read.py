@@ -47,8 +47,8 @@ class Read(Machine):
 
     def _list(self, query: JobQuery, limit: int) -> None:
         found = self.on("list", lambda broker: list_all(broker, query, limit))
-        matching = {view.id for view in self.ledger.last.listed if query.matches(view)}
-        require("pages cover what matches", {view.id for view in found} == matching, found, matching)
+        matching = [view.id for view in self.ledger.last.listed if query.matches(view)]
+        require("pages are the whole, in its order", [view.id for view in found] == matching, found, matching)
 
     def _watch(self, jobs: list[JobId]) -> None:
         told = self.on("watch", lambda broker: broker.watch(jobs, 0))

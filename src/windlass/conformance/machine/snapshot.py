@@ -8,7 +8,7 @@ from windlass.broker.contract import Broker
 from windlass.conformance.machine.universe import QUEUES
 from windlass.core.event import FROM_START, Event
 from windlass.core.job import JobDetail, JobView
-from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, LaneView
+from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, LaneView, UnfinishedFlow
 from windlass.core.session import SessionView
 from windlass.core.settings import Document, Kind
 from windlass.core.timetable import ScheduleView
@@ -23,6 +23,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Mapping[JobId, JobDetail | None] = {}
     listed: tuple[JobView, ...] = ()
     counts: Counts = Counts()
+    flows: tuple[UnfinishedFlow, ...] = ()
     lanes: Mapping[str, tuple[LaneView, ...]] = {}
     sessions: tuple[SessionView, ...] = ()
     documents: tuple[Document, ...] = ()
@@ -45,6 +46,7 @@ async def read_everything(broker: Broker, jobs: Iterable[JobId], events_after: C
         jobs=dict(zip(ids, await broker.get(ids), strict=True)),
         listed=await list_all(broker),
         counts=await broker.counts(),
+        flows=(await broker.flows()).flows,
         lanes={queue: (await broker.lanes(queue)).lanes for queue in QUEUES},
         sessions=tuple(await broker.sessions()),
         documents=tuple(documents),

@@ -246,8 +246,11 @@ class Book:
             job.fired, job.asked_at = True, min(job.asked_at, event.at)
 
     def _fired(self, event: h.Fired, source: str) -> None:
-        self._calls.pop((source, event.call), None)
+        call = self._calls.pop((source, event.call), None)
         self.fires.append(event)
+        if isinstance(call, h.Fire):
+            for name in call.jobs:
+                self.jobs[name].fired = False
         for name in event.jobs:
             job = self.jobs[name]
             job.fired = True

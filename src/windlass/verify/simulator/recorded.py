@@ -136,9 +136,10 @@ class Recorded:
         invoke = history.Fire(call=call, schedule=fire.name, tick=fire.expect, then=then, jobs=jobs)
         journal.write(invoke)
         fired = await self._answer(call, self._broker.fire(fire))
-        if fired.status is FireStatus.FIRED:
+        if fired.status in (FireStatus.FIRED, FireStatus.MISSED):
+            made = jobs if fired.status is FireStatus.FIRED else ()
             journal.write(
-                history.Fired(schedule=fire.name, tick=fire.expect, jobs=jobs, asked=invoke.at, call=call)
+                history.Fired(schedule=fire.name, tick=fire.expect, jobs=made, asked=invoke.at, call=call)
             )
         else:
             journal.write(history.Fail(call=call, why=fired.status.value))

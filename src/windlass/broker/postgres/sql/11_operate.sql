@@ -146,25 +146,27 @@ DECLARE
     v_n bigint;
 BEGIN
     PERFORM _begin_alone(p_now);
-    -- Oldest first, among the first 10,000 that the index of the state gives.
+    -- Oldest first, among the first 2,000 that the index of the state gives. Of finished ones, those of another state and those that
+    -- are needed are passed over, however many: they would hide what stands behind them.
     IF p_state = 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
                 SELECT u.n FROM ready o CROSS JOIN LATERAL unnest(coalesce(o.jobs, ARRAY[o.n])) AS u (n)
-                WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 10000) w
+                WHERE o.queue = p_queue ORDER BY o.lane, o.band, o.seq LIMIT 2000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSIF p_state < 2 THEN
         v_jobs := array(
             SELECT w.n FROM (
                 SELECT o.n FROM job o WHERE o.queue = p_queue AND o.waits = p_state
-                ORDER BY o.due_at, o.seq LIMIT 10000) w
+                ORDER BY o.due_at, o.seq LIMIT 2000) w
             ORDER BY w.n LIMIT p_limit + 1);
     ELSE
         v_jobs := array(
             SELECT w.n FROM (
                 SELECT o.n FROM unnest('{0,1,2}'::smallint[]) k (kept) CROSS JOIN LATERAL (
-                    SELECT * FROM job WHERE queue = p_queue AND job.kept = k.kept ORDER BY finished_at, n LIMIT 10000) o
-                WHERE o.state = p_state AND (p_state = 5 OR NOT _is_needed(ROW(o.*)::job))) w
+                    SELECT f.n FROM job f
+                    WHERE f.queue = p_queue AND f.kept = k.kept AND f.state = p_state AND (p_state = 5 OR NOT _is_needed(ROW(f.*)::job))
+                    ORDER BY f.finished_at, f.n LIMIT 2000) o) w
             ORDER BY w.n LIMIT p_limit + 1);
     END IF;
     IF p_state IN (4, 6) THEN
@@ -186,7 +188,7 @@ BEGIN
 END $$;
 
 -- in: finished jobs of a queue, by number, and how many are wanted. out: the oldest of them and of those of the past, which are
--- brought back: among the first 10,000 of each kind.
+-- brought back: among the first 2,000 of each kind.
 CREATE OR REPLACE FUNCTION _recall_oldest(p_queue text, p_state smallint, p_jobs bigint[], p_limit bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -204,11 +206,10 @@ BEGIN
             UNION ALL
             SELECT o.n, o.id FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
             CROSS JOIN LATERAL (
-                SELECT p.n, p.id, p.state FROM past p
-                WHERE p.slot = ANY (v_slots) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL
+                SELECT p.n, p.id FROM past p
+                WHERE p.slot = ANY (v_slots) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL AND p.state = p_state
                   AND (p.finished_at, p.n) > (coalesce(h.finished_at, -1), coalesce(h.n, -1))
-                ORDER BY p.finished_at, p.n LIMIT 10000) o
-            WHERE o.state = p_state) w
+                ORDER BY p.finished_at, p.n LIMIT 2000) o) w
         ORDER BY w.n LIMIT p_limit
     LOOP
         CONTINUE WHEN v_id IS NOT NULL AND cardinality(v_found) < p_limit - 1 AND NOT _recall(v_id);

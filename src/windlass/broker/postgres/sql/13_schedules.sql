@@ -63,9 +63,36 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- Whether a job of these fires could have started by now, and never has.
+CREATE OR REPLACE FUNCTION _waits_to_start(p_fires jsonb) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_ids uuid[] := array(SELECT id::uuid FROM jsonb_array_elements(p_fires) f CROSS JOIN jsonb_array_elements_text(f -> 'jobs') id);
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM job o CROSS JOIN LATERAL _as_leased(o) j
+        WHERE o.id = ANY (v_ids) AND j.state <= 2 AND NOT j.started AND (j.due_at <= _at() OR j.hold_key IS NOT NULL));
+END $$;
+
+-- The latest fires with one more. A run of fires without a job is one record.
+CREATE OR REPLACE FUNCTION _with_fire(p_fires jsonb, p_tick bigint, p_jobs jsonb, p_missed integer, p_kept integer) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_last jsonb := p_fires -> -1;
+BEGIN
+    IF v_last -> 'jobs' = '[]' AND p_jobs = '[]' THEN
+        p_tick := v_last -> 'tick';
+        p_missed := p_missed + coalesce((v_last -> 'missed')::integer, 0);
+        p_fires := p_fires - -1;
+    ELSIF jsonb_array_length(p_fires) >= p_kept THEN
+        p_fires := p_fires - 0;
+    END IF;
+    RETURN p_fires || jsonb_build_object('tick', p_tick, 'at', _at(), 'jobs', p_jobs, 'missed', p_missed);
+END $$;
+
 -- Move `next_at` and enqueue the jobs of the tick, or do nothing. out: the head (its status, no place), then the receipts.
 CREATE OR REPLACE FUNCTION fire(
-    p_now bigint, p_name text, p_version bigint, p_expect bigint, p_then bigint, p_kept integer, p_too_large boolean,
+    p_now bigint, p_name text, p_version bigint, p_expect bigint, p_then bigint, p_ticks integer, p_unless_waiting boolean,
+    p_kept integer, p_too_large boolean,
     p_ids uuid[], p_tasks text[], p_queues text[], p_lanes text[], p_priorities smallint[], p_keys text[], p_modes smallint[],
     p_wins bigint[], p_delays bigint[], p_run_at bigint[], p_expires bigint[], p_payloads bytea[], p_headers bytea[],
     p_tags bytea[], p_max_attempts integer[], p_revisions bigint[], p_flows text[], p_edge_of integer[],
@@ -75,6 +102,7 @@ DECLARE
     s schedule;
     v_status text;
     v_receipts receipt[] := '{}';
+    v_jobs jsonb := '[]';
 BEGIN
     PERFORM _begin_alone(p_now);
     SELECT * INTO s FROM schedule WHERE name = p_name;
@@ -86,6 +114,8 @@ BEGIN
         v_status := 'raced';
     ELSIF p_expect > _at() THEN
         v_status := 'not due';
+    ELSIF p_unless_waiting AND _waits_to_start(s.fires) THEN
+        v_status := 'missed';
     ELSIF p_too_large THEN
         v_status := 'refused';
     ELSE
@@ -96,13 +126,12 @@ BEGIN
         IF EXISTS (SELECT FROM unnest(v_receipts) r WHERE r.status = 'refused') THEN
             v_status := 'refused';
         ELSE
-            s.fires := s.fires || jsonb_build_array(jsonb_build_object('tick', p_expect, 'at', _at(), 'jobs', (
-                SELECT coalesce(jsonb_agg(coalesce(r.of, p_ids[r.i]) ORDER BY r.i), '[]') FROM unnest(v_receipts) r)));
-            UPDATE schedule SET next_at = p_then, fires = (
-                SELECT jsonb_agg(f ORDER BY o) FROM jsonb_array_elements(s.fires) WITH ORDINALITY AS u (f, o)
-                WHERE o > jsonb_array_length(s.fires) - p_kept)
-            WHERE name = p_name;
+            SELECT coalesce(jsonb_agg(coalesce(r.of, p_ids[r.i]) ORDER BY r.i), '[]') INTO v_jobs FROM unnest(v_receipts) r;
         END IF;
+    END IF;
+    IF v_status IN ('fired', 'missed') THEN
+        UPDATE schedule SET next_at = p_then, fires = _with_fire(s.fires, p_expect, v_jobs, p_ticks - jsonb_array_length(v_jobs), p_kept)
+        WHERE name = p_name;
     END IF;
     RETURN NEXT ROW(NULL, v_status, NULL, NULL, NULL)::receipt;
     RETURN QUERY SELECT * FROM unnest(v_receipts);

@@ -212,6 +212,35 @@ BEGIN
     END LOOP;
 END $$;
 
+-- in: the flow to go on behind ("": the first). out: the flows that have an unfinished job, by name: whether something of it goes on by
+-- itself, is held, is dead. Each is a few seeks of an index. No sorts: with statistics of a table that was empty, reading all jobs of
+-- flows (`job_flow`) and sorting them looks as cheap.
+CREATE OR REPLACE FUNCTION unfinished_flows(
+    p_insists boolean, p_after text, p_limit integer, OUT flow text, OUT moving boolean, OUT held boolean, OUT dead boolean
+) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_sort = off SET enable_incremental_sort = off AS $$
+DECLARE
+    v_waits smallint;
+    v_hold text;
+    v_flow text COLLATE "C" := p_after;
+BEGIN
+    PERFORM _sees_all(p_insists);
+    FOR v_i IN 1 .. p_limit LOOP
+        SELECT j.flow INTO v_flow FROM job j WHERE j.flow > v_flow AND j.flow <> '' AND j.finished_at IS NULL
+            ORDER BY j.flow, j.waits, j.hold_key LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        -- Blocked ones come first, then scheduled ones (held, then others), last those that are ready or running.
+        SELECT j.waits, j.hold_key INTO v_waits, v_hold FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.finished_at IS NULL
+            ORDER BY j.flow DESC, j.waits DESC, j.hold_key DESC LIMIT 1;
+        flow := v_flow;
+        moving := v_waits IS NULL OR (v_waits = 1 AND v_hold IS NULL);
+        held := (SELECT j.hold_key FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.finished_at IS NULL AND j.waits = 1
+            ORDER BY j.hold_key LIMIT 1) IS NOT NULL;
+        dead := (SELECT j.n FROM job j WHERE j.flow = v_flow AND j.flow <> '' AND j.kept = 2 AND j.pruned_until IS NULL
+            ORDER BY j.finished_at LIMIT 1) IS NOT NULL;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
 -- Sessions by id, from behind the one given.
 CREATE OR REPLACE FUNCTION sessions(
     p_after text, p_limit integer, OUT id text, OUT info bytea, OUT alive boolean, OUT opened_at bigint, OUT silent_for bigint,

@@ -18,6 +18,24 @@ SELECT n FROM job WHERE state = 5 AND pruned_until IS NULL AND n < ?1 ORDER BY n
 -- cost: `rows` rows of an index
 SELECT n FROM job WHERE flow <> '' AND flow = ?3 AND n < ?1 AND pruned_until IS NULL ORDER BY n DESC LIMIT ?2;
 
+-- name: unfinished_flows
+-- in:   ?1 the flow before, ?2 limit
+-- out:  flow, moving, held, dead; by name
+-- cost: five seeks per flow, whatever the number of its jobs
+WITH RECURSIVE unfinished (flow) AS (
+    SELECT (SELECT flow FROM job WHERE flow <> '' AND state < 4 AND flow > ?1 ORDER BY flow LIMIT 1)
+    UNION ALL
+    SELECT (SELECT job.flow FROM job WHERE job.flow <> '' AND job.state < 4 AND job.flow > unfinished.flow ORDER BY job.flow LIMIT 1)
+    FROM unfinished WHERE unfinished.flow IS NOT NULL LIMIT ?2)
+SELECT flow,
+    EXISTS (SELECT 1 FROM job WHERE job.flow = unfinished.flow AND job.flow <> '' AND state < 4 AND state >= 2)
+    OR EXISTS (SELECT 1 FROM job WHERE job.flow = unfinished.flow AND job.flow <> '' AND state < 4 AND state = 1
+               AND hold_key IS NULL),
+    EXISTS (SELECT 1 FROM job WHERE job.flow = unfinished.flow AND job.flow <> '' AND state < 4 AND state = 1
+            AND hold_key IS NOT NULL),
+    EXISTS (SELECT 1 FROM job WHERE job.flow = unfinished.flow AND job.flow <> '' AND state = 5 AND pruned_until IS NULL)
+FROM unfinished WHERE flow IS NOT NULL;
+
 -- name: tallies
 -- in:   nothing
 -- out:  queue, task, state, count

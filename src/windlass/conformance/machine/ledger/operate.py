@@ -9,7 +9,7 @@ from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
 from windlass.conformance.machine.violated import require
 from windlass.core.operate import Edit, Effect, Operated, Target
 from windlass.core.state import TERMINAL, WAITING, State
-from windlass.core.timetable import Fire, Fired, FireStatus
+from windlass.core.timetable import Fire, Fired, FireStatus, ScheduleView
 
 
 def cancelled(ledger: Ledger, targets: Sequence[Target], answers: Sequence[Operated]) -> None:
@@ -85,14 +85,28 @@ def fired(ledger: Ledger, fire: Fire, answer: Fired) -> None:
     schedule = ledger.last.schedules.get(fire.name)
     stands = schedule is not None and (schedule.version, schedule.next_at) == (fire.version, fire.expect)
     right = stands and schedule is not None and not schedule.paused and ledger.time.now >= fire.expect
-    if answer.status is not FireStatus.FIRED:
+    if answer.status not in (FireStatus.FIRED, FireStatus.MISSED):
         require("a due tick fires", not right or answer.status is FireStatus.REFUSED, fire, answer, schedule)
         return
     require("a tick fires when it is due and as it stands", right, fire, answer, schedule)
+    assert schedule is not None
+    _check_missed(ledger, fire, answer, schedule)
     tick = (fire.name, fire.version, fire.expect)
     require("one job per (schedule, tick)", tick not in ledger.ticks, fire)
     ledger.ticks.add(tick)
-    enqueued(ledger, [fire.jobs], [answer.receipts])
+    if answer.status is FireStatus.FIRED:
+        enqueued(ledger, [fire.jobs], [answer.receipts])
+
+
+def _check_missed(ledger: Ledger, fire: Fire, answer: Fired, schedule: ScheduleView) -> None:
+    """A tick is missed only while an earlier job waits, and always while a due one was never claimed."""
+    views = (ledger.view(job) for record in schedule.fires for job in record.jobs)
+    waiting = [view for view in views if view is not None and view.state in WAITING]
+    if answer.status is FireStatus.MISSED:
+        require("a tick is missed while a job waits", fire.unless_waiting and waiting, fire, answer, schedule)
+    elif fire.unless_waiting:
+        due = [view for view in waiting if not view.fence and view.due_at <= ledger.time.now]
+        require("a tick makes no job while a job waits", not due, fire, answer, due)
 
 
 def _judged(

@@ -14,7 +14,8 @@ local function create(c, created, follows)
   local j = {id = c.id, state = -1, priority = of.priority, max_attempts = of.max_attempts, attempt = 0, fence = 0, due = due_of(c), band = 0, seq = 0, arrival = number(),
     accepted = NOW, size = c.size, ends = 0, tags = of.tags, revision = of.revision, flow = of.flow, place = 0,
     session = false, ask = 0, claimed = 0, started = false, kept = false, finished = 0, runtime = 0, rare = {},
-    kind = of.kind, cold = false, touched = false, written = false, removed = false}
+    kind = of.kind, cold = false, touched = false, written = false, removed = false,
+    is_new = true, in_flow = false}
   jobs.add(j)
   hset(BODY, j.id, c.body)
   jobs.forget_grave(j.id)

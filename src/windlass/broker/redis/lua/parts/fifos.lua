@@ -6,7 +6,7 @@
 --
 -- A record: 1 first chunk, 2 entries of it that are used up, 3 last chunk, 4 entries in it, 5 jobs that are ready.
 -- A job that leaves from the middle leaves its entry behind: an entry counts only while its job is ready and has this very
--- number. Claims pass over the others, a bounded number each.
+-- number. Claims pass over the others, a bounded number each, and so does every call that makes more of them.
 -- module: fifos
 -- include: jobs
 local ENTRY, RECORD = 23, $FIFO_FORM
@@ -79,6 +79,8 @@ function fifos.pull(q, j) -- it leaves its place
   if owner.firsts[j.band] == j then
     owner.firsts[j.band] = nil
     f[2] = f[2] + 1
+  else
+    owner.has_gaps = true
   end
   owner.fifo_touched = true
 end
@@ -169,9 +171,11 @@ end
 local EMPTY_CHUNKS = 100 -- of a fifo without ready jobs, that go at once
 
 function fifos.flush(owner)
-  local all, s = owner.fifo, false
+  local all, s, q = owner.fifo, false, owner.queue or owner
+  q.ahead = max(q.ahead, owner.per_chunk)
   for band, f in pairs(all) do
     make_chunks(owner, band, f)
+    if owner.has_gaps then fifos.first(owner, band) end
     if f[5] == 0 and f[3] - f[1] < EMPTY_CHUNKS then
       for n = f[1], f[3] - 1 do hset(FIFO, chunk_name(owner, band, n), false) end
       f[1], f[2] = f[3], f[4]

@@ -20,6 +20,8 @@
 -- Heads end with bytes of their number, bodies with bytes of their id. Lua finds equal strings by a hash that looks at
 -- every second, third … byte of a longer one, from the last backwards, and the last bytes of an id are those of its
 -- namespace: heads that differ elsewhere would all be in one chain, and each would be compared with all others.
+-- LINK  of jobs of a flow: W flow NUL arrival job: all that are kept · U flow NUL class job: unfinished ones (b blocked,
+--       h held, m the others) · V flow NUL job: dead ones
 -- module: jobs
 -- include: queues
 local JOBS, CHANGED, KINDS, COLD = {}, {}, {}, {}
@@ -45,15 +47,31 @@ local function read_cold(s) -- the part in msgpack; of jobs with nothing rare it
   return cold
 end
 
+local function name_in_flow(j) -- its name among the unfinished or the dead of its flow; false: it is neither
+  local state = j.state
+  if j.flow == '' or state < $State.BLOCKED then return false end
+  if state == $State.DEAD then return 'V' .. j.flow .. NUL .. j.id end
+  if state >= $State.DONE then return false end
+  local class = 'm'
+  if state == $State.BLOCKED then
+    class = 'b'
+  elseif state == $State.SCHEDULED and j.rare.hold_key then
+    class = 'h'
+  end
+  return 'U' .. j.flow .. NUL .. class .. j.id
+end
+
 local function read_head(id, s)
   local state, place, started, kept, attempt, fence, claimed, ask, seq, size, arrival, due, accepted, finished, runtime,
     session, names, at = struct.unpack($HEAD_READ, s)
   local kind, cold = jobs.kind(names), read_cold(sub(s, at, -9))
-  return {id = id, state = state, priority = cold[1], max_attempts = cold[2], attempt = attempt, fence = fence, due = due, band = cold[3], seq = seq, arrival = arrival,
+  local j = {id = id, state = state, priority = cold[1], max_attempts = cold[2], attempt = attempt, fence = fence, due = due, band = cold[3], seq = seq, arrival = arrival,
     accepted = accepted, size = size, ends = cold[4], tags = cold[5], revision = cold[6], flow = cold[7], place = place,
     session = session ~= '' and session, ask = ask, claimed = claimed, started = started == 1, kept = KEPT[kept],
     finished = finished, runtime = runtime, rare = cold[8] or {}, kind = kind, cold = cold, touched = false, written = false,
-    removed = false}
+    removed = false, is_new = false, in_flow = false}
+  if j.flow ~= '' then j.in_flow = name_in_flow(j) end
+  return j
 end
 
 local function is_same(c, j)
@@ -110,6 +128,7 @@ function jobs.touch(j) -- its head is to be written
 end
 
 function jobs.remove(j)
+  jobs.touch(j)
   N.bytes = N.bytes - j.size
   hset(HEAD, j.id, false)
   hset(BODY, j.id, false)
@@ -203,10 +222,32 @@ local function flush_graves()
   if times[#times] > latest then hset(GONE, 'M', bytes7(times[#times])) end
 end
 
-function jobs.flush()
+local function list_in_flow(j)
+  local name = not j.removed and name_in_flow(j)
+  if name ~= j.in_flow then
+    if j.in_flow then zrem(LINK, j.in_flow) end
+    if name then zadd(LINK, name) end
+  end
+  local all = 'W' .. j.flow .. NUL .. bytes7(j.arrival) .. j.id
+  if j.is_new and not j.removed then
+    zadd(LINK, all)
+  elseif j.removed and not j.is_new then
+    zrem(LINK, all)
+  end
+end
+
+function jobs.flush() -- the changes of the counts, and of ARRIVED
+  local added, gone = {}, {} -- arrivals and ids that enter ARRIVED, ids that leave it
   for i = 1, #CHANGED do
     local j = CHANGED[i]
-    if not j.removed then
+    if j.flow ~= '' then list_in_flow(j) end
+    if j.removed then
+      if not j.is_new then gone[#gone + 1] = j.id end
+    else
+      if j.is_new then
+        added[#added + 1] = j.arrival
+        added[#added + 1] = j.id
+      end
       j.written = jobs.write_head(j)
       hset(HEAD, j.id, j.written)
     end
@@ -221,5 +262,5 @@ function jobs.flush()
       end
     end
   end
-  return changes -- of the counts
+  return changes, added, gone
 end

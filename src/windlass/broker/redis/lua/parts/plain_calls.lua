@@ -1,5 +1,5 @@
 -- Many alike: enqueue accepts plain calls here, before the parts below are made. Nearly all calls are plain: new ids, one
--- queue and priority, no lane, and nothing that they wait for. Whatever is not plain falls through to the general code path,
+-- queue and priority, no lane, no flow, and nothing that they wait for. Whatever is not plain falls through to the general code path,
 -- before anything was written. One call takes a third of the time, and so does a thousand. What is written here is what
 -- accept.lua, fifos.lua and jobs.lua write.
 -- include: call
@@ -13,7 +13,7 @@ repeat -- once; `break` leaves it to the general code path
   local queue, priority, alike = kinds[1][1], kinds[1][4], true
   for i = 1, #kinds do
     local kind = kinds[i] -- queue, task, lane, priority, max_attempts, tags, revision, flow
-    alike = alike and kind[1] == queue and kind[3] == '' and kind[4] == priority
+    alike = alike and kind[1] == queue and kind[3] == '' and kind[4] == priority and kind[8] == ''
   end
   local numbers = call('HGET', KEYS[1], 'n')
   local kept = call('HMGET', SET, 'Q' .. queue, 'R' .. queue, 'A' .. queue)
@@ -52,7 +52,7 @@ repeat -- once; `break` leaves it to the general code path
   end
   if now < N[1] and now + context[2] >= N[1] then now = N[1] end
 
-  local heads, bodies, chunks, counts, at, seq = {}, {}, {}, {}, 1, N[5]
+  local heads, bodies, arrived, chunks, at, seq = {}, {}, {}, {}, 1, N[5]
   for i = 1, n do
     local id, row = ids[i], rows[i]
     local kind = kinds[row[1]]
@@ -67,6 +67,7 @@ repeat -- once; `break` leaves it to the general code path
     heads[2 * i] = struct.pack($HEAD_FORM, $State.READY, $IN_FIFO, 0, 0, 0, 0, 0, 0, seq, row[2], seq - 1, now, now, 0, 0, 0, '',
       #kind.names, kind.names, kind.cold, high, high * 1103823438081, low)
     bodies[2 * i - 1], bodies[2 * i] = id, string.sub(ARGV[4], at, at + row[3] - 1)
+    arrived[2 * i - 1], arrived[2 * i] = seq - 1, id
     at = at + row[3]
     if filled >= $FIFO_CHUNK then
       chunks[#chunks + 1], chunks[#chunks + 2] = queue .. NUL .. struct.pack('>I6I7', band, last), chunk
@@ -81,6 +82,7 @@ repeat -- once; `break` leaves it to the general code path
   call('HSET', KEYS[1], 'n', struct.pack($NUMBERS_FORM, unpack(N, 1, 12)))
   call('HSET', HEAD, unpack(heads))
   call('HSET', KEYS[4], unpack(bodies))
+  call('ZADD', KEYS[19], unpack(arrived))
   call('HSET', FIFO, unpack(chunks))
   for i = 1, #kinds do call('HINCRBY', KEYS[11], kinds[i].names .. $State.READY, kinds[i].count) end
   if kept[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end -- nobody waits: who comes next finds it armed

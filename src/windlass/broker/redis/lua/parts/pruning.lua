@@ -4,7 +4,7 @@
 local PARENTS = 1000 -- of a queue, that a pass looks at, from where the last one stopped and round
 local EVER = 2 ^ 53 - 1 -- later than any end, also than those that a clock that was set back has still before it
 
-local function examine_parents(q) -- those that nobody needs any more stand with the others
+function pruning.examine_parents(q) -- those that nobody needs any more stand with the others
   local prefix = 'p' .. q.pre
   local cursor = hget(SET, 'P' .. q.name) or nil
   local members = zpage(TIME, prefix, PARENTS, cursor)
@@ -85,7 +85,7 @@ function pruning.prune(all, left) -- how many jobs were pruned, and what is left
   local pruned = 0
   for i = 1, #all do
     if left > 0 then
-      examine_parents(all[i])
+      pruning.examine_parents(all[i])
       local n = prune_queue(all[i], left)
       pruned, left = pruned + n, left - n
     end

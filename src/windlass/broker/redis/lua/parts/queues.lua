@@ -31,7 +31,7 @@ function queues.new(name, policy)
   local pre = name .. NUL
   return {name = name, policy = policy, pre = pre, paused = false, laned = false, running = 0, bucket = false, turns = false,
     fifo = nil, firsts = {}, chunk_prefix = pre, per_chunk = $FIFO_CHUNK, in_order = 'L' .. pre .. NUL, ahead = 1, touched = false,
-    limited = queues.limits(policy), fifo_touched = false, only_lane = false, out = false, all_in_fifo = nil}
+    limited = queues.limits(policy), fifo_touched = false, has_gaps = false, only_lane = false, out = false, all_in_fifo = nil}
 end
 
 function queues.add(q) QUEUES[q.name] = q end
@@ -72,7 +72,7 @@ local SHORT_LANE = '>BI4I6I4I8I8I8I4BI4BI4'
 local function new_lane(q, name, at) -- every field is named here: a table that grows later is made anew
   return {suspects = 0, running = 0, paused = false, bucket = false, wake = false, document = false, seats = {}, fifo = {},
     known = false, name = name, queue = q, firsts = {}, per_chunk = 16, chunk_prefix = NUL .. at .. NUL,
-    in_order = 'L' .. at .. NUL, all_in_fifo = nil, fifo_touched = false, touched = false}
+    in_order = 'L' .. at .. NUL, all_in_fifo = nil, fifo_touched = false, has_gaps = false, touched = false}
 end
 
 local function read_lane(l, s)

@@ -1,7 +1,7 @@
 -- Schedules: documents with a next time, fired by compare-and-set.
 --
 -- SET    S name: app, revision, version, next_at or false, paused, declared?, override? · 1 name: declared
---        2 name: override · 3 name: fires (tick, at, jobs as hex)
+--        2 name: override · 3 name: fires (tick, at, jobs as hex, missed)
 -- NAMES  S name     TIME  S next_at name, unless paused
 -- module: schedules
 -- include: context

@@ -18,6 +18,7 @@ local META, SET, HEAD, BODY, PAST, FIFO = key(1), key(2), key(3), key(4), key(5)
 local LANE, KEY, SESS, GONE, COUNT, LOG = key(7), key(8), key(9), key(10), key(11), key(12)
 local READY, RING, LEASE, LINK = key(13), key(14), key(15), key(16)
 local TIME, NAMES = key(17), key(18)
+local ARRIVED = KEYS[19] -- a set: the ids of all heads, by arrival
 
 local NUL, LAST = '\0', string.rep('\255', 17)
 local encode, decode = cmsgpack.pack, cmsgpack.unpack

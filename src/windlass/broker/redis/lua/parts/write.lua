@@ -34,7 +34,8 @@ end
 
 local function flush(grows) -- grows: it may be refused when the server is at its memory limit
   if is_used(order) then order.arm_freed() end
-  local counts = is_used(jobs) and jobs.flush() or {}
+  local counts, added, gone = {}, {}, {}
+  if is_used(jobs) then counts, added, gone = jobs.flush() end
   if is_used(transitions) then transitions.flush_events() end
   if is_used(queues) then queues.flush() end
   if is_used(order) then order.flush() end
@@ -45,6 +46,8 @@ local function flush(grows) -- grows: it may be refused when the server is at it
   for _, h in ipairs({META, BODY, HEAD, SET, PAST, FIFO, LANE, KEY, SESS, GONE, LOG}) do
     if h.changed then flush_hash(h) end
   end
+  for from = 1, #gone, CHUNK do call('ZREM', ARRIVED, unpack(gone, from, min(from + CHUNK - 1, #gone))) end
+  for from = 1, #added, 2 * CHUNK do call('ZADD', ARRIVED, unpack(added, from, min(from + 2 * CHUNK - 1, #added))) end
   for field, by in pairs(counts) do
     if by ~= 0 and call('HINCRBY', COUNT.k, field, by) == 0 then call('HDEL', COUNT.k, field) end
   end

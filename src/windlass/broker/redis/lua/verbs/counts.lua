@@ -14,6 +14,7 @@ end
 local function look_in_fifos(q, owner) -- a queue's own, or a lane's; how many entries
   local looked = 0
   for band in pairs(fifos.of(owner)) do
+    fifos.first(owner, band) -- behind entries that count no more
     looked = looked + fifos.each(owner, band, LOOK, function(j) look(q.name, j) end)
   end
   return looked

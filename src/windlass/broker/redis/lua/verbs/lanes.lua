@@ -1,14 +1,15 @@
 -- lanes: of a queue, those that there is something to say of, by name.
 --
 -- ARGV[2]  queue, lane to go on behind (with a leading ">") or "", limit
--- Returns  per lane: name, weight, ready, running, lag, concurrency or -1, tokens or -1, parked or "", paused;
+-- Returns  {where to go on or "", then per lane: name, weight, ready, running, lag, concurrency or -1, tokens or -1, parked or "", paused};
 --          one more than the limit if there is
--- Cost     O(limit)
+-- Cost     O(limit); at most 2,000 lanes are looked at
 -- include: order
 local name, cursor, limit = unpack(decode(ARGV[2]))
 local q = queues.get(name)
-if not q then return {} end
-local out, shown = {}, 0
+if not q then return {''} end
+local LOOK = 2000
+local out, shown, looked = {''}, 0, 0
 
 local function lag(l)
   local most = 0
@@ -36,6 +37,10 @@ if not q.laned and cursor == '' then -- a queue without lanes counts for its onl
 end
 local after = cursor ~= '' and sub(cursor, 2) or nil
 while shown <= limit do
+  if looked >= LOOK then
+    out[1] = '>' .. after
+    break
+  end
   local names = queues.lane_names(q, limit + 1, after)
   if #names == 0 then break end
   queues.load_lanes(q, names)
@@ -45,7 +50,7 @@ while shown <= limit do
       show(l, queues.lane_ready(l) + l.suspects, queues.lane_running(q, l))
     end
   end
-  after = names[#names]
+  looked, after = looked + #names, names[#names]
   if #names <= limit then break end
 end
 return out

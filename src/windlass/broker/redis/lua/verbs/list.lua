@@ -1,29 +1,21 @@
--- list: heads, in the order of the store; filters are applied to the rows examined, by the adapter.
+-- list: heads, the newest first; filters are applied to the rows examined, by the adapter.
 --
--- ARGV[2]  cursor, rows, ids left over from the page before
--- Returns  {next cursor, id, head …}
--- Cost     O(rows)
+-- ARGV[2]  the arrival before which to go on or false, rows, a flow or ""
+-- Returns  {id, head …}
+-- Cost     O(rows · log n)
 -- include: context
-local cursor, rows, left = unpack(decode(ARGV[2]))
-local out = {'0'}
-hload(HEAD, left)
-for i = 1, #left do
-  if HEAD.v[left[i]] then
-    out[#out + 1] = left[i]
-    out[#out + 1] = HEAD.v[left[i]]
-  end
+local before, rows, flow = unpack(decode(ARGV[2]))
+local ids = {}
+if flow == '' then
+  local newest = before and '(' .. string.format('%.0f', before) or '+inf'
+  ids = call('ZREVRANGEBYSCORE', ARRIVED, newest, 0, 'LIMIT', 0, rows)
+else
+  local prefix = 'W' .. flow .. NUL
+  local newest = '(' .. prefix .. (before and bytes7(before) or LAST)
+  local members = call('ZREVRANGEBYLEX', LINK.k, newest, '[' .. prefix, 'LIMIT', 0, rows)
+  for i = 1, #members do ids[i] = sub(members[i], -16) end
 end
-local looked = #left
-while cursor ~= 'end' and looked < rows do
-  local page = call('HSCAN', HEAD.k, cursor, 'COUNT', rows - looked)
-  cursor = page[1] == '0' and 'end' or page[1]
-  for i = 1, #page[2], 2 do
-    if page[2][i] ~= '' then -- the guard
-      out[#out + 1] = page[2][i]
-      out[#out + 1] = page[2][i + 1]
-    end
-  end
-  looked = looked + math.max(1, #page[2] / 2)
-end
-out[1] = cursor
+hload(HEAD, ids)
+local out = {}
+for i = 1, #ids do out[2 * i - 1], out[2 * i] = ids[i], hget(HEAD, ids[i]) end
 return out

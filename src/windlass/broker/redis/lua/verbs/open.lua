@@ -10,8 +10,8 @@ local GUARD = string.rep('-', 65)
 for i = 1, 12 do
   if call('HEXISTS', KEYS[i], '') == 0 then call('HSET', KEYS[i], '', GUARD) end
 end
-for i = 13, 18 do
-  if not call('ZSCORE', KEYS[i], GUARD) then call('ZADD', KEYS[i], 0, GUARD) end
+for i = 13, 19 do
+  if not call('ZSCORE', KEYS[i], GUARD) then call('ZADD', KEYS[i], i < 19 and 0 or -1, GUARD) end
 end
 local numbers = call('HGET', KEYS[1], 'n')
 return numbers and string.byte(numbers, 89) or 0

@@ -3,19 +3,15 @@
 -- ARGV[2]  queue, state, limit
 -- Returns  {how many, more}
 -- Writes   as cancel, or as discard
--- Cost     O((limit + 1,000) · log n); of a fifo, at most 10,000 entries are looked at
+-- Cost     O((limit + 2,000) · log n + queues · tasks · states)
 -- include: write, gathering
 local name, state, limit = unpack(decode(ARGV[2]))
 local q = queues.get(name)
 if not q then return {0, 0} end
-local found, cut = gathering.all(q, state, limit)
+local found, more = gathering.all(q, state, limit)
 table.sort(found, function(one, other) return jobs.get(one).arrival < jobs.get(other).arrival end)
-for i = #found, limit + 1, -1 do
-  found[i] = nil
-  cut = true
-end
 local purged = 0
-for i = 1, #found do
+for i = 1, min(#found, limit) do
   local j = jobs.get(found[i])
   if j and j.state == state then -- the end of one before it may have moved it
     purged = purged + 1
@@ -27,4 +23,4 @@ for i = 1, #found do
   end
 end
 flush(false)
-return {purged, cut and 1 or 0}
+return {purged, more and 1 or 0}
