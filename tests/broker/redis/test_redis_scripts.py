@@ -18,7 +18,7 @@ from windlass.broker.redis.keys import BY_SCORE, HASHES, LEXSETS, keys
 from windlass.broker.redis.scripts import link
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.clock import ManualClock
 from windlass.errors import StoreError
 
@@ -98,18 +98,18 @@ class _Injecting(Store):
     tried: set[str]
     alone: asyncio.Lock
 
-    async def run(self, call: Call[_T]) -> _T:
+    async def run(self, call: ScriptCall[_T]) -> _T:
         if call.script == "open":
             return await super().run(call)
         async with self.alone:
             return await self._injected(call)
 
-    async def _injected(self, call: Call[_T]) -> _T:
+    async def _injected(self, call: ScriptCall[_T]) -> _T:
         self.tried.add(call.script)
         before = await self._dump()
         for nth in range(1, 1_000):
             try:
-                answer = await self.side().wire.hold(self._whole(call, nth))
+                answer = await self.on_this_loop().wire.hold(self._whole(call, nth))
             except StoreError as error:
                 assert "injected" in str(error), error  # noqa: PT017 - every other error is a failure
                 assert await self._dump() == before, f"{call.script} left something behind"
@@ -117,7 +117,7 @@ class _Injecting(Store):
                 return answer
         raise AssertionError(f"{call.script} never came to its end")
 
-    def _whole(self, call: Call[_T], nth: int) -> Talk[_T]:
+    def _whole(self, call: ScriptCall[_T], nth: int) -> Talk[_T]:
         talk = self._talk(call)
         said = next(talk)
         assert isinstance(said, Say)
@@ -135,7 +135,7 @@ class _Injecting(Store):
                 found.append(sorted(reply))
             return found
 
-        return await self.side().wire.hold(ask())
+        return await self.on_this_loop().wire.hold(ask())
 
 
 def test_an_error_before_the_first_write_leaves_nothing_behind(redis_server: Server) -> None:  # noqa: F811

@@ -13,7 +13,7 @@ from windlass.broker.redis.conversation import Say, Talk
 from windlass.broker.redis.scripts import link, source
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
@@ -27,10 +27,10 @@ _ORDER = source("parts", "order")
 class _Short(Store):
     """A store whose rings start anew after every few claims."""
 
-    def _talk(self, call: Call[_T]) -> Talk[_T]:
+    def _talk(self, call: ScriptCall[_T]) -> Talk[_T]:
         return self._altered(super()._talk(call), call)
 
-    def _altered(self, talk: Talk[_T], call: Call[_T]) -> Talk[_T]:
+    def _altered(self, talk: Talk[_T], call: ScriptCall[_T]) -> Talk[_T]:
         said = next(talk)
         assert isinstance(said, Say)
         order = _ORDER.replace("$REBASE_AT", "2000000")

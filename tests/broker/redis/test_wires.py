@@ -12,7 +12,7 @@ from tests.broker.redis.servers import Server, redis_binary, running
 
 from windlass.broker.redis.blocking import BlockingWire
 from windlass.broker.redis.conversation import Say, Talk
-from windlass.broker.redis.url import Place, read_url
+from windlass.broker.redis.url import Location, read_url
 from windlass.broker.redis.wire import Wire
 from windlass.errors import StoreUnavailable
 
@@ -46,15 +46,15 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def place(server: Server) -> Place:
+def location(server: Server) -> Location:
     return read_url(f"{server.url}{'&' if '?' in server.url else '?'}timeout=0.3")
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
 @on_a_loop
-async def test_an_answer_of_any_size_comes_whole(place: Place, size: int) -> None:
+async def test_an_answer_of_any_size_comes_whole(location: Location, size: int) -> None:
     text = bytes(range(256)) * (size // 256 + 1)
-    wire, blocking = Wire(place, b"key"), BlockingWire(place, b"key")
+    wire, blocking = Wire(location, b"key"), BlockingWire(location, b"key")
     try:
         for _ in range(2):  # the second on a link that is open
             assert await wire.hold(said(b"ECHO", text[:size])) == text[:size]
@@ -66,10 +66,10 @@ async def test_an_answer_of_any_size_comes_whole(place: Place, size: int) -> Non
 
 @on_a_loop
 async def test_a_link_that_the_server_has_closed_is_made_anew_before_a_call(
-    place: Place, server: Server
+    location: Location, server: Server
 ) -> None:
     """Nothing was sent on it, so no call need be repeated."""
-    wire = Wire(place, b"key")
+    wire = Wire(location, b"key")
     try:
         number = await wire.hold(said(b"CLIENT", b"ID"))
         opened = await wire.connected()
@@ -85,8 +85,8 @@ async def test_a_link_that_the_server_has_closed_is_made_anew_before_a_call(
 
 
 @on_a_loop
-async def test_who_is_cancelled_leaves_no_answer_to_the_next(place: Place) -> None:
-    wire = Wire(place, b"key")
+async def test_who_is_cancelled_leaves_no_answer_to_the_next(location: Location) -> None:
+    wire = Wire(location, b"key")
     try:
         assert await wire.hold(said(b"ECHO", b"first")) == b"first"
         asking = asyncio.create_task(wire.hold(said(*NEVER)))
@@ -101,9 +101,9 @@ async def test_who_is_cancelled_leaves_no_answer_to_the_next(place: Place) -> No
 
 @pytest.mark.parametrize("first", [True, False])
 @on_a_loop
-async def test_a_server_that_does_not_answer_is_given_up(place: Place, first: bool) -> None:
+async def test_a_server_that_does_not_answer_is_given_up(location: Location, first: bool) -> None:
     """On a link that is being opened, and on one that is open; alone, and for who is next in line."""
-    wire = Wire(place, b"key")
+    wire = Wire(location, b"key")
     try:
         if not first:
             assert await wire.hold(said(b"ECHO", b"open")) == b"open"
@@ -115,8 +115,8 @@ async def test_a_server_that_does_not_answer_is_given_up(place: Place, first: bo
         await wire.close()
 
 
-def test_a_thread_gives_up_a_server_that_does_not_answer(place: Place) -> None:
-    wire = BlockingWire(place, b"key")
+def test_a_thread_gives_up_a_server_that_does_not_answer(location: Location) -> None:
+    wire = BlockingWire(location, b"key")
     try:
         with pytest.raises(StoreUnavailable, match="did not answer within"):
             wire.hold(said(*NEVER))

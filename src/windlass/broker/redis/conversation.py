@@ -15,7 +15,7 @@ from redis import exceptions
 from windlass.broker.redis.complaints import delay, is_full, is_no_primary, may_pass, refusal
 from windlass.broker.redis.scripts import script
 from windlass.broker.redis.url import Address
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.errors import StoreUnavailable
 
 _T = TypeVar("_T")
@@ -25,7 +25,7 @@ FIRST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 0.25
 AT_ONCE: Final = 2
 """Redirections that a call follows without a pause: to the node that has the slot, or from there to the one
-that it is moving to. Whoever is sent on again is sent in a circle.
+that it is moving to. A call that is sent on again is sent in a circle.
 """
 
 
@@ -53,7 +53,9 @@ Step = Say | Pause | Go
 Talk = Generator[Step, Any, _T]
 
 
-def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int, timeout: float) -> Talk[_T]:
+def converse(
+    call: ScriptCall[_T], keys: tuple[bytes, ...], context: bytes, wait: int, timeout: float
+) -> Talk[_T]:
     """The conversation about one call."""
     known = script(call.script)
     rest = (len(keys), *keys, context, *call.args)

@@ -16,7 +16,7 @@ from windlass.broker.redis.connections import (
     open_on_loop,
 )
 from windlass.broker.redis.conversation import Go, Pause, Say, Step, Talk
-from windlass.broker.redis.url import Address, Place
+from windlass.broker.redis.url import Address, Location
 
 _T = TypeVar("_T")
 
@@ -24,13 +24,13 @@ _T = TypeVar("_T")
 class Wire:
     """A connection of one event loop."""
 
-    def __init__(self, place: Place, key: bytes) -> None:
-        self._place = place
+    def __init__(self, location: Location, key: bytes) -> None:
+        self._location = location
         self._key = key
         self._lock = asyncio.Lock()
         self._opened: LoopConnection | None = None
         self._address: Address | None = None
-        self._found = place.kind == "direct"
+        self._found = location.kind == "direct"
         self._asked = False
         """A question was sent whose answer was not read yet."""
         self._used = False
@@ -43,10 +43,10 @@ class Wire:
     async def hold(self, talk: Talk[_T]) -> _T:
         """Hold a conversation to its end. Waiting in line counts towards its timeout."""
         try:
-            async with asyncio.timeout(self._place.timeout), self._lock:
+            async with asyncio.timeout(self._location.timeout), self._lock:
                 return await self._hold(talk)
         except TimeoutError as error:
-            raise complaint(error, self._place, self._address, used=self._used, said=self._said) from error
+            raise complaint(error, self._location, self._address, used=self._used, said=self._said) from error
 
     async def _hold(self, talk: Talk[_T]) -> _T:
         answer: Any = None
@@ -59,7 +59,7 @@ class Wire:
                     return end.value
                 answer = await self._take(step)
         except (*UNREACHABLE, exceptions.RedisError) as error:
-            told = complaint(error, self._place, self._address, used=self._used, said=self._said)
+            told = complaint(error, self._location, self._address, used=self._used, said=self._said)
             await self._drop()
             raise told from error
         except BaseException:
@@ -88,8 +88,8 @@ class Wire:
             reply = await ask_on_loop(opened, step.commands)
             self._asked, self._used = False, True
             return reply
-        other = named(self._place, self._address, step.to)  # for once
-        opened = await open_on_loop(self._place, other)
+        other = named(self._location, self._address, step.to)  # for once
+        opened = await open_on_loop(self._location, other)
         try:
             return await ask_on_loop(opened, step.commands)
         finally:
@@ -98,7 +98,7 @@ class Wire:
     async def address(self) -> Address | None:
         """The server in charge."""
         if not self._found:
-            self._address = await asyncio.to_thread(find, self._place, self._key)
+            self._address = await asyncio.to_thread(find, self._location, self._key)
             self._found = True
         return self._address
 
@@ -107,7 +107,7 @@ class Wire:
         if self._opened is not None and await self._is_lost(self._opened):
             await self._drop()
         if self._opened is None:
-            self._opened = await open_on_loop(self._place, await self.address())
+            self._opened = await open_on_loop(self._location, await self.address())
         return self._opened
 
     async def _is_lost(self, opened: LoopConnection) -> bool:
@@ -121,8 +121,8 @@ class Wire:
         """Let go of the connection; the next one leads where `go` says, else to the server in charge then."""
         opened, self._opened, self._asked, self._used = self._opened, None, False, False
         if go is not None and go.to is not None:
-            self._address, self._found = named(self._place, self._address, go.to), True
-        elif self._place.kind == "direct":
+            self._address, self._found = named(self._location, self._address, go.to), True
+        elif self._location.kind == "direct":
             self._address = None
         else:
             self._found = False

@@ -1,4 +1,4 @@
--- leave: somebody waits no longer. One who was told and will not act on it lets another be told.
+-- leave: a caller waits no longer. If it was told and will not act on it, another is told.
 --
 -- ARGV[2]  queues, channel, number of the waiter, since when, pass the wake on
 -- Returns  1

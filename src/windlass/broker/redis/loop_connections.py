@@ -1,24 +1,26 @@
-"""What a process has open of a namespace on one event loop: a wire and an ear, closed when that loop ends."""
+"""What a process has open of a namespace on one event loop: a wire and a listener, closed when that loop
+ends.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from windlass.broker.redis.ear import Ear
-from windlass.broker.redis.url import Place
+from windlass.broker.redis.listener import Listener
+from windlass.broker.redis.url import Location
 from windlass.broker.redis.wire import Wire
 
 
-class Side:
-    """What belongs to the running loop. Whoever made it need not close it: `asyncio.run`, and whatever else
-    ends loops in order, does.
+class LoopConnections:
+    """What belongs to the running loop. Nobody need close it: `asyncio.run`, and whatever else ends loops in
+    order, does.
     """
 
-    def __init__(self, place: Place, namespace: str, key: bytes, *, gone: Callable[[], object]) -> None:
+    def __init__(self, location: Location, namespace: str, key: bytes, *, gone: Callable[[], object]) -> None:
         """`gone` is called when the loop ends."""
-        self.wire = Wire(place, key)
-        self.ear = Ear(place, self.wire, namespace)
-        self.wire.on_go = self.ear.go
+        self.wire = Wire(location, key)
+        self.listener = Listener(location, self.wire, namespace)
+        self.wire.on_go = self.listener.go
         self._gone = gone
         self._closing: asyncio.Task[None] | None = None
         # A loop that ends closes the async generators that were begun on it, and waits for them; nothing else
@@ -29,19 +31,19 @@ class Side:
 
     async def _close(self) -> None:
         self._gone()
-        # A loop that ends cancels whoever closes on it. Nobody else would close the rest.
+        # A loop that ends cancels the task that closes. Nobody else would close the rest.
         try:
-            await self.ear.close()
+            await self.listener.close()
         finally:
             await self.wire.close()
 
     async def close(self) -> None:
-        """Let everybody go who waits, and the connections."""
+        """Wake everybody who waits, and close the connections."""
         await self._end.aclose()
 
     def begin_to_close(self) -> None:
-        """The same, for who cannot wait: another thread's loop."""
-        self.ear.let_go()
+        """The same, called from another thread's loop, which cannot wait for this one."""
+        self.listener.let_go()
         if self._closing is None:
             self._closing = asyncio.create_task(self.close())
 

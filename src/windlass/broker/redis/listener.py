@@ -1,4 +1,4 @@
-"""The ear: one connection on which a process hears of wakes and of jobs that end."""
+"""One connection on which a process hears of wakes and of jobs that end."""
 
 import asyncio
 import itertools
@@ -10,12 +10,12 @@ from redis import exceptions
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.connections import LoopConnection, close_on_loop, open_on_loop
 from windlass.broker.redis.keys import ends_channel, waiter_channel
-from windlass.broker.redis.url import Address, Place
+from windlass.broker.redis.url import Address, Location
 from windlass.broker.redis.wire import Wire
 
 
 class Waiter:
-    """Who waits to be told. One timer and one future: `asyncio.timeout` and an event take twice as long."""
+    """A caller that waits to be told. It has one timer and one future: an event would take twice as long."""
 
     __slots__ = ("_over", "told")
 
@@ -41,11 +41,11 @@ class Waiter:
             timer.cancel()
 
 
-class Ear:
+class Listener:
     """Listens on one event loop."""
 
-    def __init__(self, place: Place, wire: Wire, namespace: str) -> None:
-        self._place = place
+    def __init__(self, location: Location, wire: Wire, namespace: str) -> None:
+        self._location = location
         self._wire = wire
         self.channel = waiter_channel(namespace, secrets.token_hex(8))
         self._ends = ends_channel(namespace)
@@ -100,7 +100,7 @@ class Ear:
             if self.closed:
                 return
             try:
-                async with asyncio.timeout(self._place.timeout):
+                async with asyncio.timeout(self._location.timeout):
                     if self._opened is not None and await self._wire.address() != self._address:
                         await self._hang_up()  # a server counts its own listeners before it tells of ends
                     if self._opened is None:
@@ -110,11 +110,11 @@ class Ear:
                         self._hears_ends = True
             except (*UNREACHABLE, exceptions.RedisError) as error:
                 await self._hang_up()
-                raise complaint(error, self._place, await self._wire.address()) from error
+                raise complaint(error, self._location, await self._wire.address()) from error
 
     async def _subscribe_first(self) -> None:
         self._address = await self._wire.address()
-        opened = await open_on_loop(self._place, self._address)
+        opened = await open_on_loop(self._location, self._address)
         self._opened, self._hears_ends, self._refused = opened, False, None
         self._confirmed.clear()
         self._hearing = asyncio.create_task(self._hear_all(opened))
@@ -182,7 +182,7 @@ class Ear:
             await close_on_loop(opened)
 
     def let_go(self) -> None:
-        """Let everybody go who waits."""
+        """Wake everybody who waits."""
         self.closed = True
         self._tell_all()
 
