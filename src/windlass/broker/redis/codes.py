@@ -71,6 +71,9 @@ _FORMS: Final[Mapping[str, str]] = {
 _CONSTANTS: Final[Mapping[str, int]] = {
     "FORMAT": FORMAT,
     "FIFO_CHUNK": 64,
+    "FIFO_ENTRY": 23,
+    "KEPT": ord("k"),
+    "CLASS_DONE": ord("n"),
     "IN_FIFO": 1,
     "IN_ORDER": 2,
     "SUSPECT": 3,

@@ -9,7 +9,7 @@
 -- number. Claims pass over the others, a bounded number each, and so does every call that makes more of them.
 -- module: fifos
 -- include: jobs
-local ENTRY, RECORD = 23, $FIFO_FORM
+local ENTRY, RECORD = $FIFO_ENTRY, $FIFO_FORM
 local IN_FIFO = $IN_FIFO
 local SKIPS = 1000 -- dead entries that one call passes over
 
@@ -34,10 +34,6 @@ end
 
 local function chunk_name(owner, band, n) return owner.chunk_prefix .. band_bytes(band) .. bytes7(n) end
 
-local function first_chunk(owner, band, f) -- its text; remembered beside the record while it is the first
-  if f.first ~= f[1] then f.first, f.text = f[1], hget(FIFO, chunk_name(owner, band, f[1])) end
-  return f.text
-end
 
 local function make_chunks(owner, band, f) -- of what was pushed
   local pushed = f.pushed
@@ -56,6 +52,31 @@ local function make_chunks(owner, band, f) -- of what was pushed
     f[4] = f[4] + last - at + 1
     at = last + 1
   end
+end
+
+function fifos.first_chunk(owner, band, f) -- the text of the first chunk with an entry that is not used up; nil: there is none
+  make_chunks(owner, band, f)
+  while f[2] >= (f[1] == f[3] and f[4] or owner.per_chunk) do
+    if f[1] == f[3] then return nil end
+    hset(FIFO, chunk_name(owner, band, f[1]), false)
+    f[1], f[2] = f[1] + 1, 0
+    owner.fifo_touched = true
+  end
+  if f.first ~= f[1] then f.first, f.text = f[1], hget(FIFO, chunk_name(owner, band, f[1])) end
+  return f.text
+end
+
+function fifos.lowest(owner) -- the lowest band with a ready job, and its record
+  local low, record
+  for band, f in pairs(fifos.of(owner)) do
+    if f[5] > 0 and (not low or band < low) then low, record = band, f end
+  end
+  return low, record
+end
+
+function fifos.pass(owner, band, f) -- the first entry is handed out
+  f[2], f[5] = f[2] + 1, f[5] - 1
+  owner.firsts[band], owner.fifo_touched = nil, true
 end
 
 function fifos.push(q, j)
@@ -87,44 +108,37 @@ end
 
 local function is_ready_at(j, seq) return j and j.state == $State.READY and j.place == IN_FIFO and j.seq == seq end
 
+local function look_ahead(owner, s, from) -- read the heads that a claim will want next, at once
+  local ids = {}
+  local q = owner.queue or owner
+  for at = from, min(#s, from + ENTRY * q.ahead) - ENTRY, ENTRY do ids[#ids + 1] = sub(s, at + 8, at + ENTRY) end
+  jobs.load(ids)
+end
+
 -- The first ready job of a band, remembered in `firsts`. `fifos.exhausted` says that the bound on dead entries was met.
 function fifos.first(owner, band)
   local f = fifos.of(owner)[band]
   if not f or f[5] <= 0 then return nil end
   if owner.firsts[band] then return owner.firsts[band] end
-  make_chunks(owner, band, f)
   while true do
-    if f[2] >= (f[1] == f[3] and f[4] or owner.per_chunk) then
-      if f[1] == f[3] then return nil end
-      hset(FIFO, chunk_name(owner, band, f[1]), false)
-      f[1], f[2] = f[1] + 1, 0
-      owner.fifo_touched = true
-    else
-      local s = first_chunk(owner, band, f)
-      local from = f[2] * ENTRY
-      local seq, id = struct.unpack('>I7c16', s, from + 1)
-      if not jobs.is_read(id) then fifos.look_ahead(owner, s, from) end
-      local j = jobs.get(id)
-      if is_ready_at(j, seq) then
-        owner.firsts[band] = j
-        return j
-      end
-      if SKIPS == 0 then
-        fifos.exhausted = true
-        return nil
-      end
-      SKIPS = SKIPS - 1
-      f[2] = f[2] + 1
-      owner.fifo_touched = true
+    local s = fifos.first_chunk(owner, band, f)
+    if not s then return nil end
+    local from = f[2] * ENTRY
+    local seq, id = struct.unpack('>I7c16', s, from + 1)
+    if not jobs.is_read(id) then look_ahead(owner, s, from) end
+    local j = jobs.get(id)
+    if is_ready_at(j, seq) then
+      owner.firsts[band] = j
+      return j
     end
+    if SKIPS == 0 then
+      fifos.exhausted = true
+      return nil
+    end
+    SKIPS = SKIPS - 1
+    f[2] = f[2] + 1
+    owner.fifo_touched = true
   end
-end
-
-function fifos.look_ahead(owner, s, from) -- read the heads that a claim will want next, at once
-  local ids = {}
-  local q = owner.queue or owner
-  for at = from, min(#s, from + ENTRY * q.ahead) - ENTRY, ENTRY do ids[#ids + 1] = sub(s, at + 8, at + ENTRY) end
-  jobs.load(ids)
 end
 
 function fifos.read_ahead(owners, most) -- the first chunks of many lanes, and the first heads of each

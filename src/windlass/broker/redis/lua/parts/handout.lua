@@ -3,7 +3,7 @@
 -- An ask: 1 queues, 2 slots, 3 limit, 4 session or false, 5 seq, 6 visibility or false, 7 alone, 8 max_bytes, 9 draw,
 -- 10 soon
 -- module: handout
--- include: leases
+-- include: leases, plain_jobs
 local PROMOTE = 100 -- due jobs, and expired ones, that one claim looks after
 local UNPARK = 1000 -- parked lanes that one claim brings back
 local LOOK = 100 -- lanes that are asked whether they have a ready job; of more, one is assumed to: early is allowed
@@ -87,7 +87,10 @@ local function hand_out(ask, asked) -- new leases, and whether a bound stopped t
     q.ahead, q.turns = q.laned and turn or ask.limit + 1, {most = turn}
     handout.unpark(q, UNPARK)
     if not ask.alone then order.look_ahead(q, q.policy.lane_concurrency and ask.soon or ask.limit, turn) end
-    local j = next_for(ask, q, 0)
+    local stopped
+    payload, stopped = plain_jobs.claim(ask, q, given, payload)
+    if stopped then return given, true end
+    local j = next_for(ask, q, #given)
     while j do
       if jobs.is_expired(j) then
         lifecycle.expire(j)

@@ -25,7 +25,7 @@
 -- module: jobs
 -- include: queues
 local JOBS, CHANGED, KINDS, COLD = {}, {}, {}, {}
-local NOT_KEPT, KEPT = 0, {[0] = false, [107] = 'k', [112] = 'p'}
+local NOT_KEPT, KEPT = 0, {[0] = false, [$KEPT] = 'k', [112] = 'p'}
 
 function jobs.kind(names) -- what jobs of one queue, task and lane share; moves: how many came into a state, or left it
   local kind = KINDS[names]
@@ -37,7 +37,7 @@ function jobs.kind(names) -- what jobs of one queue, task and lane share; moves:
   return kind
 end
 
-local function read_cold(s) -- the part in msgpack; of jobs with nothing rare it is mostly the same
+function jobs.read_cold(s) -- the part in msgpack; of jobs with nothing rare it is mostly the same
   local cold = COLD[s]
   if not cold then
     cold = decode(s)
@@ -64,7 +64,7 @@ end
 local function read_head(id, s)
   local state, place, started, kept, attempt, fence, claimed, ask, seq, size, arrival, due, accepted, finished, runtime,
     session, names, at = struct.unpack($HEAD_READ, s)
-  local kind, cold = jobs.kind(names), read_cold(sub(s, at, -9))
+  local kind, cold = jobs.kind(names), jobs.read_cold(sub(s, at, -9))
   local j = {id = id, state = state, priority = cold[1], max_attempts = cold[2], attempt = attempt, fence = fence, due = due, band = cold[3], seq = seq, arrival = arrival,
     accepted = accepted, size = size, ends = cold[4], tags = cold[5], revision = cold[6], flow = cold[7], place = place,
     session = session ~= '' and session, ask = ask, claimed = claimed, started = started == 1, kept = KEPT[kept],
@@ -113,6 +113,7 @@ function jobs.get(id) -- false: there is none
   return j
 end
 
+function jobs.is_made(id) return JOBS[id] ~= nil end -- whether there is a table for it, which may say more than its head
 function jobs.is_read(id) return JOBS[id] ~= nil or (HEAD.v and HEAD.v[id] ~= nil) end
 
 function jobs.add(j)

@@ -99,12 +99,11 @@ function leases.flag(j) -- it is to be cancelled
   if j.session then zadd(LEASE, flag_name(j)) end
 end
 
-local function leave_session(j)
-  local s, r = leases.session(j.session), leases.reply(j.session, j.ask)
+function leases.leave(session, ask) -- one lease of a reply has ended
+  local s, r = leases.session(session), leases.reply(session, ask)
   s.leases, s.touched = s.leases - 1, true
   r.live, r.touched = r.live - 1, true
   if r.live == 0 then zrem(LEASE, 'L' .. r.name) end
-  if j.rare.cancel then zrem(LEASE, flag_name(j)) end
 end
 
 function leases.flush()
@@ -173,7 +172,10 @@ function leases.finish(j, ruling, unstarted, cause, runtime, err)
   local rare = j.rare
   local ran = runtime or ruling.charged
   deliver(j, ruling, cause, runtime, err)
-  if j.session then leave_session(j) end
+  if j.session then
+    if rare.cancel then zrem(LEASE, flag_name(j)) end
+    leases.leave(j.session, j.ask)
+  end
   if rare.deadline then leases.set_deadline(j, nil) end
   if ruling.state ~= $State.DONE then j.session = false end -- of a done job it belongs to its delivery
   j.ask = 0

@@ -7,6 +7,7 @@
 local ENDED = {} -- jobs that finished, for those who watch
 
 function lifecycle.ended() return ENDED end
+function lifecycle.note_end(id) ENDED[#ENDED + 1] = id end
 
 function lifecycle.unblock(j) -- its last parent is out of its way
   transitions.leave_waiting(j)
@@ -38,7 +39,7 @@ function lifecycle.finish(j, move, state, reason, outcome, runtime)
     end
   end
   if rare.children then flows.tell_dependents(j, state) end
-  ENDED[#ENDED + 1] = j.id
+  lifecycle.note_end(j.id)
 end
 
 -- keeping

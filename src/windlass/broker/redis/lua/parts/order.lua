@@ -265,10 +265,8 @@ end
 local function lowest_band(q, owner)
   if owner.all_in_fifo == nil then owner.all_in_fifo = not zfirst(READY, owner.in_order) end
   local m = not owner.all_in_fifo and zfirst(READY, owner.in_order)
-  local low = m and read_band(m, #owner.in_order + 1)
-  for band, f in pairs(fifos.of(owner)) do
-    if f[5] > 0 and (not low or band < low) then low = band end
-  end
+  local low, in_fifo = m and read_band(m, #owner.in_order + 1), fifos.lowest(owner)
+  if in_fifo and (not low or in_fifo < low) then low = in_fifo end
   return low, m
 end
 

@@ -6,7 +6,7 @@
 -- Returns  {answers, what claim returns or false}; an answer: 1 (applied, done) or {verdict, outcome, state or -1, why}
 -- Writes   as claim; past and time for what is kept of an end, gone for what is not kept
 -- Cost     O(items · log n), 100 dependents told; then as claim
--- include: write, accept, handout
+-- include: write, accept, handout, plain_jobs
 
 local function refusal(packet) -- why the children cannot be kept; else the group that they are
   if type(packet) == 'string' then return packet end
@@ -64,7 +64,11 @@ end
 local items, ids, answers = decode(ARGV[2]), {}, {}
 for i = 1, #items do ids[i] = sub(ARGV[3], 16 * i - 15, 16 * i) end
 leases.load(ids)
-for i = 1, #items do answers[i] = settle(ids[i], items[i]) end
+for i = 1, #items do
+  local item = items[i]
+  local plain = not item[3] and not item[4]
+  answers[i] = plain and plain_jobs.settle(ids[i], item[1], item[2]) or settle(ids[i], item)
+end
 local claimed = ARGV[4] ~= '' and handout.claim(decode(ARGV[4]))
 flush(false)
 return {answers, claimed and handout.answer(claimed)}
