@@ -16,6 +16,7 @@ from windlass.client.schedule import ScheduleOptions
 from windlass.client.settings import QueueOptions
 from windlass.client.task import TaskKeywords
 from windlass.config import PREFIX, Config
+from windlass.core.state import PLAIN_NAMES
 from windlass.worker.current import Current
 
 ROOT = Path(__file__).parents[1]
@@ -236,6 +237,13 @@ def test_what_current_offers_is_described() -> None:
     section = (ROOT / "docs" / "tasks.md").read_text().partition("## `current`\n")[2].partition("\n## ")[0]
     described = re.findall(r"^\| `current\.(\w+)", section, re.MULTILINE)
     assert sorted(described) == sorted(name for name in vars(Current) if not name.startswith("_"))
+
+
+def test_the_plain_states_are_those_of_the_code() -> None:
+    described = {row[0]: row[1] for row in rows(ROOT / "docs" / "http.md")}
+    for plain in set(PLAIN_NAMES.values()):
+        states = [str(state) for state, name in PLAIN_NAMES.items() if name == plain]
+        assert re.findall(r"\w+", described[plain]) == states
 
 
 def test_every_room_is_on_the_map() -> None:

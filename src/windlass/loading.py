@@ -5,8 +5,8 @@ What is wrong with the name or the module is said in a line.
 """
 
 import contextlib
-import difflib
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TypeGuard
 
 from windlass.core.option import shown
+from windlass.core.spelling import closest
 from windlass.errors import InvalidOption
 from windlass.worker.program import Application
 
@@ -58,6 +59,9 @@ def _misnamed(name: str) -> str:
     module, _, attribute = name.partition(":")
     plain = module.removesuffix(".py").strip("./").replace("/", ".")
     words = [word for word in plain.split(".") if word.isidentifier()]
+    here = _modules(Path())
+    if name.isidentifier() and here and name not in here and importlib.util.find_spec(name) is None:
+        words = [closest(name, here) or here[0]]  # a task's name, or a verb's: the app was left out
     guess = f"{'.'.join(words) or 'tasks'}:{attribute if attribute.isidentifier() else 'app'}"
     return f"{shown(name)} does not name an app: write module:app, such as {guess}"
 
@@ -96,11 +100,15 @@ def _imported(name: str) -> ModuleType:
 def _missing(name: str, folder: str) -> str:
     here = _modules(Path(folder))
     first = name.partition(".")[0]
-    near = difflib.get_close_matches(first, here, n=1)
-    if near and near[0] != first:
-        fix = f"did you mean {near[0]}?"
+    near = closest(first, here)
+    if near is not None and near != first:
+        fix = f"did you mean {near}?"
     else:
-        fix = f"modules here: {', '.join(here[:8])}" if here else "there is none here"
+        fix = (
+            f"modules here: {', '.join(here[:8])}"
+            if here
+            else "no module is here: change to the folder of your code"
+        )
     return f"there is no module {name} in {folder}, nor is it installed; {fix}"
 
 

@@ -161,8 +161,10 @@ def test_enqueue_by_name_checks_task_arguments_and_queue(bench: Bench) -> None:
     whole = bench.insight(lambda insight: insight.job(job.id, payload=True))
     assert (whole.payload["kwargs"], whole.lane, whole.priority) == ({"a": 1}, "acme", 3)
     assert job.created
-    with pytest.raises(InvalidOption, match='no task "ad"; tasks of this app: add, send'):
+    with pytest.raises(InvalidOption, match=r'no task "ad"; did you mean "add"\?'):
         call("ad", b"{}")
+    with pytest.raises(InvalidOption, match='no task "nope"; tasks of this app: add, send'):
+        call("nope", b"{}")
     with pytest.raises(InvalidPayload, match='argument "a": expected int, got str'):
         call("add", b'{"a": "x"}')
     with pytest.raises(InvalidOption, match='queue "nope" is not declared; declared queues: default, mail'):

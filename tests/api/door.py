@@ -26,6 +26,8 @@ BEGINNINGS = {
     b'Content-Length: 100\r\n\r\n{"key',
     "a body that nobody wants": b"POST /enqueue HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
 }
+POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 WITHIN = 30.0
 
 

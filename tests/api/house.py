@@ -68,12 +68,12 @@ class House:
     def close(self) -> None:
         self.app.close()
 
-    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+    def run(self, story: Callable[[], Awaitable[None]], *, within: float = 60) -> None:
         """Run a story; what it opened is closed."""
 
         async def whole() -> None:
             try:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(within):
                     await story()
             finally:
                 await self.app.aclose()

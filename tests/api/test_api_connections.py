@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import resource
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +121,34 @@ def test_requests_of_a_client_that_does_not_read_are_not_answered_without_end() 
                 client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 await asyncio.sleep(0.05)
             assert written < 50, "the rest waits for the client, not in memory"
+
+    told(story)
+
+
+def test_answers_that_nobody_reads_are_not_kept_in_memory() -> None:
+    size, clients = 20_000_000, 20
+    body = b"x" * size
+
+    async def story() -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            headers = [(b"content-length", b"%d" % size)] if scope["path"] == "/whole" else []
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+        async with door(app) as there:
+            tracemalloc.start()
+            try:
+                for number in range(clients):
+                    path = b"/whole" if number % 2 else b"/chunked"
+                    client = await there.connect(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+                    await client.head()
+                    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+                assert tracemalloc.get_traced_memory()[1] < size
+            finally:
+                tracemalloc.stop()
+            reader = await there.connect(b"GET /whole HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.head()
+            assert await reader.exactly(size) == body
 
     told(story)
 

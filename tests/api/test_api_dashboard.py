@@ -1,5 +1,6 @@
 """The files of the dashboard: what is served, as what, and for how long it may be kept."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_nothing_else_is(memory_house: House, built: Path) -> None:
                 "/assets/../secret.key",
                 "/assets/%2e%2e/secret.key",
                 "/v1/nope",
+                "/docs",
+                "/schema",
+                "/schema/openapi.json",
+                "/redoc",
+                "/jobs.json",
+                "/nowhere",
+                "/queuesx",
                 "/v1",
                 "/enqueue",
             ):
@@ -71,6 +79,12 @@ def test_nothing_else_is(memory_house: House, built: Path) -> None:
                 assert answer.headers["content-type"] == "application/problem+json", path
 
     memory_house.run(story)
+
+
+def test_the_pages_are_those_that_the_dashboard_shows() -> None:
+    screens = (Path(__file__).parents[2] / "web" / "src" / "shell" / "Screen.svelte").read_text()
+    named = re.findall(r'^    "?(\w*)"?: \["', screens, re.MULTILINE)
+    assert set(named) == {"", *dashboard.PAGES}
 
 
 def test_without_a_build_the_page_says_so(memory_house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,39 @@ def test_the_plain_form_enqueues_a_task(house: House) -> None:
     house.run(story)
 
 
+@on_every_store
+def test_a_job_has_the_states_of_the_plain_form_beside_its_own(house: House) -> None:
+    async def story() -> None:
+        async with house.open() as client:
+            broker = await house.app.connection.broker()
+
+            async def enqueued() -> str:
+                answer = await client.post("/enqueue", json={"type": "add", "payload": {"a": 1}})
+                return answer.json()["task_id"]
+
+            async def status(job: str) -> str:
+                return (await client.get(f"/v1/jobs/{job}")).json()["status"]
+
+            async def run(outcome: Outcome | None) -> None:
+                ask = Ask(queues=("default",), slots=1, limit=1, visibility=10**7)
+                [lease] = (await broker.claim(ask)).leases
+                if outcome is not None:
+                    await broker.settle([Settlement(job=lease.job, fence=lease.fence, outcome=outcome)])
+
+            for outcome, seen in ((None, "RUNNING"), (Outcome.DONE, "DONE"), (Outcome.DEAD, "FAILED")):
+                job = await enqueued()
+                assert await status(job) == "PENDING"
+                await run(outcome)
+                assert await status(job) == seen
+            job = await enqueued()
+            await client.post(f"/v1/jobs/{job}/cancel")
+            assert await status(job) == "CANCELLED"
+            listed = (await client.get("/v1/jobs", params={"state": "cancelled"})).json()["items"]
+            assert [(each["id"], each["status"]) for each in listed] == [(job, "CANCELLED")]
+
+    house.run(story)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [

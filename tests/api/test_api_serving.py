@@ -81,6 +81,27 @@ def test_a_caller_that_left_is_handed_nothing(served: Served) -> None:
     served.post(f"/v1/leases/{lease['lease']}/settle", outcome="ack")
 
 
+def test_a_request_whose_body_still_arrives_is_answered_when_the_server_is_told_to_stop(
+    tmp_path: Path,
+) -> None:
+    served = Served(tmp_path)
+    served.start()
+    body = b'{"type": "add", "payload": {"a": 1}}'
+    head = f"POST /enqueue HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as slow,
+        socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as idle,
+    ):
+        slow.sendall(head.encode() + body[:5])
+        served.get("/v1/jobs")  # its head is read by now
+        os.kill(served.pid, signal.SIGTERM)
+        assert idle.recv(1) == b"", "the server stops"
+        slow.sendall(body[5:])
+        assert slow.recv(20).startswith(b"HTTP/1.1 201 ")
+    assert served.stop() == 0
+
+
 @pytest.mark.slow
 def test_two_processes_answer_as_one_and_stop_when_told(tmp_path: Path) -> None:
     served = Served(tmp_path, "--workers", "2")

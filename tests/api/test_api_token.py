@@ -357,6 +357,22 @@ def test_processes_of_a_server_agree_that_keys_are_needed(memory_house: House, t
     house.run(story)
 
 
+def test_a_server_whose_temporary_files_were_tidied_up_reads_its_keys(
+    memory_house: House, tmp_path: Path
+) -> None:
+    house = memory_house
+
+    async def story() -> None:
+        server = build(house.app, ServeOptions(token=TOKEN), folder=tmp_path / "gone")
+        async with house.open(server=server) as client:
+            assert (await client.post("/enqueue", json=ENQUEUE)).status_code == 201
+            key = await house.key("enqueue")
+            await until(lambda: _is_let_in(client, key))
+            assert (await client.post("/enqueue", json=ENQUEUE)).status_code == 401
+
+    house.run(story)
+
+
 def test_a_redis_that_was_emptied_opens_nothing(tmp_path: Path) -> None:
     with running(redis_binary()) as server:
         _emptied(server.url, tmp_path)

@@ -268,7 +268,9 @@ def test_the_overview_says_what_is_wrong_in_words(house: House) -> None:
     async def story() -> None:
         house.app.alert("many", dead=0)
         async with house.open() as client:
-            assert told(said(await client.get("/v1/overview"))) == []
+            assert told(said(await client.get("/v1/overview"))) == [
+                "no worker is alive: what is enqueued waits"
+            ]
             await house.send.aenqueue("a")
             await house.add.aenqueue(1)
             fleet = Fleet(house, "default")

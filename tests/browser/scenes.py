@@ -1,5 +1,7 @@
 """What there is to see: jobs in every state, lanes at their limits, dead letters, a flow that is stuck."""
 
+from uuid import uuid4
+
 from tests.browser.stage import Stage, eventually
 
 FLOW = """
@@ -52,3 +54,37 @@ def a_day(stage: Stage) -> None:
     a_flow(stage, "order-43", fail=True)
     eventually(lambda: stage.get("/v1/overview")["jobs"]["dead"] >= 18)
     eventually(lambda: stage.get("/v1/overview")["jobs"]["done"] >= 130)
+
+
+DEAD = """
+import asyncio
+from calm import app, send
+from windlass.core.lease import Ask
+from windlass.core.outcome import Error, Outcome
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settlement import Settlement
+
+KINDS = [Error(type=kind, message="no good", fingerprint=kind) for kind in {kinds!r}]
+COUNT = {count} * len(KINDS)
+
+async def main():
+    await app.aenqueue_many(send.call(str(number)) for number in range(COUNT))
+    broker = await app.broker()
+    info = SessionInfo(host="here", queues=("mail",), slots=COUNT)
+    await broker.beat([Beat(session="{session}", open=info)])
+    for seq in range(1, -(-COUNT // 999) + 1):
+        ask = Ask(session="{session}", seq=seq, queues=("mail",), slots=999, limit=999)
+        leases = (await broker.claim(ask)).leases
+        await broker.settle([
+            Settlement(job=each.job, fence=each.fence, outcome=Outcome.DEAD, error=KINDS[number % len(KINDS)])
+            for number, each in enumerate(leases)
+        ])
+    await app.aclose()
+
+asyncio.run(main())
+"""
+
+
+def dead_letters(stage: Stage, count: int, *kinds: str) -> None:
+    """So many dead letters of each kind, in the calm application; no worker has to be there."""
+    stage.run(DEAD.format(count=count, kinds=kinds, session=uuid4().hex))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal
 
 from windlass import GiveUp, RetryPolicy, Windlass, current
@@ -68,6 +69,14 @@ def charge(order: int, card: str = "") -> None:
 def parse(text: str) -> None:
     """Give up on text that has no meaning."""
     raise GiveUp(f"no meaning in {text!r}")
+
+
+@app.task(retry=ONCE)
+def unlucky(charm: str) -> str:
+    """Fail unless a file is there."""
+    if not Path(charm).exists():
+        raise OSError("out of luck")
+    return "lucky"
 
 
 @app.task(retry=RetryPolicy(max_attempts=5, base=600, cap=3600))

@@ -130,8 +130,8 @@ def test_a_group_is_discarded_with_a_reason_that_goes_on_record(page: Page, stag
     [act, *_] = [each for each in stage.get("/v1/audit")["items"] if each["what"] == "discarded"]
     assert act["reason"] == "the <b>sums</b> are known to be wrong"
     page.get_by_text("On record: what operators did").click()
-    row = page.get_by_role("row").filter(has_text="the <b>sums</b> are known to be wrong")
-    expect(row).to_contain_text("discarded")
+    reason = "the <b>sums</b> are known to be wrong"
+    row = page.get_by_role("row").filter(has_text=reason).filter(has_text="discarded")
     expect(row).to_contain_text("local")
 
 
@@ -199,16 +199,28 @@ def test_a_task_is_enqueued_by_its_form(page: Page, stage: Stage) -> None:
     assert (told["lane"], told["tags"]) == ("studio", ["one", "two"])
 
 
-def test_the_form_says_what_is_wrong(page: Page, complaints: Complaints) -> None:
-    complaints.expect("422")
+def test_the_form_says_what_is_wrong(page: Page, stage: Stage) -> None:
     page.goto("/tasks/resize")
+    before = count_of(stage, "resize")
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("alert")).to_contain_text("name: this is needed")
+    expect(page.get_by_label("name text")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("name text").fill("a.png")
-    page.get_by_label("width integer").fill("wide")
     page.get_by_role("button", name="Enqueue").click()
-    expect(page.get_by_role("alert")).to_contain_text("width: this is not a integer")
-    page.get_by_label("width integer").fill("1.5")
+    expect(page.get_by_role("alert")).to_contain_text("width: this is needed")
+    for wrong in ("wide", "1.5", '"7"'):
+        page.get_by_label("width integer").fill(wrong)
+        page.get_by_role("button", name="Enqueue").click()
+        expect(page.get_by_role("alert")).to_contain_text("width: this is not an integer")
+    page.goto("/tasks/deliver")
+    page.get_by_label("seconds number").fill("soon")
     page.get_by_role("button", name="Enqueue").click()
-    expect(page.get_by_role("alert")).to_contain_text("width")
+    expect(page.get_by_role("alert")).to_contain_text("seconds: this is not a number")
+    assert count_of(stage, "resize") == before
+
+
+def count_of(stage: Stage, task: str) -> int:
+    return len(stage.get("/v1/jobs", task=task, limit=1_000)["items"])
 
 
 def test_a_task_that_lives_elsewhere_takes_any_object(page: Page, stage: Stage) -> None:

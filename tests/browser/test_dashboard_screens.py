@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.scenes import a_day
 from tests.browser.stage import Stage, staged
 from tests.browser.watching import Complaints, watched
+
+import windlass
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,7 +57,6 @@ SCREENS = {
     "/tasks": "(name: text, width: integer,",
     "/tasks/send": "Send a mail for a tenant.",
     "/history?window=15m": "attempts,",
-    "/nowhere": "There is no page at",
     "/jobs/x/y": "There is no page at",
     "/queues/nothing": 'there is no queue "nothing"',
 }
@@ -78,6 +79,60 @@ def test_a_job_shows_its_timeline_payload_result_log_and_progress(page: Page, st
     expect(page.get_by_role("region", name="Log")).to_contain_text("written")
     page.goto(f"/jobs/{first(stage, 'film')}")
     expect(page.get_by_text("of harbour.mov").first).to_be_visible()
+
+
+def test_a_replayed_job_that_is_done_shows_its_old_error_in_the_timeline_alone(
+    page: Page, stage: Stage
+) -> None:
+    charm = stage.folder / "charm"
+    job = stage.enqueue("unlucky", {"charm": str(charm)})
+    stage.wait_for(job, "dead")
+    page.goto(f"/jobs/{job}")
+    expect(page.get_by_role("heading", name="Error")).to_be_visible()
+    charm.touch()
+    stage.post("/v1/dead/replay", {"ids": [job]})
+    stage.wait_for(job, "done")
+    expect(page.get_by_role("heading", name="unlucky done")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("rror"))).to_be_hidden()
+    runs = page.locator("ol li").filter(has_text="attempt 1")
+    expect(runs.nth(0)).to_contain_text("OSError: out of luck")
+    expect(runs.nth(1)).to_contain_text("done")
+
+
+def test_an_error_that_is_not_retried_says_so(page: Page, stage: Stage) -> None:
+    page.goto(f"/jobs/{first(stage, 'parse')}")
+    expect(page.locator("header").filter(has=page.get_by_role("heading", name="Error"))).to_have_text(
+        re.compile(r"^Error\s*not retried$")
+    )
+
+
+def test_a_scheduled_row_says_when_it_is_due(page: Page, stage: Stage) -> None:
+    page.goto("/jobs?state=scheduled&task=report")
+    expect(page.locator("tbody tr").first).to_contain_text(re.compile(r"scheduled\s*due in (59|1)"))
+    page.set_viewport_size({"width": 390, "height": 780})
+    expect(page.get_by_text(re.compile("due in (59|1)")).first).to_be_visible()
+
+
+def test_a_lane_that_runs_is_not_idle(page: Page, stage: Stage) -> None:
+    stage.enqueue("deliver", {"seconds": 600}, lane="alone")
+    page.goto("/queues/mail")
+    row = page.get_by_role("row").filter(has_text="alone")
+    expect(row.get_by_role("cell").nth(9)).to_have_text("running")
+
+
+def test_a_bucket_that_goes_on_is_not_drawn(page: Page) -> None:
+    def with_figures(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        for bucket in told["buckets"]:
+            bucket["done"] = 10 * told["step"]
+        told["buckets"][-1]["done"] = 0  # it has just begun
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/v1/history?**", with_figures)
+    page.goto("/history?window=1h")
+    chart = page.locator("figure").filter(has_text="Throughput (attempts per second)")
+    expect(chart).to_contain_text("Done 10/s")
 
 
 def test_a_job_tells_why_it_waits(page: Page, stage: Stage) -> None:
@@ -146,7 +201,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 EMPTY = {
-    "/": "All is well",
+    "/": "no worker is alive: what is enqueued waits",
     "/jobs": "No jobs",
     "/jobs?tag=x": "No job matches",
     "/dead": "No dead letters",
@@ -166,4 +221,45 @@ def test_nothing_is_said_in_words(
     page = watched(made.new_page(), complaints)
     page.goto(bare.url + path)
     expect(page.get_by_text(text).first).to_be_visible()
+    made.close()
+
+
+def test_the_empty_list_of_flows_names_functions_that_exist(
+    browser: Browser, bare: Stage, complaints: Complaints
+) -> None:
+    made = browser.new_context()
+    bare.enter(made)
+    page = watched(made.new_page(), complaints)
+    page.goto(bare.url + "/flows")
+    named = page.locator(".nothing code")
+    expect(named).to_have_text(["chain(…)", "group(…)", "windlass"])
+    for name in named.all_inner_texts()[:-1]:
+        assert callable(getattr(windlass, name.removesuffix("(…)")))
+    made.close()
+
+
+DRAWN = """
+window.drawn = []
+const canvas = CanvasRenderingContext2D.prototype
+const fill = canvas.fillText
+canvas.fillText = function (text, ...rest) {
+  window.drawn.push(text)
+  fill.call(this, text, ...rest)
+}
+"""
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/mail"])
+def test_the_first_look_at_an_empty_store_is_drawn_at_a_clock(
+    browser: Browser, bare: Stage, complaints: Complaints, path: str
+) -> None:
+    made = browser.new_context(locale="en-GB")
+    bare.enter(made)
+    page = watched(made.new_page(), complaints)
+    page.add_init_script(DRAWN)
+    # One look and no more: the second would hide what is wrong.
+    page.clock.install()
+    page.goto(bare.url + path)
+    page.wait_for_function("drawn.some(text => /^\\d\\d:\\d\\d/.test(text))")
+    assert not page.evaluate("drawn.filter(text => /[A-Z][a-z]{2}/.test(text))")
     made.close()

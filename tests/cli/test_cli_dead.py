@@ -102,6 +102,37 @@ def test_a_person_is_asked(shell: Shell, monkeypatch: pytest.MonkeyPatch, typed:
     )
 
 
+class Answering(Typed):
+    """A person who reads the question for long: more jobs die meanwhile."""
+
+    def __init__(self, shell: Shell, **error: str) -> None:
+        super().__init__("y\n")
+        self._shell, self._error = shell, error
+
+    def readline(self, size: int | None = -1, /) -> str:
+        self._shell.die(3, **self._error)
+        return super().readline(-1 if size is None else size)
+
+
+@pytest.mark.parametrize("size", [10, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_what_is_counted_is_discarded_and_no_more(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    for _ in range(10):
+        for kind in ("ConnectionError", "KeyError", "ValueError"):
+            _dead(shell, size, kind=kind)
+    shell.app.enqueue_many(shell.task("add").call(number) for number in range(6))
+    monkeypatch.setattr(sys, "stdin", Answering(shell, kind="KeyError"))
+    answer = shell("dead", "tasks:app", "discard", "--group", "KeyError")
+    assert answer.err.startswith(f"discard {10 * size:,} dead letters? [y/N] ")
+    assert answer.out == f"{10 * size:,} discarded\n"
+    monkeypatch.setattr(sys, "stdin", Answering(shell, kind="KeyError"))
+    answer = shell("dead", "tasks:app", "discard", "--all")
+    assert answer.err.startswith(f"discard {20 * size + 3:,} dead letters? [y/N] ")
+    assert answer.out == f"{20 * size + 3:,} discarded\n"
+    assert shell("dead", "tasks:app", "replay", "--all", "--yes").out == "3 replayed\n"
+
+
 def test_a_key_that_was_taken_meanwhile(shell: Shell) -> None:
     shell.task("add").using(key="k").enqueue(1)
     (dead,) = shell.die()

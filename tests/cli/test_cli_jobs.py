@@ -1,6 +1,7 @@
 """`windlass jobs` and `windlass enqueue`."""
 
 import io
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -112,6 +113,23 @@ def test_show_tells_everything_but_the_payload(shell: Shell) -> None:
     assert (line["payload"], line["payload_bytes"] > 10, line["result_bytes"]) == (None, True, 14)
 
 
+def test_a_replayed_job_that_is_done_shows_no_error_but_that_of_its_run(shell: Shell) -> None:
+    job = shell.task("add").enqueue(1)
+    shell.die(kind="TimeoutError", message="slow")
+    assert "\nerror      TimeoutError: slow" in shell("jobs", "tasks:app", "show", job.id).out
+    shell("dead", "tasks:app", "replay", job.id, "--yes")
+    assert "\nlast error  TimeoutError: slow" in shell("jobs", "tasks:app", "show", job.id).out
+    (lease,) = shell.take()
+    done = Settlement(job=job.id, fence=lease.fence, outcome=Outcome.DONE, runtime=1, result=b"{}")
+    shell.run(lambda broker: broker.settle([done]))
+    *head, failed, succeeded = shell("jobs", "tasks:app", "show", job.id).out.splitlines()
+    assert failed.startswith("run 1")
+    assert failed.endswith("TimeoutError: slow")
+    assert succeeded.startswith("run 2")
+    assert not [line for line in head if "TimeoutError" in line]
+    assert shell.json("jobs", "tasks:app", "show", job.id)[0]["error"] is None
+
+
 def test_a_held_job_and_one_that_was_asked_to_stop(shell: Shell) -> None:
     held, running = shell.task("add").enqueue(1), shell.task("add").enqueue(2)
     (lease, _) = shell.take(2)
@@ -207,7 +225,8 @@ def test_a_second_call_under_a_key_names_the_first(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("tokens", "complaint"),
     [
-        (["ad", "{}"], 'there is no task "ad"; tasks of this app: add, send'),
+        (["ad", "{}"], 'there is no task "ad"; did you mean "add"?'),
+        (["nope", "{}"], 'there is no task "nope"; tasks of this app: add, send'),
         (["add"], 'add(): argument "a" is missing; add takes a JSON object of: a, [b]'),
         (
             ["add", '{"a": "x"}'],
@@ -216,9 +235,26 @@ def test_a_second_call_under_a_key_names_the_first(shell: Shell) -> None:
         (["add", '{"a": 1, "c": 2}'], 'add(): unexpected argument "c"'),
         (
             ["add", '{"a": '],
-            "add(): the payload must be a JSON object of arguments: Input data was truncated",
+            (
+                "add(): the payload is not JSON: it ends too early: a brace, a bracket or a quote is missing"
+                "; add takes a JSON object of: a, [b], such as '{\"a\": 1}'"
+            ),
         ),
-        (["add", "[1]"], "add(): the payload must be a JSON object of arguments: Expected `object`, got"),
+        (["add", ""], "add(): the payload is not JSON: it is empty; add takes"),
+        (
+            ["add", "{a: 1}"],
+            "add(): the payload is not JSON: names in it must be in double quotes; add takes",
+        ),
+        (["add", "a=1"], "add(): the payload is not JSON: invalid character (byte 0); add takes"),
+        (["add", "[1]"], "add(): the payload must be a JSON object of arguments, not an array; add takes"),
+        (["add", "1"], "add(): the payload must be a JSON object of arguments, not a number; add takes"),
+        (
+            ["send", "[]"],
+            (
+                "send(): the payload must be a JSON object of arguments, not an array; "
+                """send takes a JSON object of: to, [subject], such as '{"to": "text"}'"""
+            ),
+        ),
         (["add", "@none.json"], "cannot read the arguments from none.json: No such file or directory"),
         (["add", "@."], "cannot read the arguments from .: Is a directory"),
         (["add", '{"a": 1}', "--delay", "soon"], "delay must be seconds, a timedelta or text such as"),
@@ -231,6 +267,7 @@ def test_a_second_call_under_a_key_names_the_first(shell: Shell) -> None:
             "give delay or run_at, not both",
         ),
         (["add", '{"a": 1}', "--queue", "nope"], 'queue "nope" is not declared; declared queues:'),
+        (["add", '{"a": 1}', "--queue", "mial"], 'queue "mial" is not declared; did you mean "mail"?'),
         (["add", '{"a": 1}', "--mode", "replace"], "mode and window need a key"),
         (["add", '{"a": 1}', "--on-failure", "run"], "on_failure needs parents: give after as well"),
         (["add", '{"a": 1}', "--after", "17"], "job id '17' is not a UUIDv7"),
@@ -287,3 +324,22 @@ def login(user: str, password: str, hint: Annotated[str, Secret], more: dict[str
     assert line["payload"]["kwargs"]["password"] == "hunter22"
     (act,) = shell.json("dead", "vault:app", "audit")
     assert (act["what"], act["chosen"]) == ("secrets shown", {"job": job})
+
+
+def test_a_job_says_how_its_arguments_are_seen(shell: Shell) -> None:
+    job = shell.task("add").enqueue(1)
+    assert re.search(
+        r"^arguments  \d+ bytes; --payload shows them$",
+        shell("jobs", "tasks:app", "show", job.id).out,
+        re.MULTILINE,
+    )
+    shown = shell("jobs", "tasks:app", "show", job.id, "--payload").out
+    assert re.search(r"^arguments  \d+ bytes$", shown, re.MULTILINE)
+    assert '"a":1' in shown
+
+
+def test_a_filter_that_names_no_task_of_the_app_says_so(shell: Shell) -> None:
+    hint = 'this app has no task "snd"; did you mean "send"?'
+    assert f"no jobs match; {hint}" in shell("jobs", "tasks:app", "--task", "snd").err
+    assert f"no dead letters match; {hint}" in shell("dead", "tasks:app", "--task", "snd").err
+    assert "no task" not in shell("jobs", "tasks:app", "--task", "send").err

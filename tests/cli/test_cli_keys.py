@@ -101,8 +101,12 @@ def test_a_port_that_is_taken_is_one_line(shell: Shell) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         answer = shell("serve", "tasks:app", "--port", str(port))
+        metrics = shell("worker", "tasks:app", "--metrics", f"127.0.0.1:{port}")
     assert answer.code == 2
-    assert f"cannot listen on 127.0.0.1:{port}" in answer.complaint
+    fix = "another program listens there; choose another port, or end that program"
+    assert answer.complaint == f"cannot listen on 127.0.0.1:{port}: {fix}"
+    assert metrics.code == 2
+    assert metrics.complaint == f"metrics cannot be served at 127.0.0.1:{port}: {fix}"
 
 
 def test_a_store_that_lives_in_one_process_is_not_served(
@@ -121,4 +125,4 @@ def test_a_missing_extra_is_one_line_with_a_fix(shell: Shell, monkeypatch: pytes
     )
     answer = shell("serve", "tasks:app")
     assert answer.code == 2
-    assert "pip install 'windlass[serve]'" in answer.complaint
+    assert "pip install 'windlass-queue[serve]'" in answer.complaint

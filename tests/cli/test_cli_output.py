@@ -149,3 +149,9 @@ def test_bash_completes_commands_verbs_and_options(tmp_path: Path, typed: str, o
         ["bash", "--norc", str(tmp_path / "completion")], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == offered.split()
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_what_serves_the_dashboard_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([command, "--help"])
+    assert "dashboard" in capsys.readouterr().out

@@ -71,12 +71,14 @@ from windlass.cli import main
 main(["jobs", "tasks:app"])
 for path in pathlib.Path().glob("windlass.db*"):
     path.chmod(0)
+pathlib.Path("closed").mkdir(mode=0o700)
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
 sys.stderr.write("<<<\\n")
 code = main(["jobs", "tasks:app"])
+code += 10 * main(["jobs", "closed_tasks:app"])
 sys.stderr.flush()
 os._exit(code)
 """
@@ -84,11 +86,15 @@ os._exit(code)
 
 def test_no_permission(folder: Path) -> None:
     folder.chmod(0o755)
+    tasks = (folder / "tasks.py").read_text()
+    (folder / "closed_tasks.py").write_text(tasks.replace("Windlass()", 'Windlass("sqlite:///closed/x.db")'))
     answer = python(folder, SOMEBODY_ELSE)
-    assert answer.returncode == 1
-    assert answer.stderr.partition("<<<\n")[2] == (
-        f'windlass: no permission to read and write "{folder}/windlass.db"; give this user access to it\n'
-    )
+    assert answer.returncode == 11
+    fix = "give this user access to it, or name a file elsewhere (WINDLASS_URL)"
+    assert answer.stderr.partition("<<<\n")[2].splitlines() == [
+        f'windlass: no permission to read and write "{folder}/{file}"; {fix}'
+        for file in ("windlass.db", "closed/x.db")
+    ]
 
 
 def test_text_that_the_terminal_cannot_show(folder: Path) -> None:

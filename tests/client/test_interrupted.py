@@ -3,6 +3,7 @@ not, never half, and the next one works.
 """
 
 import asyncio
+import gc
 import random
 import signal
 import subprocess
@@ -215,6 +216,57 @@ def test_a_handler_that_enqueues_in_the_middle_of_async_code(app: Windlass) -> N
             assert app.job(inner[-1]).state() is State.READY
         runner.run(app.aclose())
     assert len(inner) > 20
+
+
+def test_openings_that_are_interrupted_leave_no_threads(url: str) -> None:
+    _interrupt_openings(url, is_closed=True)
+
+
+def test_nor_do_those_of_apps_that_are_dropped(tmp_path: Path) -> None:
+    _interrupt_openings(f"sqlite:///{tmp_path / 'windlass.db'}", is_closed=False)
+
+
+def _interrupt_openings(url: str, *, is_closed: bool) -> None:
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    def open_and_send(within: float) -> bool:
+        """Whether it was interrupted."""
+        app = Windlass(url, namespace=namespace)
+        send = app.task(name="send")(_send)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, within)
+            send.enqueue(1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupted:
+            return True
+        finally:
+            if is_closed:
+                app.close()
+        return False
+
+    draw, namespace = random.Random(1), f"n{random.randrange(1 << 40):x}"
+    open_and_send(60)  # what is imported once
+    before = set(threading.enumerate())
+    gc.collect()
+    gc.freeze()  # it takes long to look through all that the tests have imported
+    rung, handler = 0, signal.signal(signal.SIGALRM, ring)
+    try:
+        for _ in range(60):
+            rung += open_and_send(draw.uniform(0.000_1, 0.03))
+            gc.collect()  # what is dropped without being closed is a cycle
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert rung > 10
+    for thread in set(threading.enumerate()) - before:
+        for _ in range(100):  # an opening may still go on, and is dropped when it ends
+            gc.collect()
+            thread.join(0.1)
+            if not thread.is_alive():
+                break
+        assert not thread.is_alive(), thread.name
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("seed", [1])

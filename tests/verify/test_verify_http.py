@@ -58,4 +58,4 @@ def test_without_the_server_the_run_goes_on_and_says_what_is_missing(monkeypatch
     monkeypatch.setattr(http_part, "NEEDED", ("no_such_package",))
     why = http_part.why_not()
     assert why is not None
-    assert "windlass[serve]" in why
+    assert "windlass-queue[serve]" in why

@@ -1,6 +1,5 @@
 """The state of health: store, clock, files, workers and settings, each with what to do if it is not well."""
 
-import difflib
 import os
 import platform
 import stat
@@ -20,6 +19,7 @@ from windlass.client.app import Windlass
 from windlass.config import PREFIX, Config
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Kind
+from windlass.core.spelling import closest
 from windlass.core.state import State
 from windlass.core.units import SECOND, Micros
 from windlass.errors import WindlassError
@@ -34,6 +34,7 @@ OTHER_VARIABLES = frozenset(
         "WINDLASS_LOG_FORMAT",
         "WINDLASS_LOG_LEVEL",
         "WINDLASS_METRICS_TOKEN",
+        "WINDLASS_TOKEN",
     )
 )
 """Variables of the command line, which are no settings of an app."""
@@ -107,8 +108,8 @@ def _program(app: Windlass) -> Iterator[Finding]:
 def _settings(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
     known = {PREFIX + name.upper() for name in Config.__struct_fields__} | OTHER_VARIABLES
     for variable in sorted(name for name in environment if name.startswith(PREFIX) and name not in known):
-        near = difflib.get_close_matches(variable, known, n=1)
-        fix = f"did you mean {near[0]}?" if near else "unset it: nothing reads it"
+        near = closest(variable, known)
+        fix = "unset it: nothing reads it" if near is None else f"did you mean {near}?"
         yield Finding("settings", Level.WARNING, f"{variable} is not a setting", fix)
     if config.session_ttl < 3 * config.beat:
         yield Finding(

@@ -54,7 +54,7 @@ class FlowsSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     flows: list[FlowSeen]
     examined: int
-    """Jobs that were looked at for flows that have finished."""
+    """Jobs that were looked at for flows that have finished, of those that the reader sees."""
     more: bool
     """There are, or may be, others: flows that have finished may be missing, and counts too low."""
 
@@ -95,10 +95,11 @@ class Flows:
         """
         unfinished, cut = await self._unfinished()
         met: dict[str, list[JobView]] = {}
-        looked = 0
+        looked = examined = 0
         async for page in pages(self._broker, JobQuery()):
-            for job in page:
-                if job.flow and sees(job):
+            for job in filter(sees, page):
+                examined += 1
+                if job.flow:
                     met.setdefault(job.flow, []).append(job)
             looked += len(page)
             if looked >= LOOKED_AT:
@@ -110,7 +111,7 @@ class Flows:
         ]
         flows = sorted([*shown, *finished], key=_rank)
         cut = cut or len(unfinished) > limit or len(flows) > limit
-        return FlowsSeen(flows=flows[:limit], examined=looked, more=cut)
+        return FlowsSeen(flows=flows[:limit], examined=examined, more=cut)
 
     async def stuck(
         self, sees: Callable[[JobView], bool] = lambda _: True, *, limit: int = CALL_ITEMS

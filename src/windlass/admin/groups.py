@@ -6,12 +6,14 @@ from datetime import datetime
 import msgspec
 
 from windlass.admin.insight import Insight
-from windlass.admin.listing import Selection
+from windlass.admin.listing import Selection, mark
 from windlass.admin.views import DeadShown
 from windlass.core.units import JobId
 
 MOST_GROUPS = 1_000
 """Groups that are told apart; beyond them, what is new is counted under "(other)"."""
+OTHERS = ("(other)", "(other)")
+"""Task and fingerprint of that: of no dead letter, so that nothing can be done to them as one."""
 
 
 class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +64,9 @@ async def grouped(
         if not sees(letter):
             continue
         error = letter.error
-        mark = (error.fingerprint or error.type) if error is not None else (letter.reason or "")
-        key = (letter.task, mark)
+        key = (letter.task, mark(error, letter.reason))
         if key not in groups and len(groups) >= MOST_GROUPS:
-            key = ("(other)", "")
+            key = OTHERS
         found = groups.get(key)
         at = letter.finished_at
         is_newer = found is None or (at is not None and (found.last is None or at >= found.last))

@@ -1,7 +1,7 @@
 """Reads: jobs, dead letters, queues, lanes, workers, and why a job waits."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
 from windlass.admin.advice import Advice, advise
@@ -31,6 +31,7 @@ from windlass.core.query import FIRST_PAGE, Count, LaneView, Why
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Document, Kind, QueueSettings, Subject, overlay
 from windlass.core.signature import Signature
+from windlass.core.spelling import hint
 from windlass.core.state import State
 from windlass.core.units import JobId, Micros
 from windlass.errors import InvalidOption, JobNotFound
@@ -150,7 +151,7 @@ class Insight:
             if document.subject.name == name:
                 return document
             known.append(document.subject.name)
-        raise InvalidOption(f'queue "{name}" is not declared; declared queues: {_listed(known)}')
+        raise InvalidOption(f'queue "{name}" is not declared; {hint(name, sorted(known), "declared queues")}')
 
     async def documents(self, kind: Kind) -> AsyncIterator[Document]:
         """Every document of a kind, by subject."""
@@ -227,7 +228,3 @@ def _is_counted(row: Count, selection: Selection) -> bool:
         and selection.queue in (None, row.queue)
         and selection.task in (None, row.task)
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"

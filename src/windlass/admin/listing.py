@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
+from windlass.admin.views import ErrorShown
 from windlass.broker.contract import Broker
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import JobDetail, JobView
+from windlass.core.outcome import Error
 from windlass.core.query import FIRST_PAGE, PAGE_ROWS, JobQuery
 from windlass.core.state import State
 from windlass.core.units import Cursor, JobId, Micros
@@ -29,8 +31,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Text in the error's type or message, in any case."""
     fingerprint: str | None = None
-    """Of the error: those of one bug share it."""
+    """Of the error, as `mark` tells it: those of one bug share it."""
     died_before: Micros | None = None
+    """Died then or earlier."""
 
     @property
     def indexed(self) -> bool:
@@ -54,9 +57,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def admits_error(self, job: JobDetail) -> bool:
         """Whether its error is one that was asked for."""
-        if self.fingerprint is not None and (
-            job.error is None or self.fingerprint not in (job.error.fingerprint, job.error.type)
-        ):
+        if self.fingerprint is not None and self.fingerprint != mark(job.error, job.reason):
             return False
         if self.error is None:
             return True
@@ -64,6 +65,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return job.error is not None and any(
             wanted in text.casefold() for text in (job.error.type, job.error.message, job.reason or "")
         )
+
+
+def mark(error: Error | ErrorShown | None, reason: str | None) -> str:
+    """What tells the group of a dead letter from the others of its task. Never empty: an empty filter would
+    choose them all.
+    """
+    found = "" if error is None else error.fingerprint or error.type
+    return found or reason or "unknown"
 
 
 async def pages(broker: Broker, query: JobQuery, *, size: int = CALL_ITEMS) -> AsyncIterator[list[JobView]]:
@@ -147,12 +156,8 @@ async def dead_ids(broker: Broker, selection: Selection) -> AsyncIterator[list[J
 async def dead_letters(broker: Broker, selection: Selection) -> AsyncIterator[list[JobDetail]]:
     """The dead letters that were chosen, whole, a few at a time."""
     async for page in pages(broker, selection.query()):
-        ids = [job.id for job in page if selection.admits(job)]
-        for start in range(0, len(ids), DETAILS):
-            details = await broker.get(ids[start : start + DETAILS])
-            found = [job for job in details if job is not None and _is_chosen(selection, job)]
-            if found:
-                yield found
+        async for found in _whole(broker, selection, [job.id for job in page if selection.admits(job)]):
+            yield found
 
 
 async def dead_page(
@@ -169,12 +174,36 @@ async def dead_page(
     page, place = await job_page(
         broker, selection.query(), after, limit, admits=lambda job: selection.admits(job) and sees(job)
     )
-    ids = [job.id for job in page]
-    found: list[JobDetail] = []
+    whole = _whole(broker, selection, [job.id for job in page])
+    return [job async for batch in whole for job in batch], place
+
+
+async def count_page(
+    broker: Broker,
+    selection: Selection,
+    after: Cursor,
+    limit: int,
+    *,
+    sees: Callable[[JobView], bool] = lambda _: True,
+) -> tuple[int, Cursor | None]:
+    """How many of the next dead letters were chosen, and where to go on. Bounded as `dead_page` is."""
+    page, place = await job_page(
+        broker, selection.query(), after, limit, admits=lambda job: selection.admits(job) and sees(job)
+    )
+    if not selection.by_error:
+        return len(page), place
+    whole = _whole(broker, selection, [job.id for job in page])
+    return sum([len(batch) async for batch in whole]), place
+
+
+async def _whole(
+    broker: Broker, selection: Selection, ids: Sequence[JobId]
+) -> AsyncIterator[list[JobDetail]]:
+    """Those that are chosen by their errors, too, a few at a time."""
     for start in range(0, len(ids), DETAILS):
         details = await broker.get(ids[start : start + DETAILS])
-        found += [job for job in details if job is not None and _is_chosen(selection, job)]
-    return found, place
+        if found := [job for job in details if job is not None and _is_chosen(selection, job)]:
+            yield found
 
 
 def _is_chosen(selection: Selection, job: JobDetail) -> bool:

@@ -74,28 +74,29 @@ class Operator:
         return _each(self._broker.discard, jobs, expect=State.DEAD, rate=rate)
 
     def replay_chosen(
-        self, selection: Selection, rate: Rate | None = None
+        self, selection: Selection, rate: Rate | None = None, *, most: int | None = None
     ) -> AsyncIterator[Sequence[Operated]]:
         """Send the chosen dead letters back, each once: choose by `died_before`, else one that dies again
-        meanwhile may be chosen again. With a rate, so many at a time.
+        meanwhile may be chosen again. With a rate, so many at a time. `most`: the number that was counted,
+        so that no more are touched than somebody agreed to.
         """
-        return self._chosen(self._broker.replay, selection, rate)
+        return self._chosen(self._broker.replay, selection, rate, most)
 
     def discard_chosen(
-        self, selection: Selection, rate: Rate | None = None
+        self, selection: Selection, rate: Rate | None = None, *, most: int | None = None
     ) -> AsyncIterator[Sequence[Operated]]:
         """Remove the chosen dead letters."""
-        return self._chosen(self._broker.discard, selection, rate)
+        return self._chosen(self._broker.discard, selection, rate, most)
 
     async def _chosen(
-        self, verb: _Verb, selection: Selection, rate: Rate | None
+        self, verb: _Verb, selection: Selection, rate: Rate | None, most: int | None
     ) -> AsyncIterator[Sequence[Operated]]:
         await self._insight.check_selection(selection)
 
         async def act(ids: Sequence[JobId]) -> Sequence[Operated]:
             return await verb([Target(job, State.DEAD) for job in ids])
 
-        async for answers in at_rate(dead_ids(self._broker, selection), rate, act):
+        async for answers in at_rate(_first(dead_ids(self._broker, selection), most), rate, act):
             yield answers
 
     async def edit(self, app: Windlass, job_id: str, change: JobChange) -> Operated:
@@ -199,6 +200,17 @@ def _check(subject: Subject, changed: Changed) -> None:
 
 def _place(queue: str, lane: str | None) -> tuple[str, str | None]:
     return check_queue(queue), None if lane is None else check_lane(lane)
+
+
+async def _first(batches: AsyncIterator[list[JobId]], most: int | None) -> AsyncIterator[list[JobId]]:
+    """No more than so many of them."""
+    left = most
+    async for batch in batches:
+        yield batch[:left]
+        if left is not None:
+            left -= min(left, len(batch))
+            if not left:
+                return
 
 
 async def _each(

@@ -70,8 +70,8 @@ class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
     """Why, in the operator's words."""
     rate: str | None
     wanted: int
-    """Dead letters of its queue and task, or of all, when it began: it is done to so many at the most. To
-    count those of a filter would be to look at each of them.
+    """What was counted before it began (`most`). Else the dead letters of its queue and task, or of all, when
+    it began: to count those of a filter would be to look at each of them. It is done to so many at the most.
     """
     applied: int
     """To how many it was done."""
@@ -99,15 +99,18 @@ class Operations:
         *,
         chosen: Mapping[str, str],
         rate: Rate | None = None,
+        most: int | None = None,
         by: str,
         reason: str = "",
     ) -> OperationShown:
-        """Begin to replay or discard the chosen dead letters, of those that are dead now. `chosen`: the same
-        in words, for the record, and `reason` why.
+        """Begin to replay or discard the chosen dead letters, of those that are dead now, and no more than
+        `most`. `chosen`: the same in words, for the record, and `reason` why.
         """
         now = await self._insight.now()
         before = now if selection.died_before is None else min(now, selection.died_before)
-        wanted = await self._insight.count_dead(Selection(queue=selection.queue, task=selection.task))
+        wanted = most
+        if wanted is None:
+            wanted = await self._insight.count_dead(Selection(queue=selection.queue, task=selection.task))
         dated = msgspec.structs.replace(selection, died_before=before)
         kept = Kept(
             verb=verb,
@@ -125,7 +128,7 @@ class Operations:
             raise StoreError(f"the operation could not be kept: {changed.change}; try again")
         await self._trim()
         run = _Run(self._broker, self._insight, subject, kept, changed.version)
-        task = asyncio.create_task(run.carry_out(dated, rate))
+        task = asyncio.create_task(run.carry_out(dated, rate, most))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await run.begun.wait()  # what has not begun could not say that it was stopped
@@ -188,11 +191,11 @@ class _Run:
         self._version = version
         self.begun = asyncio.Event()
 
-    async def carry_out(self, selection: Selection, rate: Rate | None) -> None:
+    async def carry_out(self, selection: Selection, rate: Rate | None, most: int | None) -> None:
         """Do it to the end, or until somebody stops it; what became of it is kept."""
         operator = Operator(self._broker)
         chosen = operator.replay_chosen if self._kept.verb == "replay" else operator.discard_chosen
-        work = asyncio.create_task(self._go_through(chosen(selection, rate)))
+        work = asyncio.create_task(self._go_through(chosen(selection, rate, most=most)))
         stage: Stage = "done"
         error = ""
         self.begun.set()

@@ -116,6 +116,8 @@ class Glance:
         ]
         now = moment(await self._insight.now())
         problems = [problem async for problem in self._of_queues(queues, alive)]
+        if not serving and not any(problem.kind == "unserved" for problem in problems):
+            problems.append(_NO_WORKER)
         problems += _of_alerts(alerts)
         problems += _of_schedules(schedules, now)
         if whole:
@@ -193,6 +195,13 @@ class Glance:
 
 
 _WORST = ("problem", "warning", "note")
+_NO_WORKER = Trouble(
+    kind="worker",
+    level="note",
+    queue=None,
+    text="no worker is alive: what is enqueued waits",
+    do="start one: windlass worker module:app",
+)
 
 
 def _old(queue: QueueShown, lanes: Sequence[LaneView]) -> Trouble:

@@ -1,5 +1,6 @@
 """The registry of tasks: what each takes, as JSON Schema, and how its jobs are doing."""
 
+import inspect
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
@@ -94,7 +95,7 @@ class Registry:
                 app=self._app.name if told is None else told[0],
                 revision=options.revision,
                 external=external,
-                doc=(getattr(own, "__doc__", None) or "").strip() if not external else "",
+                doc=inspect.cleandoc(getattr(own, "__doc__", None) or "") if not external else "",
                 run=options.run,
                 timeout=None if options.timeout is None else seconds(options.timeout),
                 max_attempts=options.retry.max_attempts,

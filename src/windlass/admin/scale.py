@@ -8,6 +8,7 @@ from windlass.admin.insight import Insight
 from windlass.admin.views import QueueShown
 from windlass.core.option import whole
 from windlass.core.session import SessionState
+from windlass.core.spelling import hint
 from windlass.errors import InvalidOption
 
 USUAL_SLOTS = 16
@@ -63,8 +64,8 @@ async def scale(
         whole(slots, name="slots", least=1, most=MOST_WORKERS)
     shown = await insight.queues()
     if unknown := sorted(set(queues) - {queue.name for queue in shown}):
-        names = ", ".join(queue.name for queue in shown) or "none"
-        raise InvalidOption(f'queue "{unknown[0]}" is not declared; declared queues: {names}')
+        those = hint(unknown[0], [queue.name for queue in shown], "declared queues")
+        raise InvalidOption(f'queue "{unknown[0]}" is not declared; {those}')
     chosen = [_scale(queue) for queue in shown if not queues or queue.name in queues]
     names = {queue.queue for queue in chosen}
     alive = [

@@ -22,6 +22,7 @@ from windlass.core.query import FIRST_PAGE
 from windlass.core.schedule import Every, Once, Rule, next_tick
 from windlass.core.settings import Change
 from windlass.core.specification import Specification, decode_specification, encode_specification
+from windlass.core.spelling import hint
 from windlass.core.timetable import ScheduleView
 from windlass.core.units import Cursor, JobId, Micros
 from windlass.errors import EnqueueRefused, InvalidOption, StoreError, UnreadablePayload
@@ -198,7 +199,7 @@ class Schedules:
             if view.name == name:
                 return view
             known.append(view.name)
-        raise InvalidOption(f'there is no schedule "{name}"; schedules: {", ".join(known) or "none"}')
+        raise InvalidOption(f'there is no schedule "{name}"; {hint(name, known, "schedules")}')
 
     async def _first(self, said: Specification) -> Micros | None:
         """The first tick from now on, by the store's clock."""

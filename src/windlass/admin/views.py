@@ -21,6 +21,7 @@ from windlass.core.secret import masked
 from windlass.core.session import SessionView
 from windlass.core.settings import LaneSettings, QueueSettings
 from windlass.core.signature import Signature
+from windlass.core.state import PLAIN_NAMES, State
 from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
 from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
@@ -64,6 +65,8 @@ class JobShown(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     lane: str
     state: str
+    status: str
+    """The state in the words of `POST /enqueue`: PENDING, RUNNING, DONE, FAILED or CANCELLED."""
     reason: str | None
     priority: int
     attempt: int
@@ -135,7 +138,9 @@ class EdgeShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobWhole(DeadShown, frozen=True, kw_only=True):
-    """A job with everything that is kept of it. Payload and result are left out unless they are asked for."""
+    """A job with everything that is kept of it. Payload and result are left out unless they are asked for. A
+    job that is done has no `error`; what went wrong before is told of its runs (`deliveries`).
+    """
 
     payload_bytes: int
     result_bytes: int | None
@@ -226,7 +231,7 @@ def job_whole(
     """
     return JobWhole(
         **_job(job),
-        error=_error(job.error),
+        error=None if job.state is State.DONE else _error(job.error),
         payload_bytes=len(job.payload),
         result_bytes=None if job.result is None else len(job.result),
         headers=_headers(job.headers, secrets=secrets),
@@ -245,7 +250,9 @@ def _headers(headers: Mapping[str, str], *, secrets: bool) -> dict[str, str]:
 
 
 def _job(job: JobView) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(job, name) for name in JobShown.__struct_fields__}
+    kept = (name for name in JobShown.__struct_fields__ if name != "status")
+    fields: dict[str, Any] = {name: getattr(job, name) for name in kept}
+    fields["status"] = PLAIN_NAMES[job.state]
     for name in _TIMES:
         fields[name] = None if fields[name] is None else moment(fields[name])
     fields["held"] = _held(job.held)

@@ -5,15 +5,18 @@ import logging
 import time
 from email.utils import formatdate
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from litestar.types import ASGIApp
+
+from windlass.api.phrases import phrase
 
 _log = logging.getLogger("windlass.api")
 
 ENOUGH = 64 * 1024
 """Bytes of a body that wait to be read by the application before the server stops reading from the client."""
+PIECE = 64 * 1024
+"""Bytes that are written at once: of a large answer, a client that does not read keeps no more in memory."""
 _NO_BODY = frozenset((204, 304))
 _UNDER_WAY: "set[asyncio.Task[None]]" = set()
 """The loop itself holds its tasks by weak references only."""
@@ -50,6 +53,9 @@ class Exchange:
         """Whether the body has ended."""
         self._told_whole = False
         self._gone = False
+        """Nobody reads an answer."""
+        self._has_left = False
+        """The client sends nothing more; it may still read."""
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -72,11 +78,13 @@ class Exchange:
         task.add_done_callback(_UNDER_WAY.discard)
 
     async def _run(self, app: ASGIApp) -> None:
+        if self._gone:
+            return  # what came behind the head could not be read: nothing is done for it
         try:
             await app(self.scope, self.receive, self.send)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - the connection goes on, or is closed
             _log.error("unexpected %s", type(error).__name__, exc_info=error)
-        if self._complete or self._gone:
+        if self._is_over:
             return
         self.keep_alive = False
         if not self._started:
@@ -100,6 +108,13 @@ class Exchange:
         self._whole = True
         self._news.set()
 
+    def left(self) -> None:
+        """The client has sent all that it will send. It may still read, or be gone: who waits on its behalf
+        waits no longer, and its answer is written.
+        """
+        self._has_left = True
+        self._news.set()
+
     def lost(self) -> None:
         """Nobody is there any more."""
         self._gone = True
@@ -108,7 +123,7 @@ class Exchange:
 
     async def receive(self) -> dict[str, Any]:
         """The next part of the body; after its end, the word that the client has left."""
-        while not (self._gone or self._complete or self._has_news):
+        while not (self._is_over or self._has_news or self._has_left):
             if not self._whole and not self._asked_for_body:
                 self._asked_for_body = True
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -117,19 +132,28 @@ class Exchange:
             if not self._whole:
                 self._connection.wants_body()
             await self._news.wait()
-            if not (self._gone or self._complete):
+            if not self._is_over:
                 self._connection.works()
-        if self._gone or self._complete:
+        if self._is_over or not self._has_news:
             return {"type": "http.disconnect"}
         body, self._body = bytes(self._body), bytearray()
         self._told_whole = self._whole
         return {"type": "http.request", "body": body, "more_body": not self._whole}
 
     @property
+    def _is_over(self) -> bool:
+        return self._gone or self._complete
+
+    @property
     def _has_news(self) -> bool:
         return bool(self._body) or (self._whole and not self._told_whole)
 
     # --- what goes ------------------------------------------------------------------------------------------
+
+    @property
+    def is_being_answered(self) -> bool:
+        """Whether a part of the answer was written."""
+        return self._started and not self._head
 
     def pause(self) -> None:
         """The client does not read as fast as the application writes."""
@@ -142,12 +166,12 @@ class Exchange:
     async def send(self, message: Any) -> None:
         """Write a part of the answer."""
         await self._writable.wait()
-        if self._gone:
+        if self._gone or (self._complete and self._bodiless):
             return
         if message["type"] == "http.response.start" and not self._started:
             self._start(message["status"], list(message.get("headers", ())))
         elif message["type"] == "http.response.body" and self._started and not self._complete:
-            self._write(message.get("body", b""), more=message.get("more_body", False))
+            await self._write(message.get("body", b""), more=message.get("more_body", False))
         else:
             raise RuntimeError(f"{message['type']} out of turn")
 
@@ -168,20 +192,28 @@ class Exchange:
         self._head = written(status, headers)
         self._bodiless, self._started = bodiless, True
 
-    def _write(self, body: bytes, *, more: bool) -> None:
+    async def _write(self, body: bytes, *, more: bool) -> None:
         if self._bodiless:
-            body = b""
-        if self._chunked:
-            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            body = chunk if more else chunk + b"0\r\n\r\n"
-        elif self.keep_alive:
+            body, more = b"", False  # a stream, too, ends with its head
+        elif not self._chunked and self.keep_alive:
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the body of an answer has another length than was announced")
         # The head goes with the first part of the body: one packet for most answers.
-        head, self._head = self._head, b""
-        if head or body:
-            self._transport.write(head + body)
+        out, self._head = self._head, b""
+        for start in range(0, len(body), PIECE):
+            if start:
+                self._transport.write(out)
+                out = b""
+                await self._writable.wait()
+                if self._gone:
+                    return
+            piece = body[start : start + PIECE]
+            out += b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece
+        if self._chunked and not more:
+            out += b"0\r\n\r\n"
+        if out:
+            self._transport.write(out)
         if not more:
             self._finish()
 
@@ -207,7 +239,7 @@ _UNFIT = frozenset(b"\r\n\0")
 
 @lru_cache(maxsize=64)
 def _status_line(status: int) -> bytes:
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+    return f"HTTP/1.1 {status} {phrase(status)}\r\n".encode()
 
 
 @lru_cache(maxsize=2)

@@ -80,7 +80,7 @@ class Gate:
             _log.warning("the store does not answer: %s", error)
             await _answer(send, Refusal(503, "store-unavailable", STORE_AWAY, headers={"retry-after": "1"}))
         else:
-            await self._inner(scope, receive, send)
+            await self._inner(_as_get(scope), receive, send)
 
     # --- host -----------------------------------------------------------------------------------------------
 
@@ -164,6 +164,11 @@ def path_of(scope: dict[str, Any]) -> str:
     if _CONTROL.search(path) is not None:
         raise Refusal(404, "not-found", "there is nothing here: the path has control characters")
     return path
+
+
+def _as_get(scope: Any) -> Any:
+    """A HEAD is answered as a GET is: the connection leaves out the body."""
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
 def named(segment: str) -> str:

@@ -100,9 +100,12 @@ class KeyRing:
 
     def _remember(self) -> None:
         """From the first key on, keys are needed, in every process of this server."""
-        if self._keys and not self._required and self._mark is not None:
-            self._mark.touch()
-        self._required = self._required or bool(self._keys)
+        is_first, self._required = not self._required and bool(self._keys), self._required or bool(self._keys)
+        if is_first and self._mark is not None:
+            try:
+                self._mark.touch()
+            except OSError as error:  # something has tidied up the folder of temporary files
+                _log.error("other processes of this server are not told that keys are needed: %s", error)
         if self._keys or not self._required:
             self._said_at = None
         elif self._said_at is None or time.monotonic() - self._said_at >= REMIND:

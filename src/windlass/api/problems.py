@@ -10,6 +10,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
+from windlass.api.phrases import phrase
 from windlass.errors import (
     EnqueueRefused,
     InvalidOption,
@@ -122,7 +123,7 @@ def _encoded(status: int, kind: str, detail: str, errors: Sequence[FieldProblem]
     return msgspec.json.encode(
         Problem(
             type=f"urn:windlass:{kind}",
-            title=HTTPStatus(status).phrase,
+            title=phrase(status),
             status=status,
             detail=_shortened(detail),
             errors=tuple(errors),

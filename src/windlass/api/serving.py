@@ -18,6 +18,7 @@ from windlass.api.listening import BACKLOG
 from windlass.api.options import ServeOptions, Told
 from windlass.api.processes import Processes
 from windlass.errors import InvalidOption
+from windlass.observe.listener import why_not_listening
 from windlass.observe.together import FOLDER_VARIABLE
 
 _log = logging.getLogger("windlass.api")
@@ -116,6 +117,6 @@ def _listening(options: ServeOptions) -> socket.socket:
     except OSError as error:
         listening.close()
         raise InvalidOption(
-            f"cannot listen on {options.host}:{options.port}: {error.strerror}; choose another --port"
+            f"cannot listen on {options.host}:{options.port}: {why_not_listening(error)}"
         ) from None
     return listening

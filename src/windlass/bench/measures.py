@@ -186,7 +186,8 @@ def _figure(measure: str, rate: float | None, times: Sequence[float]) -> Figure:
 async def _purge() -> None:
     """Leave no jobs behind."""
     broker = await target.broker()
-    for state in (State.READY, State.CANCELLED, State.DONE):  # what waits is cancelled by it
+    waiting = (State.READY, State.SCHEDULED, State.BLOCKED)  # cancelled by it, and then removed
+    for state in (*waiting, State.CANCELLED, State.DONE, State.DEAD):
         while (await broker.purge("default", state, 1_000)).more:
             pass
     await target.aclose()

@@ -35,7 +35,7 @@ async def _redis(url: str, options: Options, clock: Clock | None) -> Broker:
         from windlass.broker.redis import RedisBroker  # noqa: PLC0415 - see _OPENERS
     except ModuleNotFoundError as missing:
         raise InvalidOption(
-            f"this store needs the package {missing.name}: pip install 'windlass[redis]'"
+            f"this store needs the package {missing.name}: pip install 'windlass-queue[redis]'"
         ) from missing
 
     return await RedisBroker.open(url, clock=clock, options=options)
@@ -49,7 +49,7 @@ async def _postgres(url: str, options: Options, clock: Clock | None) -> Broker:
         from windlass.broker.postgres import PostgresBroker, read_url  # noqa: PLC0415 - see _OPENERS
     except ModuleNotFoundError as missing:
         raise InvalidOption(
-            f"this store needs the package {missing.name}: pip install 'windlass[postgres]'"
+            f"this store needs the package {missing.name}: pip install 'windlass-queue[postgres]'"
         ) from missing
 
     return await PostgresBroker.open(read_url(url), clock=clock, options=options)

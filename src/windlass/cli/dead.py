@@ -18,7 +18,7 @@ from windlass.cli.desk import Desk, at_desk
 from windlass.cli.effects import show_effects
 from windlass.cli.enqueue import read_document
 from windlass.cli.failure import UsageError
-from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, show_job
+from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, no_match, show_job
 from windlass.cli.output import Column, confirm, each, say_aside, show
 from windlass.cli.text import clock, shortened, since
 from windlass.core.duration import micros
@@ -81,7 +81,13 @@ def list_dead(
 
     async def work(desk: Desk) -> None:
         letters = desk.insight.dead(await _selected(desk, chosen))
-        await show(letters, _columns(await desk.now()), json=json, limit=limit, nothing=_NONE)
+        await show(
+            letters,
+            _columns(await desk.now()),
+            json=json,
+            limit=limit,
+            nothing=no_match(_NONE, desk, chosen.task),
+        )
 
     return at_desk(app, work)
 
@@ -91,7 +97,12 @@ def group_dead(app: given.App, /, *, chosen: Filter = _ANY, json: given.Json = F
 
     async def work(desk: Desk) -> None:
         groups = await dead_groups(desk.insight, await _selected(desk, chosen))
-        await show(each(groups), _group_columns(await desk.now()), json=json, nothing=_NONE)
+        await show(
+            each(groups),
+            _group_columns(await desk.now()),
+            json=json,
+            nothing=no_match(_NONE, desk, chosen.task),
+        )
 
     return at_desk(app, work)
 
@@ -209,14 +220,15 @@ def _act(wish: _Wish) -> int:
     async def work(desk: Desk) -> int:
         # Nothing that dies from here on is touched: what is acted on was counted, and each job once.
         chosen = await _dated(desk, selection, length or 0)
-        count = len(set(ids)) if ids else await desk.insight.count_dead(chosen if length else selection)
+        undated = selection.indexed and length is None  # the store has counted them
+        count = len(set(ids)) if ids else await desk.insight.count_dead(selection if undated else chosen)
         if not count:
             say_aside(_NONE)
             return 0
         if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=wish.yes):
             say_aside("nothing was done")
             return 0
-        counted = Applied(_batches(desk, verb, ids, chosen, rate))
+        counted = Applied(_batches(desk, verb, ids, chosen, rate, count))
         try:
             return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
         finally:
@@ -258,11 +270,12 @@ def _batches(
     ids: Sequence[str],
     chosen: Selection,
     rate: LimitRate | None,
+    most: int,
 ) -> AsyncIterator[Sequence[Operated]]:
     operator = desk.operator
     if verb == "replay":
-        return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate)
-    return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate)
+        return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate, most=most)
+    return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate, most=most)
 
 
 _NONE = "no dead letters match"

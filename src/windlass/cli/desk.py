@@ -90,7 +90,8 @@ def _mention_new_file(app: Windlass) -> None:
     """Who reads in the wrong folder would otherwise find an empty store and wonder where the jobs are."""
     try:
         path = store_file(app.config)
-    except WindlassError:
+        is_new = path is not None and not path.exists() and os.access(path.parent, os.W_OK)
+    except (WindlassError, OSError):
         return  # opening says what is wrong
-    if path is not None and not path.exists() and os.access(path.parent, os.W_OK):
+    if path is not None and is_new:
         print(f"windlass: note: {path.absolute()} did not exist; it is made now", file=sys.stderr)  # noqa: T201

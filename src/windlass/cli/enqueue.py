@@ -1,6 +1,8 @@
 """`windlass enqueue`: a call of a task, its arguments as a JSON object."""
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -14,7 +16,7 @@ from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
 from windlass.cli.output import say, say_json
 from windlass.client.options import CallOptions
-from windlass.errors import InvalidPayload, PayloadTooLarge
+from windlass.errors import EnqueueRefused, InvalidPayload, PayloadTooLarge
 
 _LARGEST = 64 * 1024 * 1024
 """Bytes that are read at the most; the app's own limit, which is far lower, has the better message."""
@@ -83,12 +85,13 @@ def enqueue_task(
     document = read_document(arguments)
 
     async def work(desk: Desk) -> None:
-        try:
-            job = await enqueue(desk.app, task, document, options)
-        except PayloadTooLarge:
-            raise
-        except InvalidPayload as error:
-            raise UsageError(f"{error}; {_wanted(desk.app, task)}") from None
+        with saying_what_is_wanted(desk.app, task):
+            try:
+                job = await enqueue(desk.app, task, document, options)
+            except EnqueueRefused:
+                if queue is not None:
+                    await desk.insight.queue_document(queue)  # says which queues there are, on every store
+                raise
         if json:
             say_json({"id": job.id, "task": task, "created": job.created})
         else:
@@ -97,14 +100,39 @@ def enqueue_task(
     return at_desk(app, work, quiet=True)
 
 
+@contextmanager
+def saying_what_is_wanted(app: Windlass, task: str) -> Generator[None]:
+    """Add to a complaint about arguments which ones the task takes."""
+    try:
+        yield
+    except PayloadTooLarge:
+        raise
+    except InvalidPayload as error:
+        raise UsageError(f"{error}; {_wanted(app, task)}") from None
+
+
 def _wanted(app: Windlass, task: str) -> str:
     """The arguments of a task, as they are given here."""
     schema = app.tasks[task].signature.schema()
+    fields: dict[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
-    names = [name if name in required else f"[{name}]" for name in schema.get("properties", ())]
-    return (
-        f"{task} takes a JSON object of: {', '.join(names)}" if names else f"{task} takes no arguments: {{}}"
-    )
+    if not fields:
+        return f"{task} takes no arguments: {{}}"
+    names = ", ".join(name if name in required else f"[{name}]" for name in fields)
+    some = [name for name in fields if name in required] or list(fields)[:1]
+    example = ", ".join(f'"{name}": {_EXAMPLES.get(fields[name].get("type"), "…")}' for name in some)
+    return f"{task} takes a JSON object of: {names}, such as '{{{example}}}'"
+
+
+_EXAMPLES = {
+    "integer": "1",
+    "number": "1.5",
+    "string": '"text"',
+    "boolean": "true",
+    "array": "[]",
+    "object": "{}",
+}
+"""By the types of JSON Schema."""
 
 
 def read_document(arguments: str) -> bytes:

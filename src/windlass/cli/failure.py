@@ -4,8 +4,9 @@ import os
 import sys
 import traceback
 
-from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
+from cyclopts import CycloptsError
 
+from windlass.cli.mistyped import mistyped
 from windlass.cli.text import shortened
 from windlass.errors import InvalidOption, InvalidPayload, WindlassError
 
@@ -40,7 +41,7 @@ def report(error: BaseException) -> int:
 def _words(error: BaseException) -> tuple[str, int]:
     match error:
         case CycloptsError():
-            return _mistyped(error), USAGE
+            return mistyped(error), USAGE
         case UsageError() | InvalidOption() | InvalidPayload():
             return str(error), USAGE
         case WindlassError() | CannotPrint():
@@ -51,16 +52,3 @@ def _words(error: BaseException) -> tuple[str, int]:
         case _:
             hint = "" if os.environ.get(DEBUG) else f"; set {DEBUG}=1 to see where"
             return f"unexpected {type(error).__name__}: {error}{hint}", FAILED
-
-
-def _mistyped(error: CycloptsError) -> str:
-    """What the parser says, with the way to the help of the command."""
-    command = " ".join(("windlass", *(error.command_chain or ())))
-    argument = error.argument
-    if isinstance(error, MissingArgumentError) and argument is not None and argument.name == "APP":
-        return f"name the app: {command} module:app, or set WINDLASS_APP"
-    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        said = f'"{error.unused_tokens[0]}" is not expected here'
-    else:
-        said = str(error).partition(" Available commands:")[0].rstrip(".")
-    return f"{said}; see {command} --help"

@@ -3,7 +3,7 @@
 The app may stand before or after the verb, and is taken from WINDLASS_APP where none is named.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from windlass.loading import looks_like_an_app
 
@@ -11,7 +11,7 @@ FLAGS = frozenset(
     (
         *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay"),
         *("--require-keys", "--secrets", "--trust-local"),
-        *("--once", "--sql", "--status", "--tls", "--whole", "--yes", "-y"),
+        *("--once", "--sql", "--status", "--stuck", "--tls", "--whole", "--yes", "-y"),
     )
 )
 """Options without a value; a test holds this to the commands."""
@@ -46,13 +46,17 @@ def _verb(rest: Sequence[str], verbs: Collection[str]) -> int | None:
 
 
 def _names_an_app(rest: Sequence[str]) -> bool:
-    """Whether the first word that is no option, nor the value of one, has the form of an app."""
+    """Whether the first word has the form of an app."""
+    return looks_like_an_app(next(words(rest), ""))
+
+
+def words(tokens: Sequence[str]) -> Iterator[str]:
+    """The tokens that are neither options nor values of options."""
     skip = False
-    for token in rest:
+    for token in tokens:
         if skip:
             skip = False
         elif token.startswith("-") and token not in ("-", "--"):
             skip = token not in FLAGS and "=" not in token
         elif token != "--":
-            return looks_like_an_app(token)
-    return False
+            yield token

@@ -17,6 +17,7 @@ from windlass.cli.failure import UsageError
 from windlass.cli.output import Column, say, say_json, show, show_fields
 from windlass.cli.text import age, clock, safe, shortened, since
 from windlass.core.query import JobQuery
+from windlass.core.spelling import hint
 from windlass.core.state import State
 
 LONGEST_CELL = 60
@@ -56,7 +57,8 @@ def list_jobs(
         now = await desk.insight.now()
         chosen = wanted(query, now, tag=tag, text=text, since=since, until=until, parent=parent)
         columns = job_columns(await desk.now())
-        await show(desk.insight.jobs(chosen), columns, json=json, limit=limit, nothing="no jobs match")
+        nothing = no_match("no jobs match", desk, task)
+        await show(desk.insight.jobs(chosen), columns, json=json, limit=limit, nothing=nothing)
 
     return at_desk(app, work)
 
@@ -99,6 +101,14 @@ def cancel_jobs(app: given.App, ids: Ids = (), /, *, json: given.Json = False) -
     return at_desk(app, work)
 
 
+def no_match(said: str, desk: Desk, task: str | None) -> str:
+    """What is said where nothing matches; with a hint if the app has no such task."""
+    known = sorted(desk.app.tasks)
+    if task is None or task in known:
+        return said
+    return f'{said}; this app has no task "{task}"; {hint(task, known, "its tasks")}'
+
+
 def check_limit(limit: int | None) -> None:
     """Refuse a limit of nothing."""
     if limit is not None and limit < 1:
@@ -134,7 +144,7 @@ def _detail(job: JobShown, now: datetime) -> str:
 
 def print_job(job: JobWhole, now: datetime, *, payload: bool) -> None:
     """Show a job to a person."""
-    show_fields(_fields(job, now))
+    show_fields(_fields(job, now, payload=payload))
     if payload:
         say(f"payload  {_json(job.payload)}")
         say(f"result   {_json(job.result)}")
@@ -151,8 +161,8 @@ def print_job(job: JobWhole, now: datetime, *, payload: bool) -> None:
         say(safe(job.error.traceback.rstrip()))
 
 
-def _fields(job: JobWhole, now: datetime) -> list[tuple[str, str]]:
-    error = job.error
+def _fields(job: JobWhole, now: datetime, *, payload: bool) -> list[tuple[str, str]]:
+    error, called = job.error, "error" if job.state == State.DEAD else "last error"
     return [
         ("id", job.id),
         ("task", job.task),
@@ -181,10 +191,16 @@ def _fields(job: JobWhole, now: datetime) -> list[tuple[str, str]]:
         ("held", "" if job.held is None else f"{job.held.reason} ({job.held.times} times)"),
         ("replays", str(job.replays) if job.replays else ""),
         ("progress", "" if job.progress is None else f"{job.progress.fraction:.0%} {job.progress.message}"),
-        ("arguments", f"{job.payload_bytes:,} bytes"),
-        ("returned", "" if job.result_bytes is None else f"{job.result_bytes:,} bytes"),
-        ("error", "" if error is None else f"{error.type}: {error.message}"),
+        ("arguments", f"{job.payload_bytes:,} bytes{'' if payload else '; --payload shows them'}"),
+        ("returned", _returned(job, payload=payload)),
+        (called, "" if error is None else f"{error.type}: {error.message}"),
     ]
+
+
+def _returned(job: JobWhole, *, payload: bool) -> str:
+    if job.result_bytes is None:
+        return ""
+    return f"{job.result_bytes:,} bytes{'' if payload else '; --payload shows it'}"
 
 
 def _at(at: datetime | None, now: datetime) -> str:

@@ -1,5 +1,6 @@
 """The reference of the command line, made from the commands: `python -m windlass.cli.reference`."""
 
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -52,7 +53,8 @@ def _commands(parent: App) -> Mapping[str, App]:
 
 
 def _command(command: App, *, with_options: bool) -> Iterator[str]:
-    yield f"{command.help}\n"
+    # Before Python 3.13 a docstring keeps the indentation of its later lines.
+    yield f"{inspect.cleandoc(command.help or '')}\n"
     usage = (command.usage or "").removeprefix("Usage: ").replace("\n       ", "\n")
     examples = (command.help_epilogue or "").removeprefix("Examples:\n").replace("\n  ", "\n").strip()
     yield f"```console\n{usage}\n```\n"

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from windlass.admin.schedules import FireShown, Schedules, ScheduleShown, moment_given
 from windlass.cli import parameters as given
 from windlass.cli.desk import Desk, at_desk
-from windlass.cli.enqueue import read_document
+from windlass.cli.enqueue import read_document, saying_what_is_wanted
 from windlass.cli.failure import UsageError
 from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
 from windlass.cli.text import age, clock, since
@@ -126,7 +126,9 @@ def create_schedule(
     async def work(desk: Desk) -> None:
         if queue is not None:
             await desk.insight.queue_document(queue)
-        _told(await _at(desk).create(name, task, document, said, options), "created", json=json)
+        with saying_what_is_wanted(desk.app, task):
+            made = await _at(desk).create(name, task, document, said, options)
+        _told(made, "created", json=json)
 
     return at_desk(app, work)
 

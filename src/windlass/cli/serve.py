@@ -1,4 +1,4 @@
-"""`windlass serve`: the HTTP API, for producers, operators and workers in any language."""
+"""`windlass serve`: the dashboard, and the HTTP API for producers, operators and workers in any language."""
 
 import importlib.util
 import os
@@ -85,7 +85,10 @@ def run_serve(
     log_level: Level = None,
     log_format: Format = None,
 ) -> int:
-    """Serve the HTTP API until stopped. It prints its address first, without API keys with a token."""
+    """Serve the dashboard and the HTTP API until stopped.
+
+    It prints the address for a browser first, with a token while there are no API keys.
+    """
     check_installed()
     if not 1 <= port <= 65_535:
         raise UsageError(f"--port must be from 1 to 65535, not {port}")
@@ -160,5 +163,6 @@ def check_installed() -> None:
     """Say in a line what is missing."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise UsageError(
-            f"the server needs {' and '.join(missing)}, not installed here: pip install 'windlass[serve]'"
+            f"the server needs {' and '.join(missing)}, not installed here: "
+            "pip install 'windlass-queue[serve]'"
         )

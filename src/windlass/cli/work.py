@@ -140,7 +140,9 @@ def run_dev(
     ] = 8700,
     log_level: Level = None,
 ) -> int:
-    """Run jobs while you write them: one process that starts anew when the code changes, and the HTTP API."""
+    """Run jobs while you write them: one process that starts anew when the code changes, and
+    the dashboard with the HTTP API.
+    """
     from windlass.cli.dev import api_beside  # noqa: PLC0415 - only this command needs it
 
     with api_beside(app, port):

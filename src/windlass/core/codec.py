@@ -97,12 +97,21 @@ def brief(error: Exception) -> str:
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
 
 
+_PLAINER = {
+    "Input data was truncated": "it ends too early: a brace, a bracket or a quote is missing",
+    "JSON is malformed: object keys must be strings": "names in it must be in double quotes",
+}
+
+
 def why_unreadable(document: bytes, error: Exception) -> str:
     """Why msgspec could not read a document. Of a lone surrogate it may say that the input ends too early."""
     malformed = not isinstance(error, msgspec.ValidationError)
     if malformed and _LONE_SURROGATE.search(document.replace(b"\\\\", b"")):
         return "it has an escape for a lone surrogate, which is not text"
-    return brief(error)
+    if not document.strip():
+        return "it is empty"
+    said = brief(error)
+    return _PLAINER.get(said.partition(" (byte")[0], said)
 
 
 def open_payload(document: bytes) -> Payload:

@@ -52,6 +52,11 @@ def new_job_id(now_ms: int, random_bits: bytes | int, tag: int | None = None) ->
     return f"{_beginning(now_ms, random_bits)}{random_bits & _LAST:012x}"
 
 
+def is_job_id(text: str) -> bool:
+    """Whether text has the form of a job id."""
+    return _CANONICAL.fullmatch(text) is not None
+
+
 def check_job_id(text: object) -> JobId:
     """Return a job id, or refuse whatever is not exactly one."""
     if not isinstance(text, str) or not _CANONICAL.fullmatch(text):

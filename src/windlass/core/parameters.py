@@ -1,6 +1,5 @@
 """The parameters of a task: which arguments a call may have, and how they are arranged."""
 
-import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from windlass.core.annotation import Shape, json_schemas, shape_of
 from windlass.core.fault import quoted, text_reason
 from windlass.core.secret import is_marked, is_secret_name
+from windlass.core.spelling import hint
 from windlass.errors import InvalidPayload
 
 _T = TypeVar("_T")
@@ -151,7 +151,5 @@ class Parameters:
             return
         if name in self._positions:
             raise InvalidPayload(f"{self.label}: argument {quoted(name)} can be given by position only")
-        near = difflib.get_close_matches(name, self.named, 1)
-        names = ", ".join(self.named) or "none"
-        hint = f'did you mean "{near[0]}"?' if near else f"its arguments are: {names}"
-        raise InvalidPayload(f"{self.label}: unexpected argument {quoted(name)}; {hint}")
+        those = hint(name, self.named, "its arguments are")
+        raise InvalidPayload(f"{self.label}: unexpected argument {quoted(name)}; {those}")

@@ -13,6 +13,7 @@ Only what the caller gave is stored; defaults are those of the code that runs. A
 wherever Python allows it, so that parameters can be reordered while jobs wait.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Never, NoReturn, TypeAlias
 
@@ -45,6 +46,16 @@ _Parts: TypeAlias = Mapping[Place | None, object]
 """The arguments of a call by their places; under None, the result."""
 
 _ENVELOPE_DEPTH = 2
+
+_GOT = re.compile(r"got `(\w+)`")
+_IN_WORDS = {
+    "array": "an array",
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+}
 
 _decode_arguments = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -123,10 +134,7 @@ class Signature:
         except RecursionError:
             raise InvalidPayload(f"{self.name}(): the payload is {TOO_DEEP}") from None
         except UNREADABLE as error:
-            why = why_unreadable(arguments, error)
-            raise InvalidPayload(
-                f"{self.name}(): the payload must be a JSON object of arguments: {why}"
-            ) from None
+            raise InvalidPayload(f"{self.name}(): {_no_object(arguments, error)}") from None
         a, k = self._parameters.bind(*self._parameters.split(named))
         payload = self._written("payload", Call(VERSION, a, k), dict)
         try:
@@ -355,3 +363,12 @@ def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object
         return values if complete else {name: value for name, value in values.items() if value is not UNSET}
 
     return quick
+
+
+def _no_object(document: bytes, error: Exception) -> str:
+    """What is wrong with bytes that should be a JSON object of arguments."""
+    got = _GOT.search(str(error)) if isinstance(error, msgspec.ValidationError) else None
+    if got is None:
+        why = why_unreadable(document, error).removeprefix("JSON is malformed: ")
+        return f"the payload is not JSON: {why}"
+    return f"the payload must be a JSON object of arguments, not {_IN_WORDS.get(got[1], got[1])}"

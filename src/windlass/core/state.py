@@ -33,7 +33,7 @@ PLAIN_NAMES = {
     State.DEAD: "FAILED",
     State.CANCELLED: "CANCELLED",
 }
-"""The names that users of `POST /enqueue` see."""
+"""The names that users of `POST /enqueue` know; answers about a job carry both."""
 
 
 class Move(StrEnum):

@@ -7,6 +7,7 @@ needs a token, `WINDLASS_METRICS_TOKEN`, which Prometheus sends as `authorizatio
 
 import asyncio
 import contextlib
+import errno
 import hmac
 import ipaddress
 import logging
@@ -52,6 +53,19 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def why_not_listening(error: OSError) -> str:
+    """Why an address cannot be listened at, and what to do."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there; choose another port, or end that program"
+        case errno.EADDRNOTAVAIL:
+            return "this machine does not have that address; 127.0.0.1 is itself, 0.0.0.0 all it has"
+        case errno.EACCES:
+            return "this user may not listen there; choose a port above 1023"
+        case _:
+            return f"{error.strerror or error}; choose another address"
+
+
 class Listener:
     """Serves one page until it is closed."""
 
@@ -69,7 +83,7 @@ class Listener:
             self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=LONGEST_HEAD)
         except OSError as error:
             raise InvalidOption(
-                f"metrics cannot be served at {self._host}:{self._port}: {error.strerror or error}"
+                f"metrics cannot be served at {self._host}:{self._port}: {why_not_listening(error)}"
             ) from None
         self._port = self._server.sockets[0].getsockname()[1]
         _log.info("metrics: %s", self.url)

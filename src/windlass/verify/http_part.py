@@ -31,7 +31,7 @@ def why_not() -> str | None:
     """Why there can be no such part here, in a few words."""
     if all(importlib.util.find_spec(name) is not None for name in NEEDED):
         return None
-    return "needs the server: pip install 'windlass[serve]'"
+    return "needs the server: pip install 'windlass-queue[serve]'"
 
 
 class HttpPart:

@@ -21,7 +21,7 @@ from windlass.worker.program import Program
 from windlass.worker.run import running
 
 RETRY = RetryPolicy(max_attempts=12, base=5, cap=3600, jitter="equal")
-"""From seconds to an hour apart: about half a day in all."""
+"""From seconds to an hour apart: one to two and a half hours in all."""
 TIMEOUT = 30
 LONGEST_PAUSE = 3_600
 """Seconds that a receiver may ask to be left alone for."""

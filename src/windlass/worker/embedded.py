@@ -32,7 +32,7 @@ from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.pace import MachinePace, Pace
-from windlass.worker.patience import Backoff
+from windlass.worker.patience import insist, never_answers
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
@@ -173,15 +173,12 @@ class EmbeddedWorker:
 
     async def _insist(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Ask until the store answers, or the worker is left."""
-        backoff = Backoff(self._pace)
-        while True:
-            try:
-                return await call()
-            except StoreError as error:
-                if self._leaving:
-                    raise
-                backoff.tell("the store does not answer (%s); trying until it does", error)
-                await self._pace.sleep(backoff.failed())
+        return await insist(
+            self._pace,
+            "opening the store",
+            call,
+            gives_up=lambda error: self._leaving or never_answers(error),
+        )
 
     async def _declare(self, broker: Broker) -> None:
         """At the start an error is the caller's to see; later the store is waited for."""

@@ -25,7 +25,7 @@ from windlass.worker.hand import Hand
 from windlass.worker.notes import EVERY, Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
-from windlass.worker.patience import Backoff
+from windlass.worker.patience import insist, never_answers
 from windlass.worker.program import Registered
 from windlass.worker.runners import Ended, Runners
 from windlass.worker.sending import Sending
@@ -395,24 +395,26 @@ class Fetcher:
                 desk.measured(total / count / SECOND, waited)
 
     async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Call until the store answers. Between tries it waits longer and longer, by chance as long as others
-        do not.
+        """Call until the store answers."""
+        return await insist(
+            self._pace,
+            "asking the store for jobs",
+            lambda: call() if self._come is None else self._meanwhile(call),
+            gives_up=self._gives_up,
+        )
+
+    def _gives_up(self, error: StoreError) -> bool:
+        """Whether an error ends this worker: at once if a task has closed what it lives by; when it drains,
+        after the grace. With a store that never answers again, the grace is for jobs that run.
         """
-        backoff = Backoff(self._pace)
-        while True:
-            try:
-                answer = await (call() if self._come is None else self._meanwhile(call))
-            except DescriptorClosed:
-                raise  # asking again would not help: this process has to be replaced
-            except StoreError as error:  # also a disk that is full: work goes on when there is space again
-                if self._drained_by is not None and self._pace.now() > self._drained_by + STOPPING:
-                    raise
-                backoff.tell("the store does not answer (%s); trying until it does", error)
-                await self._pace.sleep(backoff.failed())
-            else:
-                if backoff.tries:
-                    _log.info("the store answers again")
-                return answer
+        if isinstance(error, DescriptorClosed) or self._drained_by is None:
+            return isinstance(error, DescriptorClosed)
+        now = self._pace.now()
+        if not never_answers(error):
+            return now > self._drained_by + STOPPING
+        self._give_back(now)
+        self._settler.batch()  # counts what has ended, though nobody can be told of it
+        return now > self._drained_by or not any(self._hand.unfinished)
 
     async def _meanwhile(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Call, and take in what has come as soon as the question is on its way."""

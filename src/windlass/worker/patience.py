@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from windlass.errors import StoreError, StoreReplaced
+from windlass.errors import DescriptorClosed, StoreError, StoreReplaced
 from windlass.worker.pace import Pace
 
 _log = logging.getLogger("windlass.worker")
@@ -65,17 +65,28 @@ class Backoff:
         return length * (0.5 + self._pace.jitter() / 2)
 
 
-async def insist(pace: Pace, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask a store until it answers. `what` is done, for the log, when it does not. `StoreReplaced`: it never
-    will.
+def never_answers(error: StoreError) -> bool:
+    """Whether it is of no use to ask again: the store is not there for this process any more."""
+    return isinstance(error, StoreReplaced | DescriptorClosed)
+
+
+async def insist(
+    pace: Pace,
+    what: str,
+    call: Callable[[], Awaitable[_T]],
+    *,
+    gives_up: Callable[[StoreError], bool] = never_answers,
+) -> _T:
+    """Ask a store until it answers. `what` is done, for the log, when it does not. An error is raised if
+    `gives_up` says so.
     """
     backoff = Backoff(pace)
     while True:
         try:
             answer = await call()
-        except StoreReplaced:
-            raise
-        except StoreError as error:
+        except StoreError as error:  # also a disk that is full: work goes on when there is space again
+            if gives_up(error):
+                raise
             backoff.tell(f"{what.replace('%', '%%')}: %s; trying until it works", error)
             await pace.sleep(backoff.failed())
         else:

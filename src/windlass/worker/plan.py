@@ -1,6 +1,5 @@
 """What a supervisor is to keep running: the options of a worker, read together with its program."""
 
-import importlib.metadata
 import os
 
 import msgspec
@@ -9,6 +8,7 @@ from windlass.broker.contract import Broker
 from windlass.config import Config
 from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Micros
+from windlass.version import __version__
 from windlass.worker.host import Host, Machine, process_name
 from windlass.worker.options import Group, WorkerOptions, groups_of
 from windlass.worker.program import Program
@@ -66,7 +66,7 @@ def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
     return Plan(
         app=app_name,
         name=program.name,
-        version=_version(),
+        version=__version__,
         groups=groups_of(options, program.weights),
         processes=options.processes,
         grace=grace / SECOND,
@@ -86,10 +86,3 @@ def described(plan: Plan, broker: Broker, config: Config) -> str:
     )
     ttl = config.session_ttl / SECOND
     return f"{processes} x {groups} ({broker.capabilities.store}, session ttl {ttl:g} s)"
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("windlass")
-    except importlib.metadata.PackageNotFoundError:
-        return ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -52,6 +53,43 @@ def test_a_worker_ends_loudly_once_and_charges_nobody(fleet: Fleet) -> None:
     fleet.finished()
     detail = fleet.detail(job.id)
     assert (detail.attempt, detail.crashes) == (1, 0)
+
+
+def _moved(folder: Path) -> None:
+    folder.rename(folder.with_name("away"))
+
+
+def _replaced(folder: Path) -> None:
+    _moved(folder)
+    folder.mkdir()
+
+
+def _replaced_by_a_copy(folder: Path) -> None:
+    copy = folder.with_name("copy")
+    copy.mkdir()
+    _back_up(folder / "windlass.db", copy / "windlass.db")
+    _moved(folder)
+    copy.rename(folder)
+
+
+def _renamed(folder: Path) -> None:
+    (folder / "windlass.db").rename(folder / "other.db")
+
+
+def _deleted(folder: Path) -> None:
+    (folder / "windlass.db").unlink()
+
+
+@pytest.mark.parametrize("harm", [_moved, _replaced, _replaced_by_a_copy, _renamed, _deleted])
+def test_an_idle_worker_ends_without_its_grace(fleet: Fleet, harm: Callable[[Path], None]) -> None:
+    folder = fleet.folder / "store"
+    folder.mkdir()
+    worker = fleet.start(
+        "processes=2, concurrency=2", WINDLASS_URL=f"sqlite:///{folder}/windlass.db", WINDLASS_GRACE="10m"
+    )
+    harm(folder)
+    assert worker.process.wait(20) == 1, worker.log.read_text()
+    assert worker.said("the worker ends")
 
 
 def test_a_worker_inside_an_application_ends_with_the_error(

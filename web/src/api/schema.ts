@@ -120,6 +120,12 @@ export interface DeadChange {
   replay?: boolean
 }
 
+export interface DeadCount {
+  count: number
+  at: string
+  cursor?: string | null
+}
+
 export interface DeadGroup {
   task: string
   fingerprint: string
@@ -137,6 +143,7 @@ export interface DeadShown {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -339,6 +346,7 @@ export interface JobShown {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -369,6 +377,7 @@ export interface JobWhole {
   queue: string
   lane: string
   state: string
+  status: string
   reason: string | null
   priority: number
   attempt: number
@@ -475,6 +484,8 @@ export interface NewOperation {
   error?: string | null
   group?: string | null
   older_than?: number | string | null
+  until?: string | null
+  most?: number | null
   all?: boolean
   rate?: string | null
   reason?: string

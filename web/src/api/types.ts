@@ -38,6 +38,7 @@ export type Trouble = Told<api.Trouble>
 export type Overview = Omit<Counted<api.Overview>, "queues"> & { queues: Queue[] }
 
 export type Worker = Told<api.WorkerWhole>
+export type DeadCount = Told<api.DeadCount>
 export type DeadGroup = Told<api.DeadGroup>
 export type Grouped = Told<api.Grouped>
 export type Schedule = Told<api.ScheduleShown>

@@ -87,18 +87,40 @@ export function signature(schema: Schema): string {
   return `(${parts.join(", ")})`
 }
 
-/** What was typed as the value of an argument; undefined: it is left out. Throws what is wrong with it. */
+/** What is wrong with what was typed for an argument. */
+export class Mistyped extends Error {
+  constructor(
+    readonly field: string,
+    detail: string,
+  ) {
+    super(detail)
+  }
+}
+
+const CALLED: Record<Kind, string> = { text: "text", integer: "an integer", number: "a number", boolean: "true or false", choice: "one of the choices", json: "JSON" }
+
+/** What was typed as the value of an argument; undefined: it is left out. Throws `Mistyped`. */
 export function valueOf(argument: Argument, text: string): Json | undefined {
   if (text === "") {
-    if (!argument.required) return undefined
-    if (argument.nullable) return null
-    if (argument.kind === "text") return ""
-    throw new Error(`${argument.name} is needed`)
+    if (argument.required) throw new Mistyped(argument.name, "this is needed")
+    return undefined
   }
-  if (argument.kind === "text") return argument.nullable && text === "null" ? null : text
+  if (argument.nullable && text.trim() === "null") return null
+  if (argument.kind === "text") return text
+  const wrong = new Mistyped(argument.name, `this is not ${CALLED[argument.kind]}`)
+  let value: Json
   try {
-    return parse(text)
+    value = parse(text)
   } catch {
-    throw new Error(`${argument.name}: this is not ${argument.kind === "json" ? "JSON" : `a ${argument.kind}`}`)
+    throw wrong
   }
+  if (!fits(argument, value)) throw wrong
+  return value
+}
+
+function fits({ kind }: Argument, value: Json): boolean {
+  const isNumber = typeof value === "number" || typeof value === "bigint"
+  if (kind === "integer") return isNumber && (typeof value === "bigint" || Number.isInteger(value))
+  if (kind === "number") return isNumber
+  return kind !== "boolean" || typeof value === "boolean"
 }

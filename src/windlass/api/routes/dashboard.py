@@ -46,8 +46,10 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_NOT_PAGES = ("v1/", "enqueue", "metrics", "healthz", "readyz", "openapi.json")
-"""What is never a page of the dashboard: a slip in these is told as such."""
+PAGES = ("jobs", "queues", "dead", "schedules", "flows", "workers", "tasks", "history")
+"""What the dashboard shows beside its first page, as `web/src/shell/Screen.svelte` names them. Any other path
+is a slip, also one that other servers have ("docs", "schema"), and is told as such.
+"""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,14 +97,12 @@ async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Re
     name = path.lstrip("/")
     if "token" in request.query_params:
         return await _with_cookie(request, name)
-    if name.startswith(_NOT_PAGES) or name == "v1":
-        raise not_found(f"there is nothing at {path[:200]}")
     found = files().get(name or INDEX)
     if found is None and _may_be_a_page(name):
         found = files().get(INDEX)
     if found is None:
         raise not_found(
-            f"there is nothing at {path[:200]}"
+            f"there is nothing at {path[:200]}; the API is under /v1, its description at /openapi.json"
             if files()
             else "this installation has no dashboard (in a checkout: make web); the API is under /v1"
         )
@@ -130,9 +130,9 @@ async def _with_cookie(request: Request[Any, Any, Any], name: str) -> Response[b
 
 
 def _may_be_a_page(name: str) -> bool:
-    """Names of tasks, queues and flows may have dots; a file beside the page would have been found."""
+    """Whether the dashboard has something to show there; the names behind the first may have dots."""
     parts = name.split("/")
-    return parts[0] != "assets" and ".." not in parts and (len(parts) > 1 or "." not in name)
+    return parts[0] in PAGES and ".." not in parts
 
 
 def _takes_gzip(accepted: str) -> bool:

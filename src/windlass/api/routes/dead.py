@@ -1,16 +1,18 @@
 """Dead letters: listed, grouped, edited, replayed and discarded, by id or by filter in the background."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 from litestar import delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import Meta
 
 from windlass.admin.groups import Grouped, grouped
 from windlass.admin.keys import Scope
-from windlass.admin.listing import Selection, dead_page
+from windlass.admin.listing import Selection, count_page, dead_page
 from windlass.admin.operations import KEPT, OperationShown
-from windlass.admin.views import DeadShown, dead_shown
+from windlass.admin.views import DeadShown, dead_shown, moment
 from windlass.api.access import requires
 from windlass.api.background import operations
 from windlass.api.by_ids import Ids, Reason, each
@@ -19,16 +21,23 @@ from windlass.api.desk import AtDesk, Desk
 from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import conflict, field, invalid, not_found
 from windlass.api.sight import within_sight
-from windlass.core.duration import micros
+from windlass.core.duration import instant, micros, when
 from windlass.core.limits import parse_rate
 from windlass.core.operate import Effect, Operated
 from windlass.core.state import State
+from windlass.core.units import Micros
 from windlass.errors import InvalidOption
 
+MOST_COUNTED = 2_000
+"""Dead letters that one call counts, where the store has not counted them."""
 MOST_GROUPED = 10_000
 """Dead letters that are looked at for their groups in one call."""
 
 Text = Annotated[str | None, QueryParameter(max_length=200)]
+OlderThan = Annotated[str | None, QueryParameter(name="older_than", max_length=20)]
+Until = Annotated[
+    str | None, QueryParameter(name="until", max_length=40, description="Only those that died until then.")
+]
 
 
 class DeadChange(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +45,18 @@ class DeadChange(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     replay: bool = False
     """Send it back, too."""
+
+
+class DeadCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many dead letters match."""
+
+    count: int
+    at: datetime
+    """What died later is not counted. Give it to an operation as `until`, and the count as `most`: it then
+    touches what was counted, and nothing else.
+    """
+    cursor: str | None = None
+    """There may be more: ask on from here."""
 
 
 class NewOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +72,10 @@ class NewOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A fingerprint, as the groups show it."""
     older_than: float | str | None = None
     """Seconds, or text such as "12h": only those that died longer ago."""
+    until: datetime | None = None
+    """Only those that had died by then: the `at` of a count. Left out: by now."""
+    most: Annotated[int, Meta(ge=1)] | None = None
+    """So many and no more: what was counted, for somebody who agreed to it."""
     all: bool = False
     """Without a filter it has to be said that all are meant."""
     rate: str | None = None
@@ -67,7 +92,7 @@ async def list_dead(
     lane: Text = None,
     error: Text = None,
     group: Text = None,
-    older_than: Annotated[str | None, QueryParameter(name="older_than", max_length=20)] = None,
+    older_than: OlderThan = None,
     limit: Limit = USUAL,
     cursor: After = None,
 ) -> Page[DeadShown]:
@@ -85,11 +110,40 @@ async def group_dead(
     task: Text = None,
     lane: Text = None,
     error: Text = None,
-    older_than: Annotated[str | None, QueryParameter(name="older_than", max_length=20)] = None,
+    older_than: OlderThan = None,
 ) -> Grouped:
     """Dead letters by task and cause: how many, the first and the last; of the first 10,000 at the most."""
     chosen = await _Chosen(queue, task, lane, error, None, older_than).selection(desk)
     return await grouped(desk.insight, chosen, sees=desk.sees, most=MOST_GROUPED)
+
+
+@get("/v1/dead/count", guards=[requires(Scope.READ)], tags=["dead"])
+async def count_dead(
+    desk: AtDesk,
+    queue: Text = None,
+    task: Text = None,
+    lane: Text = None,
+    error: Text = None,
+    group: Text = None,
+    older_than: OlderThan = None,
+    until: Until = None,
+    cursor: After = None,
+) -> DeadCount:
+    """How many dead letters match. Those of a queue, of a task or of all are counted in one call; for other
+    filters it looks at some in each call: while there is a `cursor`, ask on with it and with the first
+    answer's `at` as `until`, and add up.
+    """
+    now = await desk.insight.now()
+    with field("until"):
+        died = now if until is None else when(until, now, name="until")
+    chosen = await _Chosen(queue, task, lane, error, group, older_than).selection(desk)
+    if chosen.indexed and until is None and not desk.caller.is_bound:
+        return DeadCount(count=await desk.insight.count_dead(chosen), at=moment(now))
+    dated = _dated(chosen, died)
+    listed = listing(desk.caller, "dead count", dated.query())
+    after = desk.opened(cursor, listed)
+    count, place = await count_page(desk.broker, dated, after, MOST_COUNTED, sees=desk.sees)
+    return DeadCount(count=count, at=moment(died), cursor=desk.sealed(place, listed))
 
 
 @post("/v1/dead/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
@@ -129,20 +183,24 @@ async def edit_dead(desk: AtDesk, job: FromPath[str], data: JSONBody[DeadChange]
 @post("/v1/dead/operations", status_code=202, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> OperationShown:
     """Replay or discard the dead letters that match, in the background, at a rate if one is given. Nothing
-    that dies from now on is touched. Ask for its progress by its id.
+    that dies from now on is touched; with `until` and `most` nothing but what was counted
+    (`/v1/dead/count`). Ask for its progress by its id.
     """
     chosen = _Chosen(data.queue, data.task, data.lane, data.error, data.group, data.older_than)
     if not chosen.said() and not data.all:
         raise invalid('give a filter, such as task, or say "all": true')
     within_sight(desk.caller, data.queue, data.lane)
     selection = await chosen.selection(desk)
+    if data.until is not None:
+        with field("until"):
+            selection = _dated(selection, instant(data.until, name="until"))
     with field("rate"):
         rate = None if data.rate is None else parse_rate(data.rate)
     said = chosen.said() or {"all": "yes"}
     # Its end goes on record with what became of it, unless its server dies before that.
     await desk.record(f"{data.verb} begun", said, jobs=0, wanted=0, reason=data.reason)
     return await operations(desk).start(
-        data.verb, selection, chosen=said, rate=rate, by=desk.caller.name, reason=data.reason
+        data.verb, selection, chosen=said, rate=rate, most=data.most, by=desk.caller.name, reason=data.reason
     )
 
 
@@ -217,9 +275,16 @@ class _Chosen:
         return Selection(fingerprint=fields.pop("group"), died_before=before, **fields)
 
 
+def _dated(selection: Selection, until: Micros) -> Selection:
+    """Of those, the ones that had died by then."""
+    before = until if selection.died_before is None else min(until, selection.died_before)
+    return msgspec.structs.replace(selection, died_before=before)
+
+
 ROUTES = (
     list_dead,
     group_dead,
+    count_dead,
     replay_dead,
     discard_dead,
     edit_dead,

@@ -3,6 +3,7 @@
 Every error of the server becomes one of ours, by its SQLSTATE; nothing of the driver's leaves the store.
 """
 
+import socket
 import ssl
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -81,6 +82,12 @@ def _not_answered(error: BaseException, said: str, where: str) -> StoreUnavailab
         )
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
+    if isinstance(error, ConnectionRefusedError):
+        return StoreUnavailable(
+            f"nothing listens where PostgreSQL at {where} should be; is it running? check host and port"
+        )
+    if isinstance(error, socket.gaierror):
+        return StoreUnavailable(f"PostgreSQL at {where}: the name of the host is not known; check the URL")
     if isinstance(error, OSError):
         return StoreUnavailable(f"PostgreSQL does not answer at {where}: {said}; is it running?")
     return StoreUnavailable(f"PostgreSQL at {where} did not answer: {said}")

@@ -4,12 +4,15 @@ What the driver knows (`host`, `sslmode`, `passfile`, server settings …) goes 
 `pooler` and `wake` are ours.
 """
 
+import re
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from windlass.errors import InvalidOption
 
 CONNECTIONS: Final = 4
+_MOST_PORT: Final = 65_535
+_PORT: Final = re.compile(r":(\d+)(?=,|$)")
 
 
 class Place(NamedTuple):
@@ -34,6 +37,8 @@ class Place(NamedTuple):
 def read_url(url: str) -> Place:
     """Read a URL, or say what is wrong with it. The rest of it may carry a password, so it is never shown."""
     parts = urlsplit(url)
+    if any(not 1 <= int(port) <= _MOST_PORT for port in _PORT.findall(parts.netloc.rpartition("@")[2])):
+        raise InvalidOption(f"the URL of PostgreSQL cannot be used: the port must be from 1 to {_MOST_PORT}")
     kept: list[tuple[str, str]] = []
     connections, pooled, wake = CONNECTIONS, False, True
     for name, value in parse_qsl(parts.query, keep_blank_values=True):

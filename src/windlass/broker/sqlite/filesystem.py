@@ -52,7 +52,7 @@ def check_place(path: Path) -> None:
         )
     for place, needed in ((path, os.R_OK | os.W_OK), (folder, os.R_OK | os.W_OK | os.X_OK)):
         if place.exists() and not os.access(place, needed):
-            raise StoreError(f'no permission to read and write "{place}"; give this user access to it')
+            raise _forbidden(f'"{place}"')
 
 
 def is_remote(kind: str) -> bool:
@@ -148,8 +148,15 @@ def said(error: OSError, path: Path) -> StoreError:
         case errno.EROFS:
             return StoreError(f"{about} is on a file system that is mounted read-only; mount it writable")
         case errno.EACCES | errno.EPERM:
-            return StoreError(f"no permission to read and write {about}; give this user access to it")
+            return _forbidden(about)
         case errno.ENOENT | errno.ENOTDIR:
             return StoreError(f"{about} cannot be made: its folder is gone; create it, or correct the URL")
         case _:
             return StoreError(f"{about} cannot be used: {error.strerror or error}")
+
+
+def _forbidden(about: str) -> StoreError:
+    return StoreError(
+        f"no permission to read and write {about}; give this user access to it, "
+        "or name a file elsewhere (WINDLASS_URL)"
+    )

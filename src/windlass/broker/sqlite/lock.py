@@ -68,6 +68,8 @@ class FileLock:
                 return
             if self._helper is None:
                 self._helper = _Helper(self._turn, self._lock)
+                # Nobody closes a lock whose opening was interrupted: its thread ends when it is dropped.
+                weakref.finalize(self, self._helper.stop).atexit = False
         with in_words_of_system(self._path):
             got = self._helper.acquire(self._patience)
         if not got:

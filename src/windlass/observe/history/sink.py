@@ -89,6 +89,6 @@ async def open_sink(url: str) -> Sink:
         from windlass.observe.history.postgres import PostgresSink  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidOption(
-            f"this history needs the package {missing.name}: pip install 'windlass[postgres]'"
+            f"this history needs the package {missing.name}: pip install 'windlass-queue[postgres]'"
         ) from missing
     return await PostgresSink.open(place.url)

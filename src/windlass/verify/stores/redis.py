@@ -58,7 +58,7 @@ class OwnRedis(Server):
             import redis  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as missing:
             raise InvalidOption(
-                "this store needs the package redis: pip install 'windlass[redis]'"
+                "this store needs the package redis: pip install 'windlass-queue[redis]'"
             ) from missing
         return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10)
 
