@@ -24,7 +24,7 @@
 --       h held, m the others) · V flow NUL job: dead ones
 -- module: jobs
 -- include: queues
-local JOBS, CHANGED, KINDS, COLD = {}, {}, {}, {}
+local JOBS, CHANGED, KINDS, COLD, FORGOTTEN = {}, {}, {}, {}, {}
 local NOT_KEPT, KEPT = 0, {[0] = false, [$KEPT] = 'k', [112] = 'p'}
 
 function jobs.kind(names) -- what jobs of one queue, task and lane share; moves: how many came into a state, or left it
@@ -128,12 +128,17 @@ function jobs.touch(j) -- its head is to be written
   end
 end
 
+function jobs.forget(id, size) -- its head and its body
+  N.bytes = N.bytes - size
+  hset(HEAD, id, false)
+  hset(BODY, id, false)
+  JOBS[id] = false
+  FORGOTTEN[#FORGOTTEN + 1] = id
+end
+
 function jobs.remove(j)
   jobs.touch(j)
-  N.bytes = N.bytes - j.size
-  hset(HEAD, j.id, false)
-  hset(BODY, j.id, false)
-  JOBS[j.id] = false
+  jobs.forget(j.id, j.size)
   j.removed = true
   local rare = j.rare
   if j.ends > 0 then jobs.set_past(j, 'd', false) end
@@ -238,13 +243,11 @@ local function list_in_flow(j)
 end
 
 function jobs.flush() -- the changes of the counts, and of ARRIVED
-  local added, gone = {}, {} -- arrivals and ids that enter ARRIVED, ids that leave it
+  local added = {} -- arrivals and ids that enter ARRIVED; those that are forgotten leave it
   for i = 1, #CHANGED do
     local j = CHANGED[i]
     if j.flow ~= '' then list_in_flow(j) end
-    if j.removed then
-      if not j.is_new then gone[#gone + 1] = j.id end
-    else
+    if not j.removed then
       if j.is_new then
         added[#added + 1] = j.arrival
         added[#added + 1] = j.id
@@ -263,5 +266,5 @@ function jobs.flush() -- the changes of the counts, and of ARRIVED
       end
     end
   end
-  return changes, added, gone
+  return changes, added, FORGOTTEN
 end

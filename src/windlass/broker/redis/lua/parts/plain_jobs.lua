@@ -1,6 +1,7 @@
--- Many alike: a plain job is handed out, and ends as done, without a table for it. Nearly all jobs are plain: nothing rare,
--- no flow, in a queue without lanes and limits, and a done job that is kept and tells no event. Claim and settle try
--- this first, job by job. What is not plain goes through handout.lua and leases.lua, which decide the same.
+-- Many alike: a plain job is handed out, ends as done, and is pruned without a table for it. Nearly all jobs are plain: nothing rare,
+-- no flow, in a queue without lanes and limits, and a done job that is kept and tells no event. Claim,
+-- settle and sweep try this first, job by job. What is not plain goes through handout.lua, leases.lua and lifecycle.lua,
+-- which decide the same.
 -- module: plain_jobs
 -- include: leases
 local NOTHING = {}
@@ -86,4 +87,18 @@ function plain_jobs.settle(id, fence, runtime)
   queues.changed(q)
   lifecycle.note_end(id)
   return 1
+end
+
+-- Remove a done job, which `member` of TIME keeps. Returns whether it was plain.
+function plain_jobs.prune(id, member)
+  local head = not jobs.is_made(id) and hget(HEAD, id)
+  if not head then return false end
+  local state, _, _, kept, _, fence, _, _, _, size, _, _, _, finished, runtime, _, names, at = struct.unpack($HEAD_READ, head)
+  local cold = jobs.read_cold(sub(head, at, -9)) -- 4 ends, 7 flow, 8 rare
+  if state ~= $State.DONE or kept ~= $KEPT or runtime == 0 or cold[4] > 0 or cold[7] ~= '' or cold[8] then return false end
+  if jobs.kind(names).q.policy.emit == $Emit.ALL then return false end
+  zrem(TIME, member)
+  jobs.bury({id = id, state = state, finished = finished, fence = fence, rare = NOTHING}, $Outcome.DONE)
+  jobs.forget(id, size)
+  return true
 end

@@ -1,6 +1,6 @@
 -- Pruning: finished jobs and results that are to be kept no longer.
 -- module: pruning
--- include: accept
+-- include: accept, plain_jobs
 local PARENTS = 1000 -- of a queue, that a pass looks at, from where the last one stopped and round
 local EVER = 2 ^ 53 - 1 -- later than any end, also than those that a clock that was set back has still before it
 
@@ -51,7 +51,8 @@ local function prune_while(q, before, most) -- up to so many of those that finis
   while pruned < most do
     local m = oldest(q, before)
     if not m then break end
-    lifecycle.remove(jobs.get(sub(m, -16)), $Move.PRUNE)
+    local id = sub(m, -16)
+    if not plain_jobs.prune(id, m) then lifecycle.remove(jobs.get(id), $Move.PRUNE) end
     pruned = pruned + 1
   end
   return pruned
