@@ -280,7 +280,7 @@ class Namespace:
         )
 
     def is_live(self, job: Job, fence: Fence) -> bool:
-        """Whether this is the live lease of the job."""
+        """Whether this is the live lease of the job: the fence check on which everything rests."""
         alive = job.session is None or self.sessions[job.session].state is SessionState.ALIVE
         return is_live(job.state, job.fence, fence, session_alive=alive)
 
