@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -25,6 +26,20 @@ from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.settlement import Settlement
 
 PAYLOAD = b"x" * 200
+_loop = asyncio.new_event_loop()
+
+
+class Verbs:
+    """Every verb of a broker, run to its end in one loop."""
+
+    def __init__(self, broker: SqliteBroker) -> None:
+        self._broker = broker
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        return lambda *given, **named: _loop.run_until_complete(getattr(self._broker, verb)(*given, **named))
+
+
+run = Verbs
 SESSION = "bench"
 
 
@@ -44,7 +59,7 @@ def figures(folder: Path) -> Iterator[tuple[str, str]]:
     yield "bulk enqueue, groups of 1,000", rate(50_000, lambda: bulk(broker, 50_000))
     yield "claim + settle in batches of 100 (settle asks)", rate(30_000, lambda: drain(broker, 30_000))
     yield "100 concurrent aenqueue", rate(10_000, lambda: asyncio.run(concurrent(broker, 10_000)))
-    broker.blocking.close()
+    run(broker).close()
     yield "eight processes, single enqueues for 3 s", fairness(folder / "eight.db", 8, 3.0)
     yield from backlog(folder)
     yield from leases(folder)
@@ -72,7 +87,7 @@ def laned(folder: Path) -> Iterator[tuple[str, str]]:
             yield f"{title}: bulk enqueue", enqueued
             drained = rate(count, lambda broker=broker, batch=batch: drain(broker, count, batch))
             yield f"{title}: claim + settle by {batch}", drained
-            broker.blocking.close()
+            run(broker).close()
 
 
 def backlog(folder: Path) -> Iterator[tuple[str, str]]:
@@ -88,12 +103,12 @@ def backlog(folder: Path) -> Iterator[tuple[str, str]]:
             f"p50 {times[25] * 1e3:.2f} ms, p99 {times[-1] * 1e3:.2f} ms",
         )
         waiting -= 500
-    broker.blocking.close()
+    run(broker).close()
 
 
 def fairness(path: Path, writers: int, seconds: float) -> str:
     """What each of several processes gets done in the same time, and the longest that one waited."""
-    opened(path).blocking.close()
+    run(opened(path)).close()
     read, write = os.pipe()
     for _ in range(writers):
         if os.fork() == 0:
@@ -128,17 +143,17 @@ def leases(folder: Path) -> Iterator[tuple[str, str]]:
     count = int(os.environ.get("BENCH_LEASES", "100000"))
     bulk(broker, count)
     names = [f"s{number}" for number in range(20)]
-    broker.blocking.beat([Beat(session=name, open=SessionInfo()) for name in names])
+    run(broker).beat([Beat(session=name, open=SessionInfo()) for name in names])
     for seq in range(1, count // 20_000 + 1):
         for name in names:
             ask = Ask(session=name, seq=seq, queues=("q",), slots=1_000, limit=1_000)
-            broker.blocking.claim(ask)
+            run(broker).claim(ask)
     yield (
         f"beat of 20 sessions with {count:,} leases",
-        timed(lambda: broker.blocking.beat([Beat(session=name) for name in names])),
+        timed(lambda: run(broker).beat([Beat(session=name) for name in names])),
     )
-    yield f"sweep with {count:,} leases", timed(lambda: broker.blocking.sweep(limit=1_000))
-    broker.blocking.close()
+    yield f"sweep with {count:,} leases", timed(lambda: run(broker).sweep(limit=1_000))
+    run(broker).close()
 
 
 # the work
@@ -148,8 +163,8 @@ def opened(path: Path, settings: QueueSettings | None = None) -> SqliteBroker:
     """A broker with the queue `q` and a session."""
     broker = SqliteBroker(path)
     subject = Subject(Kind.QUEUE, "q")
-    broker.blocking.declare([Declaration(subject=subject, body=settings or QueueSettings(), app="bench")])
-    broker.blocking.beat([Beat(session=SESSION, open=SessionInfo())])
+    run(broker).declare([Declaration(subject=subject, body=settings or QueueSettings(), app="bench")])
+    run(broker).beat([Beat(session=SESSION, open=SessionInfo())])
     _seq[:] = [0]
     return broker
 
@@ -202,16 +217,16 @@ def next_ask(limit: int) -> Ask:
 
 def drain(broker: SqliteBroker, count: int, batch: int = 100) -> None:
     """Take a batch, then settle it and take another in one call, until so many are done."""
-    leases = broker.blocking.claim(next_ask(batch)).leases
+    leases = run(broker).claim(next_ask(batch)).leases
     for _ in range(count // batch):
         done = [
             Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE, runtime=1) for each in leases
         ]
-        settled = broker.blocking.settle(done, next_ask(batch))
+        settled = run(broker).settle(done, next_ask(batch))
         assert settled.claimed is not None
         leases = settled.claimed.leases
     for each in leases:
-        broker.blocking.settle([Settlement(job=each.job, fence=each.fence, outcome=Outcome.RELEASE)])
+        run(broker).settle([Settlement(job=each.job, fence=each.fence, outcome=Outcome.RELEASE)])
 
 
 async def concurrent(broker: SqliteBroker, count: int) -> None:
@@ -229,7 +244,7 @@ def claims(broker: SqliteBroker, count: int) -> Iterator[float]:
     for _ in range(count):
         ask = next_ask(10)
         start = time.perf_counter()
-        claimed = broker.blocking.claim(ask)
+        claimed = run(broker).claim(ask)
         yield time.perf_counter() - start
         assert len(claimed.leases) == 10
 

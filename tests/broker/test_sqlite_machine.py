@@ -1,24 +1,13 @@
 """The SQLite broker answers as the reference model does, whatever is called in whatever order."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.broker.sqlite.files import new_file, remove_file
 
 from windlass.broker.contract import Broker, Options
-from windlass.broker.sqlite import SqliteBroker, handout, settle_many
+from windlass.broker.sqlite import SqliteBroker
 from windlass.clock import ManualClock
 from windlass.conformance.machine import machine_for
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _short_ways() -> Iterator[None]:
-    """Two jobs are enough for a stretch, of leases or of ends; the machine seldom has eight of them."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(handout, "FEW", 2)
-        patched.setattr(settle_many, "FEW", 2)
-        yield
 
 
 class _Removed(SqliteBroker):

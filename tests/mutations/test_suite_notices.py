@@ -22,18 +22,16 @@ class Bug(NamedTuple):
 
 BUGS = {
     "no fence check": Bug(
-        "broker/memory/namespace.py",
-        "if job.state is not State.RUNNING or job.fence != fence:",
-        "if job.state is not State.RUNNING:",
+        "core/lease.py",
+        "return state is State.RUNNING and fence == word and session_alive",
+        "return state is State.RUNNING and session_alive",
     ),
     "a lease that was taken away counts": Bug(
-        "broker/memory/namespace.py",
-        "return job.session is None or self.sessions[job.session].state is SessionState.ALIVE",
-        "return True",
+        "core/lease.py",
+        "return state is State.RUNNING and fence == word and session_alive",
+        "return state is State.RUNNING and fence == word",
     ),
-    "fence reused after prune": Bug(
-        "broker/memory/claim.py", "job.fence = max(job.fence + 1, now)", "job.fence += 1"
-    ),
+    "fence reused after prune": Bug("core/lease.py", "return max(last + 1, now)", "return last + 1"),
     "attempts counted on failure only": Bug(
         "broker/memory/claim.py",
         "    job.attempt += 1\n",
@@ -80,10 +78,10 @@ BUGS = {
         "broker/memory/sessions.py", "max(session.seen, ns.liveness())", "ns.live"
     ),
     "an idle lane returns without its debt": Bug(
-        "core/order.py", "place.clock = max(place.clock, self.time)", "place.clock = self.time"
+        "core/order.py", "self.clock = max(self.clock, time)", "self.clock = time"
     ),
     "an idle lane returns with credit": Bug(
-        "core/order.py", "place.clock = max(place.clock, self.time)", "place.clock = place.clock"
+        "core/order.py", "self.clock = max(self.clock, time)", "self.clock = self.clock"
     ),
     "replace drops the newest while the first runs": Bug(
         "core/dedup.py",

@@ -7,6 +7,7 @@ import msgspec
 
 from windlass.core.bounds import ASK_QUEUES
 from windlass.core.job import GROUP_BYTES
+from windlass.core.state import State
 from windlass.core.units import Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
 
@@ -58,6 +59,29 @@ def check_ask(ask: Ask) -> Ask:
     if not 0 <= ask.draw < DRAW_RANGE:
         raise ContractError(f"draw must be from 0 to 2^32 - 1, got {ask.draw}")
     return ask
+
+
+def room_for(ask: Ask, *, last_attempt: bool, timed: bool, limited: bool) -> int:
+    """How many leases an answer may have with such a job as its last: jobs that must not wait in a worker's
+    hand go to free slots only.
+    """
+    if ask.alone:
+        return min(1, ask.slots)
+    if last_attempt or not timed:
+        return ask.slots
+    return max(ask.slots, ask.soon) if limited else ask.limit
+
+
+def new_fence(last: Fence, now: Micros) -> Fence:
+    """The fence of a new delivery: higher than any that the job had, whatever became of the clock."""
+    return max(last + 1, now)
+
+
+def is_live(state: State | None, fence: Fence, word: Fence, *, session_alive: bool) -> bool:
+    """Whether a word under the fence `word` is about the live lease of a job: the fence check on which
+    everything rests. A deadline lease has no session that could be lost.
+    """
+    return state is State.RUNNING and fence == word and session_alive
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):

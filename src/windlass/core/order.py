@@ -16,6 +16,7 @@ debt.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -99,6 +100,17 @@ class Place(msgspec.Struct):
     clock: int = 0
     due: int | None = None
 
+    def enter(self, time: int, weight: int) -> None:
+        """The lane comes back into a ring: with its debt, without credit."""
+        self.clock = max(self.clock, time)
+        self.due = self.clock + stride(weight)
+
+    def advance(self, weight: int) -> None:
+        """A job was claimed from the lane. A changed weight counts from the next claim on."""
+        assert self.due is not None
+        self.clock = self.due
+        self.due += stride(weight)
+
 
 class Ring:
     """The lanes of one band, or of a queue, in order of virtual time."""
@@ -121,22 +133,18 @@ class Ring:
         return min(due)[1] if due else None
 
     def enter(self, lane: str, weight: int) -> None:
-        """A lane that was idle or parked comes back: with its debt, without credit."""
-        place = self._places.setdefault(lane, Place(self.time))
-        place.clock = max(place.clock, self.time)
-        place.due = place.clock + stride(weight)
+        """A lane that was idle or parked comes back."""
+        self._places.setdefault(lane, Place(self.time)).enter(self.time, weight)
 
     def leave(self, lane: str) -> None:
         """A lane has nothing to hand out any more; it keeps its clock."""
         self._places[lane].due = None
 
     def take(self, lane: str, weight: int) -> None:
-        """A job was claimed from a lane of the ring. A changed weight counts from the next claim on."""
+        """A job was claimed from a lane of the ring."""
         place = self._places[lane]
-        assert place.due is not None
         self.time = max(self.time, place.clock)
-        place.clock = place.due
-        place.due = place.clock + stride(weight)
+        place.advance(weight)
         self._rebase()
 
     def lag(self, lane: str) -> int:
@@ -160,6 +168,22 @@ class Ring:
             place.due = None if place.due is None else place.due - base
 
 
+class LaneOrder(Protocol):
+    """What turns need of a ring."""
+
+    def __contains__(self, lane: str, /) -> bool:
+        """Whether a lane is in it."""
+        ...
+
+    def first(self) -> str | None:
+        """The lane to take from."""
+        ...
+
+    def take(self, lane: str, weight: int) -> None:
+        """A job was claimed from a lane."""
+        ...
+
+
 class Turns:
     """Whose turn it is in the rings of a queue, during one claim."""
 
@@ -167,7 +191,7 @@ class Turns:
         self._most = most
         self._last: dict[int | None, tuple[str, int]] = {}
 
-    def lane(self, band: int | None, ring: Ring) -> str:
+    def lane(self, band: int | None, ring: LaneOrder) -> str:
         """The lane to take from: the one that has begun its turn, or the first."""
         lane, count = self._last.get(band, ("", 0))
         if 0 < count < self._most and lane in ring:
@@ -176,7 +200,7 @@ class Turns:
         assert first is not None
         return first
 
-    def take(self, band: int | None, ring: Ring, lane: str, weight: int) -> None:
+    def take(self, band: int | None, ring: LaneOrder, lane: str, weight: int) -> None:
         """A job was claimed from that lane."""
         last, count = self._last.get(band, ("", 0))
         ring.take(lane, weight)

@@ -122,7 +122,7 @@ async def _heard_after_moves(nodes: Cluster) -> None:
         await worker.enqueue([jobs(number, 1)])
         watching = asyncio.create_task(watcher.watch([job_id(number)], 30.0))
         events = asyncio.create_task(watcher.events(FROM_NOW, 10, 30.0))
-        while len(watcher._store.side().ear._watching) < 2:
+        while len(watcher._store.on_this_loop().listener._watching) < 2:
             await watcher.counts()
         await watcher.counts()  # behind their first looks: calls have their turns
         if moved_meanwhile:

@@ -23,7 +23,7 @@ from tests.worker.blackbox.fleet import Fleet, eventually, fleet_in
 from windlass import Windlass
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
-from windlass.broker.redis.ear import Ear
+from windlass.broker.redis.listener import Listener
 from windlass.broker.redis.scripts import script
 from windlass.broker.redis.url import read_url
 from windlass.broker.redis.wire import Wire
@@ -131,12 +131,12 @@ def test_a_close_that_is_cancelled_before_its_turn_leaves_nothing_open(
 
     async def main() -> None:
         wire = Wire(read_url(server.url), b"key")
-        ear = Ear(read_url(server.url), wire, "n")
-        await wire.link()
-        await ear.wait_here()
+        listener = Listener(read_url(server.url), wire, "n")
+        await wire.connected()
+        await listener.wait_here()
         assert len(ours(admin)) == 2
-        async with wire._lock, ear._opening:
-            for each in (ear, wire):
+        async with wire._lock, listener._opening:
+            for each in (listener, wire):
                 closing = asyncio.create_task(each.close())
                 await asyncio.sleep(0)
                 closing.cancel()

@@ -7,7 +7,7 @@ import pytest
 from redis import exceptions
 
 from windlass.broker.redis.conversation import TRIES, Go, Pause, Say, Step, converse
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.errors import StoreUnavailable
 
 HERE, THERE = ("127.0.0.1", 7000), ("127.0.0.1", 7001)
@@ -15,7 +15,7 @@ HERE, THERE = ("127.0.0.1", 7000), ("127.0.0.1", 7001)
 
 def held(answers: Sequence[Any], script: str = "counts", wait: int = 0) -> tuple[list[Step], Any]:
     """Hold the conversation of one call, each question answered by the next; what was said, and the end."""
-    talk = converse(Call(script, (), str), (b"k",), b"", wait, 5.0)
+    talk = converse(ScriptCall(script, (), str), (b"k",), b"", wait, 5.0)
     said: list[Step] = []
     given = iter(answers)
     answer: Any = None

@@ -12,7 +12,7 @@ from windlass.broker.redis.blocking import BlockingWire
 from windlass.broker.redis.connections import named
 from windlass.broker.redis.conversation import converse
 from windlass.broker.redis.url import read_url
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.broker.redis.wire import Wire
 from windlass.errors import StoreError, StoreUnavailable
 
@@ -71,7 +71,7 @@ def _on_loop(url: str) -> Iterator[Hold]:
 
 
 def _talk() -> Any:
-    return converse(Call("counts", (), int), (b"k",), b"", 0, 5.0)
+    return converse(ScriptCall("counts", (), int), (b"k",), b"", 0, 5.0)
 
 
 BOTH = pytest.mark.parametrize("transport", [_blocking, _on_loop])

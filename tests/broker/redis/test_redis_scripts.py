@@ -15,43 +15,57 @@ from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.conversation import Say, Talk
 from windlass.broker.redis.keys import BY_SCORE, HASHES, LEXSETS, keys
-from windlass.broker.redis.scripts import assemble
+from windlass.broker.redis.scripts import link
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.clock import ManualClock
 from windlass.errors import StoreError
 
 _T = TypeVar("_T")
-_SOURCES = {
-    path.name.removesuffix(".lua"): path.read_text()
-    for path in resources.files("windlass.broker.redis").joinpath("lua").iterdir()
-}
-_INCLUDED = {
-    name.strip()
-    for text in _SOURCES.values()
-    for line in re.findall("^-- (?:include|otherwise|when needed): (.+)$", text, re.MULTILINE)
-    for name in line.split(",")
-}
-VERBS = sorted(_SOURCES.keys() - _INCLUDED)
+_LUA = resources.files("windlass.broker.redis").joinpath("lua")
+_VERBS, _PARTS = (
+    {path.name.removesuffix(".lua"): path.read_text() for path in _LUA.joinpath(folder).iterdir()}
+    for folder in ("verbs", "parts")
+)
+VERBS = sorted(_VERBS)
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_a_script_is_headed_by_what_it_takes_and_costs(name: str) -> None:
-    head = _SOURCES[name].split("-- include:")[0]
+    head = _VERBS[name].split("-- include:")[0]
     assert "-- Cost " in head
     assert "-- Returns " in head or "-- Writes " in head
 
 
-@pytest.mark.parametrize("name", sorted(_SOURCES))
-def test_no_script_names_a_key_of_its_own(name: str) -> None:
+def test_no_script_names_a_key_of_its_own() -> None:
     """Every key is one of KEYS, and only few look there."""
-    if name not in ("base", "open"):
-        assert "KEYS[" not in _SOURCES[name]
+    naming = {name for name, text in {**_VERBS, **_PARTS}.items() if "KEYS[" in text}
+    assert naming == {"store", "open", "plain_calls"}
+
+
+@pytest.mark.parametrize("name", sorted(_PARTS))
+def test_every_part_is_used(name: str) -> None:
+    included = {
+        part.strip()
+        for text in (*_VERBS.values(), *_PARTS.values())
+        for line in re.findall("^-- include: (.+)$", text, re.MULTILINE)
+        for part in line.split(",")
+    }
+    assert name in included
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_no_state_is_a_bare_digit(name: str) -> None:
+    """Codes come from windlass.core."""
+    for text in (_VERBS[name], *_PARTS.values()):
+        assert not re.search(
+            r"\.state [=~<>]=? *[0-9]", text.replace(".state >= 0", "").replace(".state < 0", "")
+        )
 
 
 def test_scripts_and_adapter_agree_on_the_keys() -> None:
-    declared = re.findall(r"(?:hash\(|lexset\(|KEYS\[)(\d+)", _SOURCES["base"])
+    declared = re.findall(r"(?:key\(|KEYS\[)(\d+)", _PARTS["store"])
     assert len(declared) == len(HASHES) + len(LEXSETS) + len(BY_SCORE)
     assert sorted(map(int, declared)) == list(range(1, len(keys("x")) + 1))
 
@@ -75,7 +89,7 @@ end
 
 @cache
 def _altered(name: str) -> bytes:
-    return assemble(name, instead={"call": _INJECTED}).encode()
+    return link(name, instead={"call": _INJECTED}).encode()
 
 
 class _Injecting(Store):
@@ -84,18 +98,18 @@ class _Injecting(Store):
     tried: set[str]
     alone: asyncio.Lock
 
-    async def run(self, call: Call[_T]) -> _T:
+    async def run(self, call: ScriptCall[_T]) -> _T:
         if call.script == "open":
             return await super().run(call)
         async with self.alone:
             return await self._injected(call)
 
-    async def _injected(self, call: Call[_T]) -> _T:
+    async def _injected(self, call: ScriptCall[_T]) -> _T:
         self.tried.add(call.script)
         before = await self._dump()
         for nth in range(1, 1_000):
             try:
-                answer = await self.side().wire.hold(self._whole(call, nth))
+                answer = await self.on_this_loop().wire.hold(self._whole(call, nth))
             except StoreError as error:
                 assert "injected" in str(error), error  # noqa: PT017 - every other error is a failure
                 assert await self._dump() == before, f"{call.script} left something behind"
@@ -103,7 +117,7 @@ class _Injecting(Store):
                 return answer
         raise AssertionError(f"{call.script} never came to its end")
 
-    def _whole(self, call: Call[_T], nth: int) -> Talk[_T]:
+    def _whole(self, call: ScriptCall[_T], nth: int) -> Talk[_T]:
         talk = self._talk(call)
         said = next(talk)
         assert isinstance(said, Say)
@@ -121,7 +135,7 @@ class _Injecting(Store):
                 found.append(sorted(reply))
             return found
 
-        return await self.side().wire.hold(ask())
+        return await self.on_this_loop().wire.hold(ask())
 
 
 def test_an_error_before_the_first_write_leaves_nothing_behind(redis_server: Server) -> None:  # noqa: F811

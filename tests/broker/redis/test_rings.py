@@ -1,7 +1,6 @@
 """Virtual time starts anew before it grows too large, and nobody can tell."""
 
 import asyncio
-from importlib import resources
 from typing import Any, TypeVar
 
 from tests.broker.redis.fixtures import new_namespace, redis_server  # noqa: F401 - a fixture
@@ -11,10 +10,10 @@ from tests.broker.redis.servers import Server
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
 from windlass.broker.redis.conversation import Say, Talk
-from windlass.broker.redis.scripts import assemble
+from windlass.broker.redis.scripts import link, source
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
@@ -22,21 +21,21 @@ from windlass.core.settings import Declaration, Kind, LaneSettings, QueueSetting
 from windlass.errors import StoreError
 
 _T = TypeVar("_T")
-_FILING = resources.files("windlass.broker.redis").joinpath("lua", "filing.lua").read_text()
+_ORDER = source("parts", "order")
 
 
 class _Short(Store):
     """A store whose rings start anew after every few claims."""
 
-    def _talk(self, call: Call[_T]) -> Talk[_T]:
+    def _talk(self, call: ScriptCall[_T]) -> Talk[_T]:
         return self._altered(super()._talk(call), call)
 
-    def _altered(self, talk: Talk[_T], call: Call[_T]) -> Talk[_T]:
+    def _altered(self, talk: Talk[_T], call: ScriptCall[_T]) -> Talk[_T]:
         said = next(talk)
         assert isinstance(said, Say)
-        filing = _FILING.replace("local REBASE_AT = 4503599627370496", "local REBASE_AT = 2000000")
-        assert filing != _FILING
-        text = assemble(call.script, instead={"filing": filing}).encode()
+        order = _ORDER.replace("$REBASE_AT", "2000000")
+        assert order != _ORDER
+        text = link(call.script, instead={"order": order}).encode()
         reply: Any = yield Say(((b"EVAL", text, *said.commands[0][2:]),))
         if isinstance(reply, Exception):
             raise StoreError(str(reply))

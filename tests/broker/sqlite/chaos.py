@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.broker.sqlite.blocking import run
 
 from windlass.broker.sqlite import SqliteBroker
 from windlass.core.ids import new_job_id
@@ -78,7 +79,7 @@ def produce(broker: SqliteBroker, ledger: Ledger, draw: random.Random, name: str
                 ledger.write([["odd", now(), f"resent: {receipts} then {again}"]])
         if draw.random() < 0.05:
             ledger.write([["cancel", now(), jobs[0].id]])
-            broker.blocking.cancel([Target(jobs[0].id)])
+            run(broker).cancel([Target(jobs[0].id)])
 
 
 def asked_for(draw: random.Random, name: str) -> NewJob:
@@ -119,7 +120,7 @@ class Worker:
     def __init__(
         self, broker: SqliteBroker, ledger: Ledger, draw: random.Random, session: str, folder: Path
     ) -> None:
-        self.verbs, self.ledger, self.draw, self.folder = broker.blocking, ledger, draw, folder
+        self.verbs, self.ledger, self.draw, self.folder = run(broker), ledger, draw, folder
         self.session = None if session == "-" else session
         self.held: list[Lease] = []
         self.running: list[Lease] = []
@@ -244,4 +245,4 @@ if __name__ == "__main__":
         produce(store, book, luck, name)
     else:
         Worker(store, book, luck, session, Path(folder)).run()
-    store.blocking.close()
+    run(store).close()

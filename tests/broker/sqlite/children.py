@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.broker.sqlite.blocking import run
+
 from windlass.broker.sqlite import SqliteBroker
 from windlass.core.ids import new_job_id
 from windlass.core.job import NewJob
@@ -29,7 +31,7 @@ def enqueue(path: Path, count: int, group: int) -> None:
         say(*(job.id for job in jobs), prefix="?")
         receipts = broker.blocking.enqueue([jobs])[0]
         say(*(receipt.job for receipt in receipts))
-    broker.blocking.close()
+    run(broker).close()
 
 
 def hold(path: Path) -> None:
@@ -44,7 +46,7 @@ def open_only(path: Path) -> None:
     """Open the file as soon as told to."""
     say("ready")
     sys.stdin.readline()
-    SqliteBroker(path).blocking.close()
+    run(SqliteBroker(path)).close()
     say("opened")
 
 

@@ -24,7 +24,7 @@ def folder() -> Path:
 @functools.cache
 def _empty(namespace: str) -> Path:
     path = folder() / f"{namespace}.db"
-    SqliteBroker(path, options=Options(namespace=namespace)).blocking.close()
+    SqliteBroker(path, options=Options(namespace=namespace)).store.close()
     return path
 
 

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 from tests.snippets import snippets
@@ -42,7 +43,7 @@ def test_the_page_has_two_commands() -> None:
 def test_a_backup_under_load_has_all_that_was_accepted_before_it(command: str, tmp_path: Path) -> None:
     path, copy = new_file(tmp_path), tmp_path / "copy.db"
     broker = SqliteBroker(path)
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
     accepted: list[str] = []
     loaded, enough = threading.Event(), threading.Event()
 
@@ -52,7 +53,7 @@ def test_a_backup_under_load_has_all_that_was_accepted_before_it(command: str, t
             accepted.append(writer.blocking.enqueue([[new_job()]])[0][0].job)
             if len(accepted) == LOAD:
                 loaded.set()
-        writer.blocking.close()
+        run(writer).close()
 
     producers = [threading.Thread(target=produce) for _ in range(2)]
     for producer in producers:
@@ -66,14 +67,14 @@ def test_a_backup_under_load_has_all_that_was_accepted_before_it(command: str, t
         for producer in producers:
             producer.join()
     assert len(accepted) > len(before), "others wrote meanwhile"
-    broker.blocking.close()
+    run(broker).close()
 
     for suffix in ("-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     shutil.copyfile(copy, path)
     restored = SqliteBroker(path)
     for at in range(0, len(before), 500):
-        assert None not in restored.blocking.get(before[at : at + 500])
+        assert None not in run(restored).get(before[at : at + 500])
     restored.blocking.enqueue([[new_job()]])
     assert Path(f"{path}-wal").stat().st_size > 0, "it is in WAL mode, however the copy was made"
-    restored.blocking.close()
+    run(restored).close()

@@ -17,6 +17,7 @@ import apsw
 import msgspec
 import pytest
 from tests.broker.sqlite.audit import Audit, Facts
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.chaos import QUEUES, VISIBILITY, now, read
 from tests.broker.sqlite.files import new_file
 from tests.broker.sqlite.processes import ROOT
@@ -56,7 +57,7 @@ class Supervisor:
         name = f"{what}{next(self.names)}"
         session = "-" if what != "worker" or self.draw.random() < 0.25 else f"session-{name}"
         if session != "-":
-            self.broker.blocking.beat([Beat(session=session, open=SessionInfo(ttl=TTL))])
+            run(self.broker).beat([Beat(session=session, open=SessionInfo(ttl=TTL))])
             self.beating.add(session)
         seed = str(self.draw.randrange(2**32))
         command = [
@@ -76,9 +77,9 @@ class Supervisor:
     def tend(self) -> None:
         """Beat, then sweep: a beating session is silent for one step at the most, however slow this is."""
         while not self.over.wait(0.03):
-            self.broker.blocking.beat([Beat(session=session) for session in tuple(self.beating)])
+            run(self.broker).beat([Beat(session=session) for session in tuple(self.beating)])
             before = now()
-            swept = self.broker.blocking.sweep(limit=500)
+            swept = run(self.broker).sweep(limit=500)
             with self.pass_made:
                 self.facts.ends |= {session: (before, now()) for session in swept.reaped}
                 self.facts.reaped.update(swept.reaped)
@@ -108,13 +109,13 @@ class Supervisor:
         (self.folder / "drain").touch()
         end = now() + 40_000_000
         while not self.comes(self.drained, 1):
-            assert now() < end, self.broker.blocking.counts()
+            assert now() < end, run(self.broker).counts()
             self.replace_dead()
         (self.folder / "stop").touch()
         assert [member.process.wait(10) for member in self.team] == [0] * WORKERS
         for member in self.team:
             self.facts.ends[member.session] = (now(), now())
-            self.broker.blocking.end_session(member.session, Cause(CauseKind.STOP))
+            run(self.broker).end_session(member.session, Cause(CauseKind.STOP))
 
     def replace_dead(self) -> None:
         """See which workers a job has killed."""
@@ -125,7 +126,7 @@ class Supervisor:
                 self.team[i] = self.begin("worker")
 
     def drained(self) -> bool:
-        states = {row.state for row in self.broker.blocking.counts().rows if row.count}
+        states = {row.state for row in run(self.broker).counts().rows if row.count}
         return not states & {State.READY, State.SCHEDULED, State.RUNNING}
 
     def comes(self, what: Callable[[], bool], timeout: float) -> bool:
@@ -142,7 +143,7 @@ class Supervisor:
             return True
         started = [(line[2], line[3]) for line in read(member.ledger) if line[0] == "start"]
         before = now()
-        self.broker.blocking.end_session(member.session, Cause(CauseKind.CRASH, "signal 9"), started)
+        run(self.broker).end_session(member.session, Cause(CauseKind.CRASH, "signal 9"), started)
         self.facts.ends[member.session] = (before, now())
         return True
 
@@ -183,7 +184,7 @@ def test_whatever_dies_the_ledgers_agree_with_the_file(tmp_path: Path) -> None:
     sys.stdout.write(f"WINDLASS_CHAOS_SEED={seed}\n")  # shown when the test fails
     broker = SqliteBroker(new_file(tmp_path))
     subjects = {name: Subject(Kind.QUEUE, name) for name in QUEUES}
-    broker.blocking.declare([Declaration(subject=subjects[q], body=QUEUES[q], app="test") for q in QUEUES])
+    run(broker).declare([Declaration(subject=subjects[q], body=QUEUES[q], app="test") for q in QUEUES])
     (folder := tmp_path / "ledgers").mkdir()
     with ExitStack() as stack:
         supervisor = Supervisor(folder, broker, random.Random(seed), stack)
@@ -199,26 +200,24 @@ def test_whatever_dies_the_ledgers_agree_with_the_file(tmp_path: Path) -> None:
     sys.stdout.write(f"{audit.summary()}\n")
     assert not problems, "\n".join([f"{len(problems)} problems, seed {seed}", *problems[:20]])
     path = broker.store.path
-    broker.blocking.close()
+    run(broker).close()
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def _everything(broker: SqliteBroker) -> list[JobDetail]:
     cursor, found = FIRST_PAGE, list[JobDetail]()
     while cursor is not None:
-        page = broker.blocking.list(JobQuery(), cursor, 500)
-        found += [job for job in broker.blocking.get([view.id for view in page.jobs]) if job is not None]
+        page = run(broker).list(JobQuery(), cursor, 500)
+        found += [job for job in run(broker).get([view.id for view in page.jobs]) if job is not None]
         cursor = page.cursor
     return found
 
 
 def _of_counts(broker: SqliteBroker, jobs: dict[str, JobDetail]) -> Iterator[str]:
     listed = Counter((job.queue, job.task, job.state) for job in jobs.values())
-    counted = {
-        (row.queue, row.task, row.state): row.count for row in broker.blocking.counts().rows if row.count
-    }
+    counted = {(row.queue, row.task, row.state): row.count for row in run(broker).counts().rows if row.count}
     if counted != listed:
         yield f"counts {counted}, listed {dict(listed)}"
-    yield from (f"{view.id} has leases" for view in broker.blocking.sessions() if view.leases)
+    yield from (f"{view.id} has leases" for view in run(broker).sessions() if view.leases)
     for queue in QUEUES:
-        yield from (f"{lane} runs" for lane in broker.blocking.lanes(queue).lanes if lane.running)
+        yield from (f"{lane} runs" for lane in run(broker).lanes(queue).lanes if lane.running)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 
 from windlass.broker.sqlite import SqliteBroker
@@ -61,13 +62,13 @@ def opened(path: Path) -> int:
 def test_nothing_is_open_across_a_fork(broker: SqliteBroker) -> None:
     path = broker._path
     enqueue(broker)
-    broker.blocking.counts()
+    run(broker).counts()
     assert opened(path) > 0
     assert in_child(lambda: opened(path)) == "0"
-    assert broker.blocking.counts().rows[0].count == 1
+    assert run(broker).counts().rows[0].count == 1
     enqueue(broker)
-    assert broker.blocking.counts().rows[0].count == 2
-    broker.blocking.close()
+    assert run(broker).counts().rows[0].count == 2
+    run(broker).close()
 
 
 def test_who_listens_hears_of_commits_after_a_fork(broker: SqliteBroker) -> None:
@@ -75,18 +76,18 @@ def test_who_listens_hears_of_commits_after_a_fork(broker: SqliteBroker) -> None
     job = enqueue(broker)
 
     def watch() -> None:
-        broker.blocking.watch([job], 30)
+        run(broker).watch([job], 30)
         heard.set()
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     assert in_child(lambda: enqueue(broker))
     other = SqliteBroker(broker._path)
-    other.blocking.purge("q", other.blocking.get([job])[0].state, 10)
-    other.blocking.close()
+    run(other).purge("q", run(other).get([job])[0].state, 10)
+    run(other).close()
     watcher.join(30)
     assert heard.is_set()
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_a_child_forked_in_the_middle_of_a_call_is_refused(
@@ -110,7 +111,7 @@ def test_a_child_forked_in_the_middle_of_a_call_is_refused(
     assert "spawn" in said
     enqueue(broker)
     assert "Error" not in in_child(lambda: enqueue(broker))
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_a_process_that_was_never_told_of_its_fork_is_refused(
@@ -118,11 +119,11 @@ def test_a_process_that_was_never_told_of_its_fork_is_refused(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(library, "_pid", 1)
-        for use in (lambda: enqueue(broker), broker.blocking.counts, lambda: SqliteBroker(broker._path)):
+        for use in (lambda: enqueue(broker), run(broker).counts, lambda: SqliteBroker(broker._path)):
             with pytest.raises(StoreError, match="without Python's fork hooks"):
                 use()
     enqueue(broker)
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_history_goes_on_after_a_fork(tmp_path: Path) -> None:

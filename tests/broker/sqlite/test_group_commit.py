@@ -6,13 +6,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker
+from windlass.broker.sqlite.broker import enqueue_step
 from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.broker.sqlite.writer import Call
-from windlass.broker.sqlite.writing import Writing
 from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.errors import StoreUnavailable
 
@@ -21,7 +23,7 @@ class _Mistake(Exception):
     pass
 
 
-def _mistaken(tx: Writing) -> None:
+def _mistaken(tx: Transaction) -> None:
     """A verb that has written half of what it should when it fails."""
     tx.run("INSERT INTO task (name) VALUES ('half')")
     tx.number()
@@ -70,9 +72,23 @@ def _elsewhere() -> NewJob:
     return msgspec.structs.replace(new_job(), queue="nowhere")
 
 
+def test_a_job_that_came_with_many_is_known_to_the_verbs_behind_it(tmp_path: Path) -> None:
+    """Also if a verb before it, in the same transaction, has looked for its id in vain."""
+    broker = SqliteBroker(new_file(tmp_path))
+    run(broker).declare([QUEUE])
+    jobs = [new_job() for _ in range(20)]
+    refused = msgspec.structs.replace(jobs[3], queue="nowhere")
+    groups = ([refused], jobs, [jobs[3]])
+    calls = [Call(enqueue_step(broker.store, [group])) for group in groups]
+    broker.store.writer._execute(calls)
+    statuses = [call.outcome()[0][0].status for call in calls]
+    assert statuses == [Status.REFUSED, Status.CREATED, Status.DUPLICATE]
+    run(broker).close()
+
+
 def test_threads_and_coroutines_write_together(tmp_path: Path) -> None:
     broker = SqliteBroker(new_file(tmp_path))
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
 
     def some() -> None:
         for _ in range(20):
@@ -87,15 +103,15 @@ def test_threads_and_coroutines_write_together(tmp_path: Path) -> None:
     asyncio.run(others())
     for thread in threads:
         thread.join()
-    assert sum(row.count for row in broker.blocking.counts().rows) == 120
-    broker.blocking.close()
+    assert sum(row.count for row in run(broker).counts().rows) == 120
+    run(broker).close()
 
 
 def test_a_closed_broker_says_so(tmp_path: Path) -> None:
     broker = SqliteBroker(new_file(tmp_path))
-    broker.blocking.close()
+    run(broker).close()
     with pytest.raises(StoreUnavailable, match="is closed"):
-        broker.blocking.declare([QUEUE])
+        run(broker).declare([QUEUE])
     with pytest.raises(StoreUnavailable, match="is closed"):
         asyncio.run(broker.declare([QUEUE]))
 
@@ -105,7 +121,7 @@ def test_who_is_interrupted_behind_the_commit_spoils_nobody_elses_answer(
 ) -> None:
     """A blocking caller takes along what waits; Ctrl-C while it sees to the log is nobody's but its own."""
 
-    def interrupted(_log: Log, _most: int) -> None:
+    def interrupted(_log: Log) -> None:
         raise KeyboardInterrupt
 
     async def scenario() -> None:

@@ -1,6 +1,4 @@
-"""The write-ahead log stays short, whoever reads; single jobs keep it shorter than others,
-and find room in its file.
-"""
+"""The write-ahead log stays short, whoever reads, and commits find room in its file."""
 
 import shutil
 import struct
@@ -9,14 +7,15 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker, filesystem, log, writer
+from windlass.broker.sqlite.broker import enqueue_step
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.log import Log
-from windlass.broker.sqlite.verbs import do_enqueue
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.lease import Ask
 from windlass.core.session import Beat, SessionInfo
 from windlass.errors import StoreError
@@ -26,16 +25,15 @@ _HEADER, _FRAME = 32, 24 + 4096
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SINGLE_PAGES", 40)
-    monkeypatch.setattr(log, "SINGLE_PAGES", 40)
-    monkeypatch.setattr(writer, "SHARED_PAGES", 200)
+    monkeypatch.setattr(log, "FEW_PAGES", 40)
+    monkeypatch.setattr(log, "MOST_PAGES", 200)
     monkeypatch.setattr(log, "AGAIN_PAGES", 20)
     monkeypatch.setattr(log, "ROOM_PAGES", 30)
 
 
 def opened(path: Path) -> SqliteBroker:
     broker = SqliteBroker(path)
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
     broker.blocking.enqueue([[new_job()]])
     return broker
 
@@ -59,22 +57,14 @@ def enqueued(broker: SqliteBroker, path: Path, calls: int, jobs: int = 1) -> int
 
 
 def counted(broker: SqliteBroker) -> int:
-    return sum(row.count for row in broker.blocking.counts().rows)
+    return sum(row.count for row in run(broker).counts().rows)
 
 
-def test_single_jobs_keep_it_short(tmp_path: Path) -> None:
-    path = new_file(tmp_path)
-    broker = opened(path)
-    assert 40 <= enqueued(broker, path, 100) < 60
-    assert length(path) < 40 + 20
-    broker.blocking.close()
-
-
-def test_other_commits_let_it_grow_and_no_further(tmp_path: Path) -> None:
+def test_commits_let_it_grow_and_no_further(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
     assert 200 <= enqueued(broker, path, 100, jobs=10) < 250
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> None:
@@ -82,14 +72,14 @@ def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> 
     broker = opened(path)
     lengths: list[int] = []
     for _ in range(100):
-        calls = [writer.Call(do_enqueue([[new_job() for _ in range(5)]], None)[0]) for _ in range(2)]
+        calls = [writer.Call(enqueue_step(broker.store, [[new_job() for _ in range(5)]])) for _ in range(2)]
         broker.store.writer._execute(calls)
         lengths.append(length(path))
     assert 200 <= max(lengths) < 250
-    broker.blocking.close()
+    run(broker).close()
 
 
-def test_other_commits_keep_it_short_while_the_disk_is_nearly_full(
+def test_commits_keep_it_short_while_the_disk_is_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it would grow into what is kept free so that workers can go on."""
@@ -98,14 +88,14 @@ def test_other_commits_keep_it_short_while_the_disk_is_nearly_full(
     enqueued(broker, path, 1, jobs=200)
     monkeypatch.setattr(filesystem, "RESERVE", 2**62)
     monkeypatch.setattr(filesystem, "_LOOK_AGAIN", 0)
-    broker.blocking.beat([Beat(session="s", open=SessionInfo())])
+    run(broker).beat([Beat(session="s", open=SessionInfo())])
     lengths: list[int] = []
     for number in range(60):
         ask = Ask(session="s", seq=number + 1, queues=("q",), slots=3, limit=3)
-        assert broker.blocking.claim(ask).leases
+        assert run(broker).claim(ask).leases
         lengths.append(length(path))
     assert max(lengths[1:]) < 60
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) -> None:
@@ -116,7 +106,7 @@ def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) 
     before = length(path)
     assert before > 20
 
-    def full(_tx: Writing) -> None:
+    def full(_tx: Transaction) -> None:
         raise apsw.FullError
 
     with pytest.raises(StoreError, match="disk is full"):
@@ -124,17 +114,7 @@ def test_it_begins_anew_after_a_commit_that_found_the_disk_full(tmp_path: Path) 
     enqueued(broker, path, 1, jobs=10)
     assert length(path) < before
     assert counted(broker) == 61
-    broker.blocking.close()
-
-
-def test_single_jobs_shorten_what_others_left(tmp_path: Path) -> None:
-    path = new_file(tmp_path)
-    broker = opened(path)
-    while length(path) < 100:
-        enqueued(broker, path, 1, jobs=10)
-    enqueued(broker, path, 1)
-    assert enqueued(broker, path, 50) < 60
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_a_reader_is_waited_for_and_the_log_begun_anew_when_it_has_gone(tmp_path: Path) -> None:
@@ -143,16 +123,16 @@ def test_a_reader_is_waited_for_and_the_log_begun_anew_when_it_has_gone(tmp_path
     with closing(apsw.Connection(str(path))) as reader:
         reader.execute("BEGIN")
         before = reader.execute("SELECT COUNT(*) FROM job").fetchall()
-        assert enqueued(broker, path, 60) > 150
+        assert enqueued(broker, path, 60) > 300
         assert reader.execute("SELECT COUNT(*) FROM job").fetchall() == before
         reader.execute("COMMIT")
         enqueued(broker, path, 10)  # until the next try
-        assert enqueued(broker, path, 100) < 60
+        assert enqueued(broker, path, 100) < 250
     assert counted(broker) == 171
-    broker.blocking.close()
+    run(broker).close()
 
 
-def test_single_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Path) -> None:
+def test_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Path) -> None:
     path = new_file(tmp_path)
     broker = opened(path)
     sizes: set[int] = set()
@@ -162,10 +142,10 @@ def test_single_jobs_are_written_where_the_file_of_the_log_has_room(tmp_path: Pa
         enqueued(broker, path, 1)
         sizes.add(log_of(path).stat().st_size)
         assert log_of(path).stat().st_size >= _HEADER + (length(path) + 4) * _FRAME, "the next has no room"
-    assert max(sizes) < _HEADER + (60 + 30 + 16) * _FRAME
-    assert len(sizes) < 6, "room is made for many at once"
+    assert max(sizes) < _HEADER + (250 + 30 + 16) * _FRAME
+    assert len(sizes) < 12, "room is made for many at once"
     assert len(list(Path("/dev/fd").iterdir())) == files, "a file was left open"
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path) -> None:
@@ -179,10 +159,10 @@ def test_room_in_the_log_is_nothing_to_who_finds_it_after_a_crash(tmp_path: Path
         assert counted(after) == 1 + crash
         assert enqueued(after, found, 3)
         assert counted(after) == 4 + crash
-        after.blocking.close()
+        run(after).close()
         with closing(apsw.Connection(str(found))) as file:
             assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
@@ -190,16 +170,16 @@ def test_room_is_appended_to_what_another_program_wrote(tmp_path: Path) -> None:
     seen = Log(connection, Space(tmp_path))
     connection.wrote(20 * b"x" * _FRAME)
     seen._committed(connection, "main", 3)
-    seen.tend(log.SINGLE_PAGES)  # there is some
+    seen.tend()  # there is some
     connection.wrote(b"y" * 10)
     seen._committed(connection, "main", 15)
-    seen.tend(log.SINGLE_PAGES)
+    seen.tend()
     assert connection.path.read_bytes() == 20 * b"x" * _FRAME + b"y" * 10 + bytes(16 * _FRAME)
 
 
 def test_no_room_is_no_harm(tmp_path: Path) -> None:
     seen = Log(_Connection(tmp_path / "nowhere" / "log"), Space(tmp_path))
-    seen.tend(log.SINGLE_PAGES)
+    seen.tend()
 
 
 class _Connection:
@@ -230,16 +210,16 @@ class _Connection:
 def test_what_fails_harms_nobody_and_is_tried_again_but_not_at_every_commit(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
     seen = Log(connection, Space(tmp_path))
-    for pages in range(1, 101):
+    for pages in range(1, 251):
         seen._committed(connection, "main", pages)
-        seen.tend(41)
-    assert connection.tried == 3, "at 41, 61 and 81 pages"
+        seen.tend()
+    assert connection.tried == 3, "at 200, 220 and 240 pages"
 
 
 def test_who_finds_it_begun_anew_by_others_tries_at_the_same_length(tmp_path: Path) -> None:
     connection = _Connection(tmp_path / "log")
     seen = Log(connection, Space(tmp_path))
-    for pages in (45, 5, 44):
+    for pages in (205, 5, 204):
         seen._committed(connection, "main", pages)
-        seen.tend(41)
+        seen.tend()
     assert connection.tried == 2

@@ -1,16 +1,20 @@
 """What is refused, in one clear line, and how a file comes to its layout."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
+from tests.broker.sqlite.blocking import run
+from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.contract import Options
 from windlass.broker.sqlite import SqliteBroker, files, read_url
 from windlass.broker.sqlite.filesystem import file_system, is_remote
 from windlass.broker.sqlite.statements import migrations
+from windlass.core.job import Status
 from windlass.errors import InvalidOption, StoreError
 
 
@@ -108,8 +112,47 @@ def test_a_migration_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     connection.execute(migrations()[0].partition("CREATE INDEX")[0])
     connection.close()
     broker = SqliteBroker(path)
-    assert broker.blocking.counts().rows == ()
-    broker.blocking.close()
+    assert run(broker).counts().rows == ()
+    run(broker).close()
+
+
+def test_a_second_migration_keeps_what_is_there_and_those_who_have_the_file_open_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rolling upgrade: the first process of the next version migrates the file while others use it."""
+    path = new_file(tmp_path)
+    old = SqliteBroker(path)
+    run(old).declare([QUEUE])
+    before = [new_job(), new_job()]
+    old.blocking.enqueue([before])
+    second = "ALTER TABLE queue ADD COLUMN note TEXT; CREATE TABLE added (n INTEGER PRIMARY KEY) STRICT;"
+    monkeypatch.setattr(files, "migrations", lambda: (*migrations(), second))
+    new = SqliteBroker(path)
+    later = new_job()
+    assert old.blocking.enqueue([[later]])[0][0].status is Status.CREATED
+    assert [job and job.id for job in run(new).get([before[0].id, later.id])] == [before[0].id, later.id]
+    for broker in (old, new):
+        run(broker).close()
+    with closing(apsw.Connection(str(path))) as file:
+        assert file.pragma("user_version") == len(migrations()) + 1
+        assert file.execute("SELECT COUNT(*) FROM added").fetchall() == [(0,)]
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="newer Windlass"):
+        SqliteBroker(path)
+
+
+def test_a_second_migration_that_fails_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = new_file(tmp_path)
+    with monkeypatch.context() as patched:
+        broken = "CREATE TABLE added (n INTEGER PRIMARY KEY) STRICT; SELECT * FROM nowhere;"
+        patched.setattr(files, "migrations", lambda: (*migrations(), broken))
+        with pytest.raises(StoreError, match="nowhere"):
+            SqliteBroker(path)
+    broker = SqliteBroker(path)
+    assert run(broker).counts().rows == ()
+    run(broker).close()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +194,7 @@ def test_a_file_that_another_process_makes_at_this_moment_is_not_anothers(tmp_pa
         def execute(self, *said: object, **more: object) -> apsw.Cursor:
             self.looks += 1
             if self.looks == 2:
-                SqliteBroker(path, options=Options()).blocking.close()
+                run(SqliteBroker(path, options=Options())).close()
             return super().execute(*said, **more)  # type: ignore[arg-type]
 
     connection = Slow(str(path))

@@ -10,7 +10,7 @@ from windlass.broker import sqlite
 from windlass.broker.sqlite.files import connect
 from windlass.broker.sqlite.statements import statements
 
-_CONCERNS = ("bulk", "claim", "filing", "jobs", "operate", "reads", "sessions", "settings", "store", "sweep")
+_CONCERNS = ("claim", "filing", "jobs", "operate", "queries", "sessions", "settings", "store", "sweep")
 _LARGE = re.compile(
     r"SCAN (job|body|result|delivery|said|log|memo|edge|unique_key|lane|place|event|absorbed)\b(?!.*COVERING)"
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 from tests.broker.sqlite.processes import child, line_of
@@ -22,7 +23,7 @@ from windlass.errors import StoreUnavailable
 
 def _declared(where: Path) -> SqliteBroker:
     broker = SqliteBroker(new_file(where))
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
     return broker
 
 
@@ -33,8 +34,8 @@ def test_eight_writers_are_served_fairly(tmp_path: Path) -> None:
         outputs = [writer.communicate()[0] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * 8
     assert [sum(line.startswith("!") for line in output.splitlines()) for output in outputs] == [40] * 8
-    assert sum(row.count for row in broker.blocking.counts().rows) == 320
-    broker.blocking.close()
+    assert sum(row.count for row in run(broker).counts().rows) == 320
+    run(broker).close()
 
 
 @pytest.mark.parametrize(("group", "writers"), [(1, 3), (50, 3)])
@@ -61,15 +62,15 @@ def test_killed_writers_lose_nothing_that_was_accepted(tmp_path: Path, group: in
     for jobs in groups:
         assert len(found & set(jobs)) in (0, group), "a group is whole or not there"
     path = broker.store.path
-    broker.blocking.close()
+    run(broker).close()
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def _listed(broker: SqliteBroker) -> list[object]:
-    page = broker.blocking.list(JobQuery(), limit=1_000)
+    page = run(broker).list(JobQuery(), limit=1_000)
     found = list(page.jobs)
     while page.cursor is not None:
-        page = broker.blocking.list(JobQuery(), page.cursor, 1_000)
+        page = run(broker).list(JobQuery(), page.cursor, 1_000)
         found += page.jobs
     return found
 
@@ -80,12 +81,12 @@ def test_a_verb_that_waits_too_long_names_the_holder(tmp_path: Path) -> None:
     with child("hold", path) as holder:
         assert line_of(holder) == "! held"
         with pytest.raises(StoreUnavailable, match=rf"process {holder.pid} writes"):
-            broker.blocking.declare([QUEUE])
-        assert broker.blocking.counts().rows == (), "readers do not wait"
+            run(broker).declare([QUEUE])
+        assert run(broker).counts().rows == (), "readers do not wait"
         holder.kill()
         holder.wait()
-        broker.blocking.declare([QUEUE])  # its death has freed the lock
-    broker.blocking.close()
+        run(broker).declare([QUEUE])  # its death has freed the lock
+    run(broker).close()
 
 
 def test_who_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
@@ -94,12 +95,12 @@ def test_who_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
     answers: list[object] = []
     with child("hold", path) as holder:
         assert line_of(holder) == "! held"
-        waiting = threading.Thread(target=lambda: answers.extend(broker.blocking.declare([QUEUE])))
+        waiting = threading.Thread(target=lambda: answers.extend(run(broker).declare([QUEUE])))
         waiting.start()
         holder.kill()
         waiting.join(10)
     assert len(answers) == 1
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_two_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_two_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
             process.stdin.write("go\n")
             process.stdin.flush()
         assert line_of(one) == line_of(other) == "! opened"
-    SqliteBroker(path).blocking.close()
+    run(SqliteBroker(path)).close()
 
 
 def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
@@ -127,9 +128,9 @@ def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     broker.blocking.enqueue([[new_job("parent")]])
-    counts = {row.task: row.count for row in broker.blocking.counts().rows if row.state is State.READY}
+    counts = {row.task: row.count for row in run(broker).counts().rows if row.state is State.READY}
     assert counts == {"parent": 2, "child": 1}
-    broker.blocking.close()
+    run(broker).close()
 
 
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_died(tmp_path: Path) -> None:
@@ -149,4 +150,4 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_died(tmp_path: Path) ->
     os.write(write, b"x")
     os.close(read)
     os.close(write)
-    broker.blocking.close()
+    run(broker).close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
@@ -26,7 +27,7 @@ class Opened:
         self.path = new_file(folder)
         self.copy = folder / "copy.db"
         self.broker = SqliteBroker(self.path)
-        self.broker.blocking.declare([QUEUE])
+        run(self.broker).declare([QUEUE])
         self.enqueue()
         source, target = apsw.Connection(str(self.path)), apsw.Connection(str(self.copy))
         with target.backup("main", source, "main") as work:
@@ -35,7 +36,7 @@ class Opened:
         source.close()
         for _ in range(WARM):
             self.enqueue()
-        self.broker.blocking.counts()
+        run(self.broker).counts()
 
     def beside(self, suffix: str) -> Path:
         return Path(f"{self.path}{suffix}")
@@ -46,9 +47,9 @@ class Opened:
     def jobs_of_a_new_process(self) -> int:
         """How many jobs a process that opens the file now finds."""
         code = (
-            "import sys; from pathlib import Path; from windlass.broker.sqlite import SqliteBroker;"
-            "b = SqliteBroker(Path(sys.argv[1])).blocking;"
-            "print(sum(row.count for row in b.counts().rows)); b.close()"
+            "import asyncio, sys; from pathlib import Path; from windlass.broker.sqlite import SqliteBroker;"
+            "b = SqliteBroker(Path(sys.argv[1]));"
+            "print(sum(row.count for row in asyncio.run(b.counts()).rows)); asyncio.run(b.close())"
         )
         done = subprocess.run(
             [sys.executable, "-c", code, str(self.path)], capture_output=True, text=True, check=True
@@ -60,7 +61,7 @@ class Opened:
 def opened(tmp_path: Path) -> Iterator[Opened]:
     made = Opened(tmp_path)
     yield made
-    made.broker.blocking.close()
+    run(made.broker).close()
 
 
 def _delete(opened: Opened) -> None:
@@ -137,7 +138,7 @@ def test_readers_are_refused_within_a_second(
     harm(opened)
     monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 0.0)  # the second is over
     with pytest.raises(StoreReplaced, match=words):
-        opened.broker.blocking.counts()
+        run(opened.broker).counts()
     if way == "its folder moved":
         opened.path.parent.with_name("moved").rename(opened.path.parent)
 
@@ -146,7 +147,7 @@ def test_who_waits_for_a_result_is_told(opened: Opened) -> None:
     job = opened.enqueue()
     _delete(opened)
     with pytest.raises(StoreReplaced, match="was deleted or moved"):
-        opened.broker.blocking.watch([job], 60)
+        run(opened.broker).watch([job], 60)
 
 
 def test_it_stays_refused_when_the_file_is_back(opened: Opened) -> None:
@@ -177,7 +178,7 @@ def test_a_reader_that_connects_late_makes_no_file(opened: Opened) -> None:
 
 def test_a_child_of_a_fork_does_not_go_over_to_another_file(opened: Opened) -> None:
     _delete_all(opened)
-    SqliteBroker(opened.path).blocking.close()  # somebody has made another
+    run(SqliteBroker(opened.path)).close()  # somebody has made another
     child = os.fork()
     if not child:
         try:
@@ -196,11 +197,11 @@ def test_a_file_that_is_mounted_by_itself_and_deleted_elsewhere_is_refused(tmp_p
         pytest.skip("a file can be mounted by root only")
     try:
         broker = SqliteBroker(inside)
-        broker.blocking.declare([QUEUE])
+        run(broker).declare([QUEUE])
         outside.unlink()
         with pytest.raises(StoreReplaced, match="was replaced by another file"):
             broker.blocking.enqueue([[new_job()]])
-        broker.blocking.close()
+        run(broker).close()
     finally:
         subprocess.run(["umount", str(inside)], check=True)
 
@@ -209,14 +210,15 @@ def test_a_file_that_is_mounted_by_itself_and_deleted_elsewhere_is_refused(tmp_p
 
 
 def test_checkpoints_of_our_own_are_no_harm(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "SINGLE_PAGES", 20)
+    monkeypatch.setattr(log, "FEW_PAGES", 20)
+    monkeypatch.setattr(log, "MOST_PAGES", 20)
     monkeypatch.setattr(log, "AGAIN_PAGES", 5)
     other = SqliteBroker(opened.path)
     for _ in range(60):
         opened.enqueue()
         other.blocking.enqueue([[new_job(), new_job()]])
-        opened.broker.blocking.counts()
-    other.blocking.close()
+        run(opened.broker).counts()
+    run(other).close()
 
 
 @pytest.mark.parametrize(
@@ -229,13 +231,13 @@ def test_another_program_that_speaks_sqlite_is_no_harm(opened: Opened, sql: str)
         program.set_busy_timeout(5_000)
         program.execute(sql)
         program.close()
-        opened.broker.blocking.counts()
+        run(opened.broker).counts()
         opened.enqueue()
 
 
 def test_a_restore_with_all_processes_stopped_is_no_harm(tmp_path: Path) -> None:
     opened = Opened(tmp_path)
-    opened.broker.blocking.close()
+    run(opened.broker).close()
     for suffix in ("-wal", "-shm"):
         opened.beside(suffix).unlink(missing_ok=True)
     shutil.copyfile(opened.copy, opened.path)
@@ -243,21 +245,21 @@ def test_a_restore_with_all_processes_stopped_is_no_harm(tmp_path: Path) -> None
     first.blocking.enqueue([[new_job()]])
     second.blocking.enqueue([[new_job()]])
     first.blocking.enqueue([[new_job()]])
-    assert sum(row.count for row in second.blocking.counts().rows) == 4
-    first.blocking.close()
-    second.blocking.close()
+    assert sum(row.count for row in run(second).counts().rows) == 4
+    run(first).close()
+    run(second).close()
 
 
 def test_a_path_that_is_relative_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     broker = SqliteBroker(Path("here.db"))
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     broker.blocking.enqueue([[new_job()]])
-    assert sum(row.count for row in broker.blocking.counts().rows) == 1
+    assert sum(row.count for row in run(broker).counts().rows) == 1
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    broker.blocking.close()
+    run(broker).close()
 
 
 # --- what heals ---------------------------------------------------------------------------------------------
@@ -277,7 +279,7 @@ def test_a_lock_that_was_deleted_is_made_anew(
         other.blocking.enqueue([[new_job()]])
     lock.release()
     other.blocking.enqueue([[new_job()]])
-    other.blocking.close()
+    run(other).close()
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
@@ -59,26 +60,26 @@ def test_a_system_without_locks_is_one_of_our_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, waiting: bool
 ) -> None:
     broker = SqliteBroker(new_file(tmp_path))
-    broker.blocking.declare([QUEUE])
+    run(broker).declare([QUEUE])
     with monkeypatch.context() as patch:
         _refuse_locks(patch, waiting=waiting)
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="no file lock left"):
                 broker.blocking.enqueue([[new_job()]])
     broker.blocking.enqueue([[new_job()]])
-    broker.blocking.close()
+    run(broker).close()
 
 
 _FILES_LEFT = """
 import os, resource, sys
 from pathlib import Path
-from windlass.broker.sqlite import SqliteBroker
+from windlass.broker.sqlite import SqliteBroker, queries
 from windlass.errors import StoreError
 path, spare = Path(sys.argv[1]), int(sys.argv[2])
 used = len(os.listdir("/proc/self/fd")) - 1
 resource.setrlimit(resource.RLIMIT_NOFILE, (used + spare, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 try:
-    SqliteBroker(path).blocking.counts()
+    SqliteBroker(path).store.readers.read(queries.counts)
 except StoreError as error:
     print("told", error)
 else:

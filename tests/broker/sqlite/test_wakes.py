@@ -1,7 +1,6 @@
 """Wakes cross processes: stood in for here by two brokers of one file, which share nothing but the file."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -79,27 +78,6 @@ def test_an_end_elsewhere_reaches_a_watcher(tmp_path: Path) -> None:
             assert [end.state for end in finished] == [State.CANCELLED]
 
     asyncio.run(scenario())
-
-
-def test_threads_wait_and_watch_too(tmp_path: Path) -> None:
-    path = new_file(tmp_path)
-    one, other = SqliteBroker(path), SqliteBroker(path)
-    one.blocking.declare([QUEUE])
-    job = new_job()
-    woken = threading.Thread(target=other.blocking.wait, args=(["q"], 30.0))
-    woken.start()
-    one.blocking.enqueue([[job]])
-    woken.join(5)
-    assert not woken.is_alive()
-    found: list[object] = []
-    watching = threading.Thread(target=lambda: found.extend(other.blocking.watch([job.id], 30.0)))
-    watching.start()
-    one.blocking.cancel([Target(job.id)])
-    watching.join(5)
-    assert len(found) == 1
-    assert other.blocking.events(FROM_START, 10, 0).items == ()
-    one.blocking.close()
-    other.blocking.close()
 
 
 def test_closing_lets_waiters_go(tmp_path: Path) -> None:

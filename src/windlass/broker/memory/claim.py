@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue, Session
-from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for
 from windlass.core.order import Turns, next_draw, turn_of
 from windlass.core.query import Parked
 from windlass.core.session import SessionState
@@ -105,22 +105,20 @@ def _next(ns: Namespace, queue: Queue, ask: Ask, handed_out: int, turns: Turns) 
 
 def _room(ns: Namespace, queue: Queue, job: Job, ask: Ask) -> int:
     """How many jobs may be handed out before this one."""
-    if ask.alone:
-        return min(1, ask.slots)
     lane = queue.lanes[job.asked.lane].policy
     limits = (queue.policy.concurrency, queue.policy.rate, lane.concurrency, lane.rate)
-    limited = any(limit is not None for limit in limits)
-    last = job.attempt + 1 >= job.asked.max_attempts
-    untimed = job.asked.task not in ns.timed
-    if last or untimed:
-        return ask.slots
-    return max(ask.slots, ask.soon) if limited else ask.limit
+    return room_for(
+        ask,
+        last_attempt=job.attempt + 1 >= job.asked.max_attempts,
+        timed=job.asked.task in ns.timed,
+        limited=any(limit is not None for limit in limits),
+    )
 
 
 def _start(ns: Namespace, job: Job, ask: Ask, turns: Turns) -> Lease:
     now = ns.now()
     filing.occupy(ns, job, turns)
-    job.fence = max(job.fence + 1, now)
+    job.fence = new_fence(job.fence, now)
     job.attempt += 1
     job.claimed_at = now
     job.session = ask.session

@@ -10,6 +10,7 @@ from windlass.core.bounds import FAN_OUT
 from windlass.core.event import Event
 from windlass.core.group import key_place
 from windlass.core.job import Delivery, Edge, Held, Mode, Moved, NewJob, Progress, Receipt
+from windlass.core.lease import is_live
 from windlass.core.limits import Bucket
 from windlass.core.order import Ring
 from windlass.core.outcome import Cause, Error, Outcome
@@ -278,9 +279,8 @@ class Namespace:
 
     def is_live(self, job: Job, fence: Fence) -> bool:
         """Whether this is the live lease of the job: the fence check on which everything rests."""
-        if job.state is not State.RUNNING or job.fence != fence:
-            return False
-        return job.session is None or self.sessions[job.session].state is SessionState.ALIVE
+        alive = job.session is None or self.sessions[job.session].state is SessionState.ALIVE
+        return is_live(job.state, job.fence, fence, session_alive=alive)
 
     def oldest_event(self) -> int:
         """The number of the oldest event that is kept."""

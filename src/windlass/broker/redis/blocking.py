@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.connections import find, named, open_blocking
+from windlass.broker.redis.connections import BlockingConnection, ask_blocking, find, named, open_blocking
 from windlass.broker.redis.conversation import Go, Pause, Say, Talk
-from windlass.broker.redis.links import ThreadLink
-from windlass.broker.redis.url import Address, Place
+from windlass.broker.redis.url import Address, Location
 
 _T = TypeVar("_T")
 
@@ -18,13 +17,13 @@ _T = TypeVar("_T")
 class BlockingWire:
     """A connection that threads share."""
 
-    def __init__(self, place: Place, key: bytes) -> None:
-        self._place = place
+    def __init__(self, location: Location, key: bytes) -> None:
+        self._location = location
         self._key = key
         self._lock = threading.Lock()
-        self._link: ThreadLink | None = None
+        self._opened: BlockingConnection | None = None
         self._address: Address | None = None
-        self._found = place.kind == "direct"
+        self._found = location.kind == "direct"
         self._asked = False
         """A question was sent whose answer was not read yet."""
         self._used = False
@@ -34,12 +33,12 @@ class BlockingWire:
 
     def hold(self, talk: Talk[_T]) -> _T:
         """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
-        if not self._lock.acquire(timeout=self._place.timeout):
-            raise complaint(TimeoutError(), self._place, self._address, used=True)
+        if not self._lock.acquire(timeout=self._location.timeout):
+            raise complaint(TimeoutError(), self._location, self._address, used=True)
         try:
             return self._hold(talk)
         except (*UNREACHABLE, exceptions.RedisError) as error:
-            told = complaint(error, self._place, self._address, used=self._used, said=self._said)
+            told = complaint(error, self._location, self._address, used=self._used, said=self._said)
             self._drop()
             raise told from error
         except BaseException:
@@ -53,7 +52,7 @@ class BlockingWire:
     def _hold(self, talk: Talk[_T]) -> _T:
         answer: Any = None
         self._said = None
-        end = time.monotonic() + self._place.timeout
+        end = time.monotonic() + self._location.timeout
         while True:
             try:
                 step = talk.send(answer)
@@ -73,41 +72,36 @@ class BlockingWire:
 
     def _answer(self, step: Say) -> Any:
         if step.to is None:
-            return self._say(self._connected(), step)
-        other = named(self._place, self._address, step.to)  # for once
-        link = open_blocking(self._place, other)
+            opened = self._connected()
+            self._asked = True
+            reply = ask_blocking(opened, step.commands)
+            self._asked, self._used = False, True
+            return reply
+        other = named(self._location, self._address, step.to)  # for once
+        opened = open_blocking(self._location, other)
         try:
-            return self._say(link, step)
+            return ask_blocking(opened, step.commands)
         finally:
-            link.hang_up()
+            opened.disconnect()
 
-    def _say(self, link: ThreadLink, step: Say) -> Any:
-        said = step.packed
-        if said is None:
-            said = b"".join([link.pack(*command) for command in step.commands])
-        self._asked = True
-        reply = link.ask(said, len(step.commands))
-        self._asked, self._used = False, True
-        return reply
-
-    def _connected(self) -> ThreadLink:
-        if self._link is None:
+    def _connected(self) -> BlockingConnection:
+        if self._opened is None:
             if not self._found:
-                self._address, self._found = find(self._place, self._key), True
-            self._link = open_blocking(self._place, self._address)
-        return self._link
+                self._address, self._found = find(self._location, self._key), True
+            self._opened = open_blocking(self._location, self._address)
+        return self._opened
 
     def _drop(self, go: Go | None = None) -> None:
         """Let go of the connection; the next one leads where `go` says, else to whom is in charge then."""
-        link, self._link, self._asked, self._used = self._link, None, False, False
+        opened, self._opened, self._asked, self._used = self._opened, None, False, False
         if go is not None and go.to is not None:
-            self._address, self._found = named(self._place, self._address, go.to), True
-        elif self._place.kind == "direct":
+            self._address, self._found = named(self._location, self._address, go.to), True
+        elif self._location.kind == "direct":
             self._address = None
         else:
             self._found = False
-        if link is not None:
-            link.hang_up()
+        if opened is not None:
+            opened.disconnect()
 
     def close(self) -> None:
         """Let go of the connection."""

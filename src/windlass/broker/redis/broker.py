@@ -8,7 +8,7 @@ from typing import Final
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
 from windlass.broker.redis import verbs
 from windlass.broker.redis.durability import Durability
-from windlass.broker.redis.ear import Ear, Waiter
+from windlass.broker.redis.listener import Listener, Waiter
 from windlass.broker.redis.namespaces import enlist
 from windlass.broker.redis.records import pack_id
 from windlass.broker.redis.store import Store
@@ -28,7 +28,7 @@ from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 
 _LOOK: Final = 2.0
-"""Seconds after which who waits for an end on a cluster looks for himself."""
+"""Seconds after which a waiter for an end on a cluster reads the jobs itself."""
 
 
 class RedisBroker:
@@ -67,7 +67,7 @@ class RedisBroker:
         return self.durability.warnings()
 
     async def close(self) -> None:
-        """Let everybody who waits on this loop go, and let go of its connections."""
+        """Wake everybody who waits on this loop, and close its connections."""
         await self._store.close()
 
     # produce
@@ -101,20 +101,26 @@ class RedisBroker:
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         if self._store.closed:
             return
-        ear = self._store.side().ear
-        number, waiter = await ear.wait_here()
+        listener = self._store.on_this_loop().listener
+        number, waiter = await listener.wait_here()
         try:
-            armed, since = await self._store.run(verbs.wait(queues, ear.channel, number))
+            armed, since = await self._store.run(verbs.wait(queues, listener.channel, number))
             if armed or self._store.closed:
                 return
-            await self._woken(ear, number, waiter, queues, since, timeout)
+            await self._woken(listener, number, waiter, queues, since, timeout)
         finally:
-            ear.waits_no_longer(number)
+            listener.waits_no_longer(number)
 
     async def _woken(
-        self, ear: Ear, number: str, waiter: Waiter, queues: Sequence[str], since: int, timeout: float
+        self,
+        listener: Listener,
+        number: str,
+        waiter: Waiter,
+        queues: Sequence[str],
+        since: int,
+        timeout: float,
     ) -> None:
-        """Wait to be told, then leave the lists of the other queues. Who is cancelled passes the wake on."""
+        """Wait to be told, then leave the lists of the other queues. If cancelled, pass the wake on."""
         pass_on = True
         try:
             await waiter.wait(timeout)
@@ -122,51 +128,51 @@ class RedisBroker:
         finally:
             told = waiter.told
             if not self._store.closed and (not told or pass_on or len(queues) > 1):
-                leave = verbs.leave(queues, ear.channel, number, since, pass_on=pass_on and told)
+                leave = verbs.leave(queues, listener.channel, number, since, pass_on=pass_on and told)
                 await asyncio.shield(self._store.run(leave))
 
     async def watch(self, jobs: Sequence[JobId], timeout: float) -> Sequence[Finished]:
         call = verbs.finished(jobs)
         if timeout <= 0 or self._store.closed:
             return await self._store.run(call)
-        ear = self._store.side().ear
-        heard = await ear.listen(frozenset(map(pack_id, jobs)))
+        listener = self._store.on_this_loop().listener
+        heard = await listener.listen(frozenset(map(pack_id, jobs)))
         try:
             async with asyncio.timeout(timeout):
                 while not (found := await self._store.run(call)) and not self._store.closed:
                     await self._hear(heard)
                     if self._store.closed:
                         break
-                    await ear.stay()
+                    await listener.stay()
                 return found
         except TimeoutError:
             return ()
         finally:
-            ear.listens_no_longer(heard)
+            listener.listens_no_longer(heard)
 
     async def events(self, after: Cursor, limit: int, timeout: float) -> Events:
         page = await self._store.run(verbs.events(after, limit))
         if page.items or page.gap or timeout <= 0 or self._store.closed:
             return page
-        ear = self._store.side().ear
-        heard = await ear.listen(None)
+        listener = self._store.on_this_loop().listener
+        heard = await listener.listen(None)
         try:
             async with asyncio.timeout(timeout):
                 while not (page.items or page.gap or self._store.closed):
                     page = await self._store.run(verbs.events(page.cursor, limit))
                     if not (page.items or page.gap):
                         await self._hear(heard)
-                        await ear.stay()
+                        await listener.stay()
         except TimeoutError:
             pass
         finally:
-            ear.listens_no_longer(heard)
+            listener.listens_no_longer(heard)
         return page
 
     async def _hear(self, heard: asyncio.Event) -> None:
-        """Wait for an event. On a cluster not for long: where a slot has moved to is told who asks."""
+        """Wait for an event. On a cluster not for long: only a call finds out where a slot has moved to."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK if self._store.place.kind == "cluster" else None):
+            async with asyncio.timeout(_LOOK if self._store.location.kind == "cluster" else None):
                 await heard.wait()
         heard.clear()
 

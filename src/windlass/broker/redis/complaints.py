@@ -7,7 +7,7 @@ from typing import Final
 
 from redis import exceptions
 
-from windlass.broker.redis.url import Address, Place
+from windlass.broker.redis.url import Address, Location
 from windlass.errors import StoreError, StoreUnavailable
 
 UNREACHABLE: Final = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError)
@@ -30,7 +30,7 @@ class BrokenLink(StoreUnavailable):
 
 def complaint(
     error: BaseException,
-    place: Place,
+    location: Location,
     address: Address | None,
     *,
     used: bool = False,
@@ -41,11 +41,11 @@ def complaint(
     """
     if said is not None and isinstance(error, TimeoutError):
         return delay(said)
-    server = f"the Redis server at {shown(place, address)}"
+    server = f"the Redis server at {shown(location, address)}"
     root = _root(error)
     match error:
         case exceptions.AuthenticationError() | exceptions.AuthorizationError():
-            return StoreError(_stranger(server, place))
+            return StoreError(_stranger(server, location))
         case exceptions.BusyLoadingError():
             return StoreUnavailable(f"{server} is loading its data; try again when it has")
         case exceptions.MaxConnectionsError():
@@ -56,9 +56,9 @@ def complaint(
             pass
     if isinstance(root, ssl.SSLError):
         return StoreError(_tls(root, server))
-    if isinstance(root, FileNotFoundError) and place.tls:
-        return StoreError(_missing_file(place, server))
-    words = _away(root, server, place, used=used)
+    if isinstance(root, FileNotFoundError) and location.tls:
+        return StoreError(_missing_file(location, server))
+    words = _away(root, server, location, used=used)
     if words is not None:
         return StoreUnavailable(words)
     unknown = f"{server} did not answer: {type(root).__name__}"
@@ -140,11 +140,11 @@ def is_full(error: exceptions.RedisError) -> bool:
     return isinstance(error, exceptions.OutOfMemoryError) or "OOM command not allowed" in str(error)
 
 
-def shown(place: Place, address: Address | None) -> str:
+def shown(location: Location, address: Address | None) -> str:
     """A server, without user and password."""
-    if place.options.get("unix"):
-        return str(place.options.get("path", ""))
-    host, port = address or (place.options.get("host", "localhost"), place.options.get("port", 6379))
+    if location.options.get("unix"):
+        return str(location.options.get("path", ""))
+    host, port = address or (location.options.get("host", "localhost"), location.options.get("port", 6379))
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
@@ -158,10 +158,10 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
-def _stranger(server: str, place: Place) -> str:
-    if not place.options.get("password"):
+def _stranger(server: str, location: Location) -> str:
+    if not location.options.get("password"):
         return f"{server} wants a password: put it into the URL, redis://user:password@host"
-    user = place.options.get("username") or "default"
+    user = location.options.get("username") or "default"
     return f'{server} refuses the user "{user}": user name or password is wrong; check the URL'
 
 
@@ -185,18 +185,20 @@ def _ends_tls(server: str, reason: str) -> str:
     )
 
 
-def _missing_file(place: Place, server: str) -> str:
-    files = [str(place.options[name]) for name in _TLS_FILES if place.options.get(name)]
+def _missing_file(location: Location, server: str) -> str:
+    files = [str(location.options[name]) for name in _TLS_FILES if location.options.get(name)]
     missing = [name for name in files if not Path(name).exists()]
     return f"for TLS with {server} the URL names files that do not exist: {', '.join(missing or files)}"
 
 
-def _away(root: BaseException, server: str, place: Place, *, used: bool) -> str | None:
+def _away(root: BaseException, server: str, location: Location, *, used: bool) -> str | None:
     """What is wrong with a server that does not answer, where that can be told."""
     match root:
         case TimeoutError():
-            hint = "" if used or not place.tls else "; if it does not speak TLS, the URL begins with redis://"
-            return f"{server} did not answer within {place.timeout:g} s{hint}"
+            hint = (
+                "" if used or not location.tls else "; if it does not speak TLS, the URL begins with redis://"
+            )
+            return f"{server} did not answer within {location.timeout:g} s{hint}"
         case ConnectionRefusedError():
             return f"nothing listens where {server} should be; is it running? check host and port"
         case socket.gaierror():
@@ -205,9 +207,9 @@ def _away(root: BaseException, server: str, place: Place, *, used: bool) -> str 
             return f"there is no socket of {server}; is it running? check the path of the URL"
         case PermissionError():
             return f"this process may not use the socket of {server}; see unixsocketperm of the server"
-        case _ if not used and place.tls:
+        case _ if not used and location.tls:
             return _ends_tls(server, "before it answered")
-        case _ if not used and not place.options.get("unix"):
+        case _ if not used and not location.options.get("unix"):
             return (
                 f"{server} closed the connection before it answered; if it speaks TLS, the URL begins with "
                 "rediss://"

@@ -4,36 +4,61 @@ rare, so coroutines do it in a thread.
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from importlib import metadata
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from redis import connection as blocking
+import redis
+import redis.asyncio
 from redis import exceptions
-from redis.asyncio import connection as on_loop
 from redis.crc import key_slot
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
-from windlass.broker.redis.links import LoopLink, ThreadLink
-from windlass.broker.redis.url import Address, Place
+from windlass.broker.redis.url import Address, Location
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.forks import CONNECTING
 
+Command = tuple[bytes | str | int, ...]
+
+
+class LoopConnection(Protocol):
+    """What is used of the driver's connections for event loops."""
+
+    async def connect(self) -> None: ...
+    async def send_command(self, *command: bytes | str | int) -> None: ...
+    async def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool) -> Any: ...
+    async def can_read(self) -> bool: ...
+    async def disconnect(self) -> None: ...
+
+
+class BlockingConnection(Protocol):
+    """What is used of the driver's connections for threads."""
+
+    def connect(self) -> None: ...
+    def send_command(self, *command: bytes | str | int) -> None: ...
+    def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool) -> Any: ...
+    def disconnect(self) -> None: ...
+
+
 _GOODBYE: Final = 1.0
 """Seconds."""
+_READ: Final = 1 << 17
+"""Bytes that are read at once, at the most."""
 
 with contextlib.suppress(metadata.PackageNotFoundError):
     # The driver asks for it when it first connects, and Python imports then what it needs for that.
     metadata.version("redis")
 
 
-def options_for(place: Place, address: Address | None) -> dict[str, Any]:
+def options_for(location: Location, address: Address | None) -> dict[str, Any]:
     """Arguments of a connection."""
     said: dict[str, Any] = {
         "socket_timeout": None,  # a call has one timeout, kept by the transport
-        "socket_connect_timeout": place.timeout,
+        "socket_connect_timeout": location.timeout,
+        "socket_read_size": _READ,
         "health_check_interval": 0,
         "client_name": "windlass",
-        **place.options,
+        **location.options,
         "protocol": 2,  # the form of replies that is read here
     }
     said.pop("unix", None)
@@ -42,107 +67,130 @@ def options_for(place: Place, address: Address | None) -> dict[str, Any]:
     return said
 
 
-async def open_on_loop(place: Place, address: Address | None) -> LoopLink:
-    """An open connection for coroutines. Who is cancelled meanwhile leaves nothing open."""
-    made: Any = _kind(place, on_loop)(**options_for(place, address))
+async def open_on_loop(location: Location, address: Address | None) -> LoopConnection:
+    """An open connection for coroutines. A caller that is cancelled meanwhile leaves nothing open."""
+    made: LoopConnection = _kind(location, redis.asyncio)(**options_for(location, address))
     try:
         async with CONNECTING.entered():
             await made.connect()
     except BaseException:
-        await _abandon(made)
+        await close_on_loop(made)
         raise
-    return LoopLink(made, place.timeout)
+    return made
 
 
-async def _abandon(made: Any) -> None:
-    """Cut a connection that could not be opened."""
-    writer: asyncio.StreamWriter | None = made._writer  # noqa: SLF001 - `disconnect` forgets it
-    try:
-        with contextlib.suppress(*UNREACHABLE):
-            async with asyncio.timeout(_GOODBYE):
-                await made.disconnect(nowait=True)
-    finally:  # also for who is cancelled meanwhile
-        if writer is not None:
-            writer.transport.abort()
+async def ask_on_loop(opened: LoopConnection, commands: Sequence[Command]) -> Any:
+    """Send commands and give back the reply to the last, be it an error. A caller that is cancelled meanwhile
+    must not use the connection again.
+    """
+    for command in commands:
+        await opened.send_command(*command)
+    reply: Any = None
+    for _ in commands:
+        try:
+            reply = await opened.read_response(disable_decoding=True, disconnect_on_error=False)
+        except (exceptions.ResponseError, exceptions.BusyLoadingError) as error:
+            reply = error
+    return reply
+
+
+async def close_on_loop(opened: LoopConnection) -> None:
+    """Close a connection. With TLS both sides say goodbye; that is not waited for long."""
+    with contextlib.suppress(*UNREACHABLE):
+        async with asyncio.timeout(_GOODBYE):
+            await opened.disconnect()
     await asyncio.sleep(0)  # the socket is closed in the loop's next turn
 
 
-def open_blocking(place: Place, address: Address | None) -> ThreadLink:
+def open_blocking(location: Location, address: Address | None) -> BlockingConnection:
     """An open connection for threads."""
-    made: Any = _kind(place, blocking)(**{**options_for(place, address), "socket_timeout": place.timeout})
+    return _opened({**options_for(location, address), "socket_timeout": location.timeout}, location)
+
+
+def ask_blocking(opened: BlockingConnection, commands: Sequence[Command]) -> Any:
+    """Send commands and give back the reply to the last, be it an error."""
+    for command in commands:
+        opened.send_command(*command)
+    reply: Any = None
+    for _ in commands:
+        try:
+            reply = opened.read_response(disable_decoding=True, disconnect_on_error=False)
+        except (exceptions.ResponseError, exceptions.BusyLoadingError) as error:
+            reply = error
+    return reply
+
+
+def _opened(options: dict[str, Any], location: Location) -> BlockingConnection:
+    made: BlockingConnection = _kind(location, redis)(**options)
     try:
         with CONNECTING:
             made.connect()
     except BaseException:
         made.disconnect()
         raise
-    return ThreadLink(made)
+    return made
 
 
-def _kind(place: Place, module: Any) -> Any:
-    if place.options.get("unix"):
+def _kind(location: Location, module: Any) -> Any:
+    if location.options.get("unix"):
         return module.UnixDomainSocketConnection
-    return module.SSLConnection if place.tls else module.Connection
+    return module.SSLConnection if location.tls else module.Connection
 
 
-def find(place: Place, key: bytes) -> Address | None:
+def find(location: Location, key: bytes) -> Address | None:
     """Which server is in charge of a namespace; None: the one of the URL."""
-    if place.kind == "direct":
+    if location.kind == "direct":
         return None
-    ask = _ask_sentinel if place.kind == "sentinel" else _ask_cluster
+    ask = _ask_sentinel if location.kind == "sentinel" else _ask_cluster
     why = ""
-    for node in place.nodes:
+    for node in location.nodes:
         try:
-            found = ask(place, node, key)
+            found = ask(location, node, key)
         except (*UNREACHABLE, exceptions.RedisError) as error:
-            why = f"; {complaint(error, place, node)}"
+            why = f"; {complaint(error, location, node)}"
             continue
         if found is not None:
             return found
-    asked = ", ".join(f"{host}:{port}" for host, port in place.nodes)
-    raise StoreUnavailable(f"no {place.kind} node knows the server in charge; asked {asked}{why}")
+    asked = ", ".join(f"{host}:{port}" for host, port in location.nodes)
+    raise StoreUnavailable(f"no {location.kind} node knows the server in charge; asked {asked}{why}")
 
 
-def named(place: Place, asked: Address | None, to: Address) -> Address:
+def named(location: Location, asked: Address | None, to: Address) -> Address:
     """The server that one which was asked (None: that of the URL) sends callers to."""
-    if place.options.get("unix"):
+    if location.options.get("unix"):
         raise StoreError(
             "the Redis server of this socket is one of a cluster, and another has this namespace;"
             " the URL has to be redis+cluster://"
         )
     host, port = to
     if host in ("", "?"):  # its own
-        host = asked[0] if asked is not None else str(place.options.get("host", "localhost"))
+        host = asked[0] if asked is not None else str(location.options.get("host", "localhost"))
     return host, port
 
 
-def _ask(place: Place, node: Address, *command: bytes | str) -> Any:
-    options = options_for(place, node)
-    if place.kind == "sentinel":  # Sentinel has users and databases of its own
+def _ask(location: Location, node: Address, *command: bytes | str) -> Any:
+    options = {**options_for(location, node), "socket_timeout": location.timeout}
+    if location.kind == "sentinel":  # Sentinel has users and databases of its own
         for own in ("db", "username", "password", "client_name"):
             options.pop(own, None)
-    options["socket_timeout"] = place.timeout
-    made: Any = _kind(place, blocking)(**options)
+    opened = _opened(options, location)
     try:
-        with CONNECTING:
-            made.connect()
-        link = ThreadLink(made)
-        reply = link.ask(link.pack(*command))
-        if isinstance(reply, exceptions.RedisError):
-            raise reply
-        return reply
+        reply = ask_blocking(opened, [command])
     finally:
-        made.disconnect()
+        opened.disconnect()
+    if isinstance(reply, exceptions.RedisError):
+        raise reply
+    return reply
 
 
-def _ask_sentinel(place: Place, node: Address, _key: bytes) -> Address | None:
-    found = _ask(place, node, b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", place.primary)
+def _ask_sentinel(location: Location, node: Address, _key: bytes) -> Address | None:
+    found = _ask(location, node, b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", location.primary)
     return None if found is None else (found[0].decode(), int(found[1]))
 
 
-def _ask_cluster(place: Place, node: Address, key: bytes) -> Address | None:
+def _ask_cluster(location: Location, node: Address, key: bytes) -> Address | None:
     slot = key_slot(key)
-    for first, last, primary, *_ in _ask(place, node, b"CLUSTER", b"SLOTS"):
+    for first, last, primary, *_ in _ask(location, node, b"CLUSTER", b"SLOTS"):
         if first <= slot <= last:
             # An empty host means: the one that was asked.
             return (primary[0].decode() if primary[0] else node[0], int(primary[1]))

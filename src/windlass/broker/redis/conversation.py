@@ -8,7 +8,6 @@ two nodes may each say that the other has it, until they have heard of each othe
 """
 
 from collections.abc import Generator
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from redis import exceptions
@@ -16,7 +15,7 @@ from redis import exceptions
 from windlass.broker.redis.complaints import delay, is_full, is_no_primary, may_pass, refusal
 from windlass.broker.redis.scripts import script
 from windlass.broker.redis.url import Address
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.errors import StoreUnavailable
 
 _T = TypeVar("_T")
@@ -26,7 +25,7 @@ FIRST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 0.25
 AT_ONCE: Final = 2
 """Redirections that a call follows without a pause: to the node that has the slot, or from there to the one
-that it is moving to. Whoever is sent on again is sent in a circle.
+that it is moving to. A call that is sent on again is sent in a circle.
 """
 
 
@@ -36,8 +35,6 @@ class Say(NamedTuple):
     commands: tuple[Command, ...]
     to: Address | None = None
     """Not the usual server: the one that a slot is moving to. Without a host: that of the usual one."""
-    packed: bytes | None = None
-    """The commands as they go over the wire, where that is known already."""
 
 
 class Pause(NamedTuple):
@@ -56,12 +53,13 @@ Step = Say | Pause | Go
 Talk = Generator[Step, Any, _T]
 
 
-def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int, timeout: float) -> Talk[_T]:
+def converse(
+    call: ScriptCall[_T], keys: tuple[bytes, ...], context: bytes, wait: int, timeout: float
+) -> Talk[_T]:
     """The conversation about one call."""
     known = script(call.script)
     rest = (len(keys), *keys, context, *call.args)
     command: Command = (b"EVALSHA", known.sha, *rest)
-    packed: bytes | None = _packed(known.sha, keys, context, call.args)
     pause = FIRST_PAUSE
     to: Address | None = None
     last: Any = None
@@ -69,8 +67,8 @@ def converse(call: Call[_T], keys: tuple[bytes, ...], context: bytes, wait: int,
     to_confirm = wait > 0 and call.script in ("enqueue", "fire")
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
-        reply = yield Say((*asking, command), to, packed)
-        to, last, packed = None, reply, None
+        reply = yield Say((*asking, command), to)
+        to, last = None, reply
         if not isinstance(reply, exceptions.RedisError):
             if to_confirm:
                 yield from _confirmed(wait, timeout)
@@ -108,22 +106,6 @@ def _sent_on(error: Any, turn: int, pause: float, *, stays: bool) -> Talk[Addres
     if has_moved:
         yield Go(to)
     return None if has_moved or stays else to
-
-
-def _packed(sha: bytes, keys: tuple[bytes, ...], context: bytes, args: tuple[bytes, ...]) -> bytes:
-    """A call by name. What all calls of a script share is put together once: a driver that packs two dozen
-    arguments takes longer than the server takes for some scripts.
-    """
-    parts = [b"*%d\r\n" % (4 + len(keys) + len(args)), _opening(sha, keys, context)]
-    for each in args:
-        parts += (b"$%d\r\n" % len(each), each, b"\r\n")
-    return b"".join(parts)
-
-
-@lru_cache(256)
-def _opening(sha: bytes, keys: tuple[bytes, ...], context: bytes) -> bytes:
-    opening = (b"EVALSHA", sha, b"%d" % len(keys), *keys, context)
-    return b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in opening)
 
 
 def _confirmed(wait: int, timeout: float) -> Talk[None]:

@@ -1,22 +1,17 @@
 """What scripts answer, as the contract's values. Pure: both transports use it."""
 
 from collections.abc import Sequence
-from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
+from windlass.broker.redis.codes import ASKERS, DELIVERIES, POLICIES, STATES, STATUSES
 from windlass.broker.redis.records import (
-    CONSTANT,
-    STATES,
     Head,
     pack_id,
     raw_text,
     read_body,
-    read_due,
     read_head,
-    read_lease,
-    read_stamp,
     unpack,
     unpack_id,
     unpack_ids,
@@ -33,13 +28,12 @@ from windlass.core.job import (
     JobView,
     Moved,
     NewJob,
-    OnFailure,
     Progress,
     Receipt,
     Refusal,
     Status,
 )
-from windlass.core.lease import Asker, Claimed, Lease
+from windlass.core.lease import Claimed, Lease
 from windlass.core.operate import Effect, Operated
 from windlass.core.outcome import Answer, Cause, Error, Outcome, Verdict
 from windlass.core.query import Explanation, LaneView, Parked, Why
@@ -49,9 +43,6 @@ from windlass.core.state import Move, Reason, State
 from windlass.core.timetable import FireRecord, ScheduleView
 from windlass.core.units import JobId, Micros
 
-_STATUSES = (Status.CREATED, Status.DUPLICATE, Status.REPLACED)
-_ASKERS = (Asker.ALIVE, Asker.LOST, Asker.OUTDATED)
-_POLICIES = {b"c": OnFailure.CANCEL, b"i": OnFailure.IGNORE, b"r": OnFailure.RUN}
 _error = msgspec.json.Decoder(Error)
 _cause = msgspec.json.Decoder(Cause)
 _info = msgspec.json.Decoder(SessionInfo)
@@ -82,8 +73,8 @@ def receipts(group: Sequence[NewJob], answer: Any) -> tuple[Receipt, ...]:
 
 def _receipt(job: NewJob, answer: Any) -> Receipt:
     if isinstance(answer, int):
-        return Receipt(_STATUSES[answer], job.id)
-    return Receipt(_STATUSES[int(answer[0])], job.id, unpack_id(answer[1]))
+        return Receipt(STATUSES[answer], job.id)
+    return Receipt(STATUSES[int(answer[0])], job.id, unpack_id(answer[1]))
 
 
 def _refusal(group: Sequence[NewJob], raw: Any) -> tuple[NewJob, tuple[Refusal, str]]:
@@ -110,72 +101,28 @@ def claimed(answer: Any) -> Claimed:
     """The answer to an ask."""
     asker, more, next_in, suspects, now = answer[:5]
     if asker:
-        return Claimed(session=_ASKERS[int(asker)])
-    leases: tuple[Lease, ...] = ()
-    if len(answer) > 5:
-        short = isinstance(answer[6], list)
-        leases = _plain_leases(*answer[5:]) if short else _leases(now, answer[5], answer[6:])
+        return Claimed(session=ASKERS[int(asker)])
     return Claimed(
-        leases=leases, more=bool(more), next_in=None if next_in < 0 else next_in, suspects=suspects
+        leases=_leases(now, *answer[5:]) if len(answer) > 5 else (),
+        more=bool(more),
+        next_in=None if next_in < 0 else next_in,
+        suspects=suspects,
     )
 
 
-_NO_HEADERS = b"\0\0\0"
-
-
-def _leases(now: Micros, ids: bytes, rows: Sequence[Any]) -> tuple[Lease, ...]:
-    """All leases of a reply, as the long way gives them."""
-    count = len(ids) // 16
-    extras = {rows[at]: rows[at + 1 : at + 3] for at in range(2 * count, len(rows), 3)}
+def _leases(
+    now: Micros, ids: bytes, heads: Sequence[bytes], bodies: Sequence[bytes], rare: Sequence[Any]
+) -> tuple[Lease, ...]:
+    extras = {rare[at]: rare[at + 1 : at + 3] for at in range(0, len(rare), 3)}
     return tuple(
         _lease(now, job, read_head(raw), body, *extras.get(place, (b"", b"")))
-        for place, (job, raw, body) in enumerate(
-            zip(unpack_ids(ids), rows[: 2 * count : 2], rows[1 : 2 * count : 2], strict=True)
-        )
+        for place, (job, raw, body) in enumerate(zip(unpack_ids(ids), heads, bodies, strict=True))
     )
-
-
-def _plain_leases(ids: bytes, runs: Sequence[Any], bodies: Sequence[bytes], parts: Any) -> tuple[Lease, ...]:
-    """All leases of a reply of the short way: what is said of many jobs comes once."""
-    leases: list[Lease] = []
-    rows = zip(unpack_ids(ids), chain.from_iterable(parts), bodies, strict=True)
-    known = b""
-    stamp: Any = None
-    cold: Any = None
-    for at in range(0, len(runs), 2):
-        attempt, fence, claimed_at = read_lease(runs[at + 1])
-        for job, raw, body in islice(rows, runs[at]):
-            (due,) = read_due(raw)
-            said = raw[CONSTANT:-8]
-            if said != known:  # of jobs without lanes it is mostly the same
-                known, stamp = said, read_stamp(said)
-                cold = stamp.cold
-            headers, payload = ({}, body[4 : -body[0]]) if body[1:4] == _NO_HEADERS else read_body(body)
-            leases.append(
-                Lease(
-                    job=job,
-                    fence=fence,
-                    task=stamp.task,
-                    queue=stamp.queue,
-                    lane=stamp.lane,
-                    priority=cold.priority,
-                    attempt=attempt,
-                    max_attempts=cold.max_attempts,
-                    crashes=0,
-                    revision=cold.revision,
-                    payload=payload,
-                    headers=headers,
-                    tags=stamp.tags,
-                    flow=stamp.rare.flow,
-                    waited=claimed_at - due if claimed_at > due else 0,
-                )
-            )
-    return tuple(leases)
 
 
 def _lease(now: Micros, job: JobId, head: Head, body: bytes, after: bytes, memos: bytes) -> Lease:
     stamp = head.stamp
-    more, cold = stamp.rare, stamp.cold
+    rare, cold = stamp.rare, stamp.cold
     headers, payload = read_body(body)
     return Lease(
         job=job,
@@ -186,24 +133,24 @@ def _lease(now: Micros, job: JobId, head: Head, body: bytes, after: bytes, memos
         priority=cold.priority,
         attempt=head.attempt,
         max_attempts=cold.max_attempts,
-        crashes=more.crashes,
+        crashes=rare.crashes,
         revision=cold.revision,
         payload=payload,
         headers=headers,
         tags=stamp.tags,
-        flow=more.flow,
-        parents=tuple(edge.parent for edge in edges(after)),
-        memos=read_memos(memos),
+        flow=cold.flow,
+        parents=tuple(edge.parent for edge in edges(after)) if after else (),
+        memos=read_memos(memos) if memos else {},
         waited=max(0, head.claimed - head.due),
-        expires_in=None if more.expires is None or more.started else more.expires - now,
-        visibility=None if more.deadline is None else more.deadline - now,
+        expires_in=None if rare.expires is None or head.started else rare.expires - now,
+        visibility=None if rare.deadline is None else rare.deadline - now,
     )
 
 
 def edges(raw: bytes | None) -> tuple[Edge, ...]:
     """The parents of a job."""
     return tuple(
-        Edge(unpack_id(raw[at : at + 16]), _POLICIES[raw[at + 16 : at + 17]])
+        Edge(unpack_id(raw[at : at + 16]), POLICIES[raw[at + 16 : at + 17]])
         for at in range(0, len(raw or b""), 17)
         if raw
     )
@@ -214,8 +161,13 @@ def read_memos(raw: bytes | None) -> dict[str, bytes]:
     return {name: raw_text(value) for name, value in _memos.decode(raw).items()} if raw else {}
 
 
+_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
+
+
 def answer(raw: Any) -> Answer:
     """The answer to a settlement."""
+    if raw == 1:
+        return _DONE
     verdict, outcome, code, why = raw
     return Answer(
         Verdict(verdict.decode()), Outcome(outcome.decode()) if outcome else None, state(code), why.decode()
@@ -311,37 +263,38 @@ def schedule(
 
 def _fields(job: bytes, head: Head) -> dict[str, Any]:
     stamp = head.stamp
-    more, cold = stamp.rare, stamp.cold
+    rare, cold = stamp.rare, stamp.cold
     held = None
-    if more.hold_key is not None:
-        held = Held(more.hold_key, more.hold_reason, more.hold_since, more.hold_times)
+    if rare.hold_key is not None:
+        held = Held(rare.hold_key, rare.hold_reason, rare.hold_since, rare.hold_times)
+    state = STATES[head.state]
     return {
         "id": unpack_id(job),
         "task": stamp.task,
         "queue": stamp.queue,
         "lane": stamp.lane,
         "priority": cold.priority,
-        "state": STATES[head.state],
-        "reason": None if more.reason is None else Reason(more.reason),
+        "state": state,
+        "reason": None if rare.reason is None else Reason(rare.reason),
         "attempt": head.attempt,
         "max_attempts": cold.max_attempts,
-        "crashes": more.crashes,
+        "crashes": rare.crashes,
         "fence": head.fence,
-        "key": more.key,
+        "key": rare.key,
         "tags": stamp.tags,
-        "flow": more.flow,
-        "parent": more.parent,
+        "flow": cold.flow,
+        "parent": rare.parent,
         "revision": cold.revision,
         "accepted_at": head.accepted,
         "due_at": head.due,
-        "expires_at": more.expires,
-        "finished_at": head.finished,
-        "session": head.session,
-        "cancel_requested": bool(more.cancel),
+        "expires_at": rare.expires,
+        "finished_at": head.finished or None,
+        "session": head.session.decode() if state is State.RUNNING and head.session else None,
+        "cancel_requested": bool(rare.cancel),
         "held": held,
-        "waiting_for": more.waiting,
-        "replays": more.replays,
-        "progress": None if more.permille is None else Progress(more.permille, more.message),
+        "waiting_for": rare.waiting,
+        "replays": rare.replays,
+        "progress": None if rare.permille is None else Progress(rare.permille, rare.message),
     }
 
 
@@ -365,7 +318,8 @@ def detail(job: JobId, raw: Any) -> JobDetail | None:
             finished_at=finished,
         )
     head, body, dead_parent, deliveries, error, result, after, memos, *lines = raw
-    fields = _fields(pack_id(job), read_head(head))
+    parsed = read_head(head)
+    fields = _fields(pack_id(job), parsed)
     if dead_parent:
         fields["reason"] = Reason.PARENT_DEAD
     headers, payload = read_body(body)
@@ -376,10 +330,29 @@ def detail(job: JobId, raw: Any) -> JobDetail | None:
         after=edges(after),
         result=result,
         error=_error.decode(error) if error else None,
-        deliveries=tuple(map(_delivery, unpack(deliveries) if deliveries else ())),
+        deliveries=_deliveries(parsed, deliveries),
         logs=tuple(line.decode() for line in lines),
         memos=tuple(sorted(read_memos(memos))),
     )
+
+
+def _deliveries(head: Head, raw: bytes | None) -> tuple[Delivery, ...]:
+    """The last attempts; the one that ended as done is told by the head."""
+    found = [_delivery(row) for row in (unpack(raw) if raw else ())]
+    if head.runtime:
+        found.append(
+            Delivery(
+                fence=head.fence,
+                attempt=head.attempt,
+                session=head.session.decode() or None,
+                claimed_at=head.claimed,
+                ended_at=head.finished,
+                outcome=Outcome.DONE,
+                settled=True,
+                runtime=head.runtime - 2 if head.runtime > 1 else None,
+            )
+        )
+    return tuple(found[-DELIVERIES:])
 
 
 def _delivery(row: Any) -> Delivery:

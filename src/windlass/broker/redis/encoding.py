@@ -1,25 +1,15 @@
 """What verbs are called with, as scripts read it. Pure: both transports use it."""
 
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from windlass.broker.redis.records import (
-    CODES,
-    blob,
-    body_end,
-    new_id,
-    new_ids,
-    pack,
-    pack_id,
-    write_body,
-    write_tags,
-)
+from windlass.broker.redis.codes import MODES, POLICIES, STATE_CODES
+from windlass.broker.redis.records import blob, body_end, new_ids, pack, pack_id, pack_ids, write_tags
 from windlass.core.group import too_large
-from windlass.core.job import Mode, NewJob, OnFailure, Refusal
+from windlass.core.job import NewJob, Refusal
 from windlass.core.lease import Ask
 from windlass.core.operate import Edit, Target
 from windlass.core.outcome import Cause, Outcome
@@ -27,84 +17,72 @@ from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
 
-_MODES = {Mode.IGNORE: 0, Mode.REPLACE: 1, Mode.THROTTLE: 2}
-_POLICIES = {OnFailure.CANCEL: b"c", OnFailure.IGNORE: b"i", OnFailure.RUN: b"r"}
+_MODES = {mode: code for code, mode in enumerate(MODES)}
+_LETTERS = {policy: letter for letter, policy in POLICIES.items()}
+_kind = attrgetter("queue", "task", "lane", "priority", "max_attempts", "tags", "revision", "flow")
 Row = list[Any]
 
 
-def calls(group: Sequence[NewJob], parent: JobId = "") -> list[Row]:
-    """The jobs of a group."""
-    return [_call(job, parent) for job in group]
-
-
-_SIMPLE = struct.Struct(">16sHIII")
-_stamp = attrgetter("queue", "task", "lane", "priority", "max_attempts", "tags", "revision")
-
-
-def simple_jobs(groups: Sequence[Sequence[NewJob]]) -> tuple[bytes, bytes] | None:
-    """Groups of jobs that ask for nothing special, as bytes and the stamps that many of them share (see
-    `lua/enqueue.lua`); None if one does.
+def calls(groups: Sequence[Sequence[NewJob]], parent: JobId = "") -> tuple[list[Any], bytes, bytes]:
+    """Groups of calls, their ids and their bodies (see `lua/parts/calls.lua`). What many calls share is sent
+    once.
     """
     jobs = groups[0] if len(groups) == 1 else [job for group in groups for job in group]
-    ids = new_id(jobs[0].id) if len(jobs) == 1 else new_ids([job.id for job in jobs])
-    if ids is None:
-        return None
-    stamps: dict[tuple[Any, ...], int] = {}
-    parts, at, record = [b"\1"], 0, _SIMPLE.pack
+    ids = new_ids([job.id for job in jobs])
+    kinds: dict[tuple[Any, ...], int] = {}
+    rows: list[Row] = []
+    bodies: list[bytes] = []
+    at = 0
     for job in jobs:
-        if job.key is not None or job.delay or job.after or job.flow:
-            return None
-        if job.run_at is not None or job.expires is not None:
-            return None
-        stamp = _stamp(job)
-        number = stamps.get(stamp)
+        kind = _kind(job)
+        number = kinds.get(kind)
         if number is None:
-            number = stamps[stamp] = len(stamps) + 1
-        payload = job.payload
-        size = len(payload)
-        text = _headers(job.headers) if job.headers else b""
-        extra = len(text)
-        end, between = body_end(4 + extra + size)
-        parts += (
-            record(ids[at : at + 16], number, size, 4 + extra + size + end, end << 24 | extra),
-            text,
-            payload,
-            ids[at + 12 : at + 13],
-            between,
-            ids[at + 13 : at + 14],
-        )
+            number = kinds[kind] = len(kinds) + 1
+        body = write_body(job.headers, job.payload, ids[at + 12 : at + 14])
         at += 16
-    rows = [(*stamp[:5], write_tags(stamp[5]), *stamp[6:]) for stamp in stamps]
-    return b"".join(parts), pack(([len(group) for group in groups], rows))
+        row = [number, len(job.payload), len(body)]
+        if (
+            parent
+            or job.delay
+            or job.run_at is not None
+            or job.expires is not None
+            or job.key is not None
+            or job.after
+        ):
+            row += _more(job, parent)
+        rows.append(row)
+        bodies.append(body)
+    shared = [[*kind[:5], write_tags(kind[5]), *kind[6:]] for kind in kinds]
+    return [[len(group) for group in groups], shared, rows], ids, b"".join(bodies)
 
 
-def _call(job: NewJob, parent: JobId) -> Row:
-    raw = new_id(job.id)
+def packet(group: Sequence[NewJob], parent: JobId = "") -> list[Any]:
+    """One group of calls inside of another argument."""
+    rows, ids, bodies = calls([group], parent)
+    return [*rows, blob(ids), blob(bodies)]
+
+
+def _more(job: NewJob, parent: JobId) -> Row:
+    after = b"".join(pack_id(edge.parent) + _LETTERS[edge.on_failure] for edge in job.after)
     return [
-        blob(raw),
-        job.queue,
-        job.task,
-        job.lane,
-        job.priority,
-        job.max_attempts,
         job.delay,
         False if job.run_at is None else job.run_at,
         False if job.expires is None else job.expires,
         False if job.key is None else job.key,
         _MODES[job.mode],
         job.window,
-        write_tags(job.tags),
-        job.revision,
-        job.flow,
+        blob(after) if after else False,
         parent,
-        _after(job) if job.after else False,
-        blob(write_body(job.headers, job.payload, raw)),
-        len(job.payload),
     ]
 
 
-def _after(job: NewJob) -> msgspec.Raw:
-    return blob(b"".join(pack_id(edge.parent) + _POLICIES[edge.on_failure] for edge in job.after))
+def write_body(headers: Mapping[str, str], payload: bytes, mark: bytes) -> bytes:
+    """A body: the length of its end (a byte) and of the headers (3), the headers, the payload, the end."""
+    text = _headers(headers) if headers else b""
+    extra = len(text)
+    end, between = body_end(4 + extra + len(payload))
+    first = (end << 24 | extra).to_bytes(4, "big")
+    return b"%b%b%b%b%b%b" % (first, text, payload, mark[:1], between, mark[1:])
 
 
 def ask(wish: Ask) -> Row:
@@ -123,48 +101,37 @@ def ask(wish: Ask) -> Row:
     ]
 
 
-_DONE = struct.Struct(">16sQQB")
-PLAIN = b"\1"
-"""The first byte of settlements that are all plainly done."""
-
-
-def settlements(items: Sequence[Settlement]) -> tuple[bytes, tuple[bytes, ...]]:
-    """Holders' words, and arguments that belong to them. Where all are plainly done, as bytes."""
-    ids = new_ids([item.job for item in items])
-    if ids is None:
-        return pack([settlement(each) for each in items]), ()
-    parts, results, at, record, done = [PLAIN], list[bytes](), 0, _DONE.pack, Outcome.DONE
+def settlements(items: Sequence[Settlement]) -> tuple[bytes, bytes]:
+    """Holders' words, and their jobs (see `lua/verbs/settle.lua`)."""
+    done = Outcome.DONE
+    rows: list[Row] = []
     for item in items:
-        if item.outcome is not done or item.error is not None or item.spawn or item.hold is not None:
-            return pack([settlement(each) for each in items]), ()
-        result, runtime = item.result, item.runtime
-        if result is not None:
-            results.append(result)
-        has_result = result is not None
-        parts.append(record(ids[at : at + 16], item.fence, 0 if runtime is None else runtime + 1, has_result))
-        at += 16
-    return b"".join(parts), tuple(results)
+        result = item.result
+        row = [
+            item.fence,
+            False if item.runtime is None else item.runtime,
+            False if result is None else blob(result),
+        ]
+        if item.outcome is not done or item.error is not None or item.spawn:
+            row += _unlike_done(item)
+        rows.append(row)
+    return pack(rows), pack_ids([item.job for item in items])
 
 
-def settlement(item: Settlement) -> Row:
-    """A holder's word."""
+def _unlike_done(item: Settlement) -> Row:
     return [
-        blob(pack_id(item.job)),
-        item.fence,
         item.outcome.value,
         item.delay,
-        False if item.runtime is None else item.runtime,
         False if item.error is None else blob(msgspec.json.encode(item.error)),
-        False if item.result is None else blob(item.result),
         False if item.hold is None else item.hold.key,
         "" if item.hold is None else item.hold.reason,
         _spawned(item) if item.spawn else False,
     ]
 
 
-def _spawned(item: Settlement) -> list[Row] | str:
+def _spawned(item: Settlement) -> list[Any] | str:
     """Children; where there are too many, the word for it: whether the lease is live is asked first."""
-    return Refusal.GROUP_TOO_LARGE.value if too_large(item.spawn) else calls(item.spawn, item.job)
+    return Refusal.GROUP_TOO_LARGE.value if too_large(item.spawn) else packet(item.spawn, item.job)
 
 
 def beat(one: Beat) -> Row:
@@ -204,7 +171,7 @@ def note(said: Note) -> Row:
 
 def target(wish: Target | Edit) -> Row:
     """A job and the state in which it was seen."""
-    return [blob(pack_id(wish.job)), -1 if wish.expect is None else CODES[wish.expect]]
+    return [blob(pack_id(wish.job)), -1 if wish.expect is None else STATE_CODES[wish.expect]]
 
 
 def edit(wish: Edit) -> Row:

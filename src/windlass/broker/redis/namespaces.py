@@ -13,10 +13,10 @@ from redis import exceptions
 from windlass.broker.contract import Options
 from windlass.broker.redis import verbs
 from windlass.broker.redis.complaints import UNREACHABLE
-from windlass.broker.redis.connections import find, open_blocking
+from windlass.broker.redis.connections import ask_blocking, find, open_blocking
 from windlass.broker.redis.conversation import Say, Talk
 from windlass.broker.redis.store import Store
-from windlass.broker.redis.url import Place, read_url
+from windlass.broker.redis.url import Location, read_url
 from windlass.core.ids import namespace_tag, tag_of
 from windlass.core.units import JobId
 from windlass.errors import StoreError
@@ -29,10 +29,10 @@ MOST: Final = 100
 async def enlist(store: Store) -> None:
     """Add a namespace to the list. One whose user may not is not listed: it is nobody else's business."""
     command = (b"SADD", REGISTRY, store.options.namespace)
-    if store.place.kind == "cluster":  # another node may have the list
-        await asyncio.to_thread(_ask, store.place, *command)
+    if store.location.kind == "cluster":  # another node may have the list
+        await asyncio.to_thread(_ask, store.location, *command)
     else:
-        await store.side().wire.hold(_said(command))
+        await store.on_this_loop().wire.hold(_said(command))
 
 
 def _said(command: tuple[bytes | str, ...]) -> Talk[None]:
@@ -41,19 +41,19 @@ def _said(command: tuple[bytes | str, ...]) -> Talk[None]:
 
 async def find_namespace(url: str, here: str, job: JobId) -> str | None:
     """The namespace of this server, other than `here`, that keeps a job; None if none says so."""
-    place = read_url(url)
-    listed = await asyncio.to_thread(_ask, place, b"SMEMBERS", REGISTRY)
+    location = read_url(url)
+    listed = await asyncio.to_thread(_ask, location, b"SMEMBERS", REGISTRY)
     names = {name.decode() for name in listed or ()} - {here}
     tag = tag_of(job)
     in_order = sorted(names, key=lambda name: (namespace_tag(name) != tag, name))
     for name in in_order[:MOST]:
-        if await _keeps(place, name, job):
+        if await _keeps(location, name, job):
             return name
     return None
 
 
-async def _keeps(place: Place, namespace: str, job: JobId) -> bool:
-    store = Store(place, Options(namespace=namespace), None)
+async def _keeps(location: Location, namespace: str, job: JobId) -> bool:
+    store = Store(location, Options(namespace=namespace), None)
     try:
         return (await store.run(verbs.get([job])))[0] is not None
     except StoreError:  # this user may not read it
@@ -62,14 +62,14 @@ async def _keeps(place: Place, namespace: str, job: JobId) -> bool:
         await store.close()
 
 
-def _ask(place: Place, *command: bytes | str) -> Any:
+def _ask(location: Location, *command: bytes | str) -> Any:
     """One command to the server that has the list; None if it does not answer, or not to this user."""
     try:
-        link = open_blocking(place, find(place, REGISTRY))
+        opened = open_blocking(location, find(location, REGISTRY))
         try:
-            reply = link.ask(link.pack(*command))
+            reply = ask_blocking(opened, [command])
         finally:
-            link.hang_up()
+            opened.disconnect()
     except (*UNREACHABLE, exceptions.RedisError, StoreError):
         return None
     return None if isinstance(reply, exceptions.RedisError) else reply

@@ -4,15 +4,14 @@ from typing import Any
 
 import msgspec
 
+from windlass.broker.redis.codes import EMITS
 from windlass.broker.redis.records import pack, unpack
-from windlass.core.event import Emit
 from windlass.core.limits import Rate
 from windlass.core.settings import Body, LaneSettings, QueueSettings, Retention
 from windlass.core.units import HOUR
 
 REDIS_RETENTION = Retention(retention=HOUR, retention_count=10_000)
 """Finished jobs that this store keeps where a queue says nothing: memory is dear."""
-_EMITS = (Emit.NONE, Emit.FINAL, Emit.ALL)
 
 
 def write_body(body: Body) -> bytes:
@@ -53,7 +52,7 @@ def _write(name: str, value: Any) -> Any:
         case "bands":
             return sorted([priority, weight] for priority, weight in value.items())
         case "emit":
-            return _EMITS.index(value)
+            return EMITS.index(value)
         case "sequence":
             return int(value)
         case _:
@@ -73,7 +72,7 @@ def _value(name: str, value: Any) -> Any:
         case "bands":
             return dict(value)
         case "emit":
-            return _EMITS[int(value)]
+            return EMITS[int(value)]
         case "sequence":
             return bool(value)
         case _:

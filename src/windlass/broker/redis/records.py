@@ -4,26 +4,10 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
 
 import msgspec
 
-from windlass.core.state import State
 from windlass.errors import ContractError
-
-STATES: Final[tuple[State, ...]] = (
-    State.BLOCKED,
-    State.SCHEDULED,
-    State.READY,
-    State.RUNNING,
-    State.DONE,
-    State.DEAD,
-    State.CANCELLED,
-)
-CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATES)}
-
-FORMAT: Final = 3
-"""Of all records (`lua/clock.lua` has the same number): raised whenever one of them changes."""
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder().decode
@@ -52,21 +36,26 @@ def pack_id(job: str) -> bytes:
     return hashlib.blake2b(job.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def new_id(job: str) -> bytes:
-    """The id of a job that is to be kept: it must come back as it was."""
-    raw = pack_id(job)
-    if unpack_id(raw) != job:
-        raise ContractError(f"a job's id is a UUID in lower-case text, not {job!r}")
+def pack_ids(jobs: Sequence[str]) -> bytes:
+    """Ids as 16 bytes each, in one. Many at once take a quarter of the time that one by one takes."""
+    return _well_formed(jobs) or b"".join(map(pack_id, jobs))
+
+
+def new_ids(jobs: Sequence[str]) -> bytes:
+    """The ids of jobs that are to be kept, in one: they must come back as they were."""
+    raw = pack_ids(jobs)
+    if _well_formed(jobs) is None:
+        for at, job in enumerate(jobs):
+            if unpack_id(raw[16 * at : 16 * at + 16]) != job:
+                raise ContractError(f"a job's id is a UUID in lower-case text, not {job!r}")
     return raw
 
 
-def new_ids(jobs: Sequence[str]) -> bytes | None:
-    """The ids of jobs that are to be kept, in one; None if they have to be looked at one by one."""
-    if set(map(len, jobs)) - {_ID_CHARS} or len(set(jobs)) < len(jobs):
-        return None
+def _well_formed(jobs: Sequence[str]) -> bytes | None:
+    """Ids in one; None if one of them is not a UUID in lower-case text."""
     text = "".join(jobs)
-    dashes = "-" * len(jobs)
-    if any(text[at::_ID_CHARS] != dashes for at in (8, 13, 18, 23)):
+    count = len(jobs)
+    if len(text) != _ID_CHARS * count or any(text[at::_ID_CHARS] != "-" * count for at in (8, 13, 18, 23)):
         return None
     digits = text.replace("-", "")
     try:
@@ -99,10 +88,8 @@ class Rare(msgspec.Struct):
 
     reason: str | None = None
     expires: int | None = None
-    started: int = 0
     crashes: int = 0
     deadline: int | None = None
-    finished: int | None = None
     cancel: int = 0
     hold_key: str | None = None
     hold_reason: str = ""
@@ -113,7 +100,6 @@ class Rare(msgspec.Struct):
     permille: int | None = None
     message: str = ""
     key: str | None = None
-    flow: str = ""
     parent: str | None = None
 
 
@@ -126,6 +112,7 @@ class Cold(msgspec.Struct, array_like=True):
     ends: int
     tags: str
     revision: int
+    flow: str
     rare: Rare | bool
 
 
@@ -138,30 +125,27 @@ class Stamp(msgspec.Struct):
     cold: Cold
     rare: Rare
     tags: tuple[str, ...]
-    is_plain: bool
-    """A lease of it needs nothing else."""
 
 
 class Head(msgspec.Struct):
     """The head of a job: small, and all that changes."""
 
     state: int
+    started: bool
     attempt: int
     fence: int
     claimed: int
-    session: str | None
     arrival: int
     due: int
     accepted: int
-    finished: int | None
+    finished: int
+    runtime: int
+    """0, or of a done job: 1, or 2 more than its last run took."""
+    session: bytes
     stamp: Stamp
 
 
-_FIRST = struct.Struct(">B4xIQ")
-_LEASED = struct.Struct(">Q8xH")
-_ENDED = struct.Struct(">Q8x")
-_LAST = struct.Struct(">12xQQQ")
-_RUNNING, _DONE, _ENDED_SHORT = 3, 4, 7
+_HEAD = struct.Struct(">BxBxIQQ8x8x4xQQQQQH")
 _cold = msgspec.msgpack.Decoder(Cold)
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _NOTHING = Rare()
@@ -169,17 +153,15 @@ _MOST_KNOWN, _KEPT_BYTES = 2_000, 200
 _known: dict[bytes, Stamp] = {}
 
 
-def read_stamp(raw: bytes) -> Stamp:
-    """The end of a head."""
+def _read_stamp(raw: bytes) -> Stamp:
     found = _known.get(raw)
     if found is None:
         size = 2 + int.from_bytes(raw[:2], "big")
         queue, task, lane = raw[2:size].decode().split("\0", 2)
         cold = _cold.decode(raw[size:])
         rare = cold.rare if isinstance(cold.rare, Rare) else _NOTHING
-        plain = rare == Rare(flow=rare.flow, parent=rare.parent)
-        found = Stamp(queue, task, lane, cold, rare, read_tags(cold.tags), plain)
-        if plain and len(raw) <= _KEPT_BYTES:
+        found = Stamp(queue, task, lane, cold, rare, read_tags(cold.tags))
+        if rare is _NOTHING and len(raw) <= _KEPT_BYTES:
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
             _known[raw] = found
@@ -187,35 +169,35 @@ def read_stamp(raw: bytes) -> Stamp:
 
 
 def read_head(raw: bytes) -> Head:
-    """A head from its record (see `lua/jobs.lua`)."""
-    state, attempt, fence = _FIRST.unpack_from(raw)
-    at, claimed, session, finished = _FIRST.size, 0, None, None
-    if state in (_RUNNING, _ENDED_SHORT):
-        claimed, size = _LEASED.unpack_from(raw, at)
-        at += _LEASED.size
-        session = raw[at : at + size]
-        at += size
-        if state == _ENDED_SHORT:
-            (finished,) = _ENDED.unpack_from(raw, at)
-            at += _ENDED.size
-            state, session = _DONE, None
-    arrival, due, accepted = _LAST.unpack_from(raw, at)
-    stamp = read_stamp(raw[at + _LAST.size : -8])
-    holder = None if session is None or stamp.rare.deadline is not None else session.decode()
-    if finished is None:
-        finished = stamp.rare.finished
-    return Head(state, attempt, fence, claimed, holder, arrival, due, accepted, finished, stamp)
-
-
-_SAID = struct.Struct(">6xIQQ")
-_DUE = struct.Struct(">17x20xQ8x")
-read_due, CONSTANT = _DUE.unpack_from, _DUE.size
-"""Reads when a ready job was due, from its head; and where its stamp begins."""
-
-
-def read_lease(said: bytes) -> tuple[int, int, int]:
-    """Attempt, fence and when it was claimed, of what a short claim says of jobs (see `lua/jobs.lua`)."""
-    return _SAID.unpack_from(said)
+    """A head from its record (see `lua/parts/jobs.lua`)."""
+    (
+        state,
+        started,
+        attempt,
+        fence,
+        claimed,
+        arrival,
+        due,
+        accepted,
+        finished,
+        runtime,
+        size,
+    ) = _HEAD.unpack_from(raw)
+    at = _HEAD.size + size
+    return Head(
+        state,
+        started == 1,
+        attempt,
+        fence,
+        claimed,
+        arrival,
+        due,
+        accepted,
+        finished,
+        runtime,
+        raw[_HEAD.size : at],
+        _read_stamp(raw[at:-8]),
+    )
 
 
 def write_tags(tags: tuple[str, ...]) -> str:
@@ -245,13 +227,6 @@ def body_end(size: int) -> tuple[int, bytes]:
     while (size + step + 1 >> 5) + 1 > step:
         step += 1
     return (step + 1, bytes(step - 1)) if step < _LONGEST_END else (2, b"")
-
-
-def write_body(headers: Any, payload: bytes, job: bytes) -> bytes:
-    """A body: the length of its end (a byte) and of the headers (3), the headers, the payload, the end."""
-    text = msgspec.json.encode(dict(headers)) if headers else b""
-    end, between = body_end(4 + len(text) + len(payload))
-    return (end << 24 | len(text)).to_bytes(4, "big") + text + payload + job[12:13] + between + job[13:14]
 
 
 def read_body(raw: bytes) -> tuple[dict[str, str], bytes]:

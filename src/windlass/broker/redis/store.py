@@ -1,4 +1,4 @@
-"""What a process has open of a namespace: per event loop a wire and an ear; for threads, a wire."""
+"""What a process has open of a namespace: connections per event loop, and one for threads."""
 
 import asyncio
 import os
@@ -7,14 +7,15 @@ from typing import Any, TypeVar
 
 from windlass.broker.contract import Options
 from windlass.broker.redis.blocking import BlockingWire
+from windlass.broker.redis.codes import FORMAT
 from windlass.broker.redis.complaints import BrokenLink
 from windlass.broker.redis.conversation import Say, Talk, converse
 from windlass.broker.redis.durability import Durability, read_durability
 from windlass.broker.redis.keys import ends_channel, keys
-from windlass.broker.redis.records import FORMAT, blob, pack
-from windlass.broker.redis.side import Side
-from windlass.broker.redis.url import Place
-from windlass.broker.redis.verbs import Call
+from windlass.broker.redis.loop_connections import LoopConnections
+from windlass.broker.redis.records import blob, pack
+from windlass.broker.redis.url import Location
+from windlass.broker.redis.verbs import ScriptCall
 from windlass.clock import Clock
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.forks import leave_to_parent, renew_after_fork
@@ -25,8 +26,8 @@ _T = TypeVar("_T")
 class Store:
     """A namespace on a server."""
 
-    def __init__(self, place: Place, options: Options, clock: Clock | None) -> None:
-        self.place = place
+    def __init__(self, location: Location, options: Options, clock: Clock | None) -> None:
+        self.location = location
         self.options = options
         self._clock = clock
         self._keys = keys(options.namespace)
@@ -40,21 +41,21 @@ class Store:
         self._steady = None if clock is not None else pack((False, *self._rest))
         self._pid = os.getpid()
         self._guard = threading.Lock()
-        self._sides: dict[asyncio.AbstractEventLoop, Side] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
         self._blocking: BlockingWire | None = None
         self.closed = False
         renew_after_fork(self)
 
-    def _talk(self, call: Call[_T]) -> Talk[_T]:
+    def _talk(self, call: ScriptCall[_T]) -> Talk[_T]:
         context = self._steady
         if context is None:
             assert self._clock is not None
             context = pack((self._clock.now(), *self._rest))
-        return converse(call, self._keys, context, self.place.wait, self.place.timeout)
+        return converse(call, self._keys, context, self.location.wait, self.location.timeout)
 
-    async def run(self, call: Call[_T]) -> _T:
+    async def run(self, call: ScriptCall[_T]) -> _T:
         """Run a script, from a coroutine."""
-        wire = self.side().wire
+        wire = self.on_this_loop().wire
         try:
             return await wire.hold(self._talk(call))
         except BrokenLink:
@@ -62,7 +63,7 @@ class Store:
                 raise
         return await wire.hold(self._talk(call))
 
-    def run_blocking(self, call: Call[_T]) -> _T:
+    def run_blocking(self, call: ScriptCall[_T]) -> _T:
         """Run a script, from a thread."""
         wire = self._thread_wire()
         try:
@@ -74,38 +75,38 @@ class Store:
 
     async def durability(self) -> Durability:
         """What the server promises; the namespace exists from here on."""
-        found = await self.run(Call("open", (pack([]),), int))
+        found = await self.run(ScriptCall("open", (pack([]),), int))
         if found not in (0, FORMAT):
             raise StoreError(
                 f'namespace "{self.options.namespace}" is kept in format {found}, and this Windlass knows '
                 f"format {FORMAT}: use the version that wrote it, or another namespace"
             )
-        return await self.side().wire.hold(_facts(self.place.wait))
+        return await self.on_this_loop().wire.hold(_facts(self.location.wait))
 
-    def side(self) -> Side:
+    def on_this_loop(self) -> LoopConnections:
         """What this loop has open."""
         self._renew_in_child()
         loop = asyncio.get_running_loop()
-        side = self._sides.get(loop)
-        if side is None:
-            if self.closed:  # who was let go would open anew what nobody closes
+        connections = self._by_loop.get(loop)
+        if connections is None:
+            if self.closed:  # a caller that was woken would open connections that nobody closes
                 raise StoreUnavailable("the broker is closed; open another")
             with self._guard:
-                for other in [each for each in self._sides if each.is_closed()]:
-                    del self._sides[other]  # it did not end in order, and closed nothing
-                side = self._sides[loop] = Side(
-                    self.place,
+                for other in [each for each in self._by_loop if each.is_closed()]:
+                    del self._by_loop[other]  # it did not end in order, and closed nothing
+                connections = self._by_loop[loop] = LoopConnections(
+                    self.location,
                     self.options.namespace,
                     self._keys[0],
-                    gone=lambda: self._sides.pop(loop, None),
+                    gone=lambda: self._by_loop.pop(loop, None),
                 )
-        return side
+        return connections
 
     def _thread_wire(self) -> BlockingWire:
         self._renew_in_child()
         with self._guard:
             if self._blocking is None:
-                self._blocking = BlockingWire(self.place, self._keys[0])
+                self._blocking = BlockingWire(self.location, self._keys[0])
             return self._blocking
 
     def _renew_in_child(self) -> None:
@@ -115,17 +116,17 @@ class Store:
 
     def renew(self) -> None:
         """In a child of a fork: open connections of its own."""
-        leave_to_parent(self._sides, self._blocking)
+        leave_to_parent(self._by_loop, self._blocking)
         self._guard = threading.Lock()
-        self._sides, self._blocking, self._pid = {}, None, os.getpid()
+        self._by_loop, self._blocking, self._pid = {}, None, os.getpid()
 
     async def close(self) -> None:
         """Let go of what this loop has open, and of what threads have."""
         self.closed = True
-        side = self._sides.pop(asyncio.get_running_loop(), None)
-        if side is not None:
-            await side.close()
-        for loop, other in list(self._sides.items()):
+        connections = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if connections is not None:
+            await connections.close()
+        for loop, other in list(self._by_loop.items()):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(other.begin_to_close)  # its connections are that loop's to close
         blocking, self._blocking = self._blocking, None

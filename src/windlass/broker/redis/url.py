@@ -29,7 +29,7 @@ TIMEOUT: Final = 5.0
 Address = tuple[str, int]
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a namespace is kept."""
 
     kind: str
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     tls: bool = False
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> Location:
     """Read a URL. Errors never show it: it may carry a password."""
     try:
         return _read(url)
@@ -58,7 +58,7 @@ def _harmless(error: Exception) -> str:
     return str(error) if isinstance(error, InvalidOption) else "check host, port and options"
 
 
-def _read(url: str) -> Place:
+def _read(url: str) -> Location:
     parts = urlsplit(url)
     scheme, _, kind = parts.scheme.partition("+")
     options = dict(parse_qsl(parts.query))
@@ -69,7 +69,7 @@ def _read(url: str) -> Place:
         said = _parsed(f"{url.partition('?')[0]}?{urlencode(options)}")
         if scheme == "unix":
             said["unix"] = True
-        return Place("direct", {**said}, timeout=timeout, wait=wait, tls=scheme == "rediss")
+        return Location("direct", {**said}, timeout=timeout, wait=wait, tls=scheme == "rediss")
     user, _, hosts = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
     said = _parsed(f"{scheme}://localhost?{urlencode(options)}")
@@ -86,7 +86,7 @@ def _read(url: str) -> Place:
                 "redis+sentinel:// needs the name of the primary: redis+sentinel://host:26379/name"
             )
         said["db"] = int(db or 0)
-    return Place(
+    return Location(
         kind,
         {**said},
         nodes=tuple(_address(host, 26379 if kind == "sentinel" else 6379) for host in hosts.split(",")),

@@ -9,14 +9,15 @@ import msgspec
 
 from windlass.broker.contract import Options, Settled
 from windlass.broker.redis import decoding, encoding, policies
-from windlass.broker.redis.records import CODES, STATES, blob, pack, pack_id, read_head, unpack
+from windlass.broker.redis.codes import STATE_CODES, STATES
+from windlass.broker.redis.records import blob, pack, pack_id, read_head, unpack
 from windlass.core.bounds import CALL_ITEMS, check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import payload_bytes, refused_whole, too_large
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS, Finished, JobDetail, JobView, NewJob, Receipt, Refusal
 from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
-from windlass.core.outcome import Answer, Cause, Outcome, Verdict
+from windlass.core.outcome import Cause, Outcome, Verdict
 from windlass.core.query import (
     PAGE_ROWS,
     Count,
@@ -36,7 +37,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
-from windlass.core.timetable import FIRES_KEPT, Fire, Fired, FireStatus, NewSchedule, Schedules
+from windlass.core.timetable import Fire, Fired, FireStatus, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
 
@@ -60,11 +61,11 @@ _REPEATABLE = frozenset(
     }
 )
 """What answers the same when it is repeated. A claim of deadline leases costs a visibility if its reply is
-lost, whoever repeats it.
+lost, however it is repeated.
 """
 
 
-class Call(msgspec.Struct, Generic[_T], frozen=True):
+class ScriptCall(msgspec.Struct, Generic[_T], frozen=True):
     """One call of one script: one round trip."""
 
     script: str
@@ -79,8 +80,8 @@ class Call(msgspec.Struct, Generic[_T], frozen=True):
         return self.script in _REPEATABLE
 
 
-def _one(script: str, wish: Any, read: Callable[[Any], _T]) -> Call[_T]:
-    return Call(script, (pack(wish),), read)
+def _one(script: str, wish: Any, read: Callable[[Any], _T]) -> ScriptCall[_T]:
+    return ScriptCall(script, (pack(wish),), read)
 
 
 def page_size(limit: int) -> int:
@@ -95,11 +96,13 @@ def page_size(limit: int) -> int:
 Receipts = tuple[Receipt, ...]
 
 
-def enqueue(groups: Sequence[Sequence[NewJob]]) -> tuple[list[Receipts | None], list[Call[list[Receipts]]]]:
+def enqueue(
+    groups: Sequence[Sequence[NewJob]],
+) -> tuple[list[Receipts | None], list[ScriptCall[list[Receipts]]]]:
     """What is refused at once, by place; and calls that accept the rest, in order."""
     check_items("groups", groups)
     answers: list[Receipts | None] = []
-    calls: list[Call[list[Receipts]]] = []
+    calls: list[ScriptCall[list[Receipts]]] = []
     part: list[Sequence[NewJob]] = []
     jobs = size = 0
     for group in groups:
@@ -118,12 +121,12 @@ def enqueue(groups: Sequence[Sequence[NewJob]]) -> tuple[list[Receipts | None], 
     return answers, calls
 
 
-def _enqueue(groups: Sequence[Sequence[NewJob]]) -> Call[list[Receipts]]:
+def _enqueue(groups: Sequence[Sequence[NewJob]]) -> ScriptCall[list[Receipts]]:
     def read(answer: Any) -> list[Receipts]:
         return [decoding.receipts(group, one) for group, one in zip(groups, answer, strict=True)]
 
-    args = encoding.simple_jobs(groups) or (pack([encoding.calls(group) for group in groups]),)
-    return Call("enqueue", args, read, lambda: [_full(group) for group in groups])
+    rows, ids, bodies = encoding.calls(groups)
+    return ScriptCall("enqueue", (pack(rows), ids, bodies), read, lambda: [_full(group) for group in groups])
 
 
 def _full(group: Sequence[NewJob]) -> Receipts:
@@ -140,28 +143,24 @@ def merge(answers: list[Receipts | None], accepted: Sequence[Sequence[Receipts]]
 # consume
 
 
-def claim(ask: Ask) -> Call[Claimed]:
+def claim(ask: Ask) -> ScriptCall[Claimed]:
     return _one("claim", encoding.ask(check_ask(ask)), decoding.claimed)
 
 
-_DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
-
-
-def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
+def settle(items: Sequence[Settlement], ask: Ask | None) -> ScriptCall[Settled]:
     check_items("settlements", items)
     wish = b"" if ask is None else pack(encoding.ask(check_ask(ask)))
 
     def read(answer: Any) -> Settled:
         answers, claimed = answer
         return Settled(
-            answers=(_DONE,) * len(items) if answers == 1 else tuple(map(decoding.answer, answers)),
+            answers=tuple(map(decoding.answer, answers)),
             claimed=None if claimed is None else decoding.claimed(claimed),
         )
 
-    said, results = encoding.settlements(items)
-    if not said.startswith(encoding.PLAIN):
-        _check_unusual(items)
-    return Call("settle", (said, wish, *results), read)
+    _check_unusual(items)
+    rows, jobs = encoding.settlements(items)
+    return ScriptCall("settle", (rows, jobs, wish), read)
 
 
 def _check_unusual(items: Sequence[Settlement]) -> None:
@@ -176,7 +175,7 @@ def _check_unusual(items: Sequence[Settlement]) -> None:
             raise ContractError("a hold key goes with the outcome hold, and with no other")
 
 
-def beat(beats: Sequence[Beat]) -> Call[tuple[Pulse, ...]]:
+def beat(beats: Sequence[Beat]) -> ScriptCall[tuple[Pulse, ...]]:
     check_items("beats", beats)
 
     def read(answer: Any) -> tuple[Pulse, ...]:
@@ -185,7 +184,9 @@ def beat(beats: Sequence[Beat]) -> Call[tuple[Pulse, ...]]:
     return _one("beat", [encoding.beat(one) for one in beats], read)
 
 
-def end_session(session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]) -> Call[Ended]:
+def end_session(
+    session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]
+) -> ScriptCall[Ended]:
     def read(answer: Any) -> Ended:
         known, more, *moved = answer
         return Ended(known=bool(known), moved=decoding.moves(moved), more=bool(more))
@@ -193,7 +194,7 @@ def end_session(session: SessionId, cause: Cause, started: Collection[tuple[JobI
     return _one("end_session", encoding.session_end(session, cause, started), read)
 
 
-def annotate(notes: Sequence[Note]) -> Call[tuple[Verdict, ...]]:
+def annotate(notes: Sequence[Note]) -> ScriptCall[tuple[Verdict, ...]]:
     check_items("notes", notes)
     return _one(
         "annotate",
@@ -202,7 +203,7 @@ def annotate(notes: Sequence[Note]) -> Call[tuple[Verdict, ...]]:
     )
 
 
-def sweep(limit: int, every: Micros) -> Call[Swept]:
+def sweep(limit: int, every: Micros) -> ScriptCall[Swept]:
     def read(answer: Any) -> Swept:
         early, promoted, pruned, more, due, since, stepped_back, reaped, moved = answer
         return Swept(
@@ -220,17 +221,19 @@ def sweep(limit: int, every: Micros) -> Call[Swept]:
     return _one("sweep", [limit, every], read)
 
 
-def wait(queues: Sequence[str], channel: bytes, waiter: str) -> Call[tuple[bool, int]]:
+def wait(queues: Sequence[str], channel: bytes, waiter: str) -> ScriptCall[tuple[bool, int]]:
     return _one(
         "wait", [list(dict.fromkeys(queues)), blob(channel), waiter], lambda raw: (bool(raw[0]), raw[1])
     )
 
 
-def leave(queues: Sequence[str], channel: bytes, waiter: str, since: int, *, pass_on: bool) -> Call[None]:
+def leave(
+    queues: Sequence[str], channel: bytes, waiter: str, since: int, *, pass_on: bool
+) -> ScriptCall[None]:
     return _one("leave", [list(dict.fromkeys(queues)), blob(channel), waiter, since, pass_on], lambda _: None)
 
 
-def finished(jobs: Sequence[JobId]) -> Call[tuple[Finished, ...]]:
+def finished(jobs: Sequence[JobId]) -> ScriptCall[tuple[Finished, ...]]:
     check_items("jobs", jobs)
     return _one(
         "finished",
@@ -239,7 +242,7 @@ def finished(jobs: Sequence[JobId]) -> Call[tuple[Finished, ...]]:
     )
 
 
-def events(after: Cursor, limit: int) -> Call[Events]:
+def events(after: Cursor, limit: int) -> ScriptCall[Events]:
     start = {FROM_START: -1, FROM_NOW: -2}.get(after)
 
     def read(answer: Any) -> Events:
@@ -254,25 +257,27 @@ def events(after: Cursor, limit: int) -> Call[Events]:
 # schedules
 
 
-def declare_schedule(new: NewSchedule) -> Call[Changed]:
+def declare_schedule(new: NewSchedule) -> ScriptCall[Changed]:
     wish = [new.name, blob(new.spec), False if new.next_at is None else new.next_at, new.app, new.revision]
     return _one("declare_schedule", wish, decoding.changed)
 
 
-def override_schedule(name: str, spec: bytes | None, next_at: Micros | None, expect: int) -> Call[Changed]:
+def override_schedule(
+    name: str, spec: bytes | None, next_at: Micros | None, expect: int
+) -> ScriptCall[Changed]:
     wish = [name, False if spec is None else blob(spec), False if next_at is None else next_at, expect]
     return _one("override_schedule", wish, decoding.changed)
 
 
-def delete_schedule(name: str) -> Call[bool]:
+def delete_schedule(name: str) -> ScriptCall[bool]:
     return _one("change_schedule", [name, "delete"], bool)
 
 
-def pause_schedule(name: str, *, paused: bool) -> Call[bool]:
+def pause_schedule(name: str, *, paused: bool) -> ScriptCall[bool]:
     return _one("change_schedule", [name, paused], bool)
 
 
-def fire(wish: Fire) -> Call[Fired]:
+def fire(wish: Fire) -> ScriptCall[Fired]:
     large = too_large(wish.jobs)
 
     def read(answer: Any) -> Fired:
@@ -282,14 +287,13 @@ def fire(wish: Fire) -> Call[Fired]:
 
     if large:
         refused = Fired(FireStatus.REFUSED, refused_whole(wish.jobs, large))
-        return Call("schedules", (pack(["", 1]),), lambda _: refused)
+        return ScriptCall("schedules", (pack(["", 1]),), lambda _: refused)
     row = [wish.name, wish.version, wish.expect, False if wish.then is None else wish.then]
-    calls = encoding.calls(wish.jobs)
-    call = _one("fire", [*row, calls, wish.missed, wish.unless_waiting, FIRES_KEPT], read)
-    return Call(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
+    call = _one("fire", [*row, encoding.packet(wish.jobs), wish.missed, wish.unless_waiting], read)
+    return ScriptCall(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
 
 
-def schedules(after: Cursor, limit: int) -> Call[Schedules]:
+def schedules(after: Cursor, limit: int) -> ScriptCall[Schedules]:
     def read(answer: Any) -> Schedules:
         now, *raw = answer
         found = [decoding.schedule(*raw[at : at + 5]) for at in range(0, len(raw), 5)]
@@ -306,20 +310,20 @@ def schedules(after: Cursor, limit: int) -> Call[Schedules]:
 # operate
 
 
-def operate(verb: str, targets: Sequence[Target]) -> Call[tuple[Operated, ...]]:
+def operate(verb: str, targets: Sequence[Target]) -> ScriptCall[tuple[Operated, ...]]:
     """Cancel, replay or discard."""
     check_items("jobs", targets)
     return _operate(verb, targets, [encoding.target(one) for one in targets])
 
 
-def edit(edits: Sequence[Edit]) -> Call[tuple[Operated, ...]]:
+def edit(edits: Sequence[Edit]) -> ScriptCall[tuple[Operated, ...]]:
     check_items("jobs", edits)
     return _operate("edit", edits, [encoding.edit(one) for one in edits])
 
 
 def _operate(
     verb: str, wishes: Sequence[Target | Edit], rows: list[encoding.Row]
-) -> Call[tuple[Operated, ...]]:
+) -> ScriptCall[tuple[Operated, ...]]:
     def read(answer: Any) -> tuple[Operated, ...]:
         return tuple(decoding.operated(one.job, raw) for one, raw in zip(wishes, answer, strict=True))
 
@@ -330,17 +334,17 @@ def _purged(answer: Any) -> Purged:
     return Purged(answer[0], bool(answer[1]))
 
 
-def purge(queue: str, state: State, limit: int) -> Call[Purged]:
+def purge(queue: str, state: State, limit: int) -> ScriptCall[Purged]:
     if state is State.RUNNING:
         raise ContractError("running jobs are not purged; cancel them")
-    return _one("purge", [queue, CODES[state], min(limit, CALL_ITEMS)], _purged)
+    return _one("purge", [queue, STATE_CODES[state], min(limit, CALL_ITEMS)], _purged)
 
 
-def unhold(key: str, limit: int) -> Call[Purged]:
+def unhold(key: str, limit: int) -> ScriptCall[Purged]:
     return _one("unhold", [key, min(limit, CALL_ITEMS)], _purged)
 
 
-def pause(queue: str, lane: str | None, *, paused: bool) -> Call[bool]:
+def pause(queue: str, lane: str | None, *, paused: bool) -> ScriptCall[bool]:
     return _one("pause", [queue, False if lane is None else lane, paused], bool)
 
 
@@ -351,7 +355,7 @@ def _defaults(options: Options) -> dict[str, Any]:
     return policies.write_retention(options.retention or policies.REDIS_RETENTION)
 
 
-def declare(declarations: Sequence[Declaration], options: Options) -> Call[tuple[Changed, ...]]:
+def declare(declarations: Sequence[Declaration], options: Options) -> ScriptCall[tuple[Changed, ...]]:
     check_items("declarations", declarations)
     rows = [
         [
@@ -367,13 +371,13 @@ def declare(declarations: Sequence[Declaration], options: Options) -> Call[tuple
     return _one("declare", [_defaults(options), rows], lambda answer: tuple(map(decoding.changed, answer)))
 
 
-def override(subject: Subject, body: Body | None, expect: int, options: Options) -> Call[Changed]:
+def override(subject: Subject, body: Body | None, expect: int, options: Options) -> ScriptCall[Changed]:
     layer = False if body is None else blob(policies.write_body(body))
     row = [subject.kind.value, subject.name, subject.lane, layer, expect]
     return _one("override", [_defaults(options), *row], decoding.changed)
 
 
-def documents(kind: Kind, after: Subject | None, limit: int) -> Call[tuple[Document, ...]]:
+def documents(kind: Kind, after: Subject | None, limit: int) -> ScriptCall[tuple[Document, ...]]:
     def read(answer: Any) -> tuple[Document, ...]:
         return tuple(_document(kind, *answer[at : at + 4]) for at in range(0, len(answer), 4))
 
@@ -401,7 +405,7 @@ def _document(
 # read
 
 
-def get(jobs: Sequence[JobId]) -> Call[tuple[JobDetail | None, ...]]:
+def get(jobs: Sequence[JobId]) -> ScriptCall[tuple[JobDetail | None, ...]]:
     check_items("jobs", jobs)
 
     def read(answer: Any) -> tuple[JobDetail | None, ...]:
@@ -410,7 +414,7 @@ def get(jobs: Sequence[JobId]) -> Call[tuple[JobDetail | None, ...]]:
     return _one("get", [blob(pack_id(job)) for job in jobs], read)
 
 
-def list_jobs(query: JobQuery, after: Cursor, limit: int) -> Call[Page]:
+def list_jobs(query: JobQuery, after: Cursor, limit: int) -> ScriptCall[Page]:
     """A page. Filters are applied to the rows examined."""
     rows = page_size(limit) + 1 if query == JobQuery() else PAGE_ROWS + 1
 
@@ -428,7 +432,7 @@ def list_jobs(query: JobQuery, after: Cursor, limit: int) -> Call[Page]:
     return _one("list", [number_in(after) if after else False, rows, query.flow or ""], read)
 
 
-def flows(after: Cursor, limit: int) -> Call[UnfinishedFlows]:
+def flows(after: Cursor, limit: int) -> ScriptCall[UnfinishedFlows]:
     def read(answer: Any) -> UnfinishedFlows:
         rows = [answer[at : at + 4] for at in range(0, len(answer), 4)]
         found = tuple(
@@ -440,7 +444,7 @@ def flows(after: Cursor, limit: int) -> Call[UnfinishedFlows]:
     return _one("unfinished_flows", [flow_in(after), page_size(limit)], read)
 
 
-def counts() -> Call[Counts]:
+def counts() -> ScriptCall[Counts]:
     def read(answer: Any) -> Counts:
         fields, ages, paused = answer
         rows = [
@@ -460,7 +464,7 @@ def _count(field: str, number: int) -> Count:
     return Count(queue, task, STATES[int(code)], number)
 
 
-def lanes(queue: str, after: Cursor, limit: int) -> Call[Lanes]:
+def lanes(queue: str, after: Cursor, limit: int) -> ScriptCall[Lanes]:
     def read(answer: Any) -> Lanes:
         cursor, *rows = answer
         found = [decoding.lane(queue, rows[at : at + 9]) for at in range(0, len(rows), 9)]
@@ -472,7 +476,7 @@ def lanes(queue: str, after: Cursor, limit: int) -> Call[Lanes]:
     return _one("lanes", [queue, after, page_size(limit)], read)
 
 
-def sessions(after: SessionId, limit: int) -> Call[tuple[SessionView, ...]]:
+def sessions(after: SessionId, limit: int) -> ScriptCall[tuple[SessionView, ...]]:
     return _one(
         "sessions",
         [after, page_size(limit)],
@@ -480,5 +484,5 @@ def sessions(after: SessionId, limit: int) -> Call[tuple[SessionView, ...]]:
     )
 
 
-def explain(job: JobId) -> Call[Explanation]:
+def explain(job: JobId) -> ScriptCall[Explanation]:
     return _one("explain", [blob(pack_id(job))], lambda raw: decoding.explanation(job, raw))

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import select
 import termios
 import threading
 import time
@@ -56,6 +55,15 @@ class Bells:
         """Grows with every commit that this process has heard of."""
         self.closed = False
 
+    def wake(self, queues: Collection[str], *, finished: bool) -> None:
+        """A commit has put work into these queues, and something finished or was logged: the one place where
+        wakes are rung.
+        """
+        if queues:
+            self.arm(queues)
+        if finished:
+            self.ring()
+
     # work
 
     def arm(self, queues: Collection[str]) -> None:
@@ -96,19 +104,6 @@ class Bells:
             raise
         finally:
             self._leave(loop, fifos, woken)
-
-    def wait_blocking(self, queues: Sequence[str], timeout: float) -> None:
-        """The same for a thread."""
-        with in_words_of_system(self._folder):
-            fifos = {self._fifo(name) for name in queues}
-        end = time.monotonic() + timeout
-        poll = select.poll()
-        for fifo in fifos:
-            poll.register(fifo, select.POLLIN)
-        while not self.closed and not sum(map(_take, fifos)):
-            left = end - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                return
 
     def _leave(self, loop: asyncio.AbstractEventLoop, fifos: set[int], woken: asyncio.Future[None]) -> None:
         waiting = self._loops.get(loop, {})
@@ -203,7 +198,7 @@ class Bells:
 
 
 class Listener:
-    """Somebody who waits for ends or events: a coroutine or a thread."""
+    """A coroutine that waits for ends or events."""
 
     def __init__(self, bells: Bells) -> None:
         self._bells = bells
@@ -235,15 +230,6 @@ class Listener:
                 await self._future
             finally:
                 timer.cancel()
-        return True
-
-    def heard_blocking(self, end: float) -> bool:
-        """The same for a thread."""
-        while not self._new():
-            pause = self._pause(end)
-            if pause <= 0:
-                return False
-            self._event.wait(pause)
         return True
 
     def _new(self) -> bool:

@@ -1,32 +1,62 @@
-"""The face of the SQLite broker: the contract's verbs, each one transaction, shared with those that come with
-it.
+"""The SQLite broker: every verb of the contract, each the step of its module in one transaction.
+
+A loop hands its steps to the writer's thread and waits (`submit`); blocking code runs them in its own thread
+(`call`). Verbs that come at the same time share a transaction.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from windlass.broker.contract import Capabilities, Options, Pacing, Settled, Transact
-from windlass.broker.sqlite import verbs
-from windlass.broker.sqlite.blocking import Blocking
+from windlass.broker.sqlite import (
+    claim,
+    enqueue,
+    explain,
+    lanes,
+    operate,
+    queries,
+    schedules,
+    sessions,
+    settings,
+    settle,
+    sweep,
+)
 from windlass.broker.sqlite.identity import FileId
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.store import LOCK_TIMEOUT, Store
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.clock import Clock, SystemClock
+from windlass.core.bounds import check_items
 from windlass.core.event import Events
 from windlass.core.job import Finished, JobDetail, NewJob, Receipt
-from windlass.core.lease import Ask, Claimed
+from windlass.core.lease import Ask, Claimed, check_ask
 from windlass.core.operate import Edit, Operated, Purged, Target
 from windlass.core.outcome import Cause, Verdict
-from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, Lanes, Page, UnfinishedFlows
+from windlass.core.query import (
+    FIRST_PAGE,
+    PAGE_ROWS,
+    Counts,
+    Explanation,
+    JobQuery,
+    Lanes,
+    Page,
+    UnfinishedFlows,
+)
 from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
+from windlass.errors import ContractError
 from windlass.forks import renew_after_fork
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 CAPABILITIES = Capabilities(
     store="sqlite",
@@ -63,8 +93,8 @@ class SqliteBroker:
         """In a child of a fork: the file that its parent had open."""
         self._opened: Store | None = self._open()
         renew_after_fork(self)
-        self.blocking = Blocking(self._here)
-        """The same verbs for code that blocks: alone, a verb runs in the caller's thread."""
+        self.blocking = BlockingEnqueue(self._here)
+        """For code that blocks: an enqueue in the caller's thread."""
 
     @classmethod
     async def open(
@@ -118,146 +148,190 @@ class SqliteBroker:
         """Let everybody who waits go, and let go of the file."""
         await asyncio.to_thread(self.store.close)
 
-    def _full(self) -> str | None:
-        return self.store.space.shortage()
+    async def _write(
+        self, step: Callable[Concatenate[Transaction, _P], _T], *given: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """Run a verb that changes the store, together with those that come at the same time."""
+        return await self.store.writer.submit(lambda tx: step(tx, *given, **named))
+
+    async def _read(
+        self, query: Callable[Concatenate[Snapshot, _P], _T], *given: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """Run a verb that only reads, on a snapshot of its own."""
+        return await self.store.readers.aread(lambda tx: query(tx, *given, **named))
 
     # produce
 
     async def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        store = self.store
-        return await store.writer.submit(*verbs.do_enqueue(groups, store.space.shortage()))
+        return await self.store.writer.submit(enqueue_step(self.store, groups))
 
     # consume
 
     async def claim(self, ask: Ask) -> Claimed:
-        return await self.store.writer.submit(verbs.do_claim(ask))
+        return await self._write(claim.claim, check_ask(ask))
 
     async def settle(self, items: Sequence[Settlement], ask: Ask | None = None) -> Settled:
-        return await self.store.writer.submit(verbs.do_settle(items, ask))
+        settle.check(items, ask)
+        return await self._write(settle.settle, items, ask)
 
     async def beat(self, beats: Sequence[Beat]) -> Sequence[Pulse]:
-        return await self.store.writer.submit(verbs.do_beat(beats))
+        check_items("beats", beats)
+        return await self._write(sessions.beat, beats)
 
     async def end_session(
         self, session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
     ) -> Ended:
-        return await self.store.writer.submit(verbs.do_end_session(session, cause, started))
+        return await self._write(sessions.end_session, session, cause, started)
 
     async def annotate(self, notes: Sequence[Note]) -> Sequence[Verdict]:
-        return await self.store.writer.submit(verbs.do_annotate(notes))
+        check_items("notes", notes)
+        return await self._write(settle.annotate, notes)
 
     async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
-        store = self.store
-        # One of many janitors comes early nearly always: it must not stand in line with those who write.
-        early = await store.readers.aread(verbs.read_early_sweep(every)) if every else None
-        return early or await store.writer.submit(verbs.do_sweep(limit, every))
+        # Most janitors come early: they must not stand in line with those who write.
+        early = await self._read(sweep.comes_early, every) if every else None
+        return early or await self._write(sweep.sweep, limit, every)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self.store.bells.wait(queues, timeout)
 
     async def watch(self, jobs: Sequence[JobId], timeout: float) -> Sequence[Finished]:
-        verbs.check_watch(jobs)
-        store, query, end = self.store, verbs.read_finished(jobs), time.monotonic() + timeout
-        listener = store.bells.listen()
+        check_items("jobs", jobs)
+        bells, end = self.store.bells, time.monotonic() + timeout
+        listener = bells.listen()
         try:
-            while not (found := await store.readers.aread(query)) and not store.bells.closed:
+            while not (found := await self._read(queries.finished, jobs)) and not bells.closed:
                 if not await listener.heard(end):
                     break
         finally:
-            store.bells.leave(listener)
+            bells.leave(listener)
         return found
 
     async def events(self, after: Cursor, limit: int, timeout: float) -> Events:
-        store, end = self.store, time.monotonic() + timeout
-        listener = store.bells.listen()
+        bells, end = self.store.bells, time.monotonic() + timeout
+        listener = bells.listen()
         try:
-            page = await store.readers.aread(verbs.read_events(after, limit))
-            while not (page.items or page.gap or store.bells.closed) and await listener.heard(end):
-                page = await store.readers.aread(verbs.read_events(page.cursor, limit))
+            page = await self._read(queries.events, after, _page(limit))
+            while not (page.items or page.gap or bells.closed) and await listener.heard(end):
+                page = await self._read(queries.events, page.cursor, limit)
         finally:
-            store.bells.leave(listener)
+            bells.leave(listener)
         return page
 
     # schedules
 
     async def declare_schedule(self, schedule: NewSchedule) -> Changed:
-        return await self.store.writer.submit(verbs.do_declare_schedule(schedule))
+        return await self._write(schedules.declare_schedule, schedule)
 
     async def override_schedule(
         self, name: str, spec: bytes | None, next_at: Micros | None, expect: int
     ) -> Changed:
-        return await self.store.writer.submit(verbs.do_override_schedule(name, spec, next_at, expect))
+        return await self._write(schedules.override_schedule, name, spec, next_at, expect)
 
     async def delete_schedule(self, name: str) -> bool:
-        return await self.store.writer.submit(verbs.do_delete_schedule(name))
+        return await self._write(schedules.delete_schedule, name)
 
     async def pause_schedule(self, name: str, *, paused: bool) -> bool:
-        return await self.store.writer.submit(verbs.do_pause_schedule(name, paused=paused))
+        return await self._write(schedules.pause_schedule, name, paused=paused)
 
     async def fire(self, fire: Fire) -> Fired:
-        return await self.store.writer.submit(verbs.do_fire(fire, self._full()))
+        return await self._write(schedules.fire, fire, full=self.store.space.shortage())
 
     async def schedules(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> Schedules:
-        return await self.store.readers.aread(verbs.read_schedules(after, limit))
+        return await self._read(schedules.schedules, after, _page(limit))
 
     # operate
 
     async def cancel(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        return await self.store.writer.submit(verbs.do_cancel(targets))
+        check_items("jobs", targets)
+        return await self._write(operate.cancel, targets)
 
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        return await self.store.writer.submit(verbs.do_replay(targets))
+        check_items("jobs", targets)
+        return await self._write(operate.replay, targets)
 
     async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        return await self.store.writer.submit(verbs.do_discard(targets))
+        check_items("jobs", targets)
+        return await self._write(operate.discard, targets)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
-        return await self.store.writer.submit(verbs.do_edit(edits))
+        check_items("jobs", edits)
+        return await self._write(operate.edit, edits)
 
     async def purge(self, queue: str, state: State, limit: int) -> Purged:
-        return await self.store.writer.submit(verbs.do_purge(queue, state, limit))
+        if state is State.RUNNING:
+            raise ContractError("running jobs are not purged; cancel them")
+        return await self._write(operate.purge, queue, state, limit)
 
     async def unhold(self, key: str, limit: int) -> Purged:
-        return await self.store.writer.submit(verbs.do_unhold(key, limit))
+        return await self._write(operate.unhold, key, limit)
 
     async def pause(self, queue: str, lane: str | None = None) -> bool:
-        return await self.store.writer.submit(verbs.do_set_paused(queue, lane, paused=True))
+        return await self._write(operate.set_paused, queue, lane, paused=True)
 
     async def resume(self, queue: str, lane: str | None = None) -> bool:
-        return await self.store.writer.submit(verbs.do_set_paused(queue, lane, paused=False))
+        return await self._write(operate.set_paused, queue, lane, paused=False)
 
     # settings
 
     async def declare(self, declarations: Sequence[Declaration]) -> Sequence[Changed]:
-        return await self.store.writer.submit(verbs.do_declare(declarations))
+        check_items("declarations", declarations)
+        return await self._write(settings.declare, declarations)
 
     async def override(self, subject: Subject, body: Body | None, expect: int) -> Changed:
-        return await self.store.writer.submit(verbs.do_override(subject, body, expect))
+        return await self._write(settings.override, subject, body, expect)
 
     async def documents(
         self, kind: Kind, after: Subject | None = None, limit: int = 100
     ) -> Sequence[Document]:
-        return await self.store.readers.aread(verbs.read_documents(kind, after, limit))
+        return await self._read(settings.documents, kind, after, _page(limit))
 
     # read
 
     async def get(self, jobs: Sequence[JobId]) -> Sequence[JobDetail | None]:
-        return await self.store.readers.aread(verbs.read_get(jobs))
+        check_items("jobs", jobs)
+        return await self._read(queries.get, jobs)
 
     async def list(self, query: JobQuery, after: Cursor = FIRST_PAGE, limit: int = 100) -> Page:
-        return await self.store.readers.aread(verbs.read_list(query, after, limit))
+        return await self._read(queries.list_jobs, query, after, _page(limit))
 
     async def flows(self, after: Cursor = FIRST_PAGE, limit: int = 100) -> UnfinishedFlows:
-        return await self.store.readers.aread(verbs.read_flows(after, limit))
+        return await self._read(queries.unfinished_flows, after, _page(limit))
 
     async def counts(self) -> Counts:
-        return await self.store.readers.aread(verbs.read_counts())
+        return await self._read(queries.counts)
 
     async def lanes(self, queue: str, after: Cursor = FIRST_PAGE, limit: int = 100) -> Lanes:
-        return await self.store.readers.aread(verbs.read_lanes(queue, after, limit))
+        return await self._read(lanes.lanes, queue, after, _page(limit))
 
     async def sessions(self, after: SessionId = "", limit: int = 1_000) -> Sequence[SessionView]:
-        return await self.store.readers.aread(verbs.read_sessions(after, limit))
+        return await self._read(queries.sessions, after, _page(limit))
 
     async def explain(self, job: JobId) -> Explanation:
-        return await self.store.readers.aread(verbs.read_explain(job))
+        return await self._read(explain.explain, job)
+
+
+class BlockingEnqueue:
+    """What blocking code calls, in its own thread."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+
+    def enqueue(self, groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
+        store = self._store()
+        return store.writer.call(enqueue_step(store, groups))
+
+
+def enqueue_step(
+    store: Store, groups: Sequence[Sequence[NewJob]]
+) -> Callable[[Transaction], Sequence[Sequence[Receipt]]]:
+    """An enqueue, for the loop's carrier and the blocking one."""
+    check_items("groups", groups)
+    full = store.space.shortage()
+    return lambda tx: enqueue.enqueue(tx, groups, full=full)
+
+
+def _page(limit: int) -> int:
+    if not 1 <= limit <= PAGE_ROWS:
+        raise ContractError(f"a page has 1 to {PAGE_ROWS} rows, not {limit}")
+    return limit

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.broker.sqlite import filing, handout, laned, lifecycle
-from windlass.broker.sqlite.handout import Bound
-from windlass.broker.sqlite.records import MEMOS, RUNNING, Job, Queue, pack
+from windlass.broker.sqlite import filing, lifecycle
+from windlass.broker.sqlite.candidates import Candidates, Suspects
+from windlass.broker.sqlite.records import MEMOS, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
-from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask
-from windlass.core.order import next_draw, turn_of
-from windlass.core.state import Move, State
+from windlass.broker.sqlite.transaction import Transaction
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for
+from windlass.core.state import Move
 from windlass.core.units import Fence, Micros
 
 SQL = statements("claim")
@@ -19,17 +18,18 @@ MEMO_SQL = statements("jobs")
 PROMOTE = 100
 """Due jobs, and expired ones, that one claim looks after."""
 SUSPECTS_COUNTED = 100
+_UNLIMITED = (None, None, None, None)
 
 _replied = msgspec.msgpack.Decoder(list[tuple[int, Fence]])
 
 
-def claim(tx: Writing, ask: Ask) -> Claimed:
+def claim(tx: Transaction, ask: Ask) -> Claimed:
     """Answer an ask."""
     check_ask(ask)
     queues = _asked(tx, ask)
     if ask.session is None:
-        bound, more = _hand_out(tx, ask, queues, None)
-        return _answer(tx, ask, queues, bound.leases, more=more)
+        jobs, more = _hand_out(tx, ask, queues, None)
+        return _answer(tx, ask, queues, jobs, more=more)
     row = tx.one(SQL["session"], (ask.session,))
     if row is None or row[3] is not None:
         return Claimed(session=Asker.LOST)
@@ -41,22 +41,20 @@ def claim(tx: Writing, ask: Ask) -> Claimed:
         return Claimed(session=Asker.LOST)  # the file is older than the session: it was restored
     if ask.seq == seq:
         return _answer(tx, ask, queues, _again(tx, s, replied), more=False)
-    bound, more = _hand_out(tx, ask, queues, s)
-    tx.run(SQL["reply"], (s, ask.seq, pack(bound.replied)))
-    return _answer(tx, ask, queues, bound.leases, more=more)
+    jobs, more = _hand_out(tx, ask, queues, s)
+    tx.run(SQL["reply"], (s, ask.seq, pack([(job.n, job.fence) for job in jobs])))
+    return _answer(tx, ask, queues, jobs, more=more)
 
 
-def _again(tx: Writing, s: int, replied: bytes | None) -> list[Lease]:
+def _again(tx: Transaction, s: int, replied: bytes | None) -> list[Job]:
     """What the last reply handed out, as far as it is still held under the same fence."""
-    leases: list[Lease] = []
-    for n, fence in [] if replied is None else _replied.decode(replied):
-        job = tx.find(n)
-        if job is not None and job.state_code == RUNNING and job.session == s and job.fence == fence:
-            leases.append(lease_of(tx, job))
-    return leases
+    found = [] if replied is None else [(tx.find(n), fence) for n, fence in _replied.decode(replied)]
+    return [job for job, fence in found if job and job.session == s and lifecycle.is_live(tx, job, fence)]
 
 
-def _answer(tx: Writing, ask: Ask, queues: Sequence[Queue], leases: list[Lease], *, more: bool) -> Claimed:
+def _answer(
+    tx: Transaction, ask: Ask, queues: Sequence[Queue], jobs: Sequence[Job], *, more: bool
+) -> Claimed:
     suspects = 0
     waits: list[Micros] = []
     for queue in queues:
@@ -67,88 +65,78 @@ def _answer(tx: Writing, ask: Ask, queues: Sequence[Queue], leases: list[Lease],
         suspects += tx.value(filing.SQL["count_suspects"], (queue.q, SUSPECTS_COUNTED))
         waits += _waits(tx, queue, ask, claimable=claimable)
     return Claimed(
-        leases=tuple(leases),
+        leases=tuple(_leases(tx, jobs)),
         more=more,
         next_in=min(waits, default=None),
         suspects=min(suspects, SUSPECTS_COUNTED),
     )
 
 
-def _asked(tx: Writing, ask: Ask) -> list[Queue]:
+def _asked(tx: Transaction, ask: Ask) -> list[Queue]:
     found = (tx.queue(name) for name in dict.fromkeys(ask.queues))
     return [queue for queue in found if queue is not None]
 
 
-def _hand_out(tx: Writing, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[Bound, bool]:
-    """New leases, and whether a bound stopped the claim."""
-    bound = Bound(tx, ask, PROMOTE - promote_due(tx, queues, PROMOTE))
+def _hand_out(tx: Transaction, ask: Ask, queues: Sequence[Queue], s: int | None) -> tuple[list[Job], bool]:
+    """Start jobs, as many as fit. Returns them, and whether a bound stopped the claim."""
+    started: list[Job] = []
+    left = PROMOTE - promote_due(tx, queues, PROMOTE)
+    size = 0
     for queue in queues:
         filing.refresh_due(tx, queue, stepped_back=tx.now < tx.mark)
-        if handout.is_plain(tx, queue) and not ask.alone:
-            stopped = handout.hand_out_plain(tx, queue, bound, s)
-        elif laned.is_laned(queue) and not ask.alone:
-            stopped = laned.hand_out_laned(tx, queue, bound, s)
-        else:
-            stopped = _hand_out_one_by_one(tx, queue, bound, s)
-        if stopped:
-            return bound, True
-    return bound, bound.left == 0 and any(_has_due(tx, queue) for queue in queues)
+        candidates = _candidates(tx, queue, ask)
+        while (job := candidates.next(len(started))) is not None:
+            if lifecycle.is_expired(job, tx.now):
+                candidates.write()
+                lifecycle.expire(tx, job)
+                candidates = _candidates(tx, queue, ask)
+                left -= 1
+                if left < 0:
+                    return started, True
+                continue
+            size += job.size
+            if len(started) >= _room(tx, queue, job, ask) or (started and size > ask.max_bytes):
+                candidates.write()
+                return started, True
+            _start(tx, job, ask, s)
+            candidates.take(job)
+            started.append(job)
+        candidates.write()
+    return started, left == 0 and any(_has_due(tx, queue) for queue in queues)
 
 
-def _hand_out_one_by_one(tx: Writing, queue: Queue, bound: Bound, s: int | None) -> bool:
-    """Hand out what a queue has, each time asking anew who is next; whether a bound stopped it."""
-    ask = bound.ask
-    turns = filing.Turns(turn_of(ask.slots, ask.soon))
-    while (job := _next(tx, queue, ask, len(bound.leases), turns)) is not None:
-        if queue.laned and filing.lacks_token(tx, queue, job.lane):
-            filing.refresh(tx, queue, tx.lane(queue, job.lane))
-            continue
-        if lifecycle.is_expired(job, tx.now):
-            lifecycle.expire(tx, job)
-            turns.end()
-            bound.left -= 1
-            if bound.left < 0:
-                return True
-            continue
-        payload = tx.body(job).payload
-        room = _room(tx, queue, job, ask)
-        if not bound.admits(room, len(payload)):
-            return True
-        bound.add(job.n, _start(tx, job, ask, s, turns))
-    return False
+def _candidates(tx: Transaction, queue: Queue, ask: Ask) -> Candidates | Suspects:
+    return Suspects(tx, queue) if ask.alone else Candidates(tx, queue, ask)
 
 
-def _next(tx: Writing, queue: Queue, ask: Ask, handed_out: int, turns: filing.Turns) -> Job | None:
-    if ask.alone:
-        return filing.next_suspect(tx, queue)
-    return filing.next_job(tx, queue, next_draw(ask.draw, handed_out), turns)
-
-
-def _room(tx: Writing, queue: Queue, job: Job, ask: Ask) -> int:
-    """How many jobs may be handed out before this one."""
-    if ask.alone:
-        return min(1, ask.slots)
+def _room(tx: Transaction, queue: Queue, job: Job, ask: Ask) -> int:
+    """How many leases the answer may have with this job as its last."""
     lane = tx.lane(queue, job.lane).policy
     limits = (queue.policy.concurrency, queue.policy.rate, lane.concurrency, lane.rate)
-    limited = any(limit is not None for limit in limits)
-    if job.attempt + 1 >= job.max_attempts or not tx.is_timed(job.t):
-        return ask.slots
-    return max(ask.slots, ask.soon) if limited else ask.limit
+    return room_for(
+        ask,
+        last_attempt=job.attempt + 1 >= job.max_attempts,
+        timed=tx.is_timed(job.t),
+        limited=limits != _UNLIMITED,
+    )
 
 
-def _start(tx: Writing, job: Job, ask: Ask, s: int | None, turns: filing.Turns) -> Lease:
-    filing.occupy(tx, job, turns)
-    job.fence = max(job.fence + 1, tx.now)
+def _start(tx: Transaction, job: Job, ask: Ask, s: int | None) -> None:
+    """Make a job a lease: a new fence, one more attempt."""
+    job.fence = new_fence(job.fence, tx.now)
     job.attempt += 1
     job.claimed_at = tx.now
     job.session, job.lease = s, tx.number()
     job.deadline = None if ask.visibility is None else tx.now + ask.visibility
-    lifecycle.transition(tx, job, Move.CLAIM, State.RUNNING, waited=max(0, tx.now - job.due_at))
-    filing.occupied(tx, job)
-    return lease_of(tx, job)
 
 
-def lease_of(tx: Writing, job: Job) -> Lease:
+def _leases(tx: Transaction, jobs: Sequence[Job]) -> list[Lease]:
+    """Running jobs as their holder is told of them."""
+    tx.load_bodies(jobs)
+    return [lease_of(tx, job) for job in jobs]
+
+
+def lease_of(tx: Transaction, job: Job) -> Lease:
     """A running job as its holder is told of it."""
     body = tx.body(job)
     return Lease(
@@ -177,7 +165,7 @@ def lease_of(tx: Writing, job: Job) -> Lease:
 # due jobs
 
 
-def promote_due(tx: Writing, queues: Sequence[Queue], limit: int) -> int:
+def promote_due(tx: Transaction, queues: Sequence[Queue], limit: int) -> int:
     """Make due jobs ready, in order of their due times, and say how many."""
     due = sorted(row for queue in queues for row in tx.all(SQL["due"], (queue.q, tx.now, limit)))
     for _, _, n in due[:limit]:
@@ -185,12 +173,12 @@ def promote_due(tx: Writing, queues: Sequence[Queue], limit: int) -> int:
     return len(due[:limit])
 
 
-def _has_due(tx: Writing, queue: Queue) -> bool:
+def _has_due(tx: Transaction, queue: Queue) -> bool:
     due_at = tx.value(SQL["next_due"], (queue.q,))
     return due_at is not None and due_at <= tx.now
 
 
-def _waits(tx: Writing, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micros]:
+def _waits(tx: Transaction, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micros]:
     """How long until time alone may make something of a queue claimable, for this kind of asker."""
     if queue.paused:
         return []
@@ -205,7 +193,7 @@ def _waits(tx: Writing, queue: Queue, ask: Ask, *, claimable: bool) -> list[Micr
     return waits
 
 
-def _next_token(tx: Writing, queue: Queue, ask: Ask) -> Micros | None:
+def _next_token(tx: Transaction, queue: Queue, ask: Ask) -> Micros | None:
     """How long until the queue, or the first of its lanes, has a token for what waits."""
     if tx.one(filing.SQL["any_suspect" if ask.alone else "any_ready"], (queue.q,)) is None:
         return None

@@ -1,14 +1,14 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
 from collections.abc import Sequence
-from itertools import islice
 
-from windlass.broker.sqlite import bulk, filing, flows, keys, lifecycle
+from windlass.broker.sqlite import filing, flows, keys, lifecycle
+from windlass.broker.sqlite.alike import accept_alike
 from windlass.broker.sqlite.keys import Key
-from windlass.broker.sqlite.reading import SQL as STORE
 from windlass.broker.sqlite.records import BLOCKED, HAS_PARENTS, KEYED, STATES, Body, Job
+from windlass.broker.sqlite.snapshot import SQL as STORE
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.dedup import Meeting, meet
 from windlass.core.group import Refusals, in_cycle, refused_whole, too_large
 from windlass.core.job import (
@@ -26,37 +26,26 @@ SQL = statements("jobs")
 
 
 def enqueue(
-    tx: Writing, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
+    tx: Transaction, groups: Sequence[Sequence[NewJob]], *, full: str | None = None
 ) -> tuple[tuple[Receipt, ...], ...]:
     """Accept groups, each by itself. `full` says why nothing can be accepted for want of space."""
-    if full is None and len(groups) > 1 and (together := _together(tx, groups)) is not None:
-        return together
     return tuple(enqueue_group(tx, group, full=full) for group in groups)
 
 
-def _together(tx: Writing, groups: Sequence[Sequence[NewJob]]) -> tuple[tuple[Receipt, ...], ...] | None:
-    """Accept what most callers side by side send, plain jobs, in the statements of one group: to no group
-    does it matter if all of them can be accepted so. None, and nothing is written, if they cannot.
-    """
-    receipts = bulk.accept(tx, [job for group in groups for job in group])
-    if receipts is None:
-        return None
-    each = iter(receipts)
-    return tuple([tuple(islice(each, len(group))) for group in groups])
-
-
-def enqueue_group(tx: Writing, group: Sequence[NewJob], *, full: str | None = None) -> tuple[Receipt, ...]:
+def enqueue_group(
+    tx: Transaction, group: Sequence[NewJob], *, full: str | None = None
+) -> tuple[Receipt, ...]:
     """Accept a group, or refuse it whole."""
-    receipts = None if full is not None else bulk.accept(tx, group)
-    if receipts is not None:
-        return receipts
-    refused = refusals(tx, group, may_fill=False, full=full)
+    full = full or _is_full(tx, group)
+    if full is None and (accepted := accept_alike(tx, group)) is not None:
+        return accepted
+    refused = refusals(tx, group, full=full)
     if refused:
         return refused_whole(group, refused)
     return accept(tx, group)
 
 
-def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
+def accept(tx: Transaction, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
     First every call meets its key, in order; then those that became jobs are tied to their parents and
@@ -73,16 +62,15 @@ def accept(tx: Writing, group: Sequence[NewJob], parent: JobId | None = None) ->
 # what is refused
 
 
-def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str | None = None) -> Refusals:
-    """The jobs of a group that cannot be accepted, with the reason. `may_fill`: even beyond `max_size`."""
+def refusals(tx: Transaction, group: Sequence[NewJob], *, full: str | None = None) -> Refusals:
+    """The jobs of a group that cannot be accepted, with the reason. `full` says why there is no room."""
     if large := too_large(group):
         return large
-    size = sum(len(job.payload) for job in group)
     found: dict[JobId, tuple[Refusal, str]] = {}
     ids = {job.id for job in group}
+    tx.load(ids)
     new = [job for job in group if _known(tx, job.id) is None]
     cyclic = in_cycle(new) if any(job.after for job in new) else frozenset[JobId]()
-    full = None if may_fill else full or _is_full(tx, size)
     for job in new:
         unknown = next(
             (e.parent for e in job.after if e.parent not in ids and not _is_parent(tx, e.parent)), None
@@ -100,21 +88,21 @@ def refusals(tx: Writing, group: Sequence[NewJob], *, may_fill: bool, full: str 
     return found
 
 
-def _is_full(tx: Writing, more: int) -> str | None:
+def _is_full(tx: Transaction, group: Sequence[NewJob]) -> str | None:
     limit = tx.options.max_size
-    if limit is None or tx.bytes + more <= limit:
+    if limit is None or tx.bytes + sum(len(job.payload) for job in group) <= limit:
         return None
     return f"the store is at its limit of {limit} bytes"
 
 
-def _is_parent(tx: Writing, job: JobId) -> bool:
+def _is_parent(tx: Transaction, job: JobId) -> bool:
     return _known(tx, job) is not None
 
 
 # what is accepted
 
 
-def _known(tx: Writing, job: JobId) -> Receipt | None:
+def _known(tx: Transaction, job: JobId) -> Receipt | None:
     """The receipt of an id that was sent before."""
     record = tx.record(job)
     if record is not None and record.pruned_until is None:
@@ -128,7 +116,7 @@ def _known(tx: Writing, job: JobId) -> Receipt | None:
     return None
 
 
-def _meet(tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
+def _meet(tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
     """Answer one call; if it becomes a job, that is in `created` and has yet to be placed."""
     if (receipt := _known(tx, asked.id)) is not None:
         return receipt
@@ -166,7 +154,7 @@ def _state_of_holder(holder: Job | None) -> State:
     return STATES[BLOCKED] if holder.state is None else holder.state
 
 
-def _absorb(tx: Writing, receipt: Receipt) -> Receipt:
+def _absorb(tx: Transaction, receipt: Receipt) -> Receipt:
     until = tx.now + tx.options.resend_window
     tx.run(SQL["absorb"], (receipt.job, receipt.status.value, receipt.of, until))
     tx.absorbed = 1
@@ -174,7 +162,7 @@ def _absorb(tx: Writing, receipt: Receipt) -> Receipt:
 
 
 def _create(
-    tx: Writing, asked: NewJob, parent: JobId | None, created: list[Job], *, follows: bool = False
+    tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Job], *, follows: bool = False
 ) -> Receipt:
     queue = tx.queue(asked.queue)
     assert queue is not None
@@ -211,7 +199,7 @@ def _create(
     return Receipt(Status.CREATED, asked.id)
 
 
-def _forget_id(tx: Writing, job: JobId) -> None:
+def _forget_id(tx: Transaction, job: JobId) -> None:
     """The memory of an earlier job under this id, or call, is over."""
     old = tx.record(job)
     if old is not None:
@@ -220,7 +208,7 @@ def _forget_id(tx: Writing, job: JobId) -> None:
         tx.run(SQL["drop_absorbed"], (job,))
 
 
-def _place(tx: Writing, job: Job) -> None:
+def _place(tx: Transaction, job: Job) -> None:
     """Tie a new job to its parents and let it wait."""
     if _tie(tx, job):
         lifecycle.finish(tx, job, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
@@ -232,7 +220,7 @@ def _place(tx: Writing, job: Job) -> None:
         lifecycle.make_waiting(tx, job, Move.ENQUEUE)
 
 
-def _tie(tx: Writing, job: Job) -> bool:
+def _tie(tx: Transaction, job: Job) -> bool:
     """Tie a job to its parents; whether an edge to a parent that has failed cancels it."""
     body = tx.body(job)
     if not body.after:
@@ -254,7 +242,7 @@ def _tie(tx: Writing, job: Job) -> bool:
     return False
 
 
-def _stands_for(tx: Writing, parent: JobId) -> JobId:
+def _stands_for(tx: Transaction, parent: JobId) -> JobId:
     """The job that a call stands for: itself, or the one whose key absorbed it."""
     receipt = _known(tx, parent)
     return parent if receipt is None or receipt.of is None else receipt.of
@@ -269,7 +257,7 @@ def _fate_of(record: Job | None) -> State | None:
     return State.DONE if record.state is State.DONE else State.CANCELLED
 
 
-def _replace(tx: Writing, job: Job, asked: NewJob) -> Receipt:
+def _replace(tx: Transaction, job: Job, asked: NewJob) -> Receipt:
     """Let a waiting job take over what a newer call asks for; it keeps its id."""
     lifecycle.leave_waiting(tx, job)
     body = tx.body(job)

@@ -5,23 +5,23 @@ import msgspec
 from windlass.broker.sqlite import filing
 from windlass.broker.sqlite.flows import SQL as FLOWS
 from windlass.broker.sqlite.flows import has_dead_parent
-from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.reads import error_of
+from windlass.broker.sqlite.queries import error_of
 from windlass.broker.sqlite.records import Job
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.core.query import AHEAD_LIMIT, Explanation, Parked, Why
 from windlass.core.session import SessionInfo
 from windlass.core.state import TERMINAL, State
 from windlass.core.units import JobId, Micros
 
-SQL = statements("reads")
+SQL = statements("queries")
 _LANE_REASONS = {Parked.CONCURRENCY: Why.LANE_CONCURRENCY, Parked.RATE: Why.LANE_RATE}
 _info = msgspec.msgpack.Decoder(SessionInfo)
 _Reason = tuple[Why, Micros | None, str]
 
 
-def explain(tx: Reading, job_id: JobId) -> Explanation:
+def explain(tx: Snapshot, job_id: JobId) -> Explanation:
     """The first reason that applies."""
     job = tx.job(job_id)
     if job is None:
@@ -38,7 +38,7 @@ def explain(tx: Reading, job_id: JobId) -> Explanation:
     )
 
 
-def _reason(tx: Reading, job: Job) -> _Reason:
+def _reason(tx: Snapshot, job: Job) -> _Reason:
     if job.state in TERMINAL:
         return Why.FINISHED, None, job.reason or ""
     if job.state is State.RUNNING:
@@ -51,25 +51,25 @@ def _reason(tx: Reading, job: Job) -> _Reason:
     return _ready(tx, job)
 
 
-def _blocked(tx: Reading, job: Job) -> _Reason:
+def _blocked(tx: Snapshot, job: Job) -> _Reason:
     if has_dead_parent(tx, job):
         return Why.PARENT_DEAD, None, ""
     parents = [parent for (parent,) in tx.all(FLOWS["open_parents"], (job.n,))]
     return (Why.PARENTS if parents else Why.FOLLOWS), None, ", ".join(parents[:3])
 
 
-def _scheduled(tx: Reading, job: Job) -> _Reason:
+def _scheduled(tx: Snapshot, job: Job) -> _Reason:
     due_in = max(0, job.due_at - tx.now)
     if job.held is not None:
         return Why.HELD, due_in, job.held.reason
     return (Why.RETRYING if job.attempt else Why.NOT_DUE), due_in, ""
 
 
-def _ready(tx: Reading, job: Job) -> _Reason:
+def _ready(tx: Snapshot, job: Job) -> _Reason:
     return _paused_or_behind(tx, job) or _limited(tx, job) or _waiting_its_turn(tx, job)
 
 
-def _paused_or_behind(tx: Reading, job: Job) -> _Reason | None:
+def _paused_or_behind(tx: Snapshot, job: Job) -> _Reason | None:
     queue = tx.queue_of(job.q)
     if queue.paused:
         return Why.QUEUE_PAUSED, None, ""
@@ -81,7 +81,7 @@ def _paused_or_behind(tx: Reading, job: Job) -> _Reason | None:
     return None
 
 
-def _limited(tx: Reading, job: Job) -> _Reason | None:
+def _limited(tx: Snapshot, job: Job) -> _Reason | None:
     queue = tx.queue_of(job.q)
     lane = tx.lane(queue, job.lane)
     if queue.policy.concurrency is not None and queue.running >= queue.policy.concurrency:
@@ -94,7 +94,7 @@ def _limited(tx: Reading, job: Job) -> _Reason | None:
     return None
 
 
-def _waiting_its_turn(tx: Reading, job: Job) -> _Reason:
+def _waiting_its_turn(tx: Snapshot, job: Job) -> _Reason:
     if not _is_served(tx, tx.queue_of(job.q).name):
         return Why.NO_WORKER, None, ""
     if job.suspect:
@@ -102,11 +102,11 @@ def _waiting_its_turn(tx: Reading, job: Job) -> _Reason:
     return (Why.AHEAD if _ahead(tx, job) else Why.NEXT), None, ""
 
 
-def _is_served(tx: Reading, queue: str) -> bool:
+def _is_served(tx: Snapshot, queue: str) -> bool:
     return any(queue in _info.decode(info).queues for (info,) in tx.all(SESSIONS["infos"]))
 
 
-def _ahead(tx: Reading, job: Job) -> int:
+def _ahead(tx: Snapshot, job: Job) -> int:
     """Ready jobs of its lane that go first."""
     if job.suspect:
         return tx.value(SQL["ahead_of_suspect"], (job.q, job.lane, job.sequence, AHEAD_LIMIT))

@@ -5,16 +5,16 @@ about after every change; nothing else touches a ring's members. A queue that ne
 its jobs are in one line per band, and none of the rows of lanes and rings is ever touched.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from windlass.broker.sqlite.reading import Reading
-from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue, as_json
+from windlass.broker.sqlite.records import READY, UNPLACED, Job, Lane, Queue
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
-from windlass.core.order import REBASE_AT, band_of, choose_band, stride
+from windlass.core.order import Place, band_of
 from windlass.core.query import Parked
-from windlass.core.settings import LanePolicy, lane_policy
+from windlass.core.settings import lane_policy
 from windlass.core.units import Micros
 
 SQL = statements("filing")
@@ -27,13 +27,13 @@ LANES_WOKEN = 1_000
 # where a job stands
 
 
-def file(tx: Writing, job: Job, *, keeps_place: bool = False) -> None:
+def file(tx: Transaction, job: Job, *, keeps_place: bool = False) -> None:
     """Put a job that has just become ready in its place, and wake somebody for it."""
     queue = tx.queue_of(job.q)
     if not keeps_place:
         set_band(job, queue)
         if not queue.policy.sequence:
-            job.sequence = tx.place_number(job)
+            job.sequence = tx.number()
     tx.touch(job)
     if queue.laned:
         lane = tx.lane(queue, job.lane)
@@ -48,7 +48,7 @@ def set_band(job: Job, queue: Queue) -> None:
     job.band = band_of(job.priority, job.due_at, queue.policy.bands, queue.policy.age_step)
 
 
-def unfile(tx: Writing, job: Job) -> None:
+def unfile(tx: Transaction, job: Job) -> None:
     """Take a ready job out of its place."""
     queue = tx.queue_of(job.q)
     if not queue.laned:
@@ -65,7 +65,7 @@ def unfile(tx: Writing, job: Job) -> None:
     tx.touch(job)
 
 
-def line_up(tx: Writing, job: Job) -> None:
+def line_up(tx: Transaction, job: Job) -> None:
     """Give a job of a queue with `sequence` its number, for good: accepted, unblocked or replayed."""
     queue = tx.queue_of(job.q)
     if not queue.policy.sequence:
@@ -75,7 +75,7 @@ def line_up(tx: Writing, job: Job) -> None:
     refresh(tx, queue, tx.lane(queue, job.lane))
 
 
-def leave_line(tx: Writing, job: Job) -> None:
+def leave_line(tx: Transaction, job: Job) -> None:
     """A job is finished, so the next of its lane may go."""
     if job.line is None:
         return
@@ -89,7 +89,7 @@ def leave_line(tx: Writing, job: Job) -> None:
 # rings
 
 
-def become_laned(tx: Writing, queue: Queue) -> None:
+def become_laned(tx: Transaction, queue: Queue) -> None:
     """The first lane of a queue: from here on it has rings, and counts by lane."""
     if queue.laned:
         return
@@ -108,7 +108,7 @@ def become_laned(tx: Writing, queue: Queue) -> None:
 _READY_OF_QUEUE = statements("jobs")["count_ready"]
 
 
-def parked(tx: Reading, queue: Queue, lane: Lane) -> Parked | None:
+def parked(tx: Snapshot, queue: Queue, lane: Lane) -> Parked | None:
     """Why a lane may not hand anything out."""
     if lane.paused:
         return Parked.PAUSED
@@ -119,23 +119,18 @@ def parked(tx: Reading, queue: Queue, lane: Lane) -> Parked | None:
     return None
 
 
-def lacks_token(tx: Reading, queue: Queue, name: str) -> bool:
-    """Whether a lane that stands in a ring has no token. It may have entered by one of a later time, when a
-    clock ran ahead and was set back before any sweep saw it.
-    """
-    lane = tx.lane(queue, name)
-    return lane.policy.rate is not None and wait_for_token(lane, lane.policy.rate, tx.now) > 0
-
-
-def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
+def refresh(tx: Transaction, queue: Queue, lane: Lane) -> None:
     """Let a lane enter and leave rings as it now has, or has not, something to hand out there."""
     if not queue.laned:
         return
-    why = parked(tx, queue, lane)
-    wanted = set(_bands(tx, queue, lane)) if why is None else set[int]()
-    present = {band for (band,) in tx.all(SQL["places"], (queue.q, lane.name))}
+    wanted = set(_bands(tx, queue, lane)) if parked(tx, queue, lane) is None else set[int]()
+    places = {band: Place(clock, due) for band, clock, due in tx.all(SQL["places"], (queue.q, lane.name))}
+    present = {band for band, place in places.items() if place.due is not None}
     for band in wanted - present:
-        tx.run(SQL["enter"], (queue.q, lane.name, band, stride(lane.policy.weight)))
+        time = tx.value(SQL["ring_time"], (queue.q, band)) or 0
+        place = places.get(band) or Place(time)
+        place.enter(time, lane.policy.weight)
+        tx.run(SQL["save_place"], (queue.q, lane.name, band, place.clock, place.due))
         tx.run(SQL["fill_ring"], (queue.q, band))
     for band in present - wanted:
         tx.run(SQL["leave"], (queue.q, lane.name, band))
@@ -147,32 +142,14 @@ def refresh(tx: Writing, queue: Queue, lane: Lane) -> None:
         tx.touch_lane(lane)
 
 
-def park(tx: Writing, queue: Queue, names: Sequence[str]) -> None:
-    """Take lanes that have just been parked out of all rings."""
-    if names:
-        for band in {band for (band,) in tx.all(SQL["park"], (queue.q, as_json(names)))}:
-            tx.run(SQL["empty_ring"], (queue.q, band, tx.now))
-
-
-def _unpark(tx: Writing, queue: Queue, lanes: Mapping[str, LanePolicy]) -> None:
-    """Let lanes that were parked, and are in no ring, enter where they have something to hand out."""
-    by_weight: dict[int, list[str]] = {}
-    for name, policy in lanes.items():
-        by_weight.setdefault(policy.weight, []).append(name)
-    for weight, names in by_weight.items():
-        tx.run(SQL["enter_all"], (queue.q, as_json(names), stride(weight), int(queue.policy.one_ring)))
-    if by_weight:
-        tx.run(SQL["fill_rings"], (queue.q,))
-
-
-def refresh_all(tx: Writing, queue: Queue) -> None:
+def refresh_all(tx: Transaction, queue: Queue) -> None:
     """Settings have changed."""
     if queue.laned:
         for (name,) in tx.all(SQL["lanes_of"], (queue.q,)):
             refresh(tx, queue, tx.lane(queue, name))
 
 
-def refresh_due(tx: Writing, queue: Queue, *, stepped_back: bool) -> None:
+def refresh_due(tx: Transaction, queue: Queue, *, stepped_back: bool) -> None:
     """Time has passed: bring back lanes that have a token again. If the clock was found behind, some that had
     one have none.
     """
@@ -186,13 +163,13 @@ def refresh_due(tx: Writing, queue: Queue, *, stepped_back: bool) -> None:
         refresh(tx, queue, tx.lane(queue, name))
 
 
-def clear_rings(tx: Writing, queue: Queue) -> None:
+def clear_rings(tx: Transaction, queue: Queue) -> None:
     """The layout of an unused queue changes: clocks of another layout mean nothing."""
     tx.run(SQL["clear_places"], (queue.q,))
     tx.run(SQL["clear_rings"], (queue.q,))
 
 
-def forget_idle(tx: Writing, queue: Queue, limit: int) -> None:
+def forget_idle(tx: Transaction, queue: Queue, limit: int) -> None:
     """Drop what only says that lanes were here: clocks that the ring has passed, and rings empty for long."""
     if not queue.laned:
         return
@@ -203,10 +180,10 @@ def forget_idle(tx: Writing, queue: Queue, limit: int) -> None:
         tx.run(SQL["drop_ring"], (queue.q, band))
 
 
-def _bands(tx: Reading, queue: Queue, lane: Lane) -> Iterator[int]:
+def _bands(tx: Snapshot, queue: Queue, lane: Lane) -> Iterator[int]:
     """The rings in which a lane has something to hand out."""
     if queue.policy.sequence:
-        if _head(tx, queue, lane) is not None:
+        if head_of_line(tx, queue, lane.name) is not None:
             yield ONE_RING
     elif queue.policy.one_ring:
         if tx.one(SQL["has_ready"], (queue.q, lane.name)) is not None:
@@ -215,7 +192,7 @@ def _bands(tx: Reading, queue: Queue, lane: Lane) -> Iterator[int]:
         yield from bands_of(tx, queue, lane.name)
 
 
-def bands_of(tx: Reading, queue: Queue, lane: str) -> Iterator[int]:
+def bands_of(tx: Snapshot, queue: Queue, lane: str) -> Iterator[int]:
     """The bands in which a lane has a ready job, first to last."""
     band = tx.value(SQL["next_band"], (queue.q, lane, None))
     while band is not None:
@@ -223,16 +200,16 @@ def bands_of(tx: Reading, queue: Queue, lane: str) -> Iterator[int]:
         band = tx.value(SQL["next_band"], (queue.q, lane, band))
 
 
-def _rings_of(tx: Reading, queue: Queue) -> Iterator[int]:
+def rings_of(tx: Snapshot, queue: Queue) -> Iterator[int]:
     band = tx.value(SQL["next_ring"], (queue.q, None))
     while band is not None:
         yield band
         band = tx.value(SQL["next_ring"], (queue.q, band))
 
 
-def _head(tx: Reading, queue: Queue, lane: Lane) -> Job | None:
+def head_of_line(tx: Snapshot, queue: Queue, lane: str) -> Job | None:
     """With `sequence`: the first job of a lane, if it can be handed out to anyone."""
-    n = tx.value(SQL["head_of_line"], (queue.q, lane.name))
+    n = tx.value(SQL["head_of_line"], (queue.q, lane))
     job = None if n is None else tx.numbered(n)
     return job if job is not None and job.state_code == READY and not job.suspect else None
 
@@ -249,70 +226,7 @@ def queue_open(queue: Queue, now: Micros) -> bool:
     )
 
 
-class Turns:
-    """Whose turn it is in the rings of a queue, during one claim, as in `windlass.core.order`."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._last: dict[int, tuple[str, int]] = {}
-
-    def lane(self, tx: Reading, queue: Queue, band: int) -> str | None:
-        """The lane to take from: the one that has begun its turn, or the first."""
-        lane, count = self._last.get(band, ("", 0))
-        if 0 < count < self._most and (band,) in tx.all(SQL["places"], (queue.q, lane)):
-            return lane
-        return tx.value(SQL["first_lane"], (queue.q, band))
-
-    def take(self, lane: str, band: int) -> None:
-        """A job is claimed from that lane."""
-        last, count = self._last.get(band, ("", 0))
-        self._last[band] = (lane, count + 1 if last == lane and count < self._most else 1)
-
-    def end(self) -> None:
-        """Something else came in between."""
-        self._last.clear()
-
-
-def next_job(tx: Reading, queue: Queue, draw: int, turns: Turns) -> Job | None:
-    """The job that a queue hands out next."""
-    if not queue_open(queue, tx.now):
-        return None
-    name = _next_lane(tx, queue, draw, turns)
-    if name is None:
-        return None
-    lane, band = name
-    if queue.policy.sequence:
-        return _head(tx, queue, tx.lane(queue, lane))
-    if band is None:
-        band = _choose(bands_of(tx, queue, lane), queue, draw)
-    n = None if band is None else tx.value(SQL["head_of_band"], (queue.q, lane, band))
-    return None if n is None else tx.numbered(n)
-
-
-def _next_lane(tx: Reading, queue: Queue, draw: int, turns: Turns) -> tuple[str, int | None] | None:
-    """The lane to take from, with the band if that was chosen first."""
-    if not queue.laned:
-        lane = tx.lane(queue, "")
-        return None if parked(tx, queue, lane) is not None else ("", None)
-    if queue.policy.one_ring:
-        name = turns.lane(tx, queue, ONE_RING)
-        return None if name is None else (name, None)
-    band = _choose(_rings_of(tx, queue), queue, draw)
-    if band is None:
-        return None
-    name = turns.lane(tx, queue, band)
-    return None if name is None else (name, band)
-
-
-def _choose(present: Iterator[int], queue: Queue, draw: int) -> int | None:
-    """The band to take from: without weights the first, and no other is looked at."""
-    if not queue.policy.bands:
-        return next(present, None)
-    bands = list(present)
-    return choose_band(bands, queue.policy.bands, draw) if bands else None
-
-
-def next_suspect(tx: Reading, queue: Queue) -> Job | None:
+def next_suspect(tx: Snapshot, queue: Queue) -> Job | None:
     """The suspect that a queue hands out next: first in first out, over the lanes that may."""
     if not queue_open(queue, tx.now):
         return None
@@ -324,21 +238,24 @@ def next_suspect(tx: Reading, queue: Queue) -> Job | None:
     return None
 
 
-def has_claimable(tx: Reading, queue: Queue) -> bool:
+def has_claimable(tx: Snapshot, queue: Queue) -> bool:
     """Whether anybody could be handed something."""
     if queue.unlimited and not tx.lane(queue, "").paused:
         return not queue.paused and tx.one(SQL["any_ready"], (queue.q,)) is not None
     return has_next(tx, queue) or next_suspect(tx, queue) is not None
 
 
-def has_next(tx: Reading, queue: Queue) -> bool:
+def has_next(tx: Snapshot, queue: Queue) -> bool:
     """Whether a queue has a job to hand out next, be it not a suspect: a lane is in a ring only with one."""
+    if not queue_open(queue, tx.now):
+        return False
     if queue.laned:
-        return queue_open(queue, tx.now) and tx.one(SQL["any_place"], (queue.q,)) is not None
-    return next_job(tx, queue, 0, Turns(1)) is not None
+        return tx.one(SQL["any_place"], (queue.q,)) is not None
+    lane = tx.lane(queue, "")
+    return parked(tx, queue, lane) is None and next(_bands(tx, queue, lane), None) is not None
 
 
-def wake_if_claimable(tx: Writing, queue: Queue) -> None:
+def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
     """Something may have come free: wake somebody if so."""
     if queue.name not in tx.armed and has_claimable(tx, queue):
         tx.armed.add(queue.name)
@@ -347,97 +264,47 @@ def wake_if_claimable(tx: Writing, queue: Queue) -> None:
 # what a claim takes, and an end gives back
 
 
-def occupy(tx: Writing, job: Job, turns: Turns) -> None:
-    """Take a slot and a token of a job's queue and of its lane; the job is about to leave its place."""
-    queue = tx.queue_of(job.q)
-    lane = tx.lane(queue, job.lane)
+def occupy(tx: Transaction, queue: Queue, lane: Lane) -> None:
+    """Take a slot and a token of a queue and of a lane, for a job that leaves its place."""
+    queue.running += 1
+    tx.touch_queue(queue)
     if queue.laned:
-        if not job.suspect:
-            band = ONE_RING if queue.policy.one_ring else job.band
-            turns.take(lane.name, band)
-            _take(tx, queue, lane, band)
         lane.running += 1
         lane.ready -= 1
         tx.touch_lane(lane)
-    queue.running += 1
     if queue.policy.rate is not None:
         queue.bucket = taken(queue.bucket or full(queue.policy.rate, tx.now), queue.policy.rate, tx.now)
-    tx.touch_queue(queue)
     if lane.policy.rate is not None:
         lane.bucket = taken(lane.bucket or full(lane.policy.rate, tx.now), lane.policy.rate, tx.now)
         tx.touch_lane(lane)
 
 
-def occupied(tx: Writing, job: Job) -> None:
-    """The job has left its place: its lane may have to leave a ring."""
-    queue = tx.queue_of(job.q)
-    refresh(tx, queue, tx.lane(queue, job.lane))
+def rebase(tx: Transaction, queue: Queue, band: int, base: int) -> None:
+    """Set back the clocks of a ring that have become large."""
+    tx.run(SQL["rebase_places"], (queue.q, band, base))
+    tx.run(SQL["rebase_ring"], (queue.q, band))
 
 
-def _take(tx: Writing, queue: Queue, lane: Lane, band: int) -> None:
-    """One job is claimed from a lane of a ring. A changed weight counts from the claim after this one."""
-    time = tx.value(SQL["pass_time"], (queue.q, band, lane.name))
-    tx.run(SQL["advance"], (queue.q, lane.name, band, stride(lane.policy.weight)))
-    if time >= REBASE_AT:
-        tx.run(SQL["rebase_places"], (queue.q, band, time))
-        tx.run(SQL["rebase_ring"], (queue.q, band))
-
-
-def vacate(tx: Writing, job: Job, *, unstarted: bool) -> None:
-    """Give back the slot, and for work that never started what is left of the token."""
-    queue = tx.queue_of(job.q)
-    queue.running -= 1
+def vacate(tx: Transaction, queue: Queue, name: str, count: int, *, unstarted: Micros | None = None) -> None:
+    """Give back slots of a lane; for work that never started, with the time of its claim, what is left of
+    the token.
+    """
+    lane = tx.lane(queue, name)
+    was_parked = parked(tx, queue, lane) is not None
+    queue.running -= count
     tx.touch_queue(queue)
-    lane = tx.lane(queue, job.lane)
     if queue.laned:
-        lane.running -= 1
+        lane.running -= count
         tx.touch_lane(lane)
-    if unstarted:
-        _return_tokens(tx, queue, lane, job.claimed_at)
-    refresh(tx, queue, lane)
+    if unstarted is not None:
+        _return_tokens(tx, queue, lane, unstarted)
+    if was_parked:
+        refresh(tx, queue, lane)
     if not queue.unlimited or lane.paused:
         wake_if_claimable(tx, queue)
 
 
-def vacate_done(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
-    """Give back the slots of runs that are done, so many of each lane; not for queues with `sequence`."""
-    queue.running -= sum(ended.values())
-    tx.touch_queue(queue)
-    if queue.laned:
-        policies = {name: tx.lane_policy_of(queue, name) for name in ended}
-        if any(policy.rate is not None for policy in policies.values()) or tx.knows_lanes(queue, ended):
-            _vacate_each(tx, queue, ended)
-        else:
-            alike: dict[int, list[str]] = {}
-            for name, count in ended.items():
-                alike.setdefault(count, []).append(name)
-            opened: dict[str, LanePolicy] = {}
-            for count, names in alike.items():
-                for name, running, wants in tx.all(SQL["vacate_lanes"], (queue.q, as_json(names), count)):
-                    most = policies[name].concurrency
-                    if wants and has_slot(running, most) and not has_slot(running + count, most):
-                        opened[name] = policies[name]
-            _unpark(tx, queue, opened)
-    if not queue.unlimited:
-        wake_if_claimable(tx, queue)
-
-
-def _vacate_each(tx: Writing, queue: Queue, ended: Mapping[str, int]) -> None:
-    tx.read_lanes(queue, ended)
-    opened: dict[str, LanePolicy] = {}
-    for name, count in ended.items():
-        lane = tx.lane(queue, name)
-        was_full = not has_slot(lane.running, lane.policy.concurrency)
-        lane.running -= count
-        tx.touch_lane(lane)
-        if lane.policy.rate is not None:
-            refresh(tx, queue, lane)
-        elif was_full and lane.ready and parked(tx, queue, lane) is None:
-            opened[name] = lane.policy
-    _unpark(tx, queue, opened)
-
-
-def _return_tokens(tx: Writing, queue: Queue, lane: Lane, claimed_at: Micros) -> None:
+def _return_tokens(tx: Transaction, queue: Queue, lane: Lane, claimed_at: Micros) -> None:
     if queue.policy.rate is not None and queue.bucket is not None:
         queue.bucket = returned(queue.bucket, queue.policy.rate, tx.now, claimed_at)
         tx.touch_queue(queue)
@@ -453,7 +320,7 @@ def wait_for_token(place: Queue | Lane, rate: Rate | None, now: Micros) -> Micro
     return token_in(place.bucket, rate, now)
 
 
-def next_lane_token(tx: Reading, queue: Queue) -> Micros:
+def next_lane_token(tx: Snapshot, queue: Queue) -> Micros:
     """How long until the first parked lane has a token; 0 if none waits for one."""
     row = tx.one(SQL["next_token"], (queue.q,))
     if row is None:

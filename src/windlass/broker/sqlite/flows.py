@@ -3,10 +3,10 @@
 from collections import deque
 
 from windlass.broker.sqlite import lifecycle
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import CODES, DEAD, HAS_CHILDREN, Job, state_of
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Fate, Writing
+from windlass.broker.sqlite.transaction import Fate, Transaction
 from windlass.core.job import Edge, OnFailure
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId
@@ -14,7 +14,7 @@ from windlass.core.units import JobId
 SQL = statements("jobs")
 
 
-def tie(tx: Writing, child: Job, edge: Edge, *, waits: bool) -> None:
+def tie(tx: Transaction, child: Job, edge: Edge, *, waits: bool) -> None:
     """Keep a parent until a job has ended. One that is gone ties nobody, should its id come again."""
     parent = tx.job(edge.parent)
     if parent is None:
@@ -27,7 +27,7 @@ def tie(tx: Writing, child: Job, edge: Edge, *, waits: bool) -> None:
     tx.edges = 1
 
 
-def tell_dependents(tx: Writing, parent: JobId, state: State) -> None:
+def tell_dependents(tx: Transaction, parent: JobId, state: State) -> None:
     """Resolve the edges to a parent that has ended, a bounded number of them now and the rest by sweep.
 
     An end can cascade (a cancelled dependent has dependents): the work is a queue, not a recursion, and the
@@ -43,13 +43,13 @@ def tell_dependents(tx: Writing, parent: JobId, state: State) -> None:
     keep_fates(tx, fates)
 
 
-def keep_fates(tx: Writing, fates: deque[Fate]) -> None:
+def keep_fates(tx: Transaction, fates: deque[Fate]) -> None:
     """Leave ends to sweep."""
     for fate in fates:
         tx.run(SQL["add_fate"], (fate.parent, CODES[fate.state]))
 
 
-def resolve_fates(tx: Writing, fates: deque[Fate], limit: int) -> int:
+def resolve_fates(tx: Transaction, fates: deque[Fate], limit: int) -> int:
     """Resolve up to so many edges, oldest end first; what is not done stays in `fates`."""
     told = 0
     outer, tx.telling = tx.telling, fates
@@ -67,7 +67,7 @@ def resolve_fates(tx: Writing, fates: deque[Fate], limit: int) -> int:
     return told
 
 
-def _next_edge(tx: Writing, fate: Fate) -> tuple[int, str] | None:
+def _next_edge(tx: Transaction, fate: Fate) -> tuple[int, str] | None:
     if fate.state is not State.DEAD:
         row = tx.one(SQL["next_edge"], (fate.parent,))
     else:
@@ -78,7 +78,7 @@ def _next_edge(tx: Writing, fate: Fate) -> tuple[int, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-def _resolve(tx: Writing, child: Job, fate: Fate, on_failure: OnFailure) -> None:
+def _resolve(tx: Transaction, child: Job, fate: Fate, on_failure: OnFailure) -> None:
     if fate.state is State.CANCELLED and on_failure is OnFailure.CANCEL:
         lifecycle.finish(tx, child, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
         lifecycle.drop_if_unkept(tx, child)
@@ -89,7 +89,7 @@ def _resolve(tx: Writing, child: Job, fate: Fate, on_failure: OnFailure) -> None
         lifecycle.unblock(tx, child)
 
 
-def take_fates(tx: Writing, limit: int) -> deque[Fate]:
+def take_fates(tx: Transaction, limit: int) -> deque[Fate]:
     """The oldest ends that dependents have yet to be told; they are put back by `keep_fates` if time runs
     out.
     """
@@ -99,12 +99,12 @@ def take_fates(tx: Writing, limit: int) -> deque[Fate]:
     return deque(Fate(parent, state_of(state)) for _, parent, state in rows)
 
 
-def any_fate(tx: Writing) -> bool:
+def any_fate(tx: Transaction) -> bool:
     """Whether dependents have yet to be told of an end."""
     return tx.one(SQL["any_fate"]) is not None
 
 
-def is_needed(tx: Writing, job: Job) -> bool:
+def is_needed(tx: Transaction, job: Job) -> bool:
     """Whether an unfinished job, or an end that its dependents have yet to be told, depends on it.
 
     Those that wait for a dead parent have no claim on it: when it goes, their edges act.
@@ -116,6 +116,6 @@ def is_needed(tx: Writing, job: Job) -> bool:
     return tx.one(SQL["needed"], (job.id, int(job.state_code == DEAD))) is not None
 
 
-def has_dead_parent(tx: Reading, job: Job) -> bool:
+def has_dead_parent(tx: Snapshot, job: Job) -> bool:
     """Whether a blocked job waits for a dead parent."""
     return job.waiting_for > 0 and tx.one(SQL["dead_parent"], (job.n,)) is not None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from windlass.broker.sqlite.records import KEYED, Job
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.dedup import held_until
 from windlass.core.job import Mode
 from windlass.core.units import JobId, Micros
@@ -27,13 +27,13 @@ class Key:
     """Once its holder has finished: when it is free."""
 
 
-def place_of(tx: Writing, job: Job) -> Place | None:
+def place_of(tx: Transaction, job: Job) -> Place | None:
     """Where the key of a job is unique; None if it has none."""
     key = tx.body(job).key if job.marks & KEYED else None
     return None if key is None else (key, job.q, job.lane, job.t)
 
 
-def key_at(tx: Writing, place: Place | None) -> Key | None:
+def key_at(tx: Transaction, place: Place | None) -> Key | None:
     """The record of a key."""
     row = None if place is None else tx.one(SQL["key"], place)
     if row is None:
@@ -42,19 +42,19 @@ def key_at(tx: Writing, place: Place | None) -> Key | None:
     return Key(holder, Mode(mode), window, accepted_at, follower, until)
 
 
-def save_key(tx: Writing, place: Place, key: Key) -> None:
+def save_key(tx: Transaction, place: Place, key: Key) -> None:
     """Write the record of a key."""
     columns = (key.holder, key.mode.value, key.window, key.accepted_at, key.follower, key.until)
     tx.run(SQL["save_key"], (*place, *columns))
 
 
-def held_key(tx: Writing, job: Job) -> Key | None:
+def held_key(tx: Transaction, job: Job) -> Key | None:
     """The record of the key that a job holds; None if it has none, or another holds it."""
     key = key_at(tx, place_of(tx, job))
     return key if key is not None and key.holder == job.id else None
 
 
-def release(tx: Writing, job: Job) -> Job | None:
+def release(tx: Transaction, job: Job) -> Job | None:
     """Let go of the key of a finished job: to the follower, which is returned, or once the window is over."""
     place = place_of(tx, job)
     key = key_at(tx, place)

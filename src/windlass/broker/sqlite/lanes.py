@@ -1,18 +1,18 @@
 """Lanes as operators see them."""
 
 from windlass.broker.sqlite import filing
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import Lane, Queue
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.core.limits import tokens
 from windlass.core.query import Lanes, LaneView, lane_in
 from windlass.core.state import State
 from windlass.core.units import Cursor
 
-SQL = statements("reads")
+SQL = statements("queries")
 
 
-def lanes(tx: Reading, queue_name: str, after: Cursor, limit: int) -> Lanes:
+def lanes(tx: Snapshot, queue_name: str, after: Cursor, limit: int) -> Lanes:
     """The lanes of a queue that there is something to say of."""
     last = lane_in(after)
     queue = tx.queue(queue_name)
@@ -26,14 +26,14 @@ def lanes(tx: Reading, queue_name: str, after: Cursor, limit: int) -> Lanes:
     return Lanes(lanes=views, cursor=Cursor(f">{names[limit - 1]}") if len(names) > limit else None)
 
 
-def _ready(tx: Reading, queue: Queue, name: str) -> int:
+def _ready(tx: Snapshot, queue: Queue, name: str) -> int:
     """Ready jobs of a lane. A queue that never had a lane keeps one count for both."""
     if queue.laned:
         return tx.lane(queue, name).ready
     return tx.counted(queue, State.READY) if name == "" else 0
 
 
-def _view(tx: Reading, queue: Queue, lane: Lane) -> LaneView:
+def _view(tx: Snapshot, queue: Queue, lane: Lane) -> LaneView:
     policy = lane.policy
     ready = _ready(tx, queue, lane.name)
     bucket = None if policy.rate is None else filing.bucket_of(lane, policy.rate, tx.now)

@@ -1,8 +1,12 @@
 """The life of a job: the one place where states change, leases end and jobs finish."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from windlass.broker.sqlite import filing, flows, keys
 from windlass.broker.sqlite.records import (
     CODES,
+    DELIVERIES,
     HAS_CHILDREN,
     LOGGED,
     MEMOS,
@@ -14,24 +18,25 @@ from windlass.broker.sqlite.records import (
     STATES,
     Job,
     Queue,
+    delivery_record,
     pack,
 )
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing, count_move
+from windlass.broker.sqlite.transaction import Transaction, count_move
 from windlass.core.event import Emit, Event
 from windlass.core.job import Delivery, Moved
+from windlass.core.lease import is_live as is_live_lease
 from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.settlement import Ruling, Standing, is_crash
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State, permitted
 from windlass.core.units import Fence, Micros, SessionId
 
 SQL = statements("jobs")
-DELIVERIES = 10
 _UNCOUNTED = frozenset({State.DONE, State.CANCELLED})
 
 
 def transition(
-    tx: Writing,
+    tx: Transaction,
     job: Job,
     move: Move,
     after: State | None,
@@ -41,7 +46,9 @@ def transition(
     runtime: Micros | None = None,
     waited: Micros | None = None,
 ) -> None:
-    """Change the state of a job, count it and log it. Nothing else does but the bulk forms of the same."""
+    """Change the state of a job, count it and log it. Nothing else does, but `start`
+    and `done.end_many` for many jobs at once.
+    """
     before = job.state
     assert permitted(before, move, after), f"{before} --{move}--> {after} is not in the table"
     count_move(tx, job, job.state_code, None if after is None else CODES[after])
@@ -51,39 +58,61 @@ def transition(
         tx.touch(job)
     if tx.moves is not None and before is not None and after is not None:
         tx.moves.append(_moved(tx, job, move, before, after, reason))
-    queue = tx.queue_of(job.q)
-    if queue.policy.emit is not Emit.NONE:
-        log(
-            tx,
-            queue,
-            Event(
-                at=tx.now,
-                job=job.id,
-                task=tx.task_name(job.t),
-                queue=queue.name,
-                lane=job.lane,
-                move=move,
-                before=before,
-                after=after,
-                reason=reason,
-                outcome=outcome,
-                attempt=job.attempt,
-                fence=job.fence,
-                runtime=runtime,
-                waited=waited,
-            ),
-        )
-
-
-def log(tx: Writing, queue: Queue, event: Event) -> None:
-    """Write a transition to the event log, as far as the queue asks for it."""
-    before, after = event.before, event.after
+    emit = tx.queue_of(job.q).policy.emit
     is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
-    if queue.policy.emit is Emit.ALL or (queue.policy.emit is Emit.FINAL and is_end):
+    if emit is Emit.ALL or (emit is Emit.FINAL and is_end):
+        event = _event(tx, job, move, before, after, reason, outcome=outcome, runtime=runtime, waited=waited)
         tx.log(event)
 
 
-def _moved(tx: Writing, job: Job, move: Move, before: State, after: State, reason: Reason | None) -> Moved:
+def _event(
+    tx: Transaction,
+    job: Job,
+    move: Move,
+    before: State | None,
+    after: State | None,
+    reason: Reason | None = None,
+    *,
+    outcome: Outcome | None = None,
+    runtime: Micros | None = None,
+    waited: Micros | None = None,
+) -> Event:
+    return Event(
+        at=tx.now,
+        job=job.id,
+        task=tx.task_name(job.t),
+        queue=tx.queue_of(job.q).name,
+        lane=job.lane,
+        move=move,
+        before=before,
+        after=after,
+        reason=reason,
+        outcome=outcome,
+        attempt=job.attempt,
+        fence=job.fence,
+        runtime=runtime,
+        waited=waited,
+    )
+
+
+def start(tx: Transaction, queue: Queue, jobs: Sequence[Job]) -> None:
+    """Jobs of a queue have been claimed: change their states, count and log them, all at once."""
+    for job in jobs:
+        job.state_code = RUNNING
+        job.reason = None
+    tx.start(jobs)
+    for t, count in Counter([job.t for job in jobs]).items():
+        tx.count(queue.q, t, READY, -count)
+        tx.count(queue.q, t, RUNNING, count)
+    if queue.policy.emit is Emit.ALL:
+        for job in jobs:
+            waited = max(0, tx.now - job.due_at)
+            tx.log(_event(tx, job, Move.CLAIM, State.READY, State.RUNNING, waited=waited))
+
+
+def _moved(
+    tx: Transaction, job: Job, move: Move, before: State, after: State, reason: Reason | None
+) -> Moved:
     return Moved(
         job=job.id,
         queue=tx.queue_of(job.q).name,
@@ -99,7 +128,7 @@ def _moved(tx: Writing, job: Job, move: Move, before: State, after: State, reaso
 # waiting
 
 
-def make_waiting(tx: Writing, job: Job, move: Move) -> None:
+def make_waiting(tx: Transaction, job: Job, move: Move) -> None:
     """Let a job wait: scheduled if it is not due, else ready."""
     if job.due_at > tx.now:
         transition(tx, job, move, State.SCHEDULED)
@@ -109,7 +138,7 @@ def make_waiting(tx: Writing, job: Job, move: Move) -> None:
         filing.file(tx, job)
 
 
-def schedule(tx: Writing, job: Job) -> None:
+def schedule(tx: Transaction, job: Job) -> None:
     """Number a job that has just become scheduled: jobs that are due at the same time go in this order."""
     queue = tx.queue_of(job.q)
     if queue.policy.sequence:
@@ -119,13 +148,13 @@ def schedule(tx: Writing, job: Job) -> None:
         tx.touch(job)
 
 
-def leave_waiting(tx: Writing, job: Job) -> None:
+def leave_waiting(tx: Transaction, job: Job) -> None:
     """Take a waiting job out of its place; its state is about to change."""
     if job.state_code == READY:
         filing.unfile(tx, job)
 
 
-def promote(tx: Writing, job: Job, move: Move) -> None:
+def promote(tx: Transaction, job: Job, move: Move) -> None:
     """Make a scheduled job ready."""
     transition(tx, job, move, State.READY)
     filing.file(tx, job)
@@ -144,19 +173,13 @@ def waits_to_start(job: Job, now: Micros) -> bool:
 # leases
 
 
-def is_live(tx: Writing, job: Job, fence: Fence) -> bool:
-    """Whether this is the live lease of the job: the fence check on which everything rests."""
-    if job.state_code != RUNNING or job.fence != fence or job.pruned_until is not None:
-        return False
-    return job.session is None or session_alive(tx, job.session)
+def is_live(tx: Transaction, job: Job, fence: Fence) -> bool:
+    """Whether this is the live lease of the job."""
+    alive = job.session is None or tx.session(job.session)[1]
+    return is_live_lease(job.state, job.fence, fence, session_alive=alive)
 
 
-def session_alive(tx: Writing, s: int) -> bool:
-    """Whether a session is alive."""
-    return tx.one(SQL["session_alive"], (s,)) is not None
-
-
-def standing(tx: Writing, job: Job) -> Standing:
+def standing(tx: Transaction, job: Job) -> Standing:
     """What the rulings need to know of a running job."""
     key = keys.held_key(tx, job)
     held = job.held
@@ -172,7 +195,7 @@ def standing(tx: Writing, job: Job) -> Standing:
 
 
 def end_lease(
-    tx: Writing,
+    tx: Transaction,
     job: Job,
     ruling: Ruling,
     session: SessionId | None,
@@ -209,7 +232,7 @@ def end_lease(
     if ran:
         job.held = None
     tx.touch(job)
-    filing.vacate(tx, job, unstarted=unstarted)
+    filing.vacate(tx, tx.queue_of(job.q), job.lane, 1, unstarted=job.claimed_at if unstarted else None)
     if ruling.state in TERMINAL:
         finish(tx, job, ruling.move, ruling.state, ruling.reason, outcome=ruling.outcome, runtime=runtime)
         return
@@ -223,21 +246,21 @@ def end_lease(
         filing.file(tx, job, keeps_place=ruling.keeps_place)
 
 
-def _deliver(tx: Writing, job: Job, delivery: Delivery) -> None:
-    tx.run(SQL["add_delivery"], (job.n, job.fence, pack(delivery)))
+def _deliver(tx: Transaction, job: Job, delivery: Delivery) -> None:
+    tx.deliver(job.n, job.fence, delivery_record(delivery))
     job.ends += 1
     if job.ends > DELIVERIES:
         tx.run(SQL["cut_deliveries"], (job.n, DELIVERIES))
 
 
-def set_error(tx: Writing, job: Job, error: Error) -> None:
+def set_error(tx: Transaction, job: Job, error: Error) -> None:
     """Keep the last error of a job."""
     tx.run(SQL["say_error"], (job.n, pack(error)))
     job.marks |= SAID
     tx.touch(job)
 
 
-def forget_words(tx: Writing, job: Job) -> None:
+def forget_words(tx: Transaction, job: Job) -> None:
     """Forget the last error, progress and memos: they were about an older payload."""
     if job.marks & SAID:
         tx.run(SQL["drop_said"], (job.n,))
@@ -251,7 +274,7 @@ def forget_words(tx: Writing, job: Job) -> None:
 
 
 def finish(
-    tx: Writing,
+    tx: Transaction,
     job: Job,
     move: Move,
     state: State,
@@ -279,17 +302,18 @@ def finish(
         follower.waiting_for -= 1
         tx.touch(follower)
         unblock(tx, follower)
-    flows.tell_dependents(tx, job.id, state)
+    if job.marks & HAS_CHILDREN:
+        flows.tell_dependents(tx, job.id, state)
     tx.rung = True
 
 
-def unblock(tx: Writing, job: Job) -> None:
+def unblock(tx: Transaction, job: Job) -> None:
     """A job's last parent is out of its way."""
     filing.line_up(tx, job)
     make_waiting(tx, job, Move.UNBLOCK)
 
 
-def set_result(tx: Writing, job: Job, result: bytes | None) -> None:
+def set_result(tx: Transaction, job: Job, result: bytes | None) -> None:
     """Keep the result of a job that is done now."""
     if job.marks & RESULT:
         drop_result(tx, job)
@@ -301,7 +325,7 @@ def set_result(tx: Writing, job: Job, result: bytes | None) -> None:
     tx.touch(job)
 
 
-def drop_result(tx: Writing, job: Job) -> None:
+def drop_result(tx: Transaction, job: Job) -> None:
     """Forget the result of a job."""
     length = tx.value(SQL["drop_result"], (job.n,)) or 0
     job.marks &= ~RESULT
@@ -313,7 +337,7 @@ def drop_result(tx: Writing, job: Job) -> None:
 # removal
 
 
-def drop_if_unkept(tx: Writing, job: Job) -> None:
+def drop_if_unkept(tx: Transaction, job: Job) -> None:
     """A finished job of which nothing is to be kept goes at once."""
     if STATES[job.state_code] not in _UNCOUNTED or job.pruned_until is not None:
         return
@@ -322,18 +346,18 @@ def drop_if_unkept(tx: Writing, job: Job) -> None:
         drop(tx, job, Move.PRUNE)
 
 
-def keeps_result(tx: Writing, job: Job) -> bool:
+def keeps_result(tx: Transaction, job: Job) -> bool:
     """Whether a job's result is still to be kept."""
     ttl = tx.queue_of(job.q).policy.result_ttl
     return bool(job.marks & RESULT) and job.finished_at is not None and job.finished_at + ttl > tx.now
 
 
-def is_needed(tx: Writing, job: Job) -> bool:
+def is_needed(tx: Transaction, job: Job) -> bool:
     """Whether an unfinished job, or an end that its dependents have yet to be told, depends on it."""
     return bool(job.marks & HAS_CHILDREN) and flows.is_needed(tx, job)
 
 
-def drop(tx: Writing, job: Job, move: Move) -> None:
+def drop(tx: Transaction, job: Job, move: Move) -> None:
     """Remove a finished job. How it ended is remembered for the resend window; a dead one's edges act."""
     assert job.state in TERMINAL
     assert job.finished_at is not None
@@ -354,7 +378,7 @@ def drop(tx: Writing, job: Job, move: Move) -> None:
         flows.tell_dependents(tx, job.id, State.CANCELLED)
 
 
-def _remember(tx: Writing, job: Job, until: Micros) -> None:
+def _remember(tx: Transaction, job: Job, until: Micros) -> None:
     """Keep how a job ended, for those who ask again; everything else goes."""
     job.pruned_until = until
     tx.run(SQL["drop_body"], (job.n,))
@@ -363,7 +387,7 @@ def _remember(tx: Writing, job: Job, until: Micros) -> None:
     tx.touch(job)
 
 
-def remove(tx: Writing, job: Job) -> None:
+def remove(tx: Transaction, job: Job) -> None:
     """Remove every trace of a job but the edges to it."""
     tx.run(SQL["drop_body"], (job.n,))
     _drop_words(tx, job)
@@ -373,20 +397,20 @@ def remove(tx: Writing, job: Job) -> None:
     tx.remove(job)
 
 
-def _drop_words(tx: Writing, job: Job) -> None:
+def _drop_words(tx: Transaction, job: Job) -> None:
     forget_words(tx, job)
     if job.marks & LOGGED:
         tx.run(SQL["cut_lines"], (job.n, 2**62))
         job.marks &= ~LOGGED
 
 
-def cancel_waiting(tx: Writing, job: Job, move: Move, reason: Reason) -> None:
+def cancel_waiting(tx: Transaction, job: Job, move: Move, reason: Reason) -> None:
     """Cancel a job that waits."""
     assert job.state in WAITING
     finish(tx, job, move, State.CANCELLED, reason)
     drop_if_unkept(tx, job)
 
 
-def expire(tx: Writing, job: Job) -> None:
+def expire(tx: Transaction, job: Job) -> None:
     """A waiting job was not started in time."""
     finish(tx, job, Move.EXPIRE, State.DEAD, Reason.EXPIRED)

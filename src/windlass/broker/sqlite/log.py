@@ -1,8 +1,8 @@
 """The write-ahead log: how long it may get before its pages are written to the file.
 
-SQLite would do so within a commit, at one length for all. What is best differs by a factor of eight: a page
-that many exchanges change is written to the file once, so those would rather wait; but while the file of the
-log still grows, a sync takes up to twice as long, which is most of what one job costs.
+SQLite would do so within a commit, while callers wait. Here they have their answers first. A page that many
+commits change is written to the file once, so a long log is cheaper; but while the file of the log still
+grows, a sync takes up to twice as long. So the file is made longer in steps, ahead of the commits.
 
 It is done under the lock. Beside another process's commits it would never reach the end of the log, and
 nobody could begin it anew.
@@ -18,10 +18,10 @@ from windlass.broker.sqlite.descriptors import opening
 from windlass.broker.sqlite.filesystem import Space
 from windlass.broker.sqlite.handle import Connection
 
-SINGLE_PAGES: Final = 2_000
-"""Pages in the log that a commit of one job leaves there at the most."""
-SHARED_PAGES: Final = 16_000
-"""The same for every other commit, but while the disk is nearly full: then it is as for a single job."""
+MOST_PAGES: Final = 4_000
+"""Pages that a commit leaves in the log at the most."""
+FEW_PAGES: Final = 1_000
+"""The same while the disk is nearly full."""
 AGAIN_PAGES: Final = 100
 """How much longer it gets before the next try, where a reader was in the way of the last: it is begun anew by
 a commit that finds all of it in the file and nobody reading it. A try is two more syncs.
@@ -48,24 +48,24 @@ class Log:
         self._frame: int = _FRAME_HEADER + connection.pragma("page_size")
         connection.set_wal_hook(self._committed)  # in the place of SQLite's own
 
-    def tend(self, most: int) -> None:
-        """See to it after a commit, under the lock; `most` is how long that commit leaves it."""
+    def tend(self) -> None:
+        """See to it after a commit, under the lock."""
         pages = self._pages
         if pages < self._tried:
             self._tried = 0
-        if most == SINGLE_PAGES and pages + _NEAR >= self._room:
+        if pages + _NEAR >= self._room:
             self._make_room()
-        if pages >= SINGLE_PAGES and pages - self._tried >= AGAIN_PAGES:
-            self._shorten(most)
+        if pages >= FEW_PAGES and pages - self._tried >= AGAIN_PAGES:
+            self._shorten()
 
-    def _shorten(self, most: int) -> None:
-        """Write its pages to the file if there are `most`, so that the next commit begins it anew.
+    def _shorten(self) -> None:
+        """Write its pages to the file if there are too many, so that the next commit begins it anew.
 
         What is committed stays so whatever happens here: if it fails (a full disk), the log goes on, and the
         next try comes soon.
         """
         with contextlib.suppress(apsw.Error, OSError):
-            if self._pages >= most or self._space.shortage() is not None:
+            if self._pages >= MOST_PAGES or self._space.shortage() is not None:
                 self._tried = self._pages
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 

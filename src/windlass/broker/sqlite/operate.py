@@ -7,7 +7,7 @@ from windlass.broker.sqlite import filing, flows, keys, lifecycle
 from windlass.broker.sqlite.keys import Key
 from windlass.broker.sqlite.records import CODES, HAS_PARENTS, READY, RUNNING, SAID, Job
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State
@@ -19,28 +19,28 @@ LOOKED_AT = 2_000
 _T = TypeVar("_T", Target, Edit)
 
 
-def cancel(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
+def cancel(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     """Cancel waiting jobs, flag running ones."""
     return _each(tx, targets, _cancel)
 
 
-def replay(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
+def replay(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     """Send dead letters back."""
     return _each(tx, targets, _replay)
 
 
-def discard(tx: Writing, targets: Sequence[Target]) -> tuple[Operated, ...]:
+def discard(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     """Remove dead letters."""
     return _each(tx, targets, _discard)
 
 
-def edit(tx: Writing, edits: Sequence[Edit]) -> tuple[Operated, ...]:
+def edit(tx: Transaction, edits: Sequence[Edit]) -> tuple[Operated, ...]:
     """Change waiting or dead jobs."""
     return _each(tx, edits, _edit)
 
 
 def _each(
-    tx: Writing, items: Sequence[_T], operation: Callable[[Writing, Job, _T], Operated]
+    tx: Transaction, items: Sequence[_T], operation: Callable[[Transaction, Job, _T], Operated]
 ) -> tuple[Operated, ...]:
     """Do one thing to each job that is in the expected state."""
     answers: list[Operated] = []
@@ -55,7 +55,7 @@ def _each(
     return tuple(answers)
 
 
-def _cancel(tx: Writing, job: Job, _: Target) -> Operated:
+def _cancel(tx: Transaction, job: Job, _: Target) -> Operated:
     if job.state in TERMINAL:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
     if job.state_code == RUNNING:
@@ -66,7 +66,7 @@ def _cancel(tx: Writing, job: Job, _: Target) -> Operated:
     return Operated(job.id, Effect.APPLIED, job.state)
 
 
-def _replay(tx: Writing, job: Job, _: Target) -> Operated:
+def _replay(tx: Transaction, job: Job, _: Target) -> Operated:
     if job.state is not State.DEAD:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
     place = keys.place_of(tx, job)
@@ -92,14 +92,14 @@ def _replay(tx: Writing, job: Job, _: Target) -> Operated:
     return Operated(job.id, Effect.APPLIED, job.state)
 
 
-def _discard(tx: Writing, job: Job, _: Target) -> Operated:
+def _discard(tx: Transaction, job: Job, _: Target) -> Operated:
     if job.state is not State.DEAD:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
     lifecycle.drop(tx, job, Move.DISCARD)
     return Operated(job.id, Effect.APPLIED)
 
 
-def _edit(tx: Writing, job: Job, change: Edit) -> Operated:
+def _edit(tx: Transaction, job: Job, change: Edit) -> Operated:
     state = job.state
     if state is None or state not in WAITING | {State.DEAD}:
         return Operated(job.id, Effect.WRONG_STATE, state)
@@ -115,7 +115,7 @@ def _edit(tx: Writing, job: Job, change: Edit) -> Operated:
     return Operated(job.id, Effect.APPLIED, state)
 
 
-def _change(tx: Writing, job: Job, change: Edit) -> None:
+def _change(tx: Transaction, job: Job, change: Edit) -> None:
     body = tx.body(job)
     if change.payload is not None:
         tx.bytes += len(change.payload) - len(body.payload)
@@ -133,11 +133,11 @@ def _change(tx: Writing, job: Job, change: Edit) -> None:
     tx.touch(job)
 
 
-def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
+def purge(tx: Transaction, queue_name: str, state: State, limit: int) -> Purged:
     """Cancel waiting jobs, remove finished ones, oldest first.
 
-    Of ready ones among so many of the first by lane and band, of scheduled ones among the first to be due: an
-    index for it would cost every enqueue.
+    Of ready and scheduled jobs it finds the oldest among so many that have been due for longest: an index by
+    age would cost every enqueue.
     """
     queue = tx.queue(queue_name)
     if queue is None:
@@ -161,7 +161,7 @@ def purge(tx: Writing, queue_name: str, state: State, limit: int) -> Purged:
     return Purged(purged, len(rows) > limit)
 
 
-def unhold(tx: Writing, key: str, limit: int) -> Purged:
+def unhold(tx: Transaction, key: str, limit: int) -> Purged:
     """Make held jobs of this key ready."""
     limit = min(limit, CALL_ITEMS)
     rows = tx.all(SQL["held"], (key, limit + 1))
@@ -173,7 +173,7 @@ def unhold(tx: Writing, key: str, limit: int) -> Purged:
     return Purged(len(rows[:limit]), len(rows) > limit)
 
 
-def set_paused(tx: Writing, queue_name: str, lane_name: str | None, *, paused: bool) -> bool:
+def set_paused(tx: Transaction, queue_name: str, lane_name: str | None, *, paused: bool) -> bool:
     """Pause or resume a queue or a lane; whether the queue exists."""
     queue = tx.queue(queue_name)
     if queue is None:

@@ -8,7 +8,7 @@ from windlass.broker.sqlite.budget import Budget
 from windlass.broker.sqlite.records import RESULT, Job, Queue
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.session import ENDED_KEPT
 from windlass.core.state import Move
 from windlass.core.units import Micros
@@ -19,7 +19,7 @@ PAGE = 100
 _ALWAYS: Micros = 2**62
 
 
-def prune(tx: Writing, budget: Budget) -> int:
+def prune(tx: Transaction, budget: Budget) -> int:
     """Remove finished jobs that are to be kept no longer, and results before them."""
     pruned = 0
     for queue in tx.queues():
@@ -43,7 +43,7 @@ def _is_kept(job: Job) -> bool:
     return job.finished_at is not None and job.pruned_until is None
 
 
-def _overdue(tx: Writing, queue: Queue, budget: Budget) -> Iterator[int]:
+def _overdue(tx: Transaction, queue: Queue, budget: Budget) -> Iterator[int]:
     """Of a queue's finished jobs, oldest first, those that are to go: too many, or too old."""
     policy, now = queue.policy, tx.now
     if policy.retention_count is not None:
@@ -56,7 +56,7 @@ def _overdue(tx: Writing, queue: Queue, budget: Budget) -> Iterator[int]:
         yield n
 
 
-def _too_many(tx: Writing, queue: Queue, count: int, budget: Budget) -> Iterator[int]:
+def _too_many(tx: Transaction, queue: Queue, count: int, budget: Budget) -> Iterator[int]:
     """The oldest of those that nothing needs, but for the newest so many."""
     over = tx.value(SQL["count_finished"], (queue.q,)) - count
     if over > 0:
@@ -69,13 +69,13 @@ def _too_many(tx: Writing, queue: Queue, count: int, budget: Budget) -> Iterator
 
 
 def _finished(
-    tx: Writing, queue: Queue, dead: int, mark: int, before: Micros, budget: Budget
+    tx: Transaction, queue: Queue, dead: int, mark: int, before: Micros, budget: Budget
 ) -> Iterator[tuple[Micros, int]]:
     return _pages(tx, "finished_before", queue.q, dead, mark, before=before, budget=budget)
 
 
 def _pages(
-    tx: Writing, statement: str, *place: int, before: Micros, budget: Budget
+    tx: Transaction, statement: str, *place: int, before: Micros, budget: Budget
 ) -> Iterator[tuple[Micros, int]]:
     """Rows page by page, for as long as the budget lasts: those that are needed are passed over."""
     last: tuple[Micros, int] = (-1, -1)
@@ -87,7 +87,7 @@ def _pages(
         last = rows[-1]
 
 
-def forget(tx: Writing, budget: Budget) -> None:
+def forget(tx: Transaction, budget: Budget) -> None:
     """Drop small records whose time is over: keys, ids, ended sessions."""
     budget.spend(len(tx.all(SQL["free_keys"], (tx.now, budget.left))))
     for (n,) in budget.cut(tx.all(SQL["forgotten_jobs"], (tx.now, budget.left))):

@@ -16,7 +16,7 @@ from windlass.broker.sqlite.files import connect, in_words
 from windlass.broker.sqlite.handle import Handle
 from windlass.broker.sqlite.identity import Identity
 from windlass.broker.sqlite.library import library
-from windlass.broker.sqlite.reading import Reading
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.clock import Clock
 from windlass.errors import StoreError
 
@@ -25,7 +25,7 @@ THREADS = 2
 
 
 class Readers:
-    """Reading connections, as many as read at the same time."""
+    """Snapshot connections, as many as read at the same time."""
 
     def __init__(self, path: Path, options: Options, clock: Clock, identity: Identity) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class Readers:
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
 
-    def read(self, query: Callable[[Reading], _T]) -> _T:
+    def read(self, query: Callable[[Snapshot], _T]) -> _T:
         """Run a query in this thread, on one snapshot."""
         with library, in_words(self._path):
             handle = self._take()
@@ -45,7 +45,7 @@ class Readers:
                 self._identity.look_now_and_then(handle.connection)
                 handle.cursor.execute("BEGIN")
                 try:
-                    return query(Reading(handle, self._options, self._clock.now()))
+                    return query(Snapshot(handle, self._options, self._clock.now()))
                 finally:
                     handle.cursor.execute("ROLLBACK")
             except (StoreError, apsw.Error):
@@ -54,7 +54,7 @@ class Readers:
             finally:
                 self._give(handle)
 
-    async def aread(self, query: Callable[[Reading], _T]) -> _T:
+    async def aread(self, query: Callable[[Snapshot], _T]) -> _T:
         """Run a query on another thread."""
         with self._guard:
             if self._threads is None:

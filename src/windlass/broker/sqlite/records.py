@@ -1,14 +1,14 @@
 """Rows of the file as records: what a step works on before it is written back."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 import msgspec
 
 from windlass.core.job import Delivery, Edge, Held, Mode
 from windlass.core.limits import Bucket
-from windlass.core.outcome import Outcome
+from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.settings import LanePolicy, QueuePolicy
 from windlass.core.settlement import SUSPECT_AFTER
 from windlass.core.state import State
@@ -27,7 +27,7 @@ CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATE
 UNPLACED: Final = -1
 BLOCKED, SCHEDULED, READY, RUNNING, DONE, DEAD, CANCELLED = range(7)
 
-# Bits of `job.marks`: which other tables know of a job. A job without any takes the short way everywhere.
+# Bits of `job.marks`: which other tables know of a job.
 KEYED: Final = 1
 HAS_CHILDREN: Final = 2
 HAS_PARENTS: Final = 4
@@ -35,6 +35,9 @@ SAID: Final = 8
 LOGGED: Final = 16
 MEMOS: Final = 32
 RESULT: Final = 64
+
+DELIVERIES: Final = 10
+"""Ends of leases that are kept of a job."""
 
 
 @dataclass(slots=True)
@@ -109,6 +112,20 @@ class Job:
         return (self.n, self.id, self.q, self.t, self.lane, self.accepted_at, self.parent, self.flow)
 
     @property
+    def running(self) -> tuple[int | str | bytes | None, ...]:
+        """What a claim changes, and its number."""
+        return (
+            self.state_code,
+            self.attempt,
+            self.fence,
+            self.session,
+            self.lease,
+            self.deadline,
+            self.claimed_at,
+            self.n,
+        )
+
+    @property
     def mutable(self) -> tuple[int | str | bytes | None, ...]:
         """What may change."""
         return (
@@ -141,6 +158,10 @@ class Job:
             self.marks,
             self.pruned_until,
         )
+
+
+_RENAMED = {"state_code": "state", "held_record": "held"}
+JOB_COLUMNS: Final = tuple(_RENAMED.get(field.name, field.name) for field in fields(Job))
 
 
 @dataclass(slots=True)
@@ -220,68 +241,70 @@ pack = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
 
 
-def as_json(values: Iterable[int | str] | Mapping[int, int] | Iterable[tuple[int, ...]]) -> str:
+def as_json(values: Iterable[int | str | tuple[int, ...]]) -> str:
     """Values for a statement over `json_each`; `json.dumps` takes eight times as long."""
-    return _encode_json(values).decode()
+    return _encode_json(list(values)).decode()
 
 
 _held = msgspec.msgpack.Decoder(Held)
-_delivery = msgspec.msgpack.Decoder(Delivery)
-_done = msgspec.msgpack.Decoder(tuple[int, SessionId | None, Micros, Micros, Micros | None])
+_delivery = msgspec.msgpack.Decoder(
+    tuple[int, SessionId | None, Micros, Micros, Outcome, bool, Cause | None, Micros | None, Error | None]
+)
 _headers = msgspec.msgpack.Decoder(dict[str, str])
 _tags = msgspec.msgpack.Decoder(tuple[str, ...])
 _after = msgspec.msgpack.Decoder(tuple[Edge, ...])
 
 
-def done_record(
-    fence: Fence,
-    attempt: int,
-    session: SessionId | None,
-    claimed_at: Micros,
-    now: Micros,
-    runtime: Micros | None,
-) -> bytes:
-    """The record of a run that its holder has settled as done: a list, in 45 bytes instead of the 150 of a
-    whole one. Times are told from the one before them; nearly always a fence is the time of its claim.
-    """
-    return pack((attempt, session, claimed_at - fence, now - claimed_at, runtime))
+def delivery_record(delivery: Delivery) -> bytes:
+    """How one lease ended, without its fence, as it is kept: a list, a third as long as with names."""
+    return pack(
+        (
+            delivery.attempt,
+            delivery.session,
+            delivery.claimed_at,
+            delivery.ended_at,
+            delivery.outcome,
+            delivery.settled,
+            delivery.cause,
+            delivery.runtime,
+            delivery.error,
+        )
+    )
 
 
 def read_delivery(fence: Fence, record: bytes) -> Delivery:
-    """A record of delivery, short or whole."""
-    if record[0] & 0xF0 != _LIST:
-        return _delivery.decode(record)
-    attempt, session, claimed_after, ended_after, runtime = _done.decode(record)
-    claimed_at = fence + claimed_after
+    """How the lease of that fence ended."""
+    attempt, session, claimed_at, ended_at, outcome, settled, cause, runtime, error = _delivery.decode(record)
     return Delivery(
         fence=fence,
         attempt=attempt,
         session=session,
         claimed_at=claimed_at,
-        ended_at=claimed_at + ended_after,
-        outcome=Outcome.DONE,
-        settled=True,
+        ended_at=ended_at,
+        outcome=outcome,
+        settled=settled,
+        cause=cause,
         runtime=runtime,
+        error=error,
     )
 
 
-_LIST: Final = 0x90
-"""How a list begins in msgpack, its length apart. A whole record is a map."""
+def read_body(row: Sequence[Any]) -> Body:
+    """What was asked for, from the columns of `body` but its number."""
+    key, mode, window, headers, tags, after, payload = row
+    return Body(
+        key,
+        Mode.IGNORE if mode is None else Mode(mode),
+        window or 0,
+        {} if headers is None else _headers.decode(headers),
+        () if tags is None else _tags.decode(tags),
+        () if after is None else _after.decode(after),
+        payload,
+    )
 
 
-def read_headers(record: bytes | None) -> dict[str, str]:
-    """Headers as they were asked for."""
-    return {} if record is None else _headers.decode(record)
-
-
-def read_tags(record: bytes | None) -> tuple[str, ...]:
-    """Tags as they were asked for."""
-    return () if record is None else _tags.decode(record)
-
-
-def read_after(record: bytes | None) -> tuple[Edge, ...]:
-    """Edges as they were asked for, each to the job that stands for its parent."""
-    return () if record is None else _after.decode(record)
+NO_BODY: Final = Body(None, Mode.IGNORE, 0, {}, (), (), b"")
+"""Of a job that is only remembered."""
 
 
 def read_bucket(level: int | None, at: int | None, per: int | None) -> Bucket | None:

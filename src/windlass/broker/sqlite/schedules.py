@@ -7,10 +7,10 @@ import msgspec
 from windlass.broker.sqlite.enqueue import enqueue_group
 from windlass.broker.sqlite.handle import Row
 from windlass.broker.sqlite.lifecycle import waits_to_start
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import pack
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.job import Status
 from windlass.core.query import schedule_in
 from windlass.core.settings import Change, Changed
@@ -44,7 +44,7 @@ class Schedule:
     fires: bytes = field(default_factory=lambda: pack(()))
 
 
-def declare_schedule(tx: Writing, new: NewSchedule) -> Changed:
+def declare_schedule(tx: Transaction, new: NewSchedule) -> Changed:
     """Declare a schedule in code."""
     schedule = _schedule(tx, new.name) or Schedule()
     if schedule.declared is not None:
@@ -65,7 +65,7 @@ def declare_schedule(tx: Writing, new: NewSchedule) -> Changed:
 
 
 def override_schedule(
-    tx: Writing, name: str, spec: bytes | None, next_at: Micros | None, expect: int
+    tx: Transaction, name: str, spec: bytes | None, next_at: Micros | None, expect: int
 ) -> Changed:
     """Set or reset the operators' specification."""
     schedule = _schedule(tx, name) or Schedule()
@@ -82,12 +82,12 @@ def override_schedule(
     return Changed(Change.APPLIED, schedule.version)
 
 
-def delete_schedule(tx: Writing, name: str) -> bool:
+def delete_schedule(tx: Transaction, name: str) -> bool:
     """Remove a schedule."""
     return bool(tx.all(SQL["drop_schedule"], (name,)))
 
 
-def pause_schedule(tx: Writing, name: str, *, paused: bool) -> bool:
+def pause_schedule(tx: Transaction, name: str, *, paused: bool) -> bool:
     """Stop or let go on its firing."""
     schedule = _schedule(tx, name)
     if schedule is None:
@@ -97,7 +97,7 @@ def pause_schedule(tx: Writing, name: str, *, paused: bool) -> bool:
     return True
 
 
-def fire(tx: Writing, wish: Fire, *, full: str | None = None) -> Fired:
+def fire(tx: Transaction, wish: Fire, *, full: str | None = None) -> Fired:
     """Move `next_at` and enqueue the jobs of the tick, or do nothing."""
     schedule = _schedule(tx, wish.name)
     if schedule is None:
@@ -124,13 +124,13 @@ def fire(tx: Writing, wish: Fire, *, full: str | None = None) -> Fired:
     return Fired(FireStatus.FIRED, receipts)
 
 
-def _waits_to_start(tx: Reading, fires: tuple[FireRecord, ...]) -> bool:
+def _waits_to_start(tx: Snapshot, fires: tuple[FireRecord, ...]) -> bool:
     """Whether a job of these fires waits. The newest are looked at first: they start last."""
     jobs = (tx.job(job) for fire in reversed(fires) for job in fire.jobs)
     return any(job is not None and waits_to_start(job, tx.now) for job in jobs)
 
 
-def schedules(tx: Reading, after: Cursor, limit: int) -> Schedules:
+def schedules(tx: Snapshot, after: Cursor, limit: int) -> Schedules:
     """Schedules by name."""
     rows = tx.all(SQL["schedules"], (schedule_in(after), limit + 1))
     return Schedules(
@@ -155,12 +155,12 @@ def _view(row: Row) -> ScheduleView:
     )
 
 
-def _schedule(tx: Reading, name: str) -> Schedule | None:
+def _schedule(tx: Snapshot, name: str) -> Schedule | None:
     row = tx.one(SQL["schedule"], (name,))
     return None if row is None else Schedule(*row)
 
 
-def _save(tx: Writing, name: str, schedule: Schedule) -> None:
+def _save(tx: Transaction, name: str, schedule: Schedule) -> None:
     tx.run(
         SQL["save_schedule"],
         (

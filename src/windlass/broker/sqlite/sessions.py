@@ -7,7 +7,7 @@ import msgspec
 from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.records import pack
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import END_LEASES, Beat, Ended, Pulse
 from windlass.core.settlement import rule_session_end
@@ -20,17 +20,17 @@ _cause = msgspec.msgpack.Decoder(Cause)
 _started = msgspec.msgpack.Decoder(set[tuple[JobId, Fence]])
 
 
-def session_id(tx: Writing, s: int | None) -> SessionId | None:
+def session_id(tx: Transaction, s: int | None) -> SessionId | None:
     """The id of a session."""
-    return None if s is None else tx.value(SQL["session_id"], (s,))
+    return None if s is None else tx.session(s)[0]
 
 
-def beat(tx: Writing, beats: Sequence[Beat]) -> tuple[Pulse, ...]:
+def beat(tx: Transaction, beats: Sequence[Beat]) -> tuple[Pulse, ...]:
     """Take signs of life."""
     return tuple(_beat_one(tx, one) for one in beats)
 
 
-def _beat_one(tx: Writing, one: Beat) -> Pulse:
+def _beat_one(tx: Transaction, one: Beat) -> Pulse:
     row = tx.one(SQL["session"], (one.session,))
     if row is None and one.open is not None:
         opened = (one.session, pack(one.open), one.open.ttl, tx.now, tx.liveness())
@@ -44,7 +44,7 @@ def _beat_one(tx: Writing, one: Beat) -> Pulse:
 
 
 def end_session(
-    tx: Writing, session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]
+    tx: Transaction, session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]
 ) -> Ended:
     """End a session and return its leases, a bounded number at a time."""
     row = tx.one(SQL["session"], (session,))
@@ -66,15 +66,16 @@ def read_end(cause: bytes, started: bytes | None) -> tuple[Cause, set[tuple[JobI
 
 
 def mark_ended(
-    tx: Writing, s: int, seen: int, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
+    tx: Transaction, s: int, seen: int, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
 ) -> None:
     """From here on none of its words counts, even of leases that are not returned yet."""
     packed = pack(list(started)) if started else None
+    tx.session_changed(s)
     tx.run(SQL["end"], (s, tx.now, max(0, tx.live - seen), pack(cause), packed))
 
 
 def return_leases(
-    tx: Writing,
+    tx: Transaction,
     s: int,
     session: SessionId | None,
     cause: Cause,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import msgspec
 
 from windlass.broker.sqlite import filing
-from windlass.broker.sqlite.reading import SQL as STORE
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.records import pack
+from windlass.broker.sqlite.snapshot import SQL as STORE
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.settings import (
     Body,
     Change,
@@ -43,12 +43,12 @@ class Paper:
     version: int = 0
 
 
-def declare(tx: Writing, declarations: Sequence[Declaration]) -> tuple[Changed, ...]:
+def declare(tx: Transaction, declarations: Sequence[Declaration]) -> tuple[Changed, ...]:
     """Declare documents in code, each by itself."""
     return tuple(_declare_one(tx, declaration) for declaration in declarations)
 
 
-def _declare_one(tx: Writing, new: Declaration) -> Changed:
+def _declare_one(tx: Transaction, new: Declaration) -> Changed:
     old = _paper(tx, new.subject) or Paper()
     if old.declared is not None:
         if old.app != new.app:
@@ -66,7 +66,7 @@ def _declare_one(tx: Writing, new: Declaration) -> Changed:
     return _apply(tx, new.subject, old)
 
 
-def override(tx: Writing, subject: Subject, body: Body | None, expect: int) -> Changed:
+def override(tx: Transaction, subject: Subject, body: Body | None, expect: int) -> Changed:
     """Set or reset the operators' layer."""
     paper = _paper(tx, subject) or Paper()
     if paper.version != expect:
@@ -82,7 +82,7 @@ def override(tx: Writing, subject: Subject, body: Body | None, expect: int) -> C
     return _apply(tx, subject, paper)
 
 
-def documents(tx: Reading, kind: Kind, after: Subject | None, limit: int) -> tuple[Document, ...]:
+def documents(tx: Snapshot, kind: Kind, after: Subject | None, limit: int) -> tuple[Document, ...]:
     """Documents of a kind, by subject."""
     if after is not None and after.kind != kind:
         if after.kind > kind:
@@ -103,7 +103,7 @@ def documents(tx: Reading, kind: Kind, after: Subject | None, limit: int) -> tup
     )
 
 
-def _paper(tx: Reading, subject: Subject) -> Paper | None:
+def _paper(tx: Snapshot, subject: Subject) -> Paper | None:
     row = tx.one(SQL["paper"], (subject.kind.value, subject.name, subject.lane))
     if row is None:
         return None
@@ -111,7 +111,7 @@ def _paper(tx: Reading, subject: Subject) -> Paper | None:
     return Paper(_read(subject.kind, declared), _read(subject.kind, override), app, revision, version)
 
 
-def _save(tx: Writing, subject: Subject, paper: Paper) -> None:
+def _save(tx: Transaction, subject: Subject, paper: Paper) -> None:
     place = (subject.kind.value, subject.name, subject.lane)
     layers = (_write(paper.declared), _write(paper.override))
     tx.run(SQL["save_paper"], (*place, *layers, paper.app, paper.revision, paper.version))
@@ -129,7 +129,7 @@ def _write(body: Body | None) -> bytes | None:
     return body if body is None or isinstance(body, bytes) else pack(body)
 
 
-def _refusal(tx: Writing, subject: Subject, declared: Body | None, over: Body | None) -> Change | None:
+def _refusal(tx: Transaction, subject: Subject, declared: Body | None, over: Body | None) -> Change | None:
     """Why two layers cannot be in force together."""
     queue = tx.queue(subject.name) if subject.kind in (Kind.QUEUE, Kind.LANE) else None
     if subject.kind is Kind.LANE and queue is None:
@@ -141,13 +141,13 @@ def _refusal(tx: Writing, subject: Subject, declared: Body | None, over: Body | 
     return Change.IN_USE if any(tx.counted(queue, state) for state in UNFINISHED) else None
 
 
-def _policy(tx: Writing, declared: Body | None, over: Body | None) -> QueuePolicy:
+def _policy(tx: Transaction, declared: Body | None, over: Body | None) -> QueuePolicy:
     assert declared is None or isinstance(declared, QueueSettings)
     assert over is None or isinstance(over, QueueSettings)
     return queue_policy(overlay(declared, over), tx.retention)
 
 
-def _apply(tx: Writing, subject: Subject, paper: Paper) -> Changed:
+def _apply(tx: Transaction, subject: Subject, paper: Paper) -> Changed:
     """Put a changed document in force."""
     paper.version = tx.new_version()
     if paper.declared is None and paper.override is None:
@@ -161,7 +161,7 @@ def _apply(tx: Writing, subject: Subject, paper: Paper) -> Changed:
     return Changed(Change.APPLIED, paper.version)
 
 
-def _apply_queue(tx: Writing, name: str, paper: Paper) -> None:
+def _apply_queue(tx: Transaction, name: str, paper: Paper) -> None:
     policy = _policy(tx, paper.declared, paper.override)
     queue = tx.queue(name)
     if queue is None:
@@ -177,7 +177,7 @@ def _apply_queue(tx: Writing, name: str, paper: Paper) -> None:
     filing.wake_if_claimable(tx, queue)
 
 
-def _apply_lane(tx: Writing, subject: Subject) -> None:
+def _apply_lane(tx: Transaction, subject: Subject) -> None:
     queue = tx.queue(subject.name)
     assert queue is not None
     filing.become_laned(tx, queue)

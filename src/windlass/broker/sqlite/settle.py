@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from windlass.broker.contract import Settled
-from windlass.broker.sqlite import lifecycle, settle_many
+from windlass.broker.sqlite import lifecycle
 from windlass.broker.sqlite.claim import claim
+from windlass.broker.sqlite.done import end_many
 from windlass.broker.sqlite.enqueue import accept, refusals
 from windlass.broker.sqlite.records import LOGGED, MEMOS, SAID, Job, read_delivery
 from windlass.broker.sqlite.sessions import session_id
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.bounds import check_items
 from windlass.core.job import Held
 from windlass.core.lease import Ask, check_ask
@@ -26,14 +27,11 @@ _DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE)
 _UNSTARTED = frozenset({Outcome.RELEASE, Outcome.HOLD})
 
 
-def settle(tx: Writing, items: Sequence[Settlement], ask: Ask | None) -> Settled:
+def settle(tx: Transaction, items: Sequence[Settlement], ask: Ask | None) -> Settled:
     """End leases, then answer the ask."""
-    done = settle_many.settle_done(tx, items)
-    answers = (
-        (_DONE,) * len(items)
-        if len(done) == len(items)
-        else tuple(_DONE if item.job in done else _settle_one(tx, item) for item in items)
-    )
+    done = end_many(tx, items)
+    tx.load(item.job for item in items if item.job not in done)
+    answers = tuple(_DONE if item.job in done else settle_one(tx, item) for item in items)
     return Settled(answers=answers, claimed=None if ask is None else claim(tx, ask))
 
 
@@ -56,12 +54,11 @@ def _check_each(items: Sequence[Settlement]) -> None:
             raise ContractError("a hold key goes with the outcome hold, and with no other")
 
 
-def _settle_one(tx: Writing, item: Settlement) -> Answer:
+def settle_one(tx: Transaction, item: Settlement) -> Answer:
     job = tx.job(item.job)
     if job is None or not lifecycle.is_live(tx, job, item.fence):
         return late(tx, item.job, item.fence)
-    refused = refusals(tx, item.spawn, may_fill=True)
-    if refused:
+    if item.spawn and (refused := refusals(tx, item.spawn)):
         return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
     ruling = rule_settlement(lifecycle.standing(tx, job), item)
     _record(tx, job, item, ruling)
@@ -74,14 +71,14 @@ def _settle_one(tx: Writing, item: Settlement) -> Answer:
         runtime=item.runtime,
         error=item.error,
     )
-    # After the end, so that a job may spawn its successor under its own key.
-    accept(tx, item.spawn, parent=job.id)
+    if item.spawn:  # after the end, so that a job may spawn its successor under its own key
+        accept(tx, item.spawn, parent=job.id)
     answer = Answer(Verdict.APPLIED, ruling.outcome, job.state)
     lifecycle.drop_if_unkept(tx, job)
     return answer
 
 
-def _record(tx: Writing, job: Job, item: Settlement, ruling: Ruling) -> None:
+def _record(tx: Transaction, job: Job, item: Settlement, ruling: Ruling) -> None:
     """Keep what the settlement brings besides its outcome."""
     if item.runtime is not None:
         tx.time_task(job.t)
@@ -94,7 +91,7 @@ def _record(tx: Writing, job: Job, item: Settlement, ruling: Ruling) -> None:
         tx.touch(job)
 
 
-def late(tx: Writing, job_id: JobId, fence: Fence) -> Answer:
+def late(tx: Transaction, job_id: JobId, fence: Fence) -> Answer:
     """The answer to a word about a lease that is not live."""
     job = tx.job(job_id) or tx.remembered(job_id)
     if job is None:
@@ -106,12 +103,12 @@ def late(tx: Writing, job_id: JobId, fence: Fence) -> Answer:
     return Answer(Verdict.STALE)
 
 
-def annotate(tx: Writing, notes: Sequence[Note]) -> tuple[Verdict, ...]:
+def annotate(tx: Transaction, notes: Sequence[Note]) -> tuple[Verdict, ...]:
     """Keep what running jobs say of themselves."""
     return tuple(_annotate_one(tx, note) for note in notes)
 
 
-def _annotate_one(tx: Writing, note: Note) -> Verdict:
+def _annotate_one(tx: Transaction, note: Note) -> Verdict:
     job = tx.job(note.job)
     if job is None or not lifecycle.is_live(tx, job, note.fence):
         return late(tx, note.job, note.fence).verdict
@@ -119,8 +116,6 @@ def _annotate_one(tx: Writing, note: Note) -> Verdict:
         return Verdict.REFUSED
     if note.extend is not None and job.deadline is not None:
         job.deadline = tx.now + note.extend
-    if note.permille is not None or note.logs or note.memo is not None:
-        tx.handle.leases.pop(note.job, None)  # other tables know of it: its end goes the long way
     if note.permille is not None:
         tx.run(SQL["say_progress"], (job.n, note.permille, note.message))
         job.marks |= SAID
@@ -132,7 +127,7 @@ def _annotate_one(tx: Writing, note: Note) -> Verdict:
     return Verdict.APPLIED
 
 
-def _write_lines(tx: Writing, job: Job, lines: Sequence[str]) -> None:
+def _write_lines(tx: Transaction, job: Job, lines: Sequence[str]) -> None:
     last: int = tx.value(SQL["last_line"], (job.n,))
     rows = [(job.n, i, line[:LOG_LINE_CHARS]) for i, line in enumerate(lines, last + 1)]
     tx.many(SQL["add_line"], rows)
@@ -140,12 +135,12 @@ def _write_lines(tx: Writing, job: Job, lines: Sequence[str]) -> None:
     job.marks |= LOGGED
 
 
-def _write_memo(tx: Writing, job: Job, name: str, value: bytes) -> None:
+def _write_memo(tx: Transaction, job: Job, name: str, value: bytes) -> None:
     tx.run(SQL["save_memo"], (job.n, name, value))
     job.marks |= MEMOS
 
 
-def _fits(tx: Writing, job: Job, name: str, value: bytes) -> bool:
+def _fits(tx: Transaction, job: Job, name: str, value: bytes) -> bool:
     """Whether a job may remember one memo more: so many, and so many bytes of them."""
     count, size = tx.one(SQL["size_of_memos"], (job.n, name)) or (0, 0)
     return count < MOST_MEMOS and size + len(value) <= MEMO_BYTES

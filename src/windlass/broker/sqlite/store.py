@@ -54,7 +54,6 @@ class Store:
             self._looking = threading.Lock()
             self.bells = Bells(Path(f"{path}-wake"), self._version)
             self.readers = Readers(path, options, clock, self.identity)
-            bells = self.bells
             self.writer = Writer(
                 path,
                 self.space,
@@ -63,8 +62,7 @@ class Store:
                 self.identity,
                 options,
                 clock,
-                bells.arm,
-                bells.ring,
+                self.bells.wake,
             )
         except BaseException:
             self.lock.close()

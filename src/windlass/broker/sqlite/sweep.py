@@ -3,11 +3,11 @@
 from windlass.broker.sqlite import filing, flows, lifecycle, prune
 from windlass.broker.sqlite.budget import Budget
 from windlass.broker.sqlite.claim import promote_due
-from windlass.broker.sqlite.reading import Reading
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
 from windlass.broker.sqlite.sessions import mark_ended, read_end, return_leases, session_id
+from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import Swept
 from windlass.core.settlement import rule_deadline
@@ -19,7 +19,7 @@ IDLE_LANES = 1_000
 """Records of idle lanes that one pass drops per queue."""
 
 
-def sweep(tx: Writing, limit: int, every: Micros) -> Swept:
+def sweep(tx: Transaction, limit: int, every: Micros) -> Swept:
     """One pass: at most `limit` items."""
     early = _early(tx.swept_at, tx.left_work, tx.now, every)
     if early is not None:
@@ -56,7 +56,7 @@ def sweep(tx: Writing, limit: int, every: Micros) -> Swept:
     )
 
 
-def comes_early(tx: Reading, every: Micros) -> Swept | None:
+def comes_early(tx: Snapshot, every: Micros) -> Swept | None:
     """What a pass answers that comes too early, found without the right to write; None: it may be made."""
     return _early(tx.stored.swept_at, tx.stored.left_work, tx.now, every)
 
@@ -67,7 +67,7 @@ def _early(swept_at: Micros | None, left_work: int, now: Micros, every: Micros) 
     return Swept(early=True, since=now - swept_at)
 
 
-def _move_clocks(tx: Writing) -> Micros:
+def _move_clocks(tx: Transaction) -> Micros:
     """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
     stepped_back = max(0, tx.mark - tx.now)
     tx.live = tx.liveness()
@@ -75,7 +75,7 @@ def _move_clocks(tx: Writing) -> Micros:
     return stepped_back
 
 
-def _reap(tx: Writing, budget: Budget) -> list[SessionId]:
+def _reap(tx: Transaction, budget: Budget) -> list[SessionId]:
     """End silent sessions as lost, and go on returning the leases of ended ones."""
     reaped: list[SessionId] = []
     for s, session, seen in budget.cut(tx.all(SESSIONS["silent"], (tx.live,))):
@@ -89,7 +89,7 @@ def _reap(tx: Writing, budget: Budget) -> list[SessionId]:
     return reaped
 
 
-def _end_deadlines(tx: Writing, budget: Budget) -> None:
+def _end_deadlines(tx: Transaction, budget: Budget) -> None:
     for (n,) in budget.cut(tx.all(SQL["deadlines"], (tx.now, budget.left))):
         job = tx.numbered(n)
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
@@ -98,10 +98,10 @@ def _end_deadlines(tx: Writing, budget: Budget) -> None:
         lifecycle.drop_if_unkept(tx, job)
 
 
-def _expire(tx: Writing, budget: Budget) -> None:
+def _expire(tx: Transaction, budget: Budget) -> None:
     for (n,) in sorted(budget.cut(tx.all(SQL["expired"], (tx.now, budget.left)))):
         lifecycle.expire(tx, tx.numbered(n))
 
 
-def _schedules_due(tx: Writing) -> bool:
+def _schedules_due(tx: Transaction) -> bool:
     return tx.one(SQL["schedules_due"], (tx.now,)) is not None

@@ -15,9 +15,9 @@ import contextlib
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import apsw
 
@@ -25,21 +25,15 @@ from windlass.broker.contract import Options
 from windlass.broker.sqlite.descriptors import Descriptors
 from windlass.broker.sqlite.files import connect, in_words, translated
 from windlass.broker.sqlite.filesystem import Space
-from windlass.broker.sqlite.handle import Handle
 from windlass.broker.sqlite.identity import Identity
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.lock import FileLock
-from windlass.broker.sqlite.log import SHARED_PAGES, SINGLE_PAGES, Log
-from windlass.broker.sqlite.writing import Writing
+from windlass.broker.sqlite.log import Log
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.clock import Clock
-from windlass.core.units import Micros
 from windlass.errors import StoreError, StoreUnavailable
 
 _T = TypeVar("_T")
-Short: TypeAlias = Callable[[Handle, Options, Micros], tuple[Any, str | None] | None]
-"""A verb that can do without `Writing`: its answer and the queue that is to be woken; None, and nothing is
-written, if it cannot after all.
-"""
 MOST_VERBS = 256
 """Verbs that share a transaction at the most: the first of them waits for the last."""
 
@@ -47,12 +41,10 @@ MOST_VERBS = 256
 class Call:
     """A verb that waits to be done, and what became of it."""
 
-    __slots__ = ("answer", "done", "error", "future", "loop", "short", "verb")
+    __slots__ = ("answer", "done", "error", "future", "loop", "verb")
 
-    def __init__(self, verb: Callable[[Writing], Any], short: Short | None = None) -> None:
+    def __init__(self, verb: Callable[[Transaction], Any]) -> None:
         self.verb = verb
-        self.short = short
-        """How to do it if it is alone in its transaction."""
         self.answer: Any = None
         self.error: BaseException | None = None
         self.done: threading.Event | None = None
@@ -87,8 +79,7 @@ class Writer:
         identity: Identity,
         options: Options,
         clock: Clock,
-        arm: Callable[[Collection[str]], None],
-        ring: Callable[[], None],
+        wake: Callable[..., None],
     ) -> None:
         self._path = path
         self._space = space
@@ -100,10 +91,8 @@ class Writer:
         self._options = options
         self._clock = clock
         self._take_lock: Callable[[], None] = lock.acquire
-        self._arm = arm
-        """Told of the queues that a commit has put work into."""
-        self._ring = ring
-        """Told that something finished or was logged."""
+        self._wake = wake
+        """Told of the queues that a commit put work into, and whether something finished or was logged."""
         self._mutex = threading.Lock()
         self._queue: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -113,26 +102,24 @@ class Writer:
         with contextlib.suppress(RuntimeError):  # Python is ending: none can be started
             self._thread = self._started()
 
-    def call(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
+    def call(self, verb: Callable[[Transaction], _T]) -> _T:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
         if self._mutex.acquire(blocking=False):
             try:
-                if self._queue.empty():
-                    return self._alone(verb, short)
-                call = Call(verb, short)
+                call = Call(verb)
                 self._execute([call, *self._waiting(MOST_VERBS - 1)])
             finally:
                 self._mutex.release()
         else:
-            call = Call(verb, short)
+            call = Call(verb)
             call.done = threading.Event()
             self._put(call)
             call.done.wait()
         return call.outcome()
 
-    async def submit(self, verb: Callable[[Writing], _T], short: Short | None = None) -> _T:
+    async def submit(self, verb: Callable[[Transaction], _T]) -> _T:
         """Do a verb on the writer's thread, together with what else waits."""
-        call = Call(verb, short)
+        call = Call(verb)
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
         self._put(call)
@@ -207,23 +194,19 @@ class Writer:
     # a transaction
 
     def _execute(self, calls: list[Call]) -> None:
-        """Do verbs in one transaction, and answer."""
-        armed: Collection[str] = ()
-        rung = committed = False
+        """Do verbs in one transaction, answer those who wait, then wake those whom it concerns."""
+        tx: Transaction | None = None
         try:
             self._identity.check()
             self._take_lock()
             try:
                 with library:
                     self._make_sure()
-                    if len(calls) == 1:
-                        calls[0].answer, armed, rung, pages = self._one(calls[0].verb, calls[0].short)
-                    else:
-                        armed, rung, pages = self._several(calls)
+                    done = self._commit(calls)
                     self._identity.look(self._handle.connection)
-                    committed = True
+                    tx = done
                     self._answer(calls)  # before the log is seen to, which none of them need wait for
-                    self._log.tend(pages)
+                    self._log.tend()
             finally:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
@@ -231,34 +214,11 @@ class Writer:
             for call in calls:
                 # Nothing was committed, so nobody's verb has happened; or all of it was, and then this is the
                 # business of the one in whose thread it came up (Ctrl-C), who has not looked yet.
-                if not committed or (call.done is None and call.loop is None):
+                if tx is None or (call.done is None and call.loop is None):
                     call.answer, call.error = None, call.error or told
             self._answer(calls)
-        if armed:
-            self._arm(armed)
-        if rung:
-            self._ring()
-
-    def _alone(self, verb: Callable[[Writing], _T], short: Short | None) -> _T:
-        """Do a verb in a transaction of its own, for who waits for nothing else: no loop to be told."""
-        try:
-            self._identity.check()
-            self._take_lock()
-            try:
-                with library:
-                    self._make_sure()
-                    answer, armed, rung, pages = self._one(verb, short)
-                    self._identity.look(self._handle.connection)
-                    self._log.tend(pages)
-            finally:
-                self._lock.release()
-        except apsw.Error as error:
-            raise self._explained(error) from error
-        if armed:
-            self._arm(armed)
-        if rung:
-            self._ring()
-        return answer
+        if tx is not None:
+            self._wake(tx.armed, finished=tx.rung)
 
     def _explained(self, error: apsw.Error) -> StoreError:
         """What an error of SQLite means; if the file is another one, that."""
@@ -271,43 +231,23 @@ class Writer:
     def _refuse(self) -> NoReturn:
         raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
 
-    def _one(
-        self, verb: Callable[[Writing], Any], short: Short | None
-    ) -> tuple[Any, Collection[str], bool, int]:
-        """Do a verb and commit; its answer, queues to wake, whether to ring, how long the log may be."""
-        handle = self._handle
-        execute = handle.cursor.execute
-        execute("BEGIN IMMEDIATE")
-        try:
-            now = self._clock.now()
-            if short is not None and (done := short(handle, self._options, now)) is not None:
-                execute("COMMIT")
-                handle.stood_at = handle.connection.data_version()
-                answer, woken = done
-                return answer, () if woken is None else (woken,), False, SINGLE_PAGES
-            tx = Writing(handle, self._options, now)
-            answer = self._verb(tx, verb)
-            tx.finish()
-            execute("COMMIT")
-        except BaseException as error:
-            self._take_back(error)
-            raise
-        return answer, tx.armed, tx.rung, SHARED_PAGES
-
-    def _several(self, calls: list[Call]) -> tuple[Collection[str], bool, int]:
-        """Do verbs and commit; queues to wake, whether to ring, how long the log may be."""
+    def _commit(self, calls: list[Call]) -> Transaction:
+        """Do verbs and commit, or do none of them."""
         execute = self._handle.cursor.execute
         execute("BEGIN IMMEDIATE")
         try:
-            tx = Writing(self._handle, self._options, self._clock.now())
-            for call in calls:
-                self._guarded(tx, call)
+            tx = Transaction(self._handle, self._options, self._clock.now())
+            if len(calls) == 1:
+                calls[0].answer = self._do(tx, calls[0].verb)
+            else:
+                for call in calls:
+                    self._guarded(tx, call)
             tx.finish()
             execute("COMMIT")
         except BaseException as error:
             self._take_back(error)
             raise
-        return tx.armed, tx.rung, SHARED_PAGES
+        return tx
 
     def _take_back(self, error: BaseException) -> None:
         self._handle.forget()
@@ -316,19 +256,19 @@ class Writer:
         if isinstance(error, apsw.FullError):
             self._log.give_way()
 
-    def _verb(self, tx: Writing, verb: Callable[[Writing], _T]) -> _T:
+    def _do(self, tx: Transaction, verb: Callable[[Transaction], _T]) -> _T:
         tx.begin_verb(self._clock.now())
         answer = verb(tx)
         tx.end_verb()
         return answer
 
-    def _guarded(self, tx: Writing, call: Call) -> None:
+    def _guarded(self, tx: Transaction, call: Call) -> None:
         """Do a verb so that its failure takes back nothing but itself."""
         cursor = self._handle.cursor
         saved = tx.saved()
         cursor.execute("SAVEPOINT verb")
         try:
-            call.answer = self._verb(tx, call.verb)
+            call.answer = self._do(tx, call.verb)
         except Exception as error:
             if self._handle.connection.getautocommit():
                 raise  # SQLite itself has taken back the whole transaction

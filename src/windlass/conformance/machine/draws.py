@@ -140,7 +140,7 @@ _worlds = st.builds(
 
 
 def _left_alone(world: World) -> World:
-    """Nobody says anything of the plain queue: there stores go their shortest ways."""
+    """No settings for the plain queue: there stores take their code paths for many jobs that are alike."""
     return msgspec.structs.replace(world, plain={}, retention=DAY, max_size=None)
 
 

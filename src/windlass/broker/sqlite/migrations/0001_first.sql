@@ -1,11 +1,10 @@
--- The first layout of a file.
+-- The layout of a file.
 --
 -- in:   an empty database
 -- out:  every table; the row of `namespace` is written by the process that creates the file
 -- cost: one transaction, the same for every file
 --
--- Times are microseconds. States are numbers: -1 not placed yet, 0 blocked, 1 scheduled, 2 ready, 3 running,
--- 4 done, 5 dead, 6 cancelled (`records.py`). A suspect has crashed twice or more.
+-- Times are microseconds. A name in braces is a code of `records.py`, put in as a literal (`statements.py`).
 
 -- What a namespace has one of.
 CREATE TABLE namespace (
@@ -83,23 +82,25 @@ CREATE TABLE job (
 ) STRICT;
 
 -- One index per question. All are partial: a job is in those that its state asks for.
-CREATE INDEX job_ready    ON job (q, lane, band, sequence)  WHERE state = 2 AND crashes < 2;
-CREATE INDEX job_suspect  ON job (q, sequence)              WHERE state = 2 AND crashes >= 2;
-CREATE INDEX job_due      ON job (q, due_at, sequence)      WHERE state = 1;
-CREATE INDEX job_waiting  ON job (q, due_at, sequence)      WHERE state = 2;
-CREATE INDEX job_suspect_due ON job (q, due_at)             WHERE state = 1 AND crashes >= 2;
-CREATE INDEX job_blocked  ON job (q, n)                     WHERE state = 0;
+CREATE INDEX job_ready    ON job (q, lane, band, sequence)  WHERE state = {ready} AND crashes < {suspect_after};
+CREATE INDEX job_suspect  ON job (q, sequence)              WHERE state = {ready} AND crashes >= {suspect_after};
+CREATE INDEX job_due      ON job (q, due_at, sequence)      WHERE state = {scheduled};
+CREATE INDEX job_waiting  ON job (q, due_at, sequence)      WHERE state = {ready};
+CREATE INDEX job_suspect_due ON job (q, due_at)             WHERE state = {scheduled} AND crashes >= {suspect_after};
+CREATE INDEX job_blocked  ON job (q, n)                     WHERE state = {blocked};
 CREATE INDEX job_line     ON job (q, lane, line)            WHERE line IS NOT NULL;
 CREATE INDEX job_session  ON job (session, lease)           WHERE session IS NOT NULL;
 CREATE INDEX job_deadline ON job (deadline, n)              WHERE deadline IS NOT NULL;
 CREATE INDEX job_flagged  ON job (session, lease)           WHERE cancel_requested = 1;
-CREATE INDEX job_expiry   ON job (expires_at, n)            WHERE expires_at IS NOT NULL AND started = 0 AND state IN (0, 1, 2);
-CREATE INDEX job_held     ON job (hold_key, due_at, sequence) WHERE hold_key IS NOT NULL AND state = 1;
-CREATE INDEX job_finished ON job (q, (state = 5), (marks & 64), finished_at, n) WHERE finished_at IS NOT NULL AND pruned_until IS NULL;
-CREATE INDEX job_parent   ON job (q, n)                     WHERE (marks & 2) = 2 AND finished_at IS NOT NULL AND pruned_until IS NULL AND state <> 5;
-CREATE INDEX job_dead     ON job (n)                        WHERE state = 5 AND pruned_until IS NULL;
+CREATE INDEX job_expiry   ON job (expires_at, n)            WHERE expires_at IS NOT NULL AND started = 0 AND state IN ({blocked}, {scheduled}, {ready});
+CREATE INDEX job_held     ON job (hold_key, due_at, sequence) WHERE hold_key IS NOT NULL AND state = {scheduled};
+CREATE INDEX job_finished ON job (q, (state = {dead}), (marks & {has_result}), finished_at, n) WHERE finished_at IS NOT NULL AND pruned_until IS NULL;
+CREATE INDEX job_parent   ON job (q, n)                     WHERE (marks & {has_children}) = {has_children} AND finished_at IS NOT NULL AND pruned_until IS NULL AND state <> {dead};
+CREATE INDEX job_dead     ON job (n)                        WHERE state = {dead} AND pruned_until IS NULL;
 CREATE INDEX job_pruned   ON job (pruned_until)             WHERE pruned_until IS NOT NULL;
 CREATE INDEX job_flow     ON job (flow, n)                  WHERE flow <> '';
+CREATE INDEX job_unfinished ON job (flow, state, hold_key)  WHERE flow <> '' AND state < {done};
+CREATE INDEX job_failed   ON job (flow)                     WHERE flow <> '' AND state = {dead} AND pruned_until IS NULL;
 
 -- What was asked for. The payload comes last: everything before it is read without its overflow pages.
 CREATE TABLE body (

@@ -4,21 +4,15 @@
 -- in:   ?1 q, ?2 lane
 -- out:  1 if the lane has a ready job that is no suspect
 -- cost: one seek
-SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 LIMIT 1;
+SELECT 1 FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2 LIMIT 1;
 
 -- name: next_band
 -- in:   ?1 q, ?2 lane, ?3 the band before (NULL: none)
 -- out:  the next band in which the lane has a ready job
 -- cost: one seek
-SELECT band FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2
+SELECT band FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1 AND lane = ?2
     AND band > COALESCE(?3, -9223372036854775808)
 ORDER BY band LIMIT 1;
-
--- name: head_of_band
--- in:   ?1 q, ?2 lane, ?3 band
--- out:  n of the first job
--- cost: one seek
-SELECT n FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = ?2 AND band = ?3 ORDER BY sequence LIMIT 1;
 
 -- name: head_of_line
 -- in:   ?1 q, ?2 lane
@@ -30,19 +24,13 @@ SELECT n FROM job WHERE line IS NOT NULL AND q = ?1 AND lane = ?2 ORDER BY line 
 -- in:   ?1 q
 -- out:  n, lane of its suspects, first in first out
 -- cost: one row per suspect, at most 1,000
-SELECT n, lane FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 ORDER BY sequence LIMIT 1000;
+SELECT n, lane FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 ORDER BY sequence LIMIT 1000;
 
 -- name: count_suspects
 -- in:   ?1 q, ?2 limit
 -- out:  how many suspects wait, up to the limit
 -- cost: one row per suspect, at most `limit`
-SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT ?2);
-
--- name: places
--- in:   ?1 q, ?2 lane
--- out:  the bands in whose rings the lane is
--- cost: one row per band of the lane
-SELECT band FROM place WHERE q = ?1 AND lane = ?2 AND due IS NOT NULL;
+SELECT COUNT(*) FROM (SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 LIMIT ?2);
 
 -- name: next_ring
 -- in:   ?1 q, ?2 the band before (NULL: none)
@@ -51,19 +39,23 @@ SELECT band FROM place WHERE q = ?1 AND lane = ?2 AND due IS NOT NULL;
 SELECT band FROM place WHERE due IS NOT NULL AND q = ?1 AND band > COALESCE(?2, -9223372036854775808)
 ORDER BY band LIMIT 1;
 
--- name: first_lane
--- in:   ?1 q, ?2 band
--- out:  the lane to take from
--- cost: one seek
-SELECT lane FROM place WHERE due IS NOT NULL AND q = ?1 AND band = ?2 ORDER BY due, lane LIMIT 1;
+-- name: places
+-- in:   ?1 q, ?2 lane
+-- out:  band, clock, due of the lane in each ring that knows it; due is NULL where it is not in the ring
+-- cost: one row per band of the lane
+SELECT band, clock, due FROM place WHERE q = ?1 AND lane = ?2;
 
--- name: enter
--- in:   ?1 q, ?2 lane, ?3 band, ?4 stride
--- cost: one row: the lane enters with its debt, without credit
-INSERT INTO place (q, lane, band, clock, due)
-SELECT ?1, ?2, ?3, t, t + ?4 FROM (SELECT COALESCE((SELECT time FROM ring WHERE q = ?1 AND band = ?3), 0) AS t)
-WHERE TRUE
-ON CONFLICT (q, lane, band) DO UPDATE SET clock = MAX(clock, excluded.clock), due = MAX(clock, excluded.clock) + ?4;
+-- name: ring_time
+-- in:   ?1 q, ?2 band
+-- out:  the highest clock at which a lane of the ring was claimed from
+-- cost: one row
+SELECT time FROM ring WHERE q = ?1 AND band = ?2;
+
+-- name: save_place
+-- in:   ?1 q, ?2 lane, ?3 band, ?4 clock, ?5 due
+-- cost: one row
+INSERT INTO place (q, lane, band, clock, due) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (q, lane, band) DO UPDATE SET clock = ?4, due = ?5;
 
 -- name: fill_ring
 -- in:   ?1 q, ?2 band
@@ -98,62 +90,11 @@ DELETE FROM ring WHERE q = ?1 AND band = ?2;
 -- cost: one row; the lane keeps its clock
 UPDATE place SET due = NULL WHERE q = ?1 AND lane = ?2 AND band = ?3;
 
--- name: park
--- in:   ?1 q, ?2 names of lanes (JSON)
--- out:  the band of each ring that one of them was in
--- cost: one row per lane and band; the lanes keep their clocks
--- The plus keeps SQLite from going through the ring of every band instead, which is 50 times as slow.
-UPDATE place SET due = NULL WHERE q = ?1 AND lane IN (SELECT value FROM json_each(?2)) AND +due IS NOT NULL
-RETURNING band;
-
--- name: enter_all
--- in:   ?1 q, ?2 names of lanes (JSON), ?3 their stride, ?4 whether the queue has one ring, that of band 0
--- cost: one seek per lane, and one and a row per band of it: they enter where they have a ready job, as by enter
-WITH RECURSIVE found (lane, band) AS (
-    SELECT value, (SELECT MIN(band) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1 AND lane = value)
-    FROM json_each(?2)
-    UNION ALL
-    SELECT lane, (SELECT MIN(job.band) FROM job
-        WHERE state = 2 AND crashes < 2 AND q = ?1 AND job.lane = found.lane AND job.band > found.band)
-    FROM found WHERE band IS NOT NULL AND NOT ?4),
-entering (lane, band) AS (SELECT lane, CASE WHEN ?4 THEN 0 ELSE band END FROM found WHERE band IS NOT NULL)
-INSERT INTO place (q, lane, band, clock, due)
-SELECT ?1, lane, band, t, t + ?3 FROM (SELECT entering.lane, entering.band,
-    COALESCE((SELECT time FROM ring WHERE q = ?1 AND ring.band = entering.band), 0) AS t FROM entering)
-WHERE TRUE
-ON CONFLICT (q, lane, band) DO UPDATE SET clock = MAX(clock, excluded.clock), due = MAX(clock, excluded.clock) + ?3;
-
--- name: fill_rings
--- in:   ?1 q
--- cost: one row per ring of the queue that was empty: lanes have entered some of them
-UPDATE ring SET empty_since = NULL WHERE q = ?1 AND empty_since IS NOT NULL
-    AND EXISTS (SELECT 1 FROM place WHERE due IS NOT NULL AND place.q = ?1 AND place.band = ring.band);
-
--- name: vacate_lanes
--- in:   ?1 q, ?2 names of lanes (JSON), ?3 how many leases of each of them have ended
--- out:  name, running, whether it has ready jobs and is not paused
--- cost: one row per lane
-UPDATE lane SET running = running - ?3 WHERE q = ?1 AND name IN (SELECT value FROM json_each(?2))
-RETURNING name, running, ready > 0 AND NOT paused;
-
 -- name: any_place
 -- in:   ?1 q
 -- out:  1 if a lane of the queue is in a ring
 -- cost: one seek
 SELECT 1 FROM place WHERE due IS NOT NULL AND q = ?1 LIMIT 1;
-
--- name: pass_time
--- in:   ?1 q, ?2 band, ?3 lane
--- out:  the ring's time after a claim from the lane: the highest clock at which one was ever claimed from
--- cost: one row
-INSERT INTO ring (q, band, time) SELECT q, band, clock FROM place WHERE q = ?1 AND band = ?2 AND lane = ?3
-ON CONFLICT (q, band) DO UPDATE SET time = MAX(time, excluded.time)
-RETURNING time;
-
--- name: advance
--- in:   ?1 q, ?2 lane, ?3 band, ?4 stride
--- cost: one row
-UPDATE place SET clock = due, due = due + ?4 WHERE q = ?1 AND lane = ?2 AND band = ?3;
 
 -- name: rebase_places
 -- in:   ?1 q, ?2 band, ?3 base
@@ -203,14 +144,14 @@ SELECT name, wake_at FROM lane WHERE wake_at IS NOT NULL AND q = ?1 ORDER BY wak
 -- in:   ?1 q
 -- out:  1 if the queue has a suspect
 -- cost: one seek
-SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1 LIMIT 1;
+SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1 LIMIT 1;
 
 -- name: any_ready
 -- in:   ?1 q
 -- out:  1 if the queue has a ready job, suspects too
 -- cost: two seeks
-SELECT 1 WHERE EXISTS (SELECT 1 FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
-    OR EXISTS (SELECT 1 FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
+SELECT 1 WHERE EXISTS (SELECT 1 FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1)
+    OR EXISTS (SELECT 1 FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1);
 
 -- name: forget_idle
 -- in:   ?1 q, ?2 limit

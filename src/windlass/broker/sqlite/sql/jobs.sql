@@ -4,13 +4,46 @@
 -- in:   ?1 q
 -- out:  how many jobs of the queue are ready
 -- cost: one row per ready job; once in the life of a queue, when its first lane appears
-SELECT (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes < 2 AND q = ?1)
-    + (SELECT COUNT(*) FROM job WHERE state = 2 AND crashes >= 2 AND q = ?1);
+SELECT (SELECT COUNT(*) FROM job WHERE state = {ready} AND crashes < {suspect_after} AND q = ?1)
+    + (SELECT COUNT(*) FROM job WHERE state = {ready} AND crashes >= {suspect_after} AND q = ?1);
 
--- name: add_delivery
--- in:   ?1 n, ?2 fence, ?3 record
--- cost: one row
-INSERT INTO delivery (n, fence, record) VALUES (?1, ?2, ?3);
+-- name: add_plain_bodies
+-- in:   ?1 n, ?2 headers, ?3 tags, ?4 payload
+-- cost: one row per job
+INSERT INTO body (n, headers, tags, payload) VALUES (?1, ?2, ?3, ?4);
+
+-- name: add_alike
+-- in:   ?1 ids (JSON) of jobs whose bodies are there, ?2 the number of the first, ?3 how many they are, ?4 q, ?5 t,
+--       ?6 accepted_at, ?7 flow, ?8 revision, ?9 priority, ?10 max_attempts, ?11 state, ?12 band, ?13 due_at,
+--       ?14 expires_at
+-- cost: one row and its indexes per job
+INSERT INTO job (n, id, q, t, lane, accepted_at, flow, revision, priority, max_attempts, state, band, sequence, attempt,
+    crashes, fence, started, due_at, expires_at, claimed_at, cancel_requested, waiting_for, replays, ends, size, marks)
+SELECT body.n, new.value, ?4, ?5, '', ?6, ?7, ?8, ?9, ?10, ?11, ?12, body.n + ?3, 0, 0, 0, 0, ?13, ?14, 0, 0, 0, 0, 0,
+    LENGTH(body.payload), 0
+FROM json_each(?1) AS new CROSS JOIN body ON body.n = ?2 + new.key;
+
+-- name: known_ids
+-- in:   ?1 ids (JSON)
+-- out:  1 if one of them is the id of a job, or of a call that a key absorbed
+-- cost: two seeks per id
+SELECT 1 FROM json_each(?1) AS new WHERE EXISTS (SELECT 1 FROM job WHERE job.id = new.value)
+    OR EXISTS (SELECT 1 FROM absorbed WHERE absorbed.id = new.value) LIMIT 1;
+
+-- name: plain_leases
+-- in:   ?1 ids (JSON)
+-- out:  n, id, q, t, lane, state, fence, attempt, session, claimed_at of jobs of which no other table knows
+-- cost: one row per id
+SELECT n, id, q, t, lane, state, fence, attempt, session, claimed_at FROM job
+WHERE id IN (SELECT value FROM json_each(?1)) AND marks = 0 AND ends < {deliveries} AND line IS NULL;
+
+-- name: end_done
+-- in:   ?1 n, bytes of the result, marks afterwards, of each (JSON), ?2 now
+-- cost: one row and two indexes per job
+UPDATE job SET state = {done}, reason = NULL, session = NULL, deadline = NULL, started = 1, finished_at = ?2,
+    cancel_requested = 0, hold_key = NULL, held = NULL, ends = ends + 1, size = size + (done.value ->> 1),
+    marks = done.value ->> 2
+FROM json_each(?1) AS done WHERE job.n = (done.value ->> 0);
 
 -- name: cut_deliveries
 -- in:   ?1 n, ?2 how many to keep
@@ -34,12 +67,6 @@ SELECT fence, record FROM delivery WHERE n = ?1 ORDER BY fence;
 -- in:   ?1 n, ?2 fence
 -- cost: ten rows: all but the one of this fence
 DELETE FROM delivery WHERE n = ?1 AND fence < ?2;
-
--- name: session_alive
--- in:   ?1 s
--- out:  1 if the session is alive
--- cost: one row
-SELECT 1 FROM session WHERE s = ?1 AND ended_at IS NULL;
 
 -- name: said
 -- in:   ?1 n
@@ -221,14 +248,14 @@ SELECT parent FROM edge WHERE child = ?1 AND open = 1 ORDER BY parent;
 -- out:  1 if it waits for a dead parent
 -- cost: one row per parent
 SELECT 1 FROM edge JOIN job ON job.id = edge.parent
-WHERE edge.child = ?1 AND edge.open = 1 AND job.state = 5 AND job.pruned_until IS NULL LIMIT 1;
+WHERE edge.child = ?1 AND edge.open = 1 AND job.state = {dead} AND job.pruned_until IS NULL LIMIT 1;
 
 -- name: needed
 -- in:   ?1 parent, ?2 1 if it is dead
 -- out:  1 if an unfinished job needs it; those that wait for a dead parent do not
 -- cost: one row per dependent
 SELECT 1 FROM edge JOIN job ON job.n = edge.child
-WHERE edge.parent = ?1 AND job.state IN (0, 1, 2, 3) AND NOT (?2 = 1 AND edge.open = 1) LIMIT 1;
+WHERE edge.parent = ?1 AND job.state IN ({blocked}, {scheduled}, {ready}, {running}) AND NOT (?2 = 1 AND edge.open = 1) LIMIT 1;
 
 -- name: add_fate
 -- in:   ?1 parent, ?2 state

@@ -2,24 +2,16 @@
 
 -- name: namespace
 -- in:   nothing
--- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed, numbered_at; the number
---       of the last job that is not counted yet, if there is one
--- cost: one row, and a seek
-SELECT mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed,
-    numbered_at, (SELECT MAX(n) FROM job WHERE n > number)
+-- out:  mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed
+-- cost: one row
+SELECT mark, live, swept_at, left_work, number, version, epoch, bytes, event_end, edges, absorbed
 FROM namespace WHERE one = 1;
 
--- name: uncounted
--- in:   ?1 the namespace's last number
--- out:  q, t, state, size, accepted_at of jobs that are not counted yet
--- cost: one row each, 130 at the most
-SELECT q, t, state, size, accepted_at FROM job WHERE n > ?1;
-
 -- name: save_namespace
--- in:   the twelve of the namespace, in the same order
+-- in:   the eleven of the namespace, in the same order
 -- cost: one row
 UPDATE namespace SET mark = ?1, live = ?2, swept_at = ?3, left_work = ?4, number = ?5, version = ?6, epoch = ?7,
-    bytes = ?8, event_end = ?9, edges = ?10, absorbed = ?11, numbered_at = ?12
+    bytes = ?8, event_end = ?9, edges = ?10, absorbed = ?11
 WHERE one = 1;
 
 -- name: queue_by_name
@@ -34,11 +26,11 @@ SELECT q, name, laned, paused, running, level, level_at, level_per FROM queue WH
 -- cost: one row
 SELECT q, name, laned, paused, running, level, level_at, level_per FROM queue WHERE q = ?1;
 
--- name: queue_numbers
+-- name: queues
 -- in:   nothing
--- out:  q of every queue, in the order of declaration
+-- out:  as queue_by_name, of every queue, in the order of declaration
 -- cost: one row per queue
-SELECT q FROM queue ORDER BY q;
+SELECT q, name, laned, paused, running, level, level_at, level_per FROM queue ORDER BY q;
 
 -- name: queue_names
 -- in:   nothing
@@ -68,13 +60,6 @@ SELECT declared, override FROM document WHERE kind = ?1 AND name = ?2 AND lane =
 -- out:  ready, running, paused, level, level_at, level_per, wake_at
 -- cost: one row
 SELECT ready, running, paused, level, level_at, level_per, wake_at FROM lane WHERE q = ?1 AND name = ?2;
-
--- name: lanes
--- in:   ?1 q, ?2 names (JSON)
--- out:  name, then as lane, of those that have a row
--- cost: one row per name
-SELECT name, ready, running, paused, level, level_at, level_per, wake_at
-FROM json_each(?2) AS asked CROSS JOIN lane ON lane.q = ?1 AND lane.name = asked.value;
 
 -- name: save_lane
 -- in:   ?1 q, ?2 name, ?3 ready, ?4 running, ?5 paused, ?6 level, ?7 level_at, ?8 level_per, ?9 wake_at
@@ -107,22 +92,18 @@ INSERT INTO task (name) VALUES (?1) RETURNING t;
 -- cost: one row
 UPDATE task SET timed = 1 WHERE t = ?1;
 
--- name: job_by_id
--- in:   ?1 id
--- out:  the columns of `records.Job`
--- cost: one row
-SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
-    cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
-FROM job WHERE id = ?1;
+-- name: jobs_by_id
+-- in:   ?1 ids (JSON)
+-- out:  the columns of `records.Job`, of those that are there
+-- cost: one row per id
+SELECT {job_columns}
+FROM job WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: job_by_number
 -- in:   ?1 n
 -- out:  the columns of `records.Job`
 -- cost: one row
-SELECT n, id, q, t, lane, accepted_at, parent, flow, revision, priority, max_attempts, state, reason, band, sequence,
-    line, attempt, crashes, fence, started, due_at, expires_at, session, lease, deadline, claimed_at, finished_at,
-    cancel_requested, hold_key, held, waiting_for, replays, ends, size, marks, pruned_until
+SELECT {job_columns}
 FROM job WHERE n = ?1;
 
 -- name: add_job
@@ -143,6 +124,12 @@ UPDATE job SET revision = ?1, priority = ?2, max_attempts = ?3, state = ?4, reas
     ?22, waiting_for = ?23, replays = ?24, ends = ?25, size = ?26, marks = ?27, pruned_until = ?28
 WHERE n = ?29;
 
+-- name: start_job
+-- in:   ?1 state, ?2 attempt, ?3 fence, ?4 session, ?5 lease, ?6 deadline, ?7 claimed_at, ?8 n
+-- cost: one row and its indexes
+UPDATE job SET state = ?1, reason = NULL, attempt = ?2, fence = ?3, session = ?4, lease = ?5, deadline = ?6, claimed_at = ?7
+WHERE n = ?8;
+
 -- name: remove_job
 -- in:   ?1 n
 -- cost: one row and its indexes
@@ -153,6 +140,12 @@ DELETE FROM job WHERE n = ?1;
 -- out:  key, mode, window, headers, tags, after, payload
 -- cost: one row
 SELECT key, mode, window, headers, tags, after, payload FROM body WHERE n = ?1;
+
+-- name: bodies
+-- in:   ?1 numbers (JSON)
+-- out:  n, then as body
+-- cost: one row per number
+SELECT n, key, mode, window, headers, tags, after, payload FROM body WHERE n IN (SELECT value FROM json_each(?1));
 
 -- name: bare_body
 -- in:   ?1 n
@@ -166,6 +159,17 @@ SELECT key, mode, window, headers, tags, after FROM body WHERE n = ?1;
 INSERT INTO body (n, key, mode, window, headers, tags, after, payload)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (n) DO UPDATE SET key = ?2, mode = ?3, window = ?4, headers = ?5, tags = ?6, after = ?7, payload = ?8;
+
+-- name: add_delivery
+-- in:   ?1 n, ?2 fence, ?3 record
+-- cost: one row
+INSERT INTO delivery (n, fence, record) VALUES (?1, ?2, ?3);
+
+-- name: session_by_number
+-- in:   ?1 s
+-- out:  id, ended_at
+-- cost: one row
+SELECT id, ended_at FROM session WHERE s = ?1;
 
 -- name: tally
 -- in:   ?1 q, ?2 t, ?3 state, ?4 by

@@ -10,32 +10,32 @@ SELECT n FROM job WHERE deadline IS NOT NULL AND deadline <= ?1 ORDER BY deadlin
 -- in:   ?1 now, ?2 limit
 -- out:  n of waiting jobs that were not started in time
 -- cost: `limit` rows of an index
-SELECT n FROM job WHERE expires_at IS NOT NULL AND started = 0 AND state IN (0, 1, 2) AND expires_at <= ?1
+SELECT n FROM job WHERE expires_at IS NOT NULL AND started = 0 AND state IN ({blocked}, {scheduled}, {ready}) AND expires_at <= ?1
 ORDER BY expires_at, n LIMIT ?2;
 
 -- name: finished_before
 -- in:   ?1 q, ?2 1 for dead letters, ?3 64 for jobs with a result, ?4 a time, ?5 and ?6 where to go on, ?7 limit
 -- out:  finished_at, n of jobs that finished until then, oldest first
 -- cost: `limit` rows of an index
-SELECT finished_at, n FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = 5) = ?2
-    AND (marks & 64) = ?3 AND finished_at <= ?4 AND (finished_at, n) > (?5, ?6)
+SELECT finished_at, n FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = {dead}) = ?2
+    AND (marks & {has_result}) = ?3 AND finished_at <= ?4 AND (finished_at, n) > (?5, ?6)
 ORDER BY finished_at, n LIMIT ?7;
 
 -- name: count_finished
 -- in:   ?1 q
 -- out:  how many finished jobs are kept, dead letters apart
 -- cost: one index row per job; only for queues with a retention_count, which bounds it
-SELECT COUNT(*) FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = 5) = 0
-    AND (marks & 64) IN (0, 64);
+SELECT COUNT(*) FROM job WHERE finished_at IS NOT NULL AND pruned_until IS NULL AND q = ?1 AND (state = {dead}) = 0
+    AND (marks & {has_result}) IN (0, {has_result});
 
 -- name: count_needed
 -- in:   ?1 q
 -- out:  how many of them an unfinished job needs
 -- cost: one row per finished parent; only for queues with a retention_count that is exceeded
-SELECT COUNT(*) FROM job WHERE (marks & 2) = 2 AND finished_at IS NOT NULL AND pruned_until IS NULL AND state <> 5
+SELECT COUNT(*) FROM job WHERE (marks & {has_children}) = {has_children} AND finished_at IS NOT NULL AND pruned_until IS NULL AND state <> {dead}
     AND q = ?1 AND (EXISTS (SELECT 1 FROM fate WHERE fate.parent = job.id)
         OR EXISTS (SELECT 1 FROM edge JOIN job AS child ON child.n = edge.child
-                   WHERE edge.parent = job.id AND child.state IN (0, 1, 2, 3)));
+                   WHERE edge.parent = job.id AND child.state IN ({blocked}, {scheduled}, {ready}, {running})));
 
 -- name: old_results
 -- in:   ?1 q, ?2 a time, ?3 and ?4 where to go on, ?5 limit
