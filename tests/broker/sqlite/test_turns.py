@@ -36,6 +36,8 @@ QUEUES = {
     "lanes first": QueueSettings(order="lane", lane_concurrency=2),
     "aging": QueueSettings(age_step=SECOND),
     "weighted bands": QueueSettings(bands={5: 2, 0: 1}, lane_concurrency=3),
+    "weighted bands, aging": QueueSettings(bands={5: 2, 0: 1}, age_step=SECOND),
+    "weighted bands, lanes first": QueueSettings(bands={5: 2, 0: 1}, order="lane"),
     "in sequence": QueueSettings(sequence=True),
     "every event": QueueSettings(emit=Emit.ALL, lane_concurrency=2),
     "nothing kept": QueueSettings(retention=0, result_ttl=0, lane_concurrency=2),

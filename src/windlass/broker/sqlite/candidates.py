@@ -172,7 +172,7 @@ class Candidates:
         if filing.parked(self._tx, self._queue, lane) is not None:
             for each in self._rings.values():
                 each.gone.add(lane.name)
-        elif not lane.ready or line.head() is None:
+        elif not lane.ready or self._head(lane.name, ring, 0) is None:
             ring.gone.add(lane.name)
         if ring.time >= REBASE_AT:
             self.write()
