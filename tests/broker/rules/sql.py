@@ -52,7 +52,7 @@ CALLS: Final = {
     "band": f"to_jsonb(_band((a->>0)::bigint, (a->>1)::bigint, {_pairs(2)[0]}, (a->>3)::bigint))",
     "next_draw": "to_jsonb(_draw((a->>0)::bigint, (a->>1)::integer))",
     "choose_band": (
-        "to_jsonb(_choose_band((SELECT array_agg(p::bigint) FROM jsonb_array_elements_text(a->0) p),"
+        "to_jsonb(_choose_band((SELECT array_agg(p::bigint) FROM jsonb_array_elements_text(a->0) p),"  # noqa: S608 - of our own making
         f" {_pairs(1)[0]}, {_pairs(1)[1]}, (a->>2)::bigint))"
     ),
     "refilled": f"jsonb_build_array(_refilled({_BUCKET}), {_LEVEL_AT})",

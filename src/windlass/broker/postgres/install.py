@@ -8,6 +8,7 @@ beside them.
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -42,8 +43,12 @@ def _scripts(folder: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def migrations() -> tuple[str, ...]:
-    """The numbered migrations, in order: the first leads from an empty schema to layout 1."""
-    return tuple(with_constants(text) for _, text in _scripts("migrations"))
+    """The numbered migrations, in order: the first leads from an empty schema to layout 1.
+
+    Files of one number are parts of one migration.
+    """
+    numbered = groupby(_scripts("migrations"), key=lambda script: script[0].partition("_")[0])
+    return tuple(with_constants("\n".join(text for _, text in parts)) for _, parts in numbered)
 
 
 @cache
