@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg
+import psycopg
 import pytest
 from tests.broker.postgres.servers import Server, programs
 
@@ -115,6 +115,10 @@ class Namespaces:
             for broker in (*others, first):
                 await broker.close()
 
+    async def connect(self) -> "psycopg.AsyncConnection[Any]":
+        """A connection that is not a broker's."""
+        return await psycopg.AsyncConnection[Any].connect(self.server.dsn, autocommit=True)
+
     def give_back(self, name: str) -> None:
         """Nobody uses it any more, and it is empty."""
         self._free.append(name)
@@ -131,14 +135,15 @@ class _Returned(PostgresBroker):
 
     async def close(self) -> None:
         # One of its own, where there is one: a new one costs the server as much as a small test.
-        connection: Any = self._pool.at_hand() if hasattr(self, "_name") else None
+        idle = self._pool._idle.pop() if self._pool._idle else None
         await super().close()
         if hasattr(self, "_name"):
-            connection = connection or await asyncpg.connect(self._namespaces.server.dsn)
-            astray = await connection.fetch(_ASTRAY.format(schema=quoted(self._name)))
-            misplaced = await connection.fetch(_MISPLACED.format(schema=quoted(self._name)))
-            await connection.execute(_EMPTY.format(schema=quoted(self._name)))
-            await connection.close()
+            schema = quoted(self._name)
+            connection = idle.connection if idle is not None else await self._namespaces.connect()
+            async with connection:
+                astray = await (await connection.execute(_ASTRAY.format(schema=schema))).fetchall()
+                misplaced = await (await connection.execute(_MISPLACED.format(schema=schema))).fetchall()
+                await connection.execute(_EMPTY.format(schema=schema), prepare=False)
             self._namespaces.give_back(self._name)
             assert not astray, f"timer or waits is wrong: {astray}"
             assert not misplaced, f"a place is wrong: {misplaced}"

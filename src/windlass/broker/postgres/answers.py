@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -48,35 +47,30 @@ from windlass.core.query import (
     UnfinishedFlows,
     Why,
 )
-from windlass.core.session import SessionState, SessionView
+from windlass.core.session import Pulse, SessionState, SessionView, Swept
 from windlass.core.settings import Document, Kind, Subject
 from windlass.core.state import Move, Reason, State
 from windlass.core.timetable import FireRecord, Schedules, ScheduleView
-from windlass.core.units import Cursor, JobId
+from windlass.core.units import Cursor, JobId, SessionId
 
 
 def receipt(job: JobId, row: Row) -> Receipt:
     """What became of one new job."""
-    of = row["of"]
     refusal = row["refusal"]
     return Receipt(
         Status(row["status"]),
         job,
-        None if of is None else str(of),
+        row["of"],
         None if refusal is None else Refusal(refusal),
         row["why"] or "",
     )
 
 
 def claimed(rows: Sequence[Row]) -> Claimed:
-    """The answer to an ask: its head, then its leases."""
-    head = rows[0]
+    """The answer to an ask: its head, then its leases; tuples, in the order of the type `claimed`."""
+    asker, more, next_in, suspects, *_ = rows[0]
     return Claimed(
-        session=Asker(head["asker"]),
-        leases=_leases(rows[1:]),
-        more=head["more"],
-        next_in=head["next_in"],
-        suspects=head["suspects"],
+        session=Asker(asker), leases=_leases(rows[1:]), more=more, next_in=next_in, suspects=suspects
     )
 
 
@@ -85,10 +79,9 @@ DONE = Answer(Verdict.APPLIED, Outcome.DONE, State.DONE, "")
 
 def settled(rows: Sequence[Row], count: int, *, asked: bool) -> Settled:
     """The answers to so many settlements, and to the ask that came with them."""
-    head = rows[0]
-    if head["verdicts"] is None:
+    columns = rows[0][4:8]
+    if columns[0] is None:
         return Settled(answers=(DONE,) * count, claimed=claimed(rows) if asked else None)
-    columns = (head["verdicts"], head["outcomes"], head["states"], head["whys"])
     answers = tuple(
         Answer(Verdict(verdict), None if outcome is None else Outcome(outcome), state_of(state), why)
         for verdict, outcome, state, why in zip(*columns, strict=True)
@@ -126,7 +119,7 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
         # Each sees headers and memos of its own: what a job does to them is no other's business.
         leases += [
             Lease(
-                job=str(job),
+                job=job,
                 fence=fence,
                 task=task,
                 queue=queue,
@@ -140,7 +133,7 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
                 headers=read_headers(headers),
                 tags=read_tags(tags),
                 flow=flow,
-                parents=tuple(map(str, parents)) if parents else (),
+                parents=tuple(parents) if parents else (),
                 memos=dict(zip(names, values, strict=True)) if names else {},
                 waited=waited,
                 expires_in=expires_in,
@@ -151,10 +144,32 @@ def _leases(rows: Iterable[Row]) -> tuple[Lease, ...]:
     return tuple(leases)
 
 
+def pulse(session: SessionId, row: Row) -> Pulse:
+    """The answer to a sign of life."""
+    cancel = zip(row["jobs"] or (), row["fences"] or (), strict=True)
+    return Pulse(session=session, alive=row["alive"], cancel=tuple(cancel), settings=row["settings"])
+
+
+def swept(rows: Sequence[Row]) -> Swept:
+    """What a sweep did: its head, then the transitions that it made."""
+    head = rows[0]
+    return Swept(
+        promoted=head["promoted"],
+        reaped=tuple(head["reaped"]),
+        moved=tuple(map(moved, rows[1:])),
+        pruned=head["pruned"],
+        more=head["more"],
+        schedules_due=head["schedules_due"],
+        early=head["early"],
+        since=head["since"],
+        stepped_back=head["stepped_back"],
+    )
+
+
 def moved(row: Row) -> Moved:
     """A transition that a verb made."""
     return Moved(
-        job=str(row["job"]),
+        job=row["job"],
         queue=row["queue"],
         task=row["task"],
         lane=row["lane"],
@@ -172,9 +187,8 @@ def _reason(text: str | None) -> Reason | None:
 def _view(row: Row) -> dict[str, Any]:
     held = row["hold_key"]
     permille = row["permille"]
-    parent = row["parent"]
     return {
-        "id": str(row["id"]),
+        "id": row["id"],
         "task": row["task"],
         "queue": row["queue"],
         "lane": row["lane"],
@@ -188,7 +202,7 @@ def _view(row: Row) -> dict[str, Any]:
         "key": row["key"],
         "tags": read_tags(row["tags"]),
         "flow": row["flow"],
-        "parent": None if parent is None else str(parent),
+        "parent": row["parent"],
         "revision": row["revision"],
         "accepted_at": row["accepted_at"],
         "due_at": row["due_at"],
@@ -210,7 +224,7 @@ def detail(row: Row) -> JobDetail:
     if row["pruned"]:
         return msgspec.structs.replace(
             FORGOTTEN,
-            id=str(row["id"]),
+            id=row["id"],
             state=state_of(row["state"]),
             reason=_reason(row["reason"]),
             fence=row["fence"],
@@ -337,15 +351,15 @@ def session(row: Row) -> SessionView:
     )
 
 
-def finished(jobs: Sequence[UUID], rows: Sequence[Row]) -> dict[UUID, Finished]:
+def finished(jobs: Sequence[JobId], rows: Sequence[Row]) -> dict[JobId, Finished]:
     """Those of the jobs that have finished."""
-    found: dict[UUID, Finished] = {}
+    found: dict[JobId, Finished] = {}
     for row in rows:
         error: bytes | None = row["error"]
         place: int = row["place"]
         job = jobs[place - 1]
         found[job] = Finished(
-            job=str(job),
+            job=job,
             state=known_state(row["state"]),
             reason=_reason(row["reason"]),
             result=row["result"],
@@ -366,7 +380,7 @@ def _event(row: Row) -> Event:
     outcome = row["outcome"]
     return Event(
         at=row["at"],
-        job=str(row["job"]),
+        job=row["job"],
         task=row["task"],
         queue=row["queue"],
         lane=row["lane"],

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from windlass.broker.postgres.adapting import Blobs, Ids, Numbers, Texts
 from windlass.broker.postgres.records import (
     FAILURES,
     MODES,
+    id_of,
     new_id,
     pack,
     pack_text,
-    uuid_of,
 )
 from windlass.core.alike import Alike
 from windlass.core.group import too_large
@@ -33,26 +34,26 @@ def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
     keyed = [job for job in jobs if job.key is not None]
     edges = [(place, edge) for place, job in enumerate(jobs, 1) for edge in job.after]
     return (
-        ids,
-        _alike([job.task for job in jobs]),
-        _alike([job.queue for job in jobs]),
-        _alike([job.lane for job in jobs]),
-        _alike([job.priority for job in jobs]),
-        [job.key for job in jobs] if keyed else [],
-        [MODES[job.mode] for job in jobs] if keyed else [],
-        [job.window for job in jobs] if keyed else [],
-        _alike([job.delay for job in jobs]),
-        _if_any([job.run_at for job in jobs]),
-        _if_any([job.expires for job in jobs]),
-        payloads,
-        _if_any([pack(job.headers) if job.headers else None for job in jobs]),
-        _if_any([pack(job.tags) if job.tags else None for job in jobs]),
-        _alike([job.max_attempts for job in jobs]),
-        _alike([job.revision for job in jobs]),
-        _alike([job.flow for job in jobs]),
-        [place for place, _ in edges],
-        [uuid_of(edge.parent) for _, edge in edges],
-        [FAILURES[edge.on_failure] for _, edge in edges],
+        Ids(ids),
+        Texts(_alike([job.task for job in jobs])),
+        Texts(_alike([job.queue for job in jobs])),
+        Texts(_alike([job.lane for job in jobs])),
+        Numbers(_alike([job.priority for job in jobs])),
+        Texts([job.key for job in jobs] if keyed else ()),
+        Numbers([MODES[job.mode] for job in jobs] if keyed else ()),
+        Numbers([job.window for job in jobs] if keyed else ()),
+        Numbers(_alike([job.delay for job in jobs])),
+        Numbers(_if_any([job.run_at for job in jobs])),
+        Numbers(_if_any([job.expires for job in jobs])),
+        Blobs(payloads),
+        Blobs(_if_any([pack(job.headers) if job.headers else None for job in jobs])),
+        Blobs(_if_any([pack(job.tags) if job.tags else None for job in jobs])),
+        Numbers(_alike([job.max_attempts for job in jobs])),
+        Numbers(_alike([job.revision for job in jobs])),
+        Texts(_alike([job.flow for job in jobs])),
+        Numbers([place for place, _ in edges]),
+        Ids([id_of(edge.parent) for _, edge in edges]),
+        Numbers([FAILURES[edge.on_failure] for _, edge in edges]),
     )
 
 
@@ -69,7 +70,7 @@ def ask_of(ask: Ask | None) -> tuple[Any, ...]:
     if ask is None:
         return NO_ASK
     return (
-        ask.queues,
+        Texts(ask.queues),
         ask.slots,
         ask.limit,
         ask.session,
@@ -89,17 +90,17 @@ def settlements_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:
         (place, child) for place, item in enumerate(items, 1) if not large[place - 1] for child in item.spawn
     ]
     return (
-        [uuid_of(item.job) for item in items],
-        [item.fence for item in items],
-        [item.outcome.value for item in items],
-        [item.delay for item in items],
-        [item.runtime for item in items],
-        [None if item.error is None else pack(item.error) for item in items],
-        [item.result for item in items],
-        [None if item.hold is None else item.hold.key for item in items],
-        [None if item.hold is None else pack_text(item.hold.reason) for item in items],
-        [next(iter(refused.values()))[1] if refused else None for refused in large],
-        [place for place, _ in children],
+        Ids([id_of(item.job) for item in items]),
+        Numbers([item.fence for item in items]),
+        Texts([item.outcome.value for item in items]),
+        Numbers([item.delay for item in items]),
+        Numbers([item.runtime for item in items]),
+        Blobs([None if item.error is None else pack(item.error) for item in items]),
+        Blobs([item.result for item in items]),
+        Texts([None if item.hold is None else item.hold.key for item in items]),
+        Blobs([None if item.hold is None else pack_text(item.hold.reason) for item in items]),
+        Texts([next(iter(refused.values()))[1] if refused else None for refused in large]),
+        Numbers([place for place, _ in children]),
         *jobs_of([child for _, child in children]),
     )
 
@@ -108,15 +109,15 @@ def notes_of(notes: Sequence[Note], line_chars: int) -> tuple[list[Any], ...]:
     """Notes, column by column; then their log lines, with the place of the note of each."""
     lines = [(place, line[:line_chars]) for place, note in enumerate(notes, 1) for line in note.logs]
     return (
-        [uuid_of(note.job) for note in notes],
-        [note.fence for note in notes],
-        [note.extend for note in notes],
-        [note.permille for note in notes],
-        [pack_text(note.message) for note in notes],
-        [None if note.memo is None else note.memo[0] for note in notes],
-        [None if note.memo is None else note.memo[1] for note in notes],
-        [place for place, _ in lines],
-        [pack_text(line) for _, line in lines],
+        Ids([id_of(note.job) for note in notes]),
+        Numbers([note.fence for note in notes]),
+        Numbers([note.extend for note in notes]),
+        Numbers([note.permille for note in notes]),
+        Blobs([pack_text(note.message) for note in notes]),
+        Texts([None if note.memo is None else note.memo[0] for note in notes]),
+        Blobs([None if note.memo is None else note.memo[1] for note in notes]),
+        Numbers([place for place, _ in lines]),
+        Blobs([pack_text(line) for _, line in lines]),
     )
 
 
@@ -125,9 +126,9 @@ def beats_of(beats: Iterable[Beat]) -> tuple[list[Any], ...]:
     beats = list(beats)
     opened = [beat.open for beat in beats]
     return (
-        [beat.session for beat in beats],
-        [None if info is None else pack(info) for info in opened],
-        [None if info is None else info.ttl for info in opened],
-        [None if info is None else pack(info.queues).decode() for info in opened],
-        [beat.memory for beat in beats],
+        Texts([beat.session for beat in beats]),
+        Blobs([None if info is None else pack(info) for info in opened]),
+        Numbers([None if info is None else info.ttl for info in opened]),
+        Texts([None if info is None else pack(info.queues).decode() for info in opened]),
+        Numbers([beat.memory for beat in beats]),
     )

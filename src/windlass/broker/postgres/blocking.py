@@ -1,50 +1,126 @@
-"""Enqueue for threads: in the caller's own thread, by a connection and an event loop of its own.
+"""The carrier for blocking code: enqueue in the caller's own thread, by a connection that threads share.
 
-The driver cannot block, so the caller runs a loop for as long as its call takes: half the processor time of a
-hop to another thread's loop and back. One call is under way at a time; whoever comes meanwhile waits, and the
-next one sends for all who wait, in one transaction.
+One call is under way at a time; whoever comes meanwhile waits, and the next one sends for all who wait, in
+one transaction.
 """
 
-import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, TypeVar
 
 from windlass.broker.postgres.bells import Bell
+from windlass.broker.postgres.driver import PATIENCE, TROUBLE, BlockingLink, ends
 from windlass.broker.postgres.pool import Pool
-from windlass.broker.postgres.producing import Enqueue, Groups, Receipts
-from windlass.broker.postgres.statements import statement
-from windlass.broker.postgres.url import Place
-from windlass.core.units import Micros
+from windlass.broker.postgres.store import Namespace
+from windlass.broker.postgres.trouble import Tries
+from windlass.broker.postgres.verbs import Call, Groups, Receipts, enqueue
 from windlass.errors import StoreUnavailable
 from windlass.forks import leave_to_parent, renew_after_fork
-from windlass.threads import LoopThreads
 
+_T = TypeVar("_T")
 _MOST_JOBS: Final = 1_000
 """Of those that one caller sends for others."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at how long a call takes."""
+
+
+class Line:
+    """The connection itself: calls one after the other, each with its patience. Its caller has the turn."""
+
+    def __init__(self, pool: Pool, namespace: Namespace, opened: Callable[[], None]) -> None:
+        """`opened` is called when the first connection is made."""
+        self._place = pool.place
+        self._namespace = namespace
+        self._opened: Callable[[], None] | None = opened
+        self._link: BlockingLink | None = None
+        self._guard = threading.Lock()
+        self._asked: tuple[BlockingLink, float] | None = None
+        """The connection on which an answer is waited for, and until when."""
+        self._is_watched = False
+
+    def run(self, call: Call[_T]) -> _T:
+        """Make a call."""
+        if not call.function:
+            return call.read(())
+        said, arguments = self._namespace.said(call)
+        tries = Tries(self._place)
+        while True:
+            try:
+                link = self._connected()
+                with self._patience(link):
+                    return call.read(link.fetch(said, arguments, named=call.named))
+            except TROUBLE as error:
+                if self._link is not None and (ends(error) or not self._link.is_usable):
+                    self.close()
+                pause = tries.after(error)
+            except BaseException:
+                self.close()  # in the middle of an answer: the next must not read that
+                raise
+            time.sleep(pause)
+
+    def _connected(self) -> BlockingLink:
+        link = self._link
+        if link is not None and link.is_usable and link.is_quiet:
+            return link
+        self.close()
+        if self._opened is not None:
+            self._opened()
+            self._opened = None
+        self._link = BlockingLink.open(self._place)
+        return self._link
+
+    @contextlib.contextmanager
+    def _patience(self, link: BlockingLink) -> Generator[None]:
+        """Have the connection cut if the server does not answer in time: psycopg would wait for ever."""
+        with self._guard:
+            self._asked = (link, time.monotonic() + PATIENCE)
+            if not self._is_watched:
+                self._is_watched = True
+                with contextlib.suppress(RuntimeError):  # Python is ending, and starts no more threads
+                    threading.Thread(target=self._watch, name="windlass-patience", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._asked = None
+
+    def _watch(self) -> None:
+        """Look at how long the server takes, for as long as there is something to look at."""
+        while True:
+            time.sleep(_LOOK)
+            with self._guard:
+                if self._asked is None:
+                    self._is_watched = False
+                    return
+                link, due = self._asked
+                if time.monotonic() > due:
+                    link.cut()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.drop()
+
+    def leave_to_parent(self) -> None:
+        """In a child of a fork: never touch the connection."""
+        leave_to_parent(self._link)
 
 
 class BlockingProducer:
-    """The connection that the threads of a process share for enqueueing."""
+    """What the threads of a process share for enqueueing."""
 
     def __init__(
-        self,
-        place: Place,
-        schema: str,
-        now: Callable[[], Micros | None],
-        tell: Callable[[Callable[[], None]], None],
-        pool: Pool,
-        bell: Bell,
+        self, pool: Pool, namespace: Namespace, tell: Callable[[Callable[[], None]], None], bell: Bell
     ) -> None:
         """`tell` has something called on the loop to which the broker's pool and bell belong."""
-        self._place = place._replace(connections=1, wake=False)
-        self._schema = schema
-        self._now = now
+        self._pool = pool
+        self._namespace = namespace
         self._tell = tell
-        self._of_broker = pool
         self._bell = bell
         self._begin()
         renew_after_fork(self)
@@ -52,18 +128,9 @@ class BlockingProducer:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._waiting: deque[_Turn] = deque()
-        self._line = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = threading.Lock()
         self._closed = False
-        self._pool = Pool(self._place)
-
-    async def _enqueue(self, groups: Groups) -> Receipts:
-        call = Enqueue(groups)
-        if call.is_empty:
-            return call.receipts(())
-        arguments = (self._now(), *call.arguments())
-        query = statement(self._schema, "enqueue", len(arguments))
-        return call.receipts(await self._pool.call(query, *arguments))
+        self._line = Line(self._pool, self._namespace, lambda: self._tell(self._pool.set_apart))
 
     def enqueue(self, groups: Groups) -> Receipts:
         """As the broker's."""
@@ -72,7 +139,7 @@ class BlockingProducer:
         turn = _Turn(groups)
         self._waiting.append(turn)
         try:
-            with self._line:
+            with self._turn:
                 if not turn.is_over:
                     self._serve(turn)
         except BaseException:
@@ -83,19 +150,16 @@ class BlockingProducer:
 
     def renew(self) -> None:
         """In a child of a fork: open a connection of its own."""
-        leave_to_parent(self._loop, self._pool)
+        self._line.leave_to_parent()
         self._begin()
 
     def close(self) -> None:
         """Let go of the connection."""
         if self._pid != os.getpid():
             return
-        with self._line:
+        with self._turn:
             self._closed = True
-            if self._loop is not None:
-                self._run(self._pool.close)
-                self._loop.close()
-                self._loop = None
+            self._line.close()
 
     def _serve(self, own: "_Turn") -> None:
         """Send for oneself, and for those who wait and ask for nothing that could hold others up."""
@@ -131,59 +195,13 @@ class BlockingProducer:
     def _send(self, turns: "Sequence[_Turn]") -> None:
         if self._closed:
             raise StoreUnavailable("the broker is closed")
-        groups = [group for turn in turns for group in turn.groups]
-        receipts = self._run(lambda: self._enqueue(groups))
+        receipts = self._line.run(enqueue([group for turn in turns for group in turn.groups]))
         start = 0
         for turn in turns:
             turn.answer = receipts[start : start + len(turn.groups)]
             start += len(turn.groups)
-        self._ring()
-
-    def _ring(self) -> None:
         if self._bell.is_waited_for:
             self._tell(self._bell.ring)
-
-    def _run(self, work: Callable[[], Any]) -> Any:
-        if not _is_async():
-            return self._run_here(work)
-        # A blocking call in async code: a thread can run but one loop at a time.
-        found: list[Any] = []
-        failed: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                found.append(self._run_here(work))
-            except BaseException as error:  # noqa: BLE001 - raised where it belongs
-                failed.append(error)
-
-        thread = threading.Thread(target=run, name="windlass-enqueue", daemon=True)
-        thread.start()
-        thread.join()
-        if failed:
-            raise failed[0]
-        return found[0]
-
-    def _run_here(self, work: Callable[[], Any]) -> Any:
-        loop = self._loop
-        if loop is None:
-            self._tell(self._of_broker.set_apart)
-            loop = self._loop = asyncio.SelectorEventLoop()
-            loop.set_default_executor(LoopThreads())
-        task = loop.create_task(work())
-        try:
-            return loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():
-                # Interrupted in the middle of an answer: the connection is of no use any more.
-                task.cancel()
-                loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-            raise
-
-
-def _is_async() -> bool:
-    """Whether the caller is in async code, whose loop runs in this thread."""
-    # The public one raises if there is none: 5.5 µs instead of 1.8 in a thread that has just been woken.
-    return asyncio._get_running_loop() is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 _INTERRUPTED = "the call was interrupted before the store had answered; whether it was kept is not known"

@@ -1,94 +1,221 @@
-"""The driver, by the few things that are asked of it. It brings no types of its own."""
+"""psycopg 3, by the few things that are asked of it: connecting, one call at a time, and its errors."""
 
-from collections.abc import Mapping
+import os
+import re
+import select
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
 
+from windlass.broker.postgres.adapting import adapt
+from windlass.broker.postgres.url import Place
 from windlass.forks import CONNECTING
 
-_asyncpg: Any = asyncpg
-_errors: Any = _asyncpg.exceptions
-
-Connection: TypeAlias = Any
-"""An `asyncpg.Connection`."""
 Row: TypeAlias = Any
-"""An `asyncpg.Record`."""
+"""A row by the names of its columns; those of a claim are tuples."""
 
 PATIENCE: Final = 30.0
 """Seconds that a connection or an answer may take."""
 
-Refused: Final[type[Exception]] = _errors.PostgresError
-"""The server answered that it will not."""
-AGAIN: Final[tuple[type[Exception], ...]] = (
-    _errors.DeadlockDetectedError,
-    _errors.SerializationError,
-    _errors.LockNotAvailableError,
-)
+TROUBLE: Final[tuple[type[Exception], ...]] = (psycopg.Error, OSError)
+"""All that the driver raises. (A `TimeoutError` is an `OSError`.)"""
+NOT_WRITABLE: Final = "25006"
+"""The code of a server that only reads: a standby, or one that was told to."""
+_AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
 """Others made a step impossible: begun anew, it may pass."""
-NOT_PREPARED: Final[tuple[type[Exception], ...]] = (
-    _errors.InvalidCachedStatementError,
-    _errors.InvalidSQLStatementNameError,
-)
+_NOT_PREPARED: Final = frozenset({"0A000", "26000"})
 """What was prepared is of no use any more: the function is another one, or the server was told to forget."""
-UNAVAILABLE: Final[tuple[type[Exception], ...]] = (
-    OSError,
-    TimeoutError,
-    _errors.InterfaceError,
-    _errors.InternalClientError,
-    _errors.PostgresConnectionError,
-    _errors.OperatorInterventionError,
-    _errors.InsufficientResourcesError,
-    _errors.ReadOnlySQLTransactionError,
-)
-"""The connection is lost, or the server cannot serve: it stops, starts, is full, or is a standby."""
+_ENDS: Final = ("08", "57P", "25P03", NOT_WRITABLE, *_NOT_PREPARED)
+"""Codes behind which a connection is of no use any more begin with them."""
 
-NOT_WRITABLE: Final[tuple[type[Exception], ...]] = (
-    _errors.ReadOnlySQLTransactionError,
-    _errors.TargetServerAttributeNotMatched,
-)
-"""The server is a standby, or was told to read only."""
-MISCONFIGURED: Final[type[Exception]] = _errors.ClientConfigurationError
-"""The driver cannot make sense of the URL."""
+
+class NotConnected(psycopg.OperationalError):
+    """No connection came about; `code` is what the server's refusal would be under, as far as it is known."""
+
+    def __init__(self, message: str, code: str | None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def code_of(error: BaseException) -> str | None:
     """The code that the server gave for refusing."""
-    return getattr(error, "sqlstate", None)
+    return error.code if isinstance(error, NotConnected) else getattr(error, "sqlstate", None)
 
 
-def refusal(fields: Mapping[str, str]) -> Exception:
-    """What the driver would raise for an error of the server, given by its fields."""
-    return _errors.PostgresError.new(fields)
+def may_pass(error: BaseException) -> bool:
+    """Whether the same step, begun anew, may pass: on this connection or on a new one."""
+    return code_of(error) in _AGAIN | _NOT_PREPARED
 
 
-_KEPT_ALIVE: Final = {
-    "tcp_keepalives_idle": "10",
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "2",
+# --- connecting ---------------------------------------------------------------------------------------------
+
+_PREFIX: Final = re.compile(r'(connection failed: |connection to server [^"]*"[^"]*".*? failed: |FATAL:  ?)+')
+_CONNECTING: Final = (
+    (re.compile("authentication failed|no password supplied|not permitted to log in"), "28000"),
+    (re.compile('no pg_hba.conf entry|role ".*" does not exist|pg_hba.conf rejects'), "28000"),
+    (re.compile('database ".*" does not exist'), "3D000"),
+    (re.compile("too many clients|too many connections|connection slots are reserved"), "53300"),
+    (re.compile("session is read-only|is in hot standby mode"), NOT_WRITABLE),
+)
+"""libpq forgets the code of a server that refuses a connection, and keeps its words."""
+
+
+def _not_connected(error: psycopg.Error) -> Exception:
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return TimeoutError(str(error))
+    if isinstance(error, psycopg.ProgrammingError):
+        return error
+    said = _PREFIX.sub("", str(error).strip().splitlines()[0])
+    return NotConnected(said, next((code for words, code in _CONNECTING if words.search(said)), None))
+
+
+_SESSION: Final = (
+    # A function's later statements must see what was committed while it waited for a lock.
+    r"-c default_transaction_isolation=read\ committed"
+    # The server learns within 20 s that a client's machine or network is gone, and takes back what it had
+    # begun: before the client, whose patience is longer, sends the same again and waits for it.
+    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=2"
+)
+_DEFAULTS: Final[dict[str, Any]] = {
+    "connect_timeout": int(PATIENCE),
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
 }
-"""The server learns within 20 s that a client's machine or network is gone, and takes back what it had begun:
-before the client, whose patience is longer, sends the same again and waits for it.
-"""
 
 
-async def connect(dsn: str, *, pooled: bool) -> Connection:
-    """Connect; behind a pooler in transaction mode without anything that belongs to a session."""
-    settings: Mapping[str, str] | None = None
-    if not pooled:
-        settings = {
-            # A function's later statements must see what was committed while it waited for a lock.
-            "default_transaction_isolation": "read committed",
-            "application_name": "windlass",
-            **_KEPT_ALIVE,
-        }
-    async with CONNECTING.entered():
-        return await _asyncpg.connect(
-            dsn,
-            timeout=PATIENCE,
-            command_timeout=PATIENCE,
-            statement_cache_size=0 if pooled else 100,
-            server_settings=settings,
-            # Of several hosts the primary; of one, an error that says what it is.
-            target_session_attrs=None if pooled else "read-write",
-        )
+def _parameters(place: Place) -> dict[str, Any]:
+    """What libpq is told: what the URL says, and what a broker needs."""
+    said = conninfo_to_dict(place.dsn)
+    found: dict[str, Any] = {**_DEFAULTS, **said, "client_encoding": "utf8"}
+    if place.pooled:
+        return found  # nothing that belongs to a session
+    options = said.get("options") or os.environ.get("PGOPTIONS", "")
+    found["options"] = f"{options} {_SESSION}".strip()
+    found.setdefault("application_name", "windlass")
+    # Of several hosts the primary; of one, an error that says what it is.
+    found["target_session_attrs"] = "read-write"
+    return found
+
+
+def _threshold(place: Place) -> int | None:
+    """When psycopg prepares statements: never behind a pooler, which may change the server in between."""
+    return None if place.pooled else 5
+
+
+class Link:
+    """A connection for coroutines, and the one cursor by which the store's functions are called on it."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.connection = connection
+        self._cursor: psycopg.AsyncRawCursor[Any] = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
+        self._cursor.format = psycopg.pq.Format.BINARY
+        adapt(self._cursor)
+
+    @classmethod
+    async def open(cls, place: Place) -> "Link":
+        """Connect; behind a pooler in transaction mode without anything that belongs to a session."""
+        try:
+            async with CONNECTING.entered():
+                connection = await psycopg.AsyncConnection[Any].connect(
+                    autocommit=True, prepare_threshold=_threshold(place), **_parameters(place)
+                )
+        except psycopg.Error as error:
+            raise _not_connected(error) from error
+        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        return cls(connection)
+
+    async def fetch(self, statement: bytes, arguments: Sequence[Any], *, named: bool) -> Sequence[Row]:
+        """Call a function of the store: one statement, one transaction, one round trip."""
+        cursor = self._cursor
+        cursor.row_factory = dict_row if named else tuple_row
+        await cursor.execute(statement, arguments, prepare=True)
+        return await cursor.fetchall()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, and in no transaction."""
+        return _is_usable(self.connection)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the server has said nothing unasked. While nobody asks, it says that it goes."""
+        return _is_quiet(self.connection.fileno())
+
+    def drop(self) -> None:
+        """Let go of it without waiting for anybody."""
+        self.connection.pgconn.finish()
+
+
+class BlockingLink:
+    """The same for blocking code."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self._cursor: psycopg.RawCursor[Any] = psycopg.RawCursor(connection, row_factory=tuple_row)
+        self._cursor.format = psycopg.pq.Format.BINARY
+        adapt(self._cursor)
+
+    @classmethod
+    def open(cls, place: Place) -> "BlockingLink":
+        """Connect."""
+        try:
+            with CONNECTING:
+                connection = psycopg.Connection[Any].connect(
+                    autocommit=True, prepare_threshold=_threshold(place), **_parameters(place)
+                )
+        except psycopg.Error as error:
+            raise _not_connected(error) from error
+        connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        return cls(connection)
+
+    def fetch(self, statement: bytes, arguments: Sequence[Any], *, named: bool) -> Sequence[Row]:
+        """Call a function of the store."""
+        cursor = self._cursor
+        cursor.row_factory = dict_row if named else tuple_row
+        cursor.execute(statement, arguments, prepare=True)
+        return cursor.fetchall()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, and in no transaction."""
+        return _is_usable(self.connection)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the server has said nothing unasked. While nobody asks, it says that it goes."""
+        return _is_quiet(self.connection.fileno())
+
+    def cut(self) -> None:
+        """End the wait for an answer in another thread: it finds the connection lost."""
+        with suppress(OSError, psycopg.Error):
+            wire = socket.fromfd(self.connection.fileno(), socket.AF_UNSPEC, socket.SOCK_STREAM)
+            with wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def drop(self) -> None:
+        """Let go of it."""
+        self.connection.pgconn.finish()
+
+
+def _is_usable(connection: "psycopg.AsyncConnection[Any] | psycopg.Connection[Any]") -> bool:
+    return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+
+
+def _is_quiet(descriptor: int) -> bool:
+    if hasattr(select, "poll"):  # select() knows no descriptors from 1,024 on
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return not poll.poll(0)
+    return not select.select([descriptor], [], [], 0)[0]
+
+
+def ends(error: BaseException) -> bool:
+    """Whether a connection is of no use after this error, though it may look open."""
+    return (code_of(error) or "").startswith(_ENDS)

@@ -8,7 +8,9 @@ beside them.
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import psycopg
 
 from windlass.broker.postgres.constants import with_constants
 from windlass.errors import StoreError
@@ -24,6 +26,8 @@ _ALONE: Final = "SELECT pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::
 """Every step that changes jobs holds this lock. Without it one that has begun with an older function would go
 on with it among rows that newer ones have written, and take a block for its first job.
 """
+
+_Connection: TypeAlias = psycopg.AsyncConnection[Any]
 
 
 def quoted(name: str) -> str:
@@ -78,41 +82,38 @@ _LAYOUT: Final = (
 )
 
 
-async def install(connection: Any, namespace: str) -> None:
+async def install(connection: _Connection, namespace: str) -> None:
     """Bring a namespace up to date, if it is not."""
     if await state(connection, namespace) == (len(migrations()), REVISION, fingerprint()):
         return
     schema = quoted(namespace)
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         await _check_schema(connection, namespace)
-        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        await connection.execute(_path(schema))
-        await connection.execute(_LAYOUT)
+        await _run(connection, f"CREATE SCHEMA IF NOT EXISTS {schema}; {_path(schema)}; {_LAYOUT}")
     for _ in range(len(migrations()) + 1):
         async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-            await connection.execute(_path(schema))
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            await _run(connection, _path(schema))
             if not await _step(connection):
                 return
 
 
-async def _step(connection: Any) -> bool:
+async def _step(connection: _Connection) -> bool:
     """Take the next step, if there is one."""
-    number, revision, installed = await connection.fetchrow(
-        "SELECT number, revision, functions FROM layout FOR UPDATE"
-    )
+    number, revision, installed = await _row(
+        connection, "SELECT number, revision, functions FROM layout FOR UPDATE"
+    ) or (0, 0, "")
     if number > len(migrations()) or revision > REVISION:
         return False  # a newer program was here; what it added does not hinder this one
     if number < len(migrations()):
-        await connection.execute(migrations()[number])
-        await connection.execute("UPDATE layout SET number = $1", number + 1)
+        await _run(connection, migrations()[number])
+        await connection.execute("UPDATE layout SET number = %s", [number + 1])
         return True
     if installed == fingerprint():
         return False
-    await connection.execute(_ALONE)
-    await connection.execute(functions())
-    await connection.execute(_note(REVISION, fingerprint()))
+    await _run(connection, _ALONE)
+    await _run(connection, f"{functions()}\n; {_note(REVISION, fingerprint())}")
     return True
 
 
@@ -120,25 +121,34 @@ def _note(revision: int, functions: str) -> str:
     return f"UPDATE layout SET revision = {revision}, functions = '{functions}'"  # noqa: S608 - of our own making
 
 
-async def state(connection: Any, namespace: str) -> tuple[int, int, str] | None:
+async def state(connection: _Connection, namespace: str) -> tuple[int, int, str] | None:
     """Layout, revision and fingerprint of what is installed; None if nothing is."""
-    if await connection.fetchval("SELECT to_regclass($1)", f"{quoted(namespace)}.layout") is None:
+    layout = f"{quoted(namespace)}.layout"
+    if await _row(connection, "SELECT 1 WHERE to_regclass(%s) IS NOT NULL", layout) is None:
         return None
-    row = await connection.fetchrow(
-        f"SELECT number, revision, functions FROM {quoted(namespace)}.layout"  # noqa: S608 - an identifier, quoted
-    )
-    return None if row is None else (row["number"], row["revision"], row["functions"])
+    return await _row(connection, f"SELECT number, revision, functions FROM {layout}")  # noqa: S608 - an identifier, quoted
 
 
-async def _check_schema(connection: Any, namespace: str) -> None:
+async def _check_schema(connection: _Connection, namespace: str) -> None:
     """Refuse a schema that others use: its tables are not ours to add to."""
     # Asked of the catalogue, which sees what was committed while this waited for its turn.
-    taken = await connection.fetchval(
-        "SELECT CASE WHEN bool_or(c.relname = 'layout') THEN NULL ELSE min(c.relname::text) END "
-        "FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = $1",
+    taken = await _row(
+        connection,
+        "SELECT min(c.relname::text) FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace "
+        "WHERE s.nspname = %s HAVING count(*) > 0 AND NOT bool_or(c.relname = 'layout')",
         namespace,
     )
     if taken is not None:
         raise StoreError(
-            f'the schema "{namespace}" has tables of another program ("{taken}"); choose another namespace'
+            f'the schema "{namespace}" has tables of another program ("{taken[0]}"); choose another namespace'
         )
+
+
+async def _run(connection: _Connection, script: str) -> None:
+    """Execute statements, however many."""
+    await connection.execute(script.encode(), prepare=False)
+
+
+async def _row(connection: _Connection, query: str, *arguments: Any) -> Any:
+    """The first row of an answer; None if there is none."""
+    return await (await connection.execute(query.encode(), arguments or None, prepare=False)).fetchone()

@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+import psycopg
+
 from windlass.broker.postgres.bells import Bell
-from windlass.broker.postgres.driver import UNAVAILABLE, Connection, Refused, connect
+from windlass.broker.postgres.driver import TROUBLE, Link
+from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.url import Place
 from windlass.forks import leave_to_parent, renew_after_fork
@@ -22,7 +25,7 @@ COOLDOWN: Final = 0.02
 """Seconds within which the server tells of a queue but once; as `02_step.sql` has it."""
 ROOM: Final = 1_464_422_981
 """The first half of the key of the lock that whoever listens holds."""
-_HOLD: Final = "SELECT pg_advisory_lock_shared($1::integer, $2::integer)"
+_HOLD: Final = "SELECT pg_advisory_lock_shared(%s, %s)"
 _AGAIN_AFTER: Final = 1.0
 _LOOKS_FOR: Final = 2 * COOLDOWN
 """One for what is not told, another for the time that it may take until it is committed."""
@@ -37,8 +40,9 @@ class Listener:
         self._bell = bell
         self._queues: Counter[str] = Counter()
         """How many wait for each; a queue that was once waited for stays."""
-        self._connection: Connection | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        """Opens the connection, and passes on what comes by it until it is lost."""
         self._not_before = 0.0
         self._told_at = 0.0
         """When the server last told of one of those queues, or may have told others; waited for or not."""
@@ -73,44 +77,43 @@ class Listener:
     def _open_if_needed(self) -> None:
         if not self._place.listens or self._closed:
             return
-        opening = self._opening is not None and not self._opening.done()
-        if self._is_lost() and not opening and asyncio.get_running_loop().time() >= self._not_before:
-            self._opening = asyncio.create_task(self._open())
+        hears = self._hearing is not None and not self._hearing.done()
+        if self._is_lost() and not hears and asyncio.get_running_loop().time() >= self._not_before:
+            self._hearing = asyncio.create_task(self._hear())
 
     def _is_lost(self) -> bool:
         if self._pid != os.getpid():
             self.renew()  # a fork that called no hook of Python's
-        return self._connection is None or self._connection.is_closed()
+        return self._connection is None
 
     def renew(self) -> None:
         """In a child of a fork: open a connection of its own."""
-        leave_to_parent(self._connection, self._opening)
-        self._pid, self._connection, self._opening = os.getpid(), None, None
+        leave_to_parent(self._connection, self._hearing)
+        self._pid, self._connection, self._hearing = os.getpid(), None, None
 
-    async def _open(self) -> None:
+    async def _hear(self) -> None:
+        """Listen until the connection is lost. The next call of the store says what is wrong."""
         loop = asyncio.get_running_loop()
         self._not_before = loop.time() + _AGAIN_AFTER
-        try:
-            connection = await connect(self._place.dsn, pooled=False)
-        except (*UNAVAILABLE, Refused):
-            return  # the next call of the store says what is wrong
-        try:
-            (row,) = await connection.fetch(statement(self._schema, "bell", 0))
-            await connection.add_listener(row["channel"], self._told)
-            await connection.execute(_HOLD, ROOM, row["room"])
-        except (*UNAVAILABLE, Refused):
-            connection.terminate()
-            return
-        except BaseException:
-            connection.terminate()
-            raise
-        self._connection = connection
-        # Jobs committed before were not told to this: look now. Those that come soon after a ring that only
-        # others heard are not told either: look often.
-        self._told_at = loop.time()
-        self._bell.ring()
+        with contextlib.suppress(*TROUBLE):
+            link = await Link.open(self._place)
+            try:
+                (row,) = await link.fetch(statement(self._schema, "bell", 0), (), named=True)
+                connection = link.connection
+                await connection.execute(f"LISTEN {quoted(row['channel'])}".encode())
+                await connection.execute(_HOLD, (ROOM, row["room"]))
+                self._connection = connection
+                # Jobs committed before were not told to this: look now. Those that come soon after a ring
+                # that only others heard are not told either: look often.
+                self._told_at = loop.time()
+                self._bell.ring()
+                async for notice in connection.notifies():
+                    self._told(notice.payload)
+            finally:
+                self._connection = None
+                link.drop()
 
-    def _told(self, _connection: object, _pid: int, _channel: str, queue: str) -> None:
+    def _told(self, queue: str) -> None:
         if queue not in self._queues:
             return
         self._told_at = asyncio.get_running_loop().time()
@@ -121,10 +124,7 @@ class Listener:
     async def close(self) -> None:
         """Listen no more."""
         self._closed = True
-        if self._opening is not None:
-            self._opening.cancel()
+        if self._hearing is not None:
+            self._hearing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._opening
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.terminate()
+                await self._hearing

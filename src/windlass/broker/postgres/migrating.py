@@ -7,8 +7,8 @@ for those who want to see it first.
 from typing import Any
 
 import msgspec
+import psycopg
 
-from windlass.broker.postgres.driver import Refused
 from windlass.broker.postgres.install import REVISION, fingerprint, install, migrations, script, state
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.trouble import forbidden
@@ -32,11 +32,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout >= self.latest and self.functions in ("current", "newer")
 
 
-async def up_to_date(connection: Any, namespace: str) -> None:
+async def up_to_date(connection: psycopg.AsyncConnection[Any], namespace: str) -> None:
     """Install what is missing; say so if the role may not."""
     try:
         await install(connection, namespace)
-    except Refused as error:
+    except psycopg.Error as error:
         raise forbidden(error, namespace) or error from error
 
 
@@ -57,10 +57,10 @@ async def standing(url: str, namespace: str) -> Standing:
     return Standing(namespace=namespace, layout=layout, latest=len(migrations()), functions=kind)
 
 
-async def _state(connection: Any, namespace: str) -> tuple[int, int, str] | None:
+async def _state(connection: psycopg.AsyncConnection[Any], namespace: str) -> tuple[int, int, str] | None:
     try:
         return await state(connection, namespace)
-    except Refused as error:
+    except psycopg.Error as error:
         raise forbidden(error, namespace) or error from error
 
 

@@ -1,144 +1,163 @@
-"""Connections: few of them, opened when needed, replaced when lost.
+"""Connections for coroutines: few of them, opened when needed, replaced when lost.
 
-A pool of our own instead of the driver's: that one asks the server to forget the session's state after every
-use, a round trip more, and nothing here leaves any.
+A pool of our own instead of psycopg's: that one keeps tasks of its own to watch connections, and nothing here
+leaves any state behind.
 """
 
 import asyncio
-import contextlib
 import os
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from windlass.broker.postgres.driver import AGAIN, UNAVAILABLE, Connection, Refused, connect
-from windlass.broker.postgres.trouble import in_words, lost_within
+import psycopg
+
+from windlass.broker.postgres.driver import PATIENCE, TROUBLE, Link, Row, ends
+from windlass.broker.postgres.trouble import Tries, in_words, lost_within
 from windlass.broker.postgres.url import Place
-from windlass.errors import StoreUnavailable, Unsupported
+from windlass.errors import StoreError, StoreUnavailable, Unsupported
 from windlass.forks import leave_to_parent, renew_after_fork
 
 _T = TypeVar("_T")
-
-TRIES: Final = 6
-"""How often a step is begun anew that others made impossible: a deadlock, a serialization failure."""
-_FIRST_PAUSE: Final = 0.005
-
-_IDLE = "SET LOCAL idle_in_transaction_session_timeout = '2s'"
+_ISOLATION: Final = "read committed"
+_CLOSING: Final = 1.0
+"""Seconds that the end of abandoned calls is waited for."""
 
 
 class Pool:
     """The connections of one broker, on one event loop."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self._pid = os.getpid()
-        self._room = asyncio.Semaphore(_for_calls(place))
-        self._long = asyncio.Semaphore(_for_long(place))
-        self._idle: list[Connection] = []
+        self.place = place
         self._apart: asyncio.Future[Any] | None = None
         self._closed = False
+        self._begin()
         renew_after_fork(self)
 
-    async def call(self, query: str, *arguments: Any) -> Sequence[Any]:
-        """Call a function of the store: one statement, one transaction."""
-        pause = _FIRST_PAUSE
-        for left in range(TRIES - 1, -1, -1):
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._room = asyncio.Semaphore(_for_calls(self.place))
+        self._long = asyncio.Semaphore(_for_long(self.place))
+        self._idle: list[Link] = []
+        self._abandoned: set[asyncio.Task[Any]] = set()
+
+    async def fetch(self, statement: bytes, arguments: Sequence[Any] = (), *, named: bool) -> Sequence[Row]:
+        """Call a function of the store: one statement, one transaction. `named`: rows are dictionaries."""
+        tries = Tries(self.place)
+        while True:
+            self._renew_in_child()
             try:
-                async with self.lent() as connection:
-                    return await self._fetch(connection, query, arguments)
-            except AGAIN as error:
-                if not left:
-                    raise StoreUnavailable(
-                        f"PostgreSQL could not serialize the step: {error}; tried {TRIES} times"
-                    ) from error
-            except (Refused, *UNAVAILABLE) as error:
-                raise in_words(error, self._place) from error
-            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - jitter, not a secret
-            pause *= 2
-        raise AssertionError("the last try returns or raises")  # pragma: no cover
+                async with self._room:
+                    return await self._answer(await self._take(), statement, arguments, named=named)
+            except TROUBLE as error:
+                pause = tries.after(error)
+            await asyncio.sleep(pause)
 
-    async def _fetch(self, connection: Connection, query: str, arguments: Sequence[Any]) -> Sequence[Any]:
-        if not self._place.pooled:
-            return await connection.fetch(query, *arguments)
-        # Between two messages a pooler may change the server: only a transaction keeps one.
-        async with connection.transaction(isolation="read_committed"):
-            # A process that is stopped in here must not keep the namespace from everybody else.
-            await connection.execute(_IDLE)
-            return await connection.fetch(query, *arguments)
+    async def _answer(
+        self, link: Link, statement: bytes, arguments: Sequence[Any], *, named: bool
+    ) -> Sequence[Row]:
+        """Wait for an answer for so long. Whoever is cancelled does not wait for the server: psycopg would
+        first ask it, by another connection, to end the statement, and wait until it has.
+        """
+        call = asyncio.ensure_future(link.fetch(statement, arguments, named=named))
+        try:
+            await asyncio.wait((call,), timeout=PATIENCE)
+        finally:
+            if not call.done():
+                self._abandon(link, call)
+        if not call.done():
+            raise TimeoutError
+        error = call.exception()
+        self._give_back(link, error)
+        if error is not None:
+            raise error
+        return call.result()
 
-    async def use(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    def _abandon(self, link: Link, call: "asyncio.Task[Any]") -> None:
+        """Have a call end by itself, and its connection with it."""
+        self._abandoned.add(call)
+        call.add_done_callback(partial(self._ended, link))
+        call.cancel()
+
+    def _ended(self, link: Link, call: "asyncio.Task[Any]") -> None:
+        self._abandoned.discard(call)
+        link.drop()
+        if not call.cancelled():
+            call.exception()  # nobody waits for it any more
+
+    async def use(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[_T]]) -> _T:
         """Let some work of the store's use a connection."""
         try:
-            async with self.lent() as connection:
+            async with self._lent() as connection:
                 return await work(connection)
-        except (Refused, *UNAVAILABLE) as error:
-            raise in_words(error, self._place) from error
+        except TROUBLE as error:
+            raise in_words(error, self.place) from error
 
     @asynccontextmanager
-    async def lent(self) -> AsyncGenerator[Connection, None]:
-        """Lend a connection."""
-        if self._pid != os.getpid():
-            self.renew()  # a fork that called no hook of Python's
+    async def _lent(self) -> AsyncGenerator[psycopg.AsyncConnection[Any], None]:
+        """Lend a connection; it comes back, or is replaced if it broke."""
+        self._renew_in_child()
         async with self._room:
-            connection = await self._open()
+            link = await self._take()
             try:
-                yield connection
-            except (*UNAVAILABLE, asyncio.CancelledError):
-                # Lost, or left in the middle of an answer: nobody knows what comes next on it.
-                connection.terminate()
+                yield link.connection
+            except BaseException as error:
+                self._give_back(link, error)
                 raise
-            except BaseException:
-                self.take_back(connection)
-                raise
-            self.take_back(connection)
+            self._give_back(link)
 
     @asynccontextmanager
-    async def lent_for_long(self) -> AsyncGenerator[Connection, None]:
+    async def lent_for_long(self) -> AsyncGenerator[psycopg.AsyncConnection[Any], None]:
         """Lend a connection to somebody who may keep it, and use the store meanwhile: others are left."""
-        if _for_calls(self._place) == 1:
+        if _for_calls(self.place) == 1:
             raise Unsupported(
                 "a transaction of one's own needs a second connection: set connections=2 or more"
             )
-        async with self._long, self.lent() as connection:
+        async with self._long, self._lent() as connection:
             try:
                 yield connection
-            except UNAVAILABLE as error:
-                if not connection.is_closed():
+            except TROUBLE as error:
+                if not (connection.closed or ends(error)):
                     raise  # of something else that is done meanwhile
-                raise lost_within(self._place) from error
-
-    def at_hand(self) -> Connection | None:
-        """A connection that is open and idle, to be given back by `take_back`; None if there is none, or if
-        it needs more than a statement.
-        """
-        if self._closed or self._place.pooled or self._pid != os.getpid() or not self._idle:
-            return None
-        connection = self._idle.pop()
-        return None if connection.is_closed() else connection
+                raise lost_within(self.place) from error
 
     def set_apart(self) -> None:
         """Do with one connection less from now on: it is opened elsewhere."""
         self._apart = asyncio.gather(self._room.acquire(), self._long.acquire())
 
-    def take_back(self, connection: Connection) -> None:
-        """Keep a connection for the next one, if it is of any use."""
-        if self._closed or connection.is_in_transaction():
-            connection.terminate()
-        else:
-            self._idle.append(connection)
-
-    async def _open(self) -> Connection:
+    async def _take(self) -> Link:
         if self._closed:
             raise StoreUnavailable("the broker is closed")
         while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
+            link = self._idle.pop()
+            if link.is_usable and link.is_quiet:
+                return link
+            link.drop()
         try:
-            return await connect(self._place.dsn, pooled=self._place.pooled)
-        except (*UNAVAILABLE, Refused) as error:
-            raise in_words(error, self._place) from error
+            link = await Link.open(self.place)
+        except TROUBLE as error:
+            raise in_words(error, self.place) from error
+        if self.place.pooled:
+            await self._check_isolation(link)
+        return link
+
+    async def _check_isolation(self, link: Link) -> None:
+        """Behind a pooler no setting of ours holds: a call is one statement in the server's isolation."""
+        rows = await link.fetch(b"SHOW default_transaction_isolation", (), named=False)
+        if rows[0][0] != _ISOLATION:
+            link.drop()
+            raise StoreError(
+                f"behind the pooler, transactions are {rows[0][0]} by default, and Windlass needs"
+                f" {_ISOLATION}: ALTER ROLE … SET default_transaction_isolation = '{_ISOLATION}'"
+            )
+
+    def _give_back(self, link: Link, error: BaseException | None = None) -> None:
+        """Keep a connection for the next one, if it is of any use."""
+        if self._closed or not link.is_usable or (error is not None and ends(error)):
+            link.drop()
+        else:
+            self._idle.append(link)
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -146,17 +165,21 @@ class Pool:
         if self._apart is not None:
             self._apart.cancel()
         idle, self._idle = self._idle, []
-        for connection in idle:
-            with contextlib.suppress(*UNAVAILABLE):
-                await connection.close(timeout=1)
+        for link in idle:
+            link.drop()
+        if self._abandoned:
+            await asyncio.wait(self._abandoned, timeout=_CLOSING)
+
+    def _renew_in_child(self) -> None:
+        """Renew also where a fork called no hook of Python's."""
+        if self._pid != os.getpid():
+            self.renew()
 
     def renew(self) -> None:
         """In a child of a fork: open connections of its own."""
-        leave_to_parent(*self._idle)
-        self._pid = os.getpid()
-        self._idle = []
-        self._room = asyncio.Semaphore(_for_calls(self._place))
-        self._long = asyncio.Semaphore(_for_long(self._place))
+        leave_to_parent(self._idle, self._abandoned, self._apart)
+        self._apart = None
+        self._begin()
 
 
 def _for_calls(place: Place) -> int:

@@ -1,7 +1,7 @@
 """The words of the contract as the tables keep them: numbers for what is compared, bytes for what is not."""
 
 import re
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -37,7 +37,7 @@ read_info = msgspec.json.Decoder(SessionInfo).decode
 _queue = msgspec.json.Decoder(QueueSettings).decode
 _lane = msgspec.json.Decoder(LaneSettings).decode
 
-NOBODY: Final = UUID(int=2**128 - 1)
+NOBODY: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """What an id that is no UUID is looked up as: no job has it."""
 
 
@@ -51,15 +51,17 @@ def state_of(code: int | None) -> State | None:
     return None if code is None else STATES[code]
 
 
-def uuid_of(job: JobId) -> UUID:
+_is_canonical = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII).fullmatch
+
+
+def id_of(job: JobId) -> JobId:
     """A job's id as the tables keep it; an id that is none names no job."""
+    if _is_canonical(job):
+        return job
     try:
-        return UUID(job)
+        return str(UUID(job))
     except ValueError:
         return NOBODY
-
-
-_is_canonical = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII).fullmatch
 
 
 def new_id(job: JobId) -> JobId:
@@ -89,12 +91,12 @@ def read_tags(record: bytes | None) -> tuple[str, ...]:
     return () if record is None else _tags.decode(record)
 
 
-def read_after(parents: list[Any] | None, failures: list[int] | None) -> tuple[Edge, ...]:
+def read_after(parents: list[JobId] | None, failures: list[int] | None) -> tuple[Edge, ...]:
     """Edges, each to the job that stands for its parent."""
     if not parents or failures is None:
         return ()
     return tuple(
-        Edge(str(parent), _FAILURE[failure]) for parent, failure in zip(parents, failures, strict=True)
+        Edge(parent, _FAILURE[failure]) for parent, failure in zip(parents, failures, strict=True)
     )
 
 

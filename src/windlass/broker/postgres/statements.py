@@ -4,7 +4,7 @@ from functools import cache
 
 
 @cache
-def statement(schema: str, function: str, arguments: int) -> str:
+def statement(schema: str, function: str, arguments: int) -> bytes:
     """Call a function of a namespace with so many arguments."""
     places = ", ".join(f"${place}" for place in range(1, arguments + 1))
-    return f"SELECT * FROM {schema}.{function}({places})"  # noqa: S608 - names of our own, quoted
+    return f"SELECT * FROM {schema}.{function}({places})".encode()  # noqa: S608 - names of our own, quoted

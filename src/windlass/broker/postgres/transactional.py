@@ -13,7 +13,7 @@ from windlass.broker.postgres.arrays import jobs_of
 from windlass.broker.postgres.callers import Style, fetch, fetch_blocking
 from windlass.broker.postgres.checks import check_settlements
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.records import state_of, uuid_of
+from windlass.broker.postgres.records import id_of, state_of
 from windlass.core.bounds import check_items
 from windlass.core.group import refused_whole, too_large
 from windlass.core.job import NewJob, Receipt
@@ -86,7 +86,7 @@ class Enqueuing:
         """What became of each job, in its place."""
         for row in rows[:1]:
             self._check_database(row[len(_COLUMNS)])
-        found = iter([dict(zip(_COLUMNS, tuple(row), strict=False)) for row in rows])
+        found = iter([_receipt(row) for row in rows])
         return tuple(
             refused_whole(group, large)
             if large
@@ -128,6 +128,12 @@ def _code(error: BaseException | None) -> str | None:
     return None
 
 
+def _receipt(row: Sequence[Any]) -> dict[str, Any]:
+    """A row by the names of its columns. Most drivers have a class of their own for ids."""
+    found = dict(zip(_COLUMNS, tuple(row), strict=False))
+    return {**found, "of": None if found["of"] is None else str(found["of"])}
+
+
 async def enqueue_on(connection: Any, call: Enqueuing) -> Sequence[Sequence[Receipt]]:
     """Enqueue in the transaction that is open on a connection for coroutines."""
     try:
@@ -150,34 +156,35 @@ _CHILD_TYPES: Final = _TYPES[2:]
 _SETTLE_TYPES: Final = ("bigint", "uuid", "bigint", "bigint", "bytea", "text", *_CHILD_TYPES)
 
 
-async def settle_on(
-    connection: Any, namespace: str, settlement: Settlement, *, now: Micros | None = None
-) -> Answer:
-    """Settle a lease as done in the transaction that is open on asyncpg's connection, last before its commit.
+class Completing:
+    """A settlement as done in a transaction of the job's own: what to execute, and what its row means.
 
-    Unless the verdict is APPLIED the lease was taken away, or what came with it cannot be kept: roll back.
-    After the commit an ordinary settle with the same fence answers ALREADY, and so it tells how a commit went
-    whose answer was lost.
+    It is executed on a connection of `transaction`, last before its commit. Unless the verdict is APPLIED the
+    lease was taken away, or what came with it cannot be kept: roll back. After the commit an ordinary settle
+    with the same fence answers ALREADY, and so it tells how a commit went whose answer was lost.
     """
-    check_settlements([settlement], None)
-    if settlement.outcome is not Outcome.DONE:
-        raise ContractError(f"only done travels with a transaction's commit, not {settlement.outcome}")
-    large = too_large(settlement.spawn)
-    places = ", ".join(f"${place}::{type_}" for place, type_ in enumerate(_SETTLE_TYPES, 1))
-    row = await connection.fetchrow(
-        f"SELECT verdict, outcome, state, why FROM {quoted(namespace)}.settle_here({places})",  # noqa: S608 - an identifier, quoted
-        now,
-        uuid_of(settlement.job),
-        settlement.fence,
-        settlement.runtime,
-        settlement.result,
-        next(iter(large.values()))[1] if large else None,
-        *jobs_of(() if large else settlement.spawn),
-    )
-    outcome: str | None = row["outcome"]
-    return Answer(
-        Verdict(row["verdict"]),
-        None if outcome is None else Outcome(outcome),
-        state_of(row["state"]),
-        row["why"] or "",
-    )
+
+    def __init__(self, namespace: str, settlement: Settlement, *, now: Micros | None = None) -> None:
+        check_settlements([settlement], None)
+        if settlement.outcome is not Outcome.DONE:
+            raise ContractError(f"only done travels with a transaction's commit, not {settlement.outcome}")
+        large = too_large(settlement.spawn)
+        places = ", ".join(f"${place}::{type_}" for place, type_ in enumerate(_SETTLE_TYPES, 1))
+        columns = "verdict, outcome, state, why"
+        self.statement = f"SELECT {columns} FROM {quoted(namespace)}.settle_here({places})".encode()  # noqa: S608 - an identifier, quoted
+        self.arguments = (
+            now,
+            id_of(settlement.job),
+            settlement.fence,
+            settlement.runtime,
+            settlement.result,
+            next(iter(large.values()))[1] if large else None,
+            *jobs_of(() if large else settlement.spawn),
+        )
+
+    def answer(self, row: Sequence[Any]) -> Answer:
+        """What became of the lease."""
+        verdict, outcome, state, why = row
+        return Answer(
+            Verdict(verdict), None if outcome is None else Outcome(outcome), state_of(state), why or ""
+        )

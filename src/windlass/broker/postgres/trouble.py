@@ -3,12 +3,14 @@
 Every error of the server becomes one of ours, by its SQLSTATE; nothing of the driver's leaves the store.
 """
 
-import socket
-import ssl
+import random
+import re
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from windlass.broker.postgres.driver import MISCONFIGURED, NOT_WRITABLE, code_of
+import psycopg
+
+from windlass.broker.postgres.driver import NOT_WRITABLE, NotConnected, code_of, may_pass
 from windlass.broker.postgres.url import Place
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
 
@@ -31,6 +33,8 @@ _PASSING: Final = ("08", "40", "53", "57", "58", "25006", "25P0", "55P03", "26",
 an operator's hand, the disk, a standby, an idle transaction that was ended, a lock, and statements that the
 server has forgotten.
 """
+_BAD_VALUE: Final = re.compile(r"invalid \w+ value: ")
+"""How libpq says that an option of the URL has a value that it does not know."""
 
 
 class Refusal(StoreError):
@@ -47,9 +51,9 @@ def in_words(error: BaseException, place: Place) -> WindlassError:
     if code is not None and code.startswith(_OWN):
         return Refusal(said, code)
     where = _where(place)
-    if isinstance(error, NOT_WRITABLE):
-        return StoreUnavailable(f"PostgreSQL at {where} {NOT_THE_PRIMARY}")
-    if isinstance(error, MISCONFIGURED):
+    if code == NOT_WRITABLE:
+        return StoreUnavailable(f"PostgreSQL at {where} {NOT_THE_PRIMARY} ({said})")
+    if code is None and (isinstance(error, psycopg.ProgrammingError) or _BAD_VALUE.match(said)):
         return InvalidOption(f"the URL of PostgreSQL cannot be used: {said}")
     told = None if code is None else _said_by_server(code, said, where)
     return told or _not_answered(error, said, where)
@@ -76,19 +80,19 @@ def _said_by_server(code: str, said: str, where: str) -> StoreError | None:
 
 
 def _not_answered(error: BaseException, said: str, where: str) -> StoreUnavailable:
-    if isinstance(error, ssl.SSLError) or "SSL" in said:
+    if "SSL" in said:
         return StoreUnavailable(
             f"no TLS with PostgreSQL at {where}: {said}; see sslmode and sslrootcert in the URL"
         )
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
-    if isinstance(error, ConnectionRefusedError):
+    if "refused" in said and isinstance(error, NotConnected):
         return StoreUnavailable(
             f"nothing listens where PostgreSQL at {where} should be; is it running? check host and port"
         )
-    if isinstance(error, socket.gaierror):
+    if "resolve host" in said:
         return StoreUnavailable(f"PostgreSQL at {where}: the name of the host is not known; check the URL")
-    if isinstance(error, OSError):
+    if isinstance(error, (OSError, NotConnected)):
         return StoreUnavailable(f"PostgreSQL does not answer at {where}: {said}; is it running?")
     return StoreUnavailable(f"PostgreSQL at {where} did not answer: {said}")
 
@@ -135,3 +139,27 @@ def _where(place: Place) -> str:
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+TRIES: Final = 6
+"""How often a step is begun anew that others made impossible: a deadlock, a serialization failure."""
+_FIRST_PAUSE: Final = 0.005
+
+
+class Tries:
+    """The tries of one step, and the pauses between them."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._made = 0
+
+    def after(self, error: BaseException) -> float:
+        """Seconds to wait before the step is begun anew. Raises one of our errors if it is of no use."""
+        if not may_pass(error):
+            raise in_words(error, self._place) from error
+        self._made += 1
+        if self._made == TRIES:
+            raise StoreUnavailable(
+                f"PostgreSQL could not serialize the step: {_first_line(error)}; tried {TRIES} times"
+            ) from error
+        return _FIRST_PAUSE * 2 ** (self._made - 1) * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from uuid import UUID
 
 from windlass.broker.postgres.bells import Bell
-from windlass.broker.postgres.records import uuid_of
+from windlass.broker.postgres.records import id_of
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import Finished
 from windlass.core.units import JobId
@@ -15,7 +14,7 @@ FIRST_LOOK = 0.005
 FLOOR = 0.25
 """Seconds between two looks at what other processes have done, at the least and at the most."""
 
-Read = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, Finished]]]
+Read = Callable[[Sequence[JobId]], Awaitable[Mapping[JobId, Finished]]]
 """Those of the jobs that have finished."""
 
 
@@ -24,11 +23,11 @@ class _Watcher:
 
     def __init__(self, jobs: Sequence[JobId]) -> None:
         loop = asyncio.get_running_loop()
-        self.ids = tuple(map(uuid_of, jobs))
+        self.ids = tuple(map(id_of, jobs))
         self.since = loop.time()
         self.told: asyncio.Future[tuple[Finished, ...]] = loop.create_future()
 
-    def tell(self, found: Mapping[UUID, Finished]) -> None:
+    def tell(self, found: Mapping[JobId, Finished]) -> None:
         """Let it go on if one of its jobs is among these."""
         mine = tuple(found[job] for job in self.ids if job in found)
         if mine and not self.told.done():
@@ -90,9 +89,9 @@ class Watching:
         waited = min((now - watcher.since for watcher in self._watchers), default=0.0)
         return min(FLOOR, max(FIRST_LOOK, waited / 10))
 
-    async def _find(self) -> Mapping[UUID, Finished]:
+    async def _find(self) -> Mapping[JobId, Finished]:
         wanted = tuple(dict.fromkeys(job for watcher in self._watchers for job in watcher.ids))
-        found: dict[UUID, Finished] = {}
+        found: dict[JobId, Finished] = {}
         for start in range(0, len(wanted), CALL_ITEMS):
             found.update(await self._read(wanted[start : start + CALL_ITEMS]))
         return found
