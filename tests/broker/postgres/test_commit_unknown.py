@@ -17,7 +17,6 @@ from windlass.core.state import State
 __all__ = ["namespaces"]
 Loss = Literal["before", "after"]
 """The connection is lost before the server hears of the commit, or after it has committed."""
-_ANSWERED = b"COMMIT\x00"
 
 
 class Wire:
@@ -33,8 +32,8 @@ class Wire:
         server_reader, server_writer = await asyncio.open_unix_connection(str(self._socket))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._carry(reader, server_writer, b"COMMIT;", "before"))
-                group.create_task(self._carry(server_reader, writer, _ANSWERED, "after"))
+                group.create_task(self._carry(reader, server_writer, b"COMMIT\x00", "before"))
+                group.create_task(self._carry(server_reader, writer, b"COMMIT\x00", "after"))
         except* ConnectionError:
             pass
         finally:
@@ -77,7 +76,7 @@ def test_what_the_task_wrote_is_there_once(namespaces: Namespaces, loss: Loss, r
             @app.task(retry=RetryPolicy(base=0, max_attempts=3))
             async def write() -> None:
                 async with current.transaction() as own:
-                    await own.execute("INSERT INTO ledger VALUES ($1)", current.attempt)
+                    await own.execute("INSERT INTO ledger VALUES (%s)", [current.attempt])
                     wire.armed = current.attempt == 1
 
             async with app.worker():

@@ -53,12 +53,12 @@ class Bank:
         return lease
 
     async def write(self, connection: Any, job: str) -> None:
-        await connection.execute(f"INSERT INTO {self.ledger} VALUES ($1)", job)  # noqa: S608 - an identifier
+        await connection.execute(f"INSERT INTO {self.ledger} VALUES (%s)", [job])  # noqa: S608 - an identifier
 
     async def written(self) -> list[str]:
         async with self.broker.transaction(_TTL) as connection:
-            rows = await connection.fetch(f"SELECT job FROM {self.ledger} ORDER BY 1")  # noqa: S608 - likewise
-        return [row["job"] for row in rows]
+            rows = await connection.execute(f"SELECT job FROM {self.ledger} ORDER BY 1")  # noqa: S608 - likewise
+            return [row[0] for row in await rows.fetchall()]
 
     async def state(self, job: str) -> State:
         detail = (await self.broker.get([job]))[0]
@@ -185,7 +185,7 @@ def test_committed_while_its_session_is_being_ended_it_does_not_run_again(run: R
         session = await bank.session("w")
         lease = await bank.one(session)
         async with bank.broker.transaction(_TTL) as holding:
-            await holding.execute(f"SELECT FROM {bank.broker._schema}.session FOR UPDATE")
+            await holding.execute(f"SELECT FROM {bank.broker._namespace.schema}.session FOR UPDATE")
             async with bank.broker.transaction(_TTL) as connection:
                 await bank.write(connection, job)
                 await bank.broker.settle_on(connection, _done(lease))

@@ -1,19 +1,15 @@
 """Behind pgbouncer in transaction mode: nothing outlasts a transaction, a stopped client holds up nobody."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
-import psycopg
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 from tests.broker.postgres.poolers import Pooler
-from tests.worker.blackbox.fleet import eventually
 
 from windlass import Windlass, current
 from windlass.broker.contract import Options
@@ -25,6 +21,7 @@ from windlass.core.outcome import Outcome, Verdict
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.units import MINUTE
+from windlass.errors import StoreError
 
 __all__ = ["namespaces"]
 _ASK = Ask(queues=("q",), slots=5, limit=5, visibility=MINUTE)
@@ -121,7 +118,7 @@ def test_an_app_enqueues_and_completes_in_transactions(pooler: Pooler) -> None:
         @app.task
         async def deliver(order: int) -> None:
             async with current.transaction() as own:
-                await own.execute("INSERT INTO delivered VALUES ($1)", order)
+                await own.execute("INSERT INTO delivered VALUES (%s)", [order])
 
         connection: Any = await asyncpg.connect(pooler.plain, statement_cache_size=0)
         await connection.execute("DROP TABLE IF EXISTS delivered; CREATE TABLE delivered (id int)")
@@ -144,13 +141,11 @@ _STOPPED = """
 import asyncio, os, signal, sys
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker, read_url
-from windlass.broker.postgres.pool import Pool
 
 async def main():
     broker = await PostgresBroker.open(read_url(sys.argv[1]), options=Options(namespace=sys.argv[2]))
-    async with broker._pool.lent() as connection, connection.transaction():
-        await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '2s'")
-        await connection.fetch(f"SELECT * FROM {sys.argv[2]}.take_in(NULL)")
+    async with broker.transaction(2_000_000) as connection:
+        await connection.execute(f"SELECT * FROM {sys.argv[2]}.take_in(NULL)")
         print("holds", flush=True)
         os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -181,40 +176,40 @@ def test_a_client_that_is_stopped_in_a_transaction_holds_up_nobody_for_long(pool
     asyncio.run(test())
 
 
-def test_the_pool_itself_asks_for_that_timeout(pooler: Pooler, namespaces: Namespaces) -> None:
-    """The process stops by itself in the middle of one of its calls; the server ends its transaction."""
-    code = _STOPPED.replace(
-        "    async with broker._pool.lent() as connection, connection.transaction():\n"
-        "        await connection.execute(\"SET LOCAL idle_in_transaction_session_timeout = '2s'\")\n"
-        '        await connection.fetch(f"SELECT * FROM {sys.argv[2]}.take_in(NULL)")\n'
-        '        print("holds", flush=True)\n'
-        "        os.kill(os.getpid(), signal.SIGSTOP)\n",
-        "    commit = Pool._fetch\n"
-        "    from asyncpg.transaction import Transaction\n"
-        "    async def stopped(self):\n"
-        '        print("holds", flush=True)\n'
-        "        os.kill(os.getpid(), signal.SIGSTOP)\n"
-        "    Transaction._Transaction__commit = stopped\n"
-        "    await broker.sweep(limit=10)\n",
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, pooler.dsn, "stopped_pool"], stdout=subprocess.PIPE
-    )
-    idle = (
-        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query ~ 'stopped_pool'"
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"holds\n"
-        with psycopg.connect(namespaces.server.dsn, autocommit=True) as connection:
+def test_a_call_is_one_statement_outside_of_any_transaction(pooler: Pooler, namespaces: Namespaces) -> None:
+    """So that a process which is stopped in the middle of one never has a server of the pooler's to itself."""
 
-            def count() -> int:
-                row = connection.execute(idle).fetchone()
-                assert row is not None
-                return row[0]
+    async def test() -> None:
+        broker = await _open(pooler, "one_statement")
+        before = await _calls(namespaces)
+        for _ in range(5):
+            await broker.enqueue([[NewJob(id=new_id(), task="t", queue="q")]])
+        assert await _calls(namespaces) - before == 5
+        await broker.close()
 
-            assert count() == 1
-            eventually("the transaction is ended", lambda: count() == 0, within=20)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+    asyncio.run(test())
+
+
+async def _calls(namespaces: Namespaces) -> int:
+    """Transactions of the server so far that were not this question."""
+    async with await namespaces.connect() as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        rows = await connection.execute("SELECT sum(xact_commit) FROM pg_stat_database")
+        return (await rows.fetchall())[0][0]
+
+
+def test_another_isolation_behind_the_pooler_is_refused(pooler: Pooler, namespaces: Namespaces) -> None:
+    """Nothing that a client sets would hold there."""
+
+    async def test() -> None:
+        async with await namespaces.connect() as connection:
+            await connection.execute("ALTER ROLE windlass SET default_transaction_isolation = 'serializable'")
+            own = Pooler(namespaces.server)
+            try:
+                with pytest.raises(StoreError, match="are serializable by default, and Windlass needs read committed"):
+                    await _open(own, "isolated")
+            finally:
+                await connection.execute("ALTER ROLE windlass RESET default_transaction_isolation")
+                own.stop()
+
+    asyncio.run(test())

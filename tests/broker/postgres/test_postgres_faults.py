@@ -12,7 +12,8 @@ from tests.broker.postgres.servers import Server, programs
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.pool import TRIES, Pool
+from windlass.broker.postgres.pool import Pool
+from windlass.broker.postgres.trouble import TRIES
 from windlass.broker.postgres.url import Place
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import NewJob, Status
@@ -138,9 +139,10 @@ def test_a_step_that_others_crossed_is_tried_again(server: Server, code: str) ->
             "RETURN currval('tries'); END $$"
         )
         pool = Pool(Place(server.dsn))
-        assert (await pool.call("SELECT crossed($1)", TRIES - 1))[0]["crossed"] == TRIES
+        rows = await pool.fetch(b"SELECT crossed($1)", [str(TRIES - 1)], named=False)
+        assert rows == [(TRIES,)]
         with pytest.raises(StoreUnavailable, match=f"tried {TRIES} times"):
-            await pool.call("SELECT crossed($1)", 1_000)
+            await pool.fetch(b"SELECT crossed($1)", ["1000"], named=False)
         await pool.close()
         await connection.close()
 

@@ -93,7 +93,7 @@ class Measured:
 
 class _Told(PostgresBroker):
     async def flush_statistics(self) -> None:
-        await self._pool.call("SELECT pg_stat_force_next_flush()")
+        await self._pool.fetch(b"SELECT pg_stat_force_next_flush()", named=False)
 
 
 @pytest.mark.parametrize("planned", ["on full tables", "on empty tables"])

@@ -47,7 +47,7 @@ class Store:
 
     async def jobs_in_past(self) -> int:
         query = f"SELECT count(*) FROM {quoted(self.broker.namespace)}.past"  # noqa: S608 - an identifier, quoted
-        return (await self.broker._pool.call(query))[0][0]
+        return (await self.broker._pool.fetch(query.encode(), named=False))[0][0]
 
     async def states(self, jobs: Sequence[str]) -> set[State | None]:
         return {None if job is None else job.state for job in await self.broker.get(jobs)}

@@ -21,12 +21,12 @@ def build(url: str) -> Windlass:
     async def transfer(number: int, source: int, target: int, amount: int) -> None:
         async with current.transaction() as connection:
             await connection.execute(
-                "INSERT INTO applied (transfer, fence) VALUES ($1, $2)", number, current.fence
+                "INSERT INTO applied (transfer, fence) VALUES (%s, %s)", [number, current.fence]
             )
             changes = sorted([(source, -amount), (target, amount)])  # in one order: no deadlocks
             for account, change in changes:
                 await connection.execute(
-                    "UPDATE account SET balance = balance + $1 WHERE id = $2", change, account
+                    "UPDATE account SET balance = balance + %s WHERE id = %s", [change, account]
                 )
             await asyncio.sleep(0.002)  # so that some are killed and stopped in here
 

@@ -44,7 +44,7 @@ class House:
 
     async def listen(self, *, known: bool = True) -> None:
         """Listen like a worker; `known`: so that the server knows that somebody does."""
-        row = await self.connection.fetchrow(statement(quoted(self.sending.namespace), "bell", 0))
+        row = await self.connection.fetchrow(statement(quoted(self.sending.namespace), "bell", 0).decode())
         await self.connection.add_listener(row["channel"], lambda *told: self.told.append(told[-1]))
         if known:
             await self.connection.execute(f"SELECT pg_advisory_lock_shared({ROOM}, {row['room']})")

@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import psycopg
+from psycopg.pq import TransactionStatus
 
 from windlass.core.units import Cursor, Micros
 from windlass.errors import StoreUnavailable
@@ -15,12 +16,12 @@ from windlass.observe.history.attempt import Attempt, Slots
 from windlass.observe.history.rollup import by_minute, decode, encode
 from windlass.observe.history.sink import Minute, Used, Window
 
-_asyncpg: Any = asyncpg
 _MAKING = 0x57484953
 """The advisory lock under which tables are made: two that make one at a time would refuse one of them."""
 _WRITING = 0x5748
 PATIENCE = 30.0
-"""Seconds for a statement."""
+"""Seconds for a connection, and for whatever is done with it."""
+_Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
 class PostgresSink:
@@ -28,7 +29,7 @@ class PostgresSink:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._connection: Any = None
+        self._connection: _Connection | None = None
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -36,16 +37,16 @@ class PostgresSink:
         """Make the tables where they are not there."""
         sink = cls(url)
         async with sink._using() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _MAKING)
+            await _rows(connection, "SELECT pg_advisory_xact_lock($1)", _MAKING)
             for statement in sql.SCHEMA:
-                await connection.execute(statement.replace("BYTES", "bytea"))
+                await connection.execute(statement.replace("BYTES", "bytea").encode())
         return sink
 
     async def close(self) -> None:
         """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.close(timeout=1.0)
+            await connection.close()
 
     # --- writing --------------------------------------------------------------------------------------------
 
@@ -60,16 +61,15 @@ class PostgresSink:
         """See `Sink`."""
         async with self._using() as connection, connection.transaction():
             # Minutes are read and written: nobody else may, meanwhile. (The lock ends with the transaction.)
-            await connection.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", _WRITING, source)
+            await _rows(connection, "SELECT pg_advisory_xact_lock($1, hashtext($2))", _WRITING, source)
             new = await _added(connection, source, attempts)
             for key, figures in by_minute(new).items():
-                kept = await connection.fetchval(sql.GET_MINUTE, source, *key)
-                if kept is not None:
+                for (kept,) in await _rows(connection, sql.GET_MINUTE, source, *key):
                     figures.merge(decode(kept))
-                await connection.execute(sql.PUT_MINUTE, source, *key, encode(figures))
-            if slots:
-                await connection.executemany(sql.ADD_SLOTS, [sql.slots_row(source, each) for each in slots])
-            await connection.execute(sql.GO_ON, source, reader, cursor)
+                await _rows(connection, sql.PUT_MINUTE, source, *key, encode(figures))
+            for each in slots:
+                await _rows(connection, sql.ADD_SLOTS, *sql.slots_row(source, each))
+            await _rows(connection, sql.GO_ON, source, reader, cursor)
 
     async def forget(self, source: str, before: Micros) -> None:
         """See `Sink`."""
@@ -86,36 +86,60 @@ class PostgresSink:
         """See `Sink`."""
         return [sql.used(row) for row in await self._rows(sql.USED, source, window.since, window.until)]
 
-    async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
+    async def _rows(self, statement: str, *parameters: Any) -> Sequence[tuple[Any, ...]]:
         async with self._using() as connection:
-            return await connection.fetch(statement, *parameters)
+            return await _rows(connection, statement, *parameters)
 
     @asynccontextmanager
-    async def _using(self) -> AsyncGenerator[Any]:
+    async def _using(self) -> AsyncGenerator[_Connection]:
         """The connection, for one caller at a time."""
         async with self._lock:
             try:
-                if self._connection is None or self._connection.is_closed():
-                    # Without a cache of statements, so that it works behind pgbouncer, too.
-                    async with CONNECTING.entered():
-                        self._connection = await _asyncpg.connect(
-                            self._url, statement_cache_size=0, command_timeout=PATIENCE, timeout=PATIENCE
-                        )
-                yield self._connection
-            except (OSError, TimeoutError, _asyncpg.PostgresError, _asyncpg.InterfaceError) as error:
+                async with asyncio.timeout(PATIENCE):
+                    connection = await self._opened()
+                    yield connection
+            except (psycopg.Error, OSError) as error:
                 # Not its text alone: that of a connection names host and user, and no password.
                 raise StoreUnavailable(
                     f"the history database does not take it: {type(error).__name__}: {error}"
                 ) from error
+            finally:
+                self._drop_unless_idle()
+
+    def _drop_unless_idle(self) -> None:
+        """Let go of a connection that was left in the middle of something."""
+        connection = self._connection
+        if connection is not None and connection.info.transaction_status is not TransactionStatus.IDLE:
+            connection.pgconn.finish()
+            self._connection = None
+
+    async def _opened(self) -> _Connection:
+        if self._connection is None or self._connection.closed:
+            async with CONNECTING.entered():
+                # Statements are not prepared, so that it works behind pgbouncer, too.
+                self._connection = await psycopg.AsyncConnection.connect(
+                    self._url,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    connect_timeout=int(PATIENCE),
+                    client_encoding="utf8",
+                )
+        return self._connection
 
 
-async def _added(connection: Any, source: str, attempts: Sequence[Attempt]) -> list[Attempt]:
+async def _rows(connection: _Connection, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """Execute a statement that numbers its parameters; the rows that it returns, if it is of that kind."""
+    async with psycopg.AsyncRawCursor(connection) as cursor:
+        await cursor.execute(statement.encode(), parameters, binary=True)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def _added(connection: _Connection, source: str, attempts: Sequence[Attempt]) -> list[Attempt]:
     """Add attempts; those that were not there."""
     if not attempts:
         return []
-    columns = list(zip(*(sql.attempt_row(source, attempt)[1:] for attempt in attempts), strict=True))
-    rows = await connection.fetch(_ADD_MANY, source, *columns)
-    new = {(row[0], row[1]) for row in rows}
+    columns = zip(*(sql.attempt_row(source, attempt)[1:] for attempt in attempts), strict=True)
+    new = set(await _rows(connection, _ADD_MANY, source, *map(list, columns)))
     return [attempt for attempt in attempts if (attempt.job, attempt.fence) in new]
 
 
