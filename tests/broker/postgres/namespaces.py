@@ -75,6 +75,7 @@ WHERE (r.queue, r.lane, r.band, r.task) <> (j.queue, j.lane, j.band, j.task)
 """
 """Unfinished jobs that no run covers, or two; runs that say something else than their jobs."""
 
+
 class Namespaces:
     """The namespaces of one server."""
 

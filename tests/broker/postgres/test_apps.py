@@ -77,10 +77,14 @@ def test_a_transfer_happens_once_with_the_end_of_its_job(namespaces: Namespaces)
         @shop.app.task(retry=RetryPolicy(base=0, max_attempts=3))
         async def transfer(amount: int) -> None:
             async with current.transaction() as connection:
-                await connection.execute("UPDATE account SET balance = balance - %s WHERE name = 'a'", [amount])
+                await connection.execute(
+                    "UPDATE account SET balance = balance - %s WHERE name = 'a'", [amount]
+                )
                 if current.attempt == 1:
                     raise ValueError("before the commit: nothing has happened")
-                await connection.execute("UPDATE account SET balance = balance + %s WHERE name = 'b'", [amount])
+                await connection.execute(
+                    "UPDATE account SET balance = balance + %s WHERE name = 'b'", [amount]
+                )
             if current.attempt == 2:
                 raise ValueError("after the commit: the job is done all the same")
 

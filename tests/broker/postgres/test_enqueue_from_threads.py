@@ -12,6 +12,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import BlockingProduce, Options
 from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres import blocking as blocking_module
 from windlass.broker.postgres.url import Place
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import NewJob, Status
@@ -105,18 +106,37 @@ def test_one_job_after_the_other_goes_the_way_that_it_needs(namespaces: Namespac
     _run(namespaces, work)
 
 
-def test_a_lost_connection_is_told_of_and_replaced(namespaces: Namespaces) -> None:
+def test_a_connection_that_was_lost_meanwhile_is_replaced(namespaces: Namespaces) -> None:
     async def work(broker: PostgresBroker, blocking: BlockingProduce) -> None:
         for _ in range(2):
             await asyncio.to_thread(blocking.enqueue, [[_job()]])
         operator: Any = await asyncpg.connect(namespaces.server.dsn)
         await operator.execute(_END_ALL)
         await operator.close()
-        job = _job()
-        with pytest.raises(StoreUnavailable):
-            await asyncio.to_thread(blocking.enqueue, [[job]])
-        receipts = await asyncio.to_thread(blocking.enqueue, [[job]])
+        receipts = await asyncio.to_thread(blocking.enqueue, [[_job()]])
         assert receipts[0][0].status is Status.CREATED
+
+    _run(namespaces, work)
+
+
+def test_a_server_that_does_not_answer_is_waited_for_so_long(
+    namespaces: Namespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(blocking_module, "_LOOK", 0.05)
+
+    async def work(broker: PostgresBroker, blocking: BlockingProduce) -> None:
+        job = _job()
+        operator: Any = await asyncpg.connect(namespaces.server.dsn)
+        for _ in range(2):  # also by the connection that replaces the first
+            async with operator.transaction():
+                await operator.execute(f"LOCK TABLE {broker.namespace}.job IN ACCESS EXCLUSIVE MODE")
+                with pytest.raises(StoreUnavailable, match="did not answer"):
+                    await asyncio.to_thread(blocking.enqueue, [[job]])
+            await operator.execute(_END_ALL)  # the server has not noticed, and would keep the job
+        await operator.close()
+        receipts = await asyncio.to_thread(blocking.enqueue, [[job]])
+        assert receipts[0][0].status in (Status.CREATED, Status.DUPLICATE)
 
     _run(namespaces, work)
 

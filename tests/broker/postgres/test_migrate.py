@@ -165,7 +165,7 @@ def test_a_role_with_the_documented_rights_can_work(desk: Desk, owner: psycopg.C
     @app.task
     async def greet(name: str) -> None:
         async with current.transaction() as connection:
-            await connection.fetchval("SELECT $1", name)
+            await connection.execute("SELECT %s", [name])
 
     async def work() -> None:
         async with app.worker():

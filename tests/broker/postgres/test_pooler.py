@@ -21,7 +21,6 @@ from windlass.core.outcome import Outcome, Verdict
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.units import MINUTE
-from windlass.errors import StoreError
 
 __all__ = ["namespaces"]
 _ASK = Ask(queues=("q",), slots=5, limit=5, visibility=MINUTE)
@@ -172,44 +171,5 @@ def test_a_client_that_is_stopped_in_a_transaction_holds_up_nobody_for_long(pool
             process.kill()
             await asyncio.to_thread(process.communicate)
         await broker.close()
-
-    asyncio.run(test())
-
-
-def test_a_call_is_one_statement_outside_of_any_transaction(pooler: Pooler, namespaces: Namespaces) -> None:
-    """So that a process which is stopped in the middle of one never has a server of the pooler's to itself."""
-
-    async def test() -> None:
-        broker = await _open(pooler, "one_statement")
-        before = await _calls(namespaces)
-        for _ in range(5):
-            await broker.enqueue([[NewJob(id=new_id(), task="t", queue="q")]])
-        assert await _calls(namespaces) - before == 5
-        await broker.close()
-
-    asyncio.run(test())
-
-
-async def _calls(namespaces: Namespaces) -> int:
-    """Transactions of the server so far that were not this question."""
-    async with await namespaces.connect() as connection:
-        await connection.execute("SELECT pg_stat_force_next_flush()")
-        rows = await connection.execute("SELECT sum(xact_commit) FROM pg_stat_database")
-        return (await rows.fetchall())[0][0]
-
-
-def test_another_isolation_behind_the_pooler_is_refused(pooler: Pooler, namespaces: Namespaces) -> None:
-    """Nothing that a client sets would hold there."""
-
-    async def test() -> None:
-        async with await namespaces.connect() as connection:
-            await connection.execute("ALTER ROLE windlass SET default_transaction_isolation = 'serializable'")
-            own = Pooler(namespaces.server)
-            try:
-                with pytest.raises(StoreError, match="are serializable by default, and Windlass needs read committed"):
-                    await _open(own, "isolated")
-            finally:
-                await connection.execute("ALTER ROLE windlass RESET default_transaction_isolation")
-                own.stop()
 
     asyncio.run(test())

@@ -12,6 +12,7 @@ from tests.broker.postgres.servers import Server, programs
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres import pool as pool_module
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.trouble import TRIES
 from windlass.broker.postgres.url import Place
@@ -173,6 +174,37 @@ def test_a_cancelled_call_does_not_harm_the_next(server: Server) -> None:
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
             assert (await broker.counts()) is not None
+        await broker.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "out of patience"])
+def test_whoever_gives_up_waits_for_nobody(server: Server, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The server is in the middle of the call. It is told to end it, on a connection that nobody uses."""
+    if how != "cancelled":
+        monkeypatch.setattr(pool_module, "PATIENCE", 0.1)
+
+    async def test() -> None:
+        broker = await _open(server, "given_up")
+        operator: Any = await asyncpg.connect(server.dsn)
+        async with operator.transaction():
+            await operator.execute("LOCK TABLE given_up.job IN ACCESS EXCLUSIVE MODE")
+            call = asyncio.create_task(broker.enqueue([[_job()]]))
+            if how == "cancelled":
+                await _waits_for_a_lock(operator)
+                call.cancel()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert call.cancelled()
+            else:
+                with pytest.raises(StoreUnavailable, match="did not answer in time"):
+                    await call
+            async with asyncio.timeout(10):
+                while await operator.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        assert (await broker.counts()).rows == ()
+        await operator.close()
         await broker.close()
 
     asyncio.run(test())

@@ -67,7 +67,9 @@ def test_new_functions_replace_old_ones_beside_those_who_use_them(namespaces: Na
         await connection.execute(outdate)
         broker = await PostgresBroker.open(Place(namespaces.server.dsn), options=Options(namespace=name))
         await connection.execute(outdate)
-        await asyncio.gather(install(connection, name), *(broker.sweep(limit=10) for _ in range(10)))
+        own = await namespaces.connect()
+        await asyncio.gather(install(own, name), *(broker.sweep(limit=10) for _ in range(10)))
+        await own.close()
         await broker.close()
 
     _with(namespaces, test)
@@ -134,6 +136,49 @@ def test_behind_a_pooler_nothing_outlasts_a_transaction(namespaces: Namespaces) 
         broker = await PostgresBroker.open(place, options=Options(namespace="pooled"))
         assert (await broker.sweep(limit=10)).more is False
         await broker.close()
+
+    _with(namespaces, test)
+
+
+def test_behind_a_pooler_a_call_is_one_transaction_of_one_statement(namespaces: Namespaces) -> None:
+    """So that a process which is stopped in the middle of one never has a server of the pooler's to itself."""
+
+    async def test(connection: Any) -> None:
+        place = Place(namespaces.server.dsn, pooled=True, connections=1)
+        broker = await PostgresBroker.open(place, options=Options(namespace="one_call"))
+
+        async def transactions() -> int:
+            await broker._pool.fetch(b"SELECT pg_stat_force_next_flush()", named=False)
+            return await connection.fetchval(
+                "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+            )
+
+        before = await transactions()
+        for _ in range(50):
+            await broker.sweep(limit=10)
+        # Others come and go on this server, but not by fifty.
+        assert 50 <= await transactions() - before < 100
+        await broker.close()
+
+    _with(namespaces, test)
+
+
+def test_behind_a_pooler_another_isolation_is_refused(namespaces: Namespaces) -> None:
+    """Nothing that a client sets would hold there."""
+
+    async def test(connection: Any) -> None:
+        await connection.execute("CREATE ROLE strict LOGIN SUPERUSER")
+        await connection.execute("ALTER ROLE strict SET default_transaction_isolation = 'serializable'")
+        try:
+            dsn = namespaces.server.dsn.replace("windlass@", "strict@")
+            with pytest.raises(
+                StoreError, match="serializable by default, and Windlass needs read committed"
+            ):
+                await PostgresBroker.open(Place(dsn, pooled=True), options=Options(namespace="isolated"))
+            broker = await PostgresBroker.open(Place(dsn), options=Options(namespace="isolated"))
+            await broker.close()
+        finally:
+            await connection.execute("DROP SCHEMA IF EXISTS isolated CASCADE; DROP ROLE strict")
 
     _with(namespaces, test)
 

@@ -10,7 +10,7 @@ from tests.broker.postgres.namespaces import namespaces
 from tests.broker.postgres.waking import ASK, HELD, NEVER, House, Run, no_floor, only_told, run
 
 from windlass.broker.postgres import listening
-from windlass.broker.postgres.listening import COOLDOWN, ROOM
+from windlass.broker.postgres.listening import COOLDOWN, ROOM, Listener
 from windlass.broker.postgres.url import Place, read_url
 from windlass.conformance.harness import new_id
 from windlass.core.job import NewJob
@@ -91,11 +91,9 @@ def test_what_came_too_soon_after_a_ring_that_found_nobody_waiting_is_seen(run: 
 
     async def test(house: House) -> None:
         await house.waiting.wait([waited_for], 0.05)
-        connection = await house.listening_one()
-        house.waiting._listener._told_at = 0.0  # it opened long ago
-        await house.send()
+        (await house.listening_one())._told_at = 0.0  # it opened long ago
+        await house.until_heard(house.send())
         assert (await house.sending.claim(ASK)).leases
-        await connection.execute("SELECT 1")  # what was told comes before the answer
         await house.deafen()
         waiter = asyncio.create_task(house.waiting.wait(["q"], NEVER))
         await asyncio.sleep(COOLDOWN)
@@ -137,7 +135,7 @@ def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
         await house.waiting.wait(["q"], 0.05)
         await house.deafen()
         listener = house.waiting._listener
-        listener._told(None, 0, "", "q")
+        Listener._told(listener, "q")
         async with asyncio.timeout(20):
             await house.waiting._looking.until(look, bool, NEVER, NEVER, listener)
 

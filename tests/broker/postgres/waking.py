@@ -12,9 +12,8 @@ from tests.broker.postgres.namespaces import Namespaces
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker, listening
 from windlass.broker.postgres import broker as broker_module
-from windlass.broker.postgres.driver import Connection
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.listening import ROOM
+from windlass.broker.postgres.listening import ROOM, Listener
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.url import Place
 from windlass.conformance.harness import APP, new_id
@@ -62,16 +61,31 @@ class House:
             while not await self.is_listened_to():  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.01)
 
-    async def listening_one(self) -> Connection:
-        """The connection by which the one that waits is told, once it is there."""
+    async def listening_one(self) -> Listener:
+        """The part of the one that waits that is told, once it is."""
+        listener = self.waiting._listener
         async with asyncio.timeout(30):
-            while (connection := self.waiting._listener._connection) is None:  # noqa: ASYNC110
+            while listener._connection is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        return connection
+        return listener
+
+    async def until_heard(self, send: Awaitable[None]) -> None:
+        """Do something that the one that waits is told of, and see that it was."""
+        listener = await self.listening_one()
+        heard = asyncio.Event()
+
+        def told(queue: str) -> None:
+            Listener._told(listener, queue)
+            heard.set()
+
+        listener._told = told
+        await send
+        async with asyncio.timeout(30):
+            await heard.wait()
 
     async def deafen(self) -> None:
-        """From here on the server tells the one that waits nothing, as of jobs within a cooldown."""
-        await (await self.listening_one()).execute("UNLISTEN *")
+        """From here on the one that waits hears nothing of the server, as of jobs within a cooldown."""
+        (await self.listening_one())._told = lambda queue: None
 
 
 @asynccontextmanager

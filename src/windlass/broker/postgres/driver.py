@@ -55,7 +55,9 @@ def may_pass(error: BaseException) -> bool:
 
 # --- connecting ---------------------------------------------------------------------------------------------
 
-_PREFIX: Final = re.compile(r'(connection failed: |connection to server [^"]*"[^"]*".*? failed: |FATAL:  ?)+')
+_PREFIX: Final = re.compile(
+    r'(connection (failed|is bad): |connection to server [^"]*"[^"]*".*? failed: |FATAL:  ?)+'
+)
 _CONNECTING: Final = (
     (re.compile("authentication failed|no password supplied|not permitted to log in"), "28000"),
     (re.compile('no pg_hba.conf entry|role ".*" does not exist|pg_hba.conf rejects'), "28000"),

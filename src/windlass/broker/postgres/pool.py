@@ -118,7 +118,7 @@ class Pool:
             try:
                 yield connection
             except TROUBLE as error:
-                if not (connection.closed or ends(error)):
+                if not connection.closed:
                     raise  # of something else that is done meanwhile
                 raise lost_within(self.place) from error
 

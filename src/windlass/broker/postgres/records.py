@@ -95,9 +95,7 @@ def read_after(parents: list[JobId] | None, failures: list[int] | None) -> tuple
     """Edges, each to the job that stands for its parent."""
     if not parents or failures is None:
         return ()
-    return tuple(
-        Edge(parent, _FAILURE[failure]) for parent, failure in zip(parents, failures, strict=True)
-    )
+    return tuple(Edge(parent, _FAILURE[failure]) for parent, failure in zip(parents, failures, strict=True))
 
 
 def pack_body(body: Body | None) -> bytes | None:

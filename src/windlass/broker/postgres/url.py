@@ -6,7 +6,7 @@ What the driver knows (`host`, `sslmode`, `passfile`, server settings …) goes 
 
 import re
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from windlass.errors import InvalidOption
 
@@ -50,7 +50,8 @@ def read_url(url: str) -> Place:
             wake = _wake(value)
         else:
             kept.append((name, value))
-    return Place(urlunsplit(parts._replace(query=urlencode(kept))), connections, pooled, wake)
+    query = urlencode(kept, quote_via=quote)  # libpq takes a plus sign for one
+    return Place(urlunsplit(parts._replace(query=query)), connections, pooled, wake)
 
 
 def _connections(value: str) -> int:

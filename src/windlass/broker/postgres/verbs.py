@@ -258,9 +258,7 @@ def fire(wish: Fire) -> Call[Fired]:
 
 def schedules(after: Cursor, limit: int) -> Call[Schedules]:
     check_page(limit)
-    return Call(
-        "schedules", (schedule_in(after), limit + 1), lambda rows: answers.schedules(rows, limit)
-    )
+    return Call("schedules", (schedule_in(after), limit + 1), lambda rows: answers.schedules(rows, limit))
 
 
 # operate
