@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
+import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -53,7 +53,7 @@ class Bench:
         broker = await PostgresBroker.open(place, options=Options(namespace=f"bench{next(_names)}"))
         subject = Subject(Kind.QUEUE, "q")
         await broker.declare([Declaration(subject=subject, body=QueueSettings(), app="bench")])
-        bench = cls(broker, await asyncpg.connect(server.dsn))
+        bench = cls(broker, await psycopg.AsyncConnection[Any].connect(server.dsn, autocommit=True))
         await bench.begin()
         return bench
 
@@ -92,18 +92,22 @@ class Bench:
         self.seq += 1
         return Ask(session=self.session, seq=self.seq, queues=("q",), slots=size, limit=size)
 
+    async def asked(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """What a connection of its own answers."""
+        return await (await self.watcher.execute(query, arguments or None)).fetchall()
+
     async def measured(self, title: str, count: int, work: Callable[[], Awaitable[None]]) -> None:
         """Do some work and print what it cost a job."""
-        rows = await self.watcher.fetch(
+        rows = await self.asked(
             "SELECT pid FROM pg_stat_activity "
             "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         )
-        pids = [row["pid"] for row in rows]
-        log = await self.watcher.fetchval("SELECT pg_current_wal_insert_lsn()")
+        pids = [row[0] for row in rows]
+        ((log,),) = await self.asked("SELECT pg_current_wal_insert_lsn()::text")
         server, client, wall = cpu(pids), time.process_time(), time.perf_counter()
         await work()
         wall, client, server = time.perf_counter() - wall, time.process_time() - client, cpu(pids) - server
-        log = await self.watcher.fetchval("SELECT pg_current_wal_insert_lsn() - $1::pg_lsn", log)
+        ((log,),) = await self.asked("SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", log)
         print(
             f"{title:<52} server {server / count * 1e6:6.1f}  client {client / count * 1e6:6.1f} µs"
             f"  log {int(log) // count:5} B  wall {wall / count * 1e6:6.1f} µs a job",
@@ -204,7 +208,7 @@ async def idle(server: Server) -> None:
     for held in (False, True):
         bench = await Bench.open(server)
         await bench.enqueue(10_000, 1_000)
-        holder: Any = await asyncpg.connect(server.dsn)
+        holder = await psycopg.AsyncConnection[Any].connect(server.dsn, autocommit=True)
         if held:
             await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class")
         step = total // 4

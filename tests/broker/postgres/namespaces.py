@@ -136,11 +136,13 @@ class _Returned(PostgresBroker):
 
     async def close(self) -> None:
         # One of its own, where there is one: a new one costs the server as much as a small test.
-        idle = self._pool._idle.pop() if self._pool._idle else None
+        idle = self._pool._idle.pop() if hasattr(self, "_name") and self._pool._idle else None
         await super().close()
         if hasattr(self, "_name"):
             schema = quoted(self._name)
-            connection = idle.connection if idle is not None else await self._namespaces.connect()
+            if idle is not None and not (idle.is_usable and idle.is_quiet):
+                idle = idle.drop()  # a test has ended it
+            connection = await self._namespaces.connect() if idle is None else idle.connection
             async with connection:
                 astray = await (await connection.execute(_ASTRAY.format(schema=schema))).fetchall()
                 misplaced = await (await connection.execute(_MISPLACED.format(schema=schema))).fetchall()

@@ -133,8 +133,8 @@ class _Ways:
 
     async def _settle_own(self, done: Settlement) -> None:
         """In a transaction of the caller's own; what follows is brought about by the next step."""
-        async with self._house.connection.transaction():
-            await self._broker.settle_on(self._house.connection, done)
+        async with self._broker.transaction(MINUTE) as connection:
+            await self._broker.settle_on(connection, done)
         await self._broker.sweep(limit=10)
 
 

@@ -63,15 +63,13 @@ class Pool:
         call = asyncio.ensure_future(link.fetch(statement, arguments, named=named))
         try:
             await asyncio.wait((call,), timeout=PATIENCE)
-        finally:
-            if not call.done():
+        finally:  # also if it is cancelled in the very moment in which the answer came
+            if call.done():
+                self._give_back(link, call.exception())
+            else:
                 self._abandon(link, call)
         if not call.done():
             raise TimeoutError
-        error = call.exception()
-        self._give_back(link, error)
-        if error is not None:
-            raise error
         return call.result()
 
     def _abandon(self, link: Link, call: "asyncio.Task[Any]") -> None:
@@ -138,15 +136,19 @@ class Pool:
             link = await Link.open(self.place)
         except TROUBLE as error:
             raise in_words(error, self.place) from error
-        if self.place.pooled:
+        if not self.place.pooled:
+            return link
+        try:
             await self._check_isolation(link)
+        except BaseException:
+            link.drop()
+            raise
         return link
 
     async def _check_isolation(self, link: Link) -> None:
         """Behind a pooler no setting of ours holds: a call is one statement in the server's isolation."""
         rows = await link.fetch(b"SHOW default_transaction_isolation", (), named=False)
         if rows[0][0] != _ISOLATION:
-            link.drop()
             raise StoreError(
                 f"behind the pooler, transactions are {rows[0][0]} by default, and Windlass needs"
                 f" {_ISOLATION}: ALTER ROLE … SET default_transaction_isolation = '{_ISOLATION}'"
