@@ -143,21 +143,20 @@ class Postgres:
         return f"postgresql://windlass@127.0.0.1:{self._port}"
 
     async def _replace(self, old: str, new: str) -> None:
-        import asyncpg  # noqa: PLC0415 - of a run on PostgreSQL
+        import psycopg  # noqa: PLC0415 - of a run on PostgreSQL
 
-        link = await asyncpg.connect(f"{self._dsn}/postgres")
-        await link.execute(f"DROP DATABASE IF EXISTS {old} WITH (FORCE)")
-        await link.execute(f"CREATE DATABASE {new}")
-        await link.execute("CHECKPOINT")
-        await link.close()
+        address = f"{self._dsn}/postgres"
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as link:
+            await link.execute(f"DROP DATABASE IF EXISTS {old} WITH (FORCE)".encode())
+            await link.execute(f"CREATE DATABASE {new}".encode())
+            await link.execute("CHECKPOINT")
 
 
 async def _analyse(url: str) -> None:
-    import asyncpg  # noqa: PLC0415 - of a run on PostgreSQL
+    import psycopg  # noqa: PLC0415 - of a run on PostgreSQL
 
-    link = await asyncpg.connect(url)
-    await link.execute("ANALYZE")
-    await link.close()
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as link:
+        await link.execute("ANALYZE")
 
 
 @contextlib.contextmanager

@@ -72,19 +72,19 @@ def test_a_job_comes_with_the_commit_of_its_order(namespaces: Namespaces) -> Non
     on_shop(namespaces, scenario)
 
 
+_TAKE = "UPDATE account SET balance = balance - %s WHERE name = 'a'"
+_GIVE = "UPDATE account SET balance = balance + %s WHERE name = 'b'"
+
+
 def test_a_transfer_happens_once_with_the_end_of_its_job(namespaces: Namespaces) -> None:
     async def scenario(shop: Shop) -> None:
         @shop.app.task(retry=RetryPolicy(base=0, max_attempts=3))
         async def transfer(amount: int) -> None:
             async with current.transaction() as connection:
-                await connection.execute(
-                    "UPDATE account SET balance = balance - %s WHERE name = 'a'", [amount]
-                )
+                await connection.execute(_TAKE, [amount])
                 if current.attempt == 1:
                     raise ValueError("before the commit: nothing has happened")
-                await connection.execute(
-                    "UPDATE account SET balance = balance + %s WHERE name = 'b'", [amount]
-                )
+                await connection.execute(_GIVE, [amount])
             if current.attempt == 2:
                 raise ValueError("after the commit: the job is done all the same")
 

@@ -141,7 +141,7 @@ def test_behind_a_pooler_nothing_outlasts_a_transaction(namespaces: Namespaces) 
 
 
 def test_behind_a_pooler_a_call_is_one_transaction_of_one_statement(namespaces: Namespaces) -> None:
-    """So that a process which is stopped in the middle of one never has a server of the pooler's to itself."""
+    """So that a process which is stopped in the middle of one keeps no server of the pooler's."""
 
     async def test(connection: Any) -> None:
         place = Place(namespaces.server.dsn, pooled=True, connections=1)
@@ -171,9 +171,7 @@ def test_behind_a_pooler_another_isolation_is_refused(namespaces: Namespaces) ->
         await connection.execute("ALTER ROLE strict SET default_transaction_isolation = 'serializable'")
         try:
             dsn = namespaces.server.dsn.replace("windlass@", "strict@")
-            with pytest.raises(
-                StoreError, match="serializable by default, and Windlass needs read committed"
-            ):
+            with pytest.raises(StoreError, match="serializable by default, and Windlass needs"):
                 await PostgresBroker.open(Place(dsn, pooled=True), options=Options(namespace="isolated"))
             broker = await PostgresBroker.open(Place(dsn), options=Options(namespace="isolated"))
             await broker.close()
