@@ -156,6 +156,17 @@ async def single(server: Server) -> None:
     await bench.measured("enqueue, one by one", count, lambda: bench.enqueue(count, 1))
     await bench.measured("settle + claim, one by one", count, lambda: bench.drain(1))
     await bench.close()
+    bench = await Bench.open(server, 4)
+    blocking = bench.broker.blocking
+    assert blocking is not None
+
+    def block(count: int) -> None:
+        for number in range(count):
+            blocking.enqueue([[job(number, 0, keyed=False)]])
+
+    await asyncio.to_thread(block, 10)
+    await bench.measured("enqueue, one by one, blocking", count, lambda: asyncio.to_thread(block, count))
+    await bench.close()
 
 
 async def bulk(server: Server) -> None:

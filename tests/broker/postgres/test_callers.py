@@ -197,6 +197,8 @@ def test_what_is_no_connection_is_refused(shop: Shop) -> None:
         assert "not a sqlite3.Connection" in _refused(shop, other)
     assert "not a builtins.str" in _arefused(shop, "postgres://u:secret@h/d")
     assert "secret" not in _refused(shop, "postgres://u:secret@h/d")
+    older = type("connection", (), {"__module__": "psycopg2.extensions"})
+    assert "psycopg2 is not supported: use psycopg 3" in _refused(shop, older())
     engine = sqlalchemy.create_engine("sqlite://")
     assert "take a connection from it" in _refused(shop, engine)
     with engine.connect() as connection:

@@ -192,7 +192,7 @@ def test_committed_while_its_session_is_being_ended_it_does_not_run_again(run: R
                 ending = asyncio.ensure_future(bank.broker.end_session(session, Cause(CauseKind.LOST)))
                 waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
                 async with asyncio.timeout(30):
-                    while (await (await holding.execute(waiting)).fetchall()) == [(0,)]:
+                    while (await (await holding.execute(waiting)).fetchall()) == [(0,)]:  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
         assert (await ending).moved == () or (await ending).moved[0].after is State.DONE
         assert (await bank.broker.claim(Ask(queues=("q",), slots=1, limit=1, visibility=SECOND))).leases == ()

@@ -132,9 +132,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
             assert excessive == {}
         finally:
             schema = quoted(prepared.namespace)
-            await connection.execute(
-                f"TRUNCATE {schema}.job, {schema}.ready, {schema}.lease, {schema}.past"
-            )
+            await connection.execute(f"TRUNCATE {schema}.job, {schema}.ready, {schema}.lease, {schema}.past")
             await connection.close()
             await prepared.close()
 

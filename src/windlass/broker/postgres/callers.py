@@ -76,7 +76,7 @@ def _alchemy(connection: Any, call: Execute) -> Rows:
         _refuse(f"this connection leads to {dialect.name}; the jobs are in PostgreSQL")
     if dialect.driver not in ("asyncpg", "psycopg", "psycopg_async"):
         _refuse(
-            f"the driver {dialect.driver} of this connection is not known here;"
+            f"the driver {dialect.driver} of this connection is not supported;"
             " use postgresql+psycopg:// or postgresql+asyncpg://"
         )
     if connection.connection.dbapi_connection.autocommit:
@@ -143,6 +143,8 @@ def _known(connection: object, wanted: _Table[_T], others: _Table[Any], instead:
     if _found(connection, others) is not None:
         raise InvalidOption(f"connection is a {name}: {instead}")
     hint = "; take a connection from it" if kind.__qualname__.endswith(("Pool", "Engine")) else ""
+    if kind.__module__.startswith("psycopg2"):
+        hint = "; psycopg2 is not supported: use psycopg 3"
     raise InvalidOption(
         f"connection must be one of asyncpg, psycopg (3), SQLAlchemy or Django, not a {name}{hint}"
     )

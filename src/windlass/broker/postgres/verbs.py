@@ -244,7 +244,16 @@ def pause_schedule(name: str, *, paused: bool) -> Call[bool]:
 def fire(wish: Fire) -> Call[Fired]:
     large = too_large(wish.jobs)
     ticks = wish.missed + len(wish.jobs)
-    tick = (wish.name, wish.version, wish.expect, wish.then, ticks, wish.unless_waiting, FIRES_KEPT, bool(large))
+    tick = (
+        wish.name,
+        wish.version,
+        wish.expect,
+        wish.then,
+        ticks,
+        wish.unless_waiting,
+        FIRES_KEPT,
+        bool(large),
+    )
 
     def read(rows: Sequence[Row]) -> Fired:
         status = FireStatus(rows[0]["status"])
