@@ -131,16 +131,16 @@ def _delete_file(path: Path) -> None:
 
 
 async def _drop_schema(url: str, namespace: str) -> None:
-    from windlass.broker.postgres.driver import UNAVAILABLE, Refused, connect  # noqa: PLC0415 - an extra
+    from windlass.broker.postgres.driver import TROUBLE, Link  # noqa: PLC0415 - an extra
     from windlass.broker.postgres.url import read_url  # noqa: PLC0415
 
     try:
-        connection = await connect(read_url(url).dsn, pooled=False)
+        link = await Link.open(read_url(url))
         try:
-            await connection.execute(f'DROP SCHEMA IF EXISTS "{namespace}" CASCADE')
+            await link.connection.execute(f'DROP SCHEMA IF EXISTS "{namespace}" CASCADE'.encode())
         finally:
-            await connection.close()
-    except (Refused, *UNAVAILABLE) as error:
+            link.drop()
+    except TROUBLE as error:
         raise StoreError(f'the schema "{namespace}" is left: {error}') from error
 
 

@@ -74,13 +74,15 @@ class OwnPostgres(Server):
 
     async def say(self, statement: str) -> Any:
         """One value from the server."""
-        from windlass.broker.postgres.driver import connect  # noqa: PLC0415 - an extra
+        from windlass.broker.postgres.driver import Link  # noqa: PLC0415 - an extra
+        from windlass.broker.postgres.url import Place  # noqa: PLC0415
 
-        connection = await asyncio.wait_for(connect(self.url(), pooled=False), 10)
+        link = await asyncio.wait_for(Link.open(Place(self.url())), 10)
         try:
-            return await connection.fetchval(statement)
+            ((value, *_), *_) = await link.fetch(statement.encode(), (), named=False)
+            return value
         finally:
-            await connection.close()
+            link.drop()
 
     def backends(self) -> list[int]:
         """The processes that serve clients, and helpers of the server."""
