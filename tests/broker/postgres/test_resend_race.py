@@ -41,7 +41,8 @@ def test_an_id_sent_again_while_its_job_is_settled_makes_no_second(
         await settling.start()
         ends = [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE) for lease in leases]
         arguments = (store.clock.now(), *settlements_of(ends), *NO_ASK)
-        await other.fetch(statement(broker._schema, "settle", len(arguments)), *arguments)
+        call = statement(broker._namespace.schema, "settle", len(arguments))
+        await other.fetch(call.decode(), *arguments)
         again = asyncio.ensure_future(broker.enqueue([jobs]))
         looking = await asyncpg.connect(namespaces.server.dsn)
         while not await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
