@@ -13,7 +13,7 @@ const preset = {
     concurrentJobs: 20,
     maxPoolSize: 22,
     pollInterval: 1000,
-    localQueue: { size: 200 },
+    localQueue: { size: 1000 },
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0,
     logger,
