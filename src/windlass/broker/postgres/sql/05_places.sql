@@ -65,7 +65,11 @@ BEGIN
         RETURN;
     END IF;
     l := _lease_of(j.queue, j.lane, j.n);
-    DELETE FROM lease WHERE session = l.session AND n = l.n;
+    -- As it stands now: a step beside this one may have ended other jobs of the run, or carved it.
+    DELETE FROM lease WHERE session = l.session AND n = l.n AND n + width > j.n RETURNING * INTO l;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another step has carved the run' USING ERRCODE = 'serialization_failure';
+    END IF;
     IF l.width > 1 THEN
         v_before := CASE WHEN j.n > l.n THEN (SELECT count(*) FROM job WHERE n BETWEEN l.n AND j.n - 1) ELSE 0 END;
         INSERT INTO lease (session, n, width, remaining, i, ask, queue, lane, at, deadline, flagged)

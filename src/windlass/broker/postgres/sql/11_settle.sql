@@ -102,6 +102,7 @@ DECLARE
     v_forgotten text[] := array(SELECT queue FROM horizon WHERE finished_at >= v_at);  -- after a step back of the clock
     v_patience text := current_setting('lock_timeout');
     v_o integer;
+    v_lowered bigint;   -- by how much leases have fewer jobs now
 BEGIN
     queues := '{}';
     done := array_fill(false, ARRAY[cardinality(p_jobs)]);
@@ -155,11 +156,16 @@ BEGIN
     )
     SELECT sum(t.n) AS count INTO x FROM tasks t;
     PERFORM set_config('lock_timeout', v_patience, true);
-    -- An array that is in order tells by halves how many of its values are below another.
-    UPDATE lease SET remaining = remaining - (width_bucket(n + width - 1, f.jobs) - width_bucket(n - 1, f.jobs))
-    WHERE session = v_session AND n BETWEEN f.jobs[1] - RUN_WIDTH + 1 AND f.jobs[cardinality(f.jobs)];
+    WITH lowered AS (
+        -- An array that is in order tells by halves how many of its values are below another.
+        UPDATE lease SET remaining = remaining - (width_bucket(n + width - 1, f.jobs) - width_bucket(n - 1, f.jobs))
+        WHERE session = v_session AND n BETWEEN f.jobs[1] - RUN_WIDTH + 1 AND f.jobs[cardinality(f.jobs)]
+        RETURNING width_bucket(n + width - 1, f.jobs) - width_bucket(n - 1, f.jobs) AS by
+    )
+    SELECT sum(o.by) INTO v_lowered FROM lowered o;
     DELETE FROM lease WHERE session = v_session AND n BETWEEN f.jobs[1] - RUN_WIDTH + 1 AND f.jobs[cardinality(f.jobs)] AND remaining = 0;
-    IF x.count IS DISTINCT FROM cardinality(f.jobs) OR EXISTS (SELECT FROM aftermath WHERE job = ANY (p_jobs) AND job <> ALL (v_aside)) THEN
+    IF x.count IS DISTINCT FROM cardinality(f.jobs) OR v_lowered IS DISTINCT FROM cardinality(f.jobs) OR EXISTS (
+        SELECT FROM aftermath WHERE job = ANY (p_jobs) AND job <> ALL (v_aside)) THEN
         RAISE EXCEPTION 'another step has ended one of these meanwhile' USING ERRCODE = 'serialization_failure';
     END IF;
     queues := f.queues;
