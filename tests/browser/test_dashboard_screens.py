@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.scenes import a_day
-from tests.browser.stage import Stage, staged
+from tests.browser.stage import Stage, eventually, staged
 from tests.browser.watching import Complaints, watched
 
 import windlass
@@ -260,6 +260,6 @@ def test_the_first_look_at_an_empty_store_is_drawn_at_a_clock(
     # One look and no more: the second would hide what is wrong.
     page.clock.install()
     page.goto(bare.url + path)
-    page.wait_for_function("drawn.some(text => /^\\d\\d:\\d\\d/.test(text))")
+    eventually(lambda: page.evaluate("drawn.some(text => /^\\d\\d:\\d\\d/.test(text))"))
     assert not page.evaluate("drawn.filter(text => /[A-Z][a-z]{2}/.test(text))")
     made.close()
