@@ -73,7 +73,7 @@ CREATE OR REPLACE FUNCTION _at() RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT current_setting('windlass.at')::bigint
 $$;
 
--- For migrations: whoever may work with one table may do so with a new one. Roles were given their rights when there was no such table.
+-- For migrations: give every role that may use one table the same rights on a new one.
 CREATE OR REPLACE FUNCTION _give_rights_of(p_table text, p_new text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_right text;

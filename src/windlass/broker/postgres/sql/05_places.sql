@@ -1,7 +1,7 @@
 -- Places: where an unfinished job stands, and who holds it.
 --
--- A job that is neither blocked nor scheduled is covered by exactly one run, of `ready` or of `lease`. Whoever changes one job of a run carves it out
--- first: at most two runs are left of it. Keys touched: ready, lease. Cost: a probe, and two rows where a run is carved.
+-- A job that is neither blocked nor scheduled is covered by exactly one run, of `ready` or of `lease`. A step that changes one job of a run carves the job
+-- out first, which leaves at most two runs. Keys touched: ready, lease. Cost: a probe, and two rows where a run is carved.
 
 -- The lease that covers a job; NULL if none does.
 CREATE OR REPLACE FUNCTION _lease_of(p_queue text, p_lane text, p_n bigint) RETURNS lease LANGUAGE plpgsql STABLE AS $$
