@@ -15,7 +15,9 @@ import (
 
 const (
 	slots    = 1000
-	cooldown = time.Millisecond // its least: a process fetches at most so often
+	// Its least: a worker fetches, and a producer announces new jobs, at most so often. With its default of
+	// 100 ms in the producer, a job that follows another waits for the workers' next poll, up to a second.
+	cooldown = time.Millisecond
 )
 
 var background = context.Background()
@@ -56,7 +58,7 @@ func (peer *riverPeer) Prepare() error {
 	return failed
 }
 
-func (peer *riverPeer) Open() error { return peer.connect(&river.Config{}) }
+func (peer *riverPeer) Open() error { return peer.connect(&river.Config{FetchCooldown: cooldown}) }
 
 func (peer *riverPeer) Close() error {
 	peer.pool.Close()
