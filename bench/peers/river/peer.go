@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	slots    = 1000
+	slots = 1000
 	// Its least: a worker fetches, and a producer announces new jobs, at most so often. With its default of
 	// 100 ms in the producer, a job that follows another waits for the workers' next poll, up to a second.
 	cooldown = time.Millisecond
