@@ -9,7 +9,7 @@
 
 The environment says the rest: BENCH_URL (the store), BENCH_MARKS (a folder for what workers note), BENCH_TASK
 (`async` or `def`), BENCH_LANES (over how many lanes the jobs of `bulk` go) and BENCH_DEALT (in `turn` or at
-`random`). `peer.mjs` is the same for Node.
+`random`). `peer.mjs` is the same for Node, `peer.rb` for Ruby, `peer.go` for Go.
 """
 
 import asyncio

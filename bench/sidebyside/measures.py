@@ -7,6 +7,7 @@ of the workers with all their processes, `server_us` of the server. Start-up is 
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sidebyside.marks import await_pings, await_starts, forget_pings, starts
@@ -15,10 +16,12 @@ from sidebyside.processes import busy_seconds, cpu_of, memory_of
 from sidebyside.servers import Server
 
 Figures = dict[str, float]
+Fill = Callable[[Stage, int, int], object]
 _DRAINS_WITHIN = 30.0  # with no job started: the workers are stuck
 _WARM = 0.1  # of the jobs of a drain are started before processor time is counted: both processes run by then
 _SETTLES = 2.0
 _PINGS = 200  # at least: of fewer, the 99th percentile is the worst one
+_PRODUCERS = 4  # that fill a store with single calls; a divisor of 1,000
 _LOAD = 480_000  # jobs that wait behind urgent ones: fewer are done before the last urgent one is sent
 
 
@@ -62,20 +65,39 @@ def _produced(peer: Peer, server: Server, *words: object) -> Figures:
     return answer
 
 
+def _fill(stage: Stage, jobs: int, payload: int) -> Figures:
+    answer = stage.ask("bulk", jobs, payload)
+    return stage.ask("single", jobs, payload) if "absent" in answer else answer
+
+
+def _fill_by_singles(stage: Stage, jobs: int, payload: int) -> None:
+    """By several processes, each with one call after the other: callers of one process may share a call."""
+    words = "single", jobs // _PRODUCERS, payload
+    with ThreadPoolExecutor(_PRODUCERS) as producers:
+        parts = [producers.submit(stage.ask, *words) for _ in range(_PRODUCERS)]
+        for part in parts:
+            part.result()
+
+
 def drain(peer: Peer, server: Server, size: Size) -> Figures:
     """Workers start in front of waiting no-op jobs: `async def` where the peer has it."""
     return _drained(peer, server, size.of(peer.drain), size.payload, BENCH_TASK="async")
 
 
+def drain_singles(peer: Peer, server: Server, size: Size) -> Figures:
+    """A drain of jobs that were enqueued one at a time, by a call each."""
+    return _drained(peer, server, size.of(peer.drain), size.payload, _fill_by_singles, BENCH_TASK="async")
+
+
 def drain_def(peer: Peer, server: Server, size: Size) -> Figures:
-    """The same with `def` tasks, in threads."""
-    if peer.runtime == "node" or not peer.def_tasks:
+    """A drain of `def` tasks, in threads."""
+    if peer.runtime in ("node", "go") or not peer.def_tasks:
         raise Absent
     return _drained(peer, server, size.of(peer.drain // 2), size.payload, BENCH_TASK="def")
 
 
 def drain_lanes(peer: Peer, server: Server, size: Size) -> Figures:
-    """The same over 1,000 lanes, each limited to four jobs at once; jobs are dealt out to them in turn. With
+    """A drain over 1,000 lanes, each limited to four jobs at once; jobs are dealt out to them in turn. With
     a plain drain just before it, to compare with.
     """
     return _drained_in_lanes(peer, server, size, "turn")
@@ -95,11 +117,13 @@ def _drained_in_lanes(peer: Peer, server: Server, size: Size, dealt: str) -> Fig
     return {**figures, "plain_rate": plain["rate"]}
 
 
-def _drained(peer: Peer, server: Server, jobs: int, payload: int, **extra: str) -> Figures:
+def _drained(
+    peer: Peer, server: Server, jobs: int, payload: int, fill: Fill = _fill, **extra: str
+) -> Figures:
     if peer.drain == 0:
         raise Absent
     with staged(peer, server.fresh(), **extra) as stage:
-        _fill(stage, jobs, payload)
+        fill(stage, jobs, payload)
         server.filled()
         with stage.working() as root:
             warm = await_starts(stage.marks, round(jobs * _WARM), _DRAINS_WITHIN)
@@ -151,11 +175,6 @@ def both(peer: Peer, server: Server, size: Size) -> Figures:
         answer = _fill(stage, jobs, size.payload)
         end = await_starts(stage.marks, before + jobs, _DRAINS_WITHIN)
     return {"jobs": jobs, "rate": jobs / (end.last - answer["began"]), "producer_rate": answer["rate"]}
-
-
-def _fill(stage: Stage, jobs: int, payload: int) -> Figures:
-    answer = stage.ask("bulk", jobs, payload)
-    return stage.ask("single", jobs, payload) if "absent" in answer else answer
 
 
 def pickup(peer: Peer, server: Server, size: Size) -> Figures:
@@ -210,7 +229,7 @@ def idle(peer: Peer, server: Server, size: Size) -> Figures:
     }
 
 
-def _grown(what: str, most: int) -> Callable[[Peer, Server, Size], Figures]:
+def _grown(what: str, most: int, growing: str) -> Callable[[Peer, Server, Size], Figures]:
     def measure(peer: Peer, server: Server, size: Size) -> Figures:
         if peer.name != "windlass":
             raise Absent
@@ -219,12 +238,12 @@ def _grown(what: str, most: int) -> Callable[[Peer, Server, Size], Figures]:
                 stage.ask_file("growth.py", what, most if size.part == 1 else max(1000, most // 100))
             )
 
-    measure.__doc__ = f"What the store's verbs cost as {what} grow."
+    measure.__doc__ = f"What the store's verbs cost, by how many {growing}."
     return measure
 
 
 def fleet(peer: Peer, server: Server, size: Size) -> Figures:
-    """What idle sessions cost the server."""
+    """What idle sessions cost the server, by how many there are."""
     if peer.name != "windlass" or server.pid is None:
         raise Absent
     with staged(peer, server.fresh(), BENCH_SERVER=str(server.pid)) as stage:
@@ -240,6 +259,7 @@ def _points(points: list[Figures]) -> Figures:
 
 MEASURES: dict[str, Callable[[Peer, Server, Size], Figures]] = {
     "drain": drain,
+    "drain_singles": drain_singles,
     "drain_def": drain_def,
     "bulk": bulk,
     "single": single,
@@ -250,11 +270,11 @@ MEASURES: dict[str, Callable[[Peer, Server, Size], Figures]] = {
     "idle": idle,
     "drain_lanes": drain_lanes,
     "drain_lanes_random": drain_lanes_random,
-    "backlog": _grown("backlog", 1_000_000),
-    "lanes": _grown("lanes", 10_000),
-    "sessions": _grown("sessions", 1000),
-    "flight": _grown("flight", 100_000),
-    "history": _grown("history", 100_000),
+    "backlog": _grown("backlog", 1_000_000, "jobs wait"),
+    "lanes": _grown("lanes", 10_000, "lanes the jobs go over"),
+    "sessions": _grown("sessions", 1000, "sessions there are"),
+    "flight": _grown("flight", 100_000, "jobs run"),
+    "history": _grown("history", 100_000, "jobs were done before"),
     "fleet": fleet,
 }
 

@@ -53,6 +53,8 @@ class Peer:
             return ["node", str(self.home / "peer.mjs"), *words]
         if self.runtime == "ruby":
             return ["ruby", str(self.folder / "peer.rb"), *words]
+        if self.runtime == "go":
+            return [str(self.home / "peer"), *words]
         python = sys.executable if self.runtime == "windlass" else str(self.home / "bin" / "python")
         return [python, str(PROTOCOL / "run_peer.py"), *words]
 
@@ -62,6 +64,9 @@ class Peer:
             return
         if self.runtime == "ruby":
             self._find_gem()
+            return
+        if self.runtime == "go":
+            self._build_go()
             return
         pins = self.folder / ("package.json" if self.runtime == "node" else "requirements.txt")
         made = self.home / ".made-from"
@@ -81,6 +86,16 @@ class Peer:
         if shutil.which("ruby") is None:
             raise RuntimeError(f"there is no ruby here; Debian has it: apt-get install {package}")
         _run("ruby", "-e", f'require "{self.name}"  # apt-get install {package}', folder=self.folder)
+
+    def _build_go(self) -> None:
+        """Build its program with the pinned modules; Go rebuilds only what has changed."""
+        if shutil.which("go") is None:
+            raise RuntimeError("there is no Go here: `go` is not on the path")
+        self.home.mkdir(parents=True, exist_ok=True)
+        for file in ("go.mod", "go.sum", "peer.go"):
+            shutil.copy(self.folder / file, self.home / file)
+        shutil.copy(PROTOCOL / "peer.go", self.home / "protocol.go")
+        _run("go", "build", "-mod=readonly", "-buildvcs=false", "-o", "peer", ".", folder=self.home)
 
     def _install_node(self, pins: Path) -> None:
         shutil.copy(pins, self.home / "package.json")

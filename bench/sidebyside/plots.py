@@ -14,6 +14,7 @@ _OWN, _OTHER, _UNSAFE, _INK, _FAINT = "#1f6feb", "#9aa4b2", "#d8dee4", "#24292f"
 _LINES = ("#1f6feb", "#d1572b", "#2da44e", "#8250df")
 _PLOTTED = {
     "drain": ("rate",),
+    "drain_singles": ("rate",),
     "drain_def": ("rate",),
     "bulk": ("rate",),
     "single": ("rate", "p99_ms"),

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Run:
         """One store after the other; a store that does not start is left out, aloud."""
         for store in self.asked.store:
             chosen = [dataclasses.replace(peer, source=source) for peer in _chosen(self.asked.peers, store)]
-            peers = [peer for peer in chosen if self._is_installed(peer)]
+            peers = [peer for peer in chosen if self.is_installed(peer)]
             with contextlib.ExitStack() as stack:
                 try:
                     server = stack.enter_context(SERVERS[store]())
@@ -47,7 +48,8 @@ class Run:
                 else:
                     self._rounds(server, [peer for peer in peers if self._suits(peer, server)])
 
-    def _is_installed(self, peer: Peer) -> bool:
+    def is_installed(self, peer: Peer) -> bool:
+        """Install a peer; one that cannot be is left out with a note."""
         try:
             peer.install()
         except _INSTALL_FAILURES as error:
@@ -129,18 +131,26 @@ def snapshot(source: Path) -> Iterator[Path]:
 def _arguments() -> argparse.Namespace:
     there = all_peers()
     gate = [name for name, peer in there.items() if peer.gate]
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="make bench",
+        description=__doc__,
+        epilog=_measures_explained(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     names = lambda text: text.split(",")  # noqa: E731
     parser.add_argument(
         "--store", type=names, default=list(SERVERS), help=f"of {', '.join(SERVERS)}; by default all"
     )
-    parser.add_argument("--only", type=names, default=list(MEASURES), help=f"of {', '.join(MEASURES)}")
+    parser.add_argument(
+        "--only", type=names, default=list(MEASURES), help="of the measures below; by default all"
+    )
     parser.add_argument(
         "--peers",
         type=names,
         default=["gate"],
         help=f"beside Windlass: `gate` (those to be measured against, the default: {', '.join(gate)}), "
-        f"`all`, `none`, or names of {', '.join(name for name in there if name != 'windlass')}",
+        f"`all`, `none`, or names of {', '.join(name for name in there if name != 'windlass')}; "
+        "one that does not install, as for want of Node, Ruby or Go, is skipped with a line that says so",
     )
     parser.add_argument(
         "--payload",
@@ -148,7 +158,12 @@ def _arguments() -> argparse.Namespace:
         default=[200, 1024],
         help="bytes; all but the first for drain, bulk and single only (200,1024)",
     )
-    parser.add_argument("--rounds", type=int, default=3, help="of which the medians are shown (3)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="of which the medians are shown; a row passes if one round passes it (3)",
+    )
     parser.add_argument("--source", type=Path, default=BENCH.parent / "src", help="the Windlass to measure")
     parser.add_argument(
         "--nice", type=int, default=0, help="of all that is measured; below 0 on a busy machine"
@@ -170,6 +185,15 @@ def _arguments() -> argparse.Namespace:
             if name not in known:
                 parser.error(f"--{option}: there is no {name!r}; there are {', '.join(known)}")
     return asked
+
+
+def _measures_explained() -> str:
+    lines = ["measures:"]
+    for name, measure in MEASURES.items():
+        told = " ".join((measure.__doc__ or "").split())
+        lines += textwrap.wrap(f"{name:<19} {told}", 100, initial_indent="  ", subsequent_indent=" " * 22)
+    lines += ["", "`drain_def` is compared with the peers' `drain`: ask for both, --only drain,drain_def."]
+    return "\n".join(lines)
 
 
 def _chosen(asked: Sequence[str], store: str) -> list[Peer]:

@@ -35,6 +35,18 @@ class Results:
         """Of each figure over all turns."""
         return {key: _median(turns.values()) for key, turns in self._turns.items()}
 
+    def rounds(self) -> "list[Results]":
+        """The figures of each round by themselves."""
+        numbers = sorted({number for turns in self._turns.values() for number, _ in turns})
+        return [self._of(number) for number in numbers]
+
+    def _of(self, number: int) -> "Results":
+        kept = {
+            key: {turn: figures for turn, figures in turns.items() if turn[0] == number}
+            for key, turns in self._turns.items()
+        }
+        return Results({key: turns for key, turns in kept.items() if turns})
+
     def ratio(self, own: tuple[Key, str], other: tuple[Key, str]) -> float | None:
         """The one in units of the other, each a key and the name of a figure; None if no turn has both."""
         mine, others = self._by_turn(*own), self._by_turn(*other)
