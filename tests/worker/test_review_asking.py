@@ -66,7 +66,7 @@ def test_what_cannot_be_had_without_a_slot_is_not_asked_for_all_the_time(
         async with bench.worker(slots=1) as worker:
             await bench.ended(*quick)
             await bench.enqueue(work.call(20))
-            await bench.seen(lambda: bool(worker._runners.runs))
+            await bench.seen(lambda: bool(worker._executor.runs))
             last = await bench.enqueue(*(work.using(max_attempts=1).call(0.001) for _ in range(10)))
             asks.clear()
             await asyncio.sleep(10)
@@ -141,9 +141,9 @@ def test_a_run_that_has_ended_cannot_overrun(app: Windlass, bench: Callable[[Win
         bench.broker.settle = settle  # type: ignore[method-assign]
         (job,) = await bench.enqueue(work.call())
         async with bench.worker() as worker:
-            await bench.seen(lambda: bool(worker._runners.runs))
+            await bench.seen(lambda: bool(worker._executor.runs))
             during = [entry.deadline for entry in worker.table.started()]
-            await bench.seen(lambda: not worker._runners.runs)
+            await bench.seen(lambda: not worker._executor.runs)
             after = [entry.deadline for entry in worker.table.started()]
             away = False
             await bench.ended(job)

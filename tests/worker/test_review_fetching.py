@@ -99,9 +99,9 @@ def test_a_worker_that_may_not_ask_does_not_look_all_the_time(
     async def scenario(bench: Bench) -> None:
         (job,) = await bench.enqueue(work.call())
         async with bench.worker(alive_for=1e9 if blocked else 2) as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
+            await bench.seen(lambda: len(worker._executor.runs) == 1)
             if blocked:
-                worker._runners.ping = lambda answer: None  # type: ignore[method-assign]
+                worker._dispatcher.loop.ping = lambda answer: None  # type: ignore[method-assign]
             await asyncio.sleep(50)
             await bench.ended(job)
 
@@ -191,7 +191,7 @@ def test_a_cancel_that_comes_while_arguments_are_read_stops_the_code(
         async with bench.worker() as worker:
 
             def cancel_all() -> None:
-                for each in list(worker._runners.runs.values()):
+                for each in list(worker._executor.runs.values()):
                     worker.cancel(each.lease.job, each.lease.fence)
 
             reading.append(cancel_all)
@@ -220,8 +220,8 @@ def test_a_cancel_that_is_said_again_leaves_the_code_its_time_to_end(
     async def scenario(bench: Bench) -> State:
         (job,) = await bench.enqueue(work.call())
         async with bench.worker() as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
-            (each,) = worker._runners.runs.values()
+            await bench.seen(lambda: len(worker._executor.runs) == 1)
+            (each,) = worker._executor.runs.values()
             for _ in range(4):  # with every beat
                 worker.cancel(each.lease.job, each.lease.fence)
                 await asyncio.sleep(5)
@@ -269,7 +269,7 @@ def test_a_stop_without_a_store_ends_in_time(app: Windlass, bench: Callable[[Win
         start = 0.0
         with contextlib.suppress(StoreError):
             async with bench.worker(broker=slow, grace=3) as worker:  # type: ignore[arg-type]
-                await bench.seen(lambda: len(worker._runners.runs) == 1)
+                await bench.seen(lambda: len(worker._executor.runs) == 1)
                 slow.away = True
                 start = bench.pace.now()
         return bench.pace.now() - start
@@ -322,7 +322,7 @@ def test_a_group_that_is_full_leaves_wakes_to_others(
         waits: list[float] = []
         async with bench.worker(groups=groups) as first:
             await bench.enqueue(work.call(1_000))
-            await bench.seen(lambda: bool(first._runners.runs))
+            await bench.seen(lambda: bool(first._executor.runs))
             async with bench.worker(groups=[Group(slots=1, queues=("a",))]):
                 for n in range(10):
                     await asyncio.sleep(1.5 + n / 11)
@@ -346,14 +346,14 @@ def test_a_loop_that_does_not_come_to_its_jobs_is_not_given_them_again_and_again
 
     async def scenario(bench: Bench) -> int:
         async with bench.worker() as worker:
-            real_inbox, real_ping = worker._runners._run_inbox, worker._runners.ping
+            real_inbox, real_ping = worker._runners._run_inbox, worker._dispatcher.loop.ping
             pings: list[Callable[[], None]] = []
             worker._runners._run_inbox = lambda: None  # type: ignore[method-assign]
-            worker._runners.ping = pings.append  # type: ignore[method-assign]
+            worker._dispatcher.loop.ping = pings.append  # type: ignore[method-assign]
             (job,) = await bench.enqueue(work.call())
             await asyncio.sleep(10)
             deliveries = len((await bench.job(job)).deliveries)
-            worker._runners._run_inbox, worker._runners.ping = real_inbox, real_ping  # type: ignore[method-assign]
+            worker._runners._run_inbox, worker._dispatcher.loop.ping = real_inbox, real_ping  # type: ignore[method-assign]
             real_inbox()
             for answer in pings:
                 answer()
@@ -378,9 +378,9 @@ def test_a_worker_that_may_not_ask_leaves_wakes_to_others(
         waits: list[float] = []
         async with bench.worker(alive_for=2 if why == "fenced" else 1e9) as first:
             await bench.enqueue(work.call(100))
-            await bench.seen(lambda: bool(first._runners.runs))
+            await bench.seen(lambda: bool(first._executor.runs))
             if why == "blocked":
-                first._runners.ping = lambda answer: None  # type: ignore[method-assign]
+                first._dispatcher.loop.ping = lambda answer: None  # type: ignore[method-assign]
             await asyncio.sleep(5)
             async with bench.worker():
                 for n in range(10):

@@ -102,7 +102,7 @@ def test_rows_are_free_again_after_any_end(app: Windlass, bench: Callable[[Windl
             assert hand.unstarted == {}
             assert worker.table.started() == []
             assert worker.table.waiting() == []
-            assert worker._runners.runs == {}
+            assert worker._executor.runs == {}
             assert all(line._busy == 0 for line in hand.lines)
 
     run(scenario(bench(app)))
@@ -230,7 +230,7 @@ def test_a_late_word_is_said(
     async def scenario(bench: Bench) -> None:
         await bench.enqueue(work.call())
         async with bench.worker() as worker:
-            await bench.seen(lambda: bool(worker._runners.runs))
+            await bench.seen(lambda: bool(worker._executor.runs))
             await bench.broker.end_session(worker.session, Cause(CauseKind.LOST))
 
     run(scenario(bench(app)))

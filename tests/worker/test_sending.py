@@ -8,10 +8,12 @@ from tests.worker.leases import a_lease
 from windlass.broker.contract import Pacing
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
+from windlass.worker.conclude import Concluder
+from windlass.worker.pace import MachinePace
 from windlass.worker.desk import Bound, Desk
 from windlass.worker.hand import Hand
 from windlass.worker.options import Group
-from windlass.worker.runners import Ended
+from windlass.worker.hand import Ended
 from windlass.worker.sending import LINGER, LULL, SLOW, Sending
 from windlass.worker.settler import Settler
 from windlass.worker.table import Table
@@ -26,7 +28,7 @@ class Scene:
 
     def __init__(self, path: Path, *, ended: int = 0, serial: bool = False) -> None:
         self.hand = Hand(Table.create(path, HAND), [HAND])
-        self.settler = Settler(self.hand, nudge=lambda: None)
+        self.settler = Settler(self.hand, Concluder(MachinePace()), nudge=lambda: None)
         self.desk = Desk(0, Group(slots=16, queues=("q",)), Pacing())
         self.sending = Sending([self.desk], self.hand, self.settler, serial=serial)
         self.ends(ended)

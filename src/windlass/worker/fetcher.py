@@ -19,15 +19,16 @@ from windlass.core.order import next_draw
 from windlass.core.strike import is_strike_key
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import ContractError, DescriptorClosed, StoreError
+from windlass.worker.conclude import given_back, unknown
 from windlass.worker.desk import Bound, Desk
-from windlass.worker.executor import Executor, given_back, unknown
-from windlass.worker.hand import Hand
+from windlass.worker.dispatcher import Dispatcher
+from windlass.worker.executor import Executor
+from windlass.worker.hand import Ended, Hand
 from windlass.worker.notes import EVERY, Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import insist, never_answers
 from windlass.worker.program import Registered
-from windlass.worker.runners import Ended, Runners
 from windlass.worker.sending import Sending
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
@@ -106,10 +107,10 @@ class Fetcher:
         """What has come and is not taken in yet: whose it is, and since when."""
 
     def attach(
-        self, hand: Hand, runners: Runners, settler: Settler, notes: Notes, executor: Executor
+        self, hand: Hand, dispatcher: Dispatcher, settler: Settler, notes: Notes, executor: Executor
     ) -> None:
         """The other parts of the worker."""
-        self._hand, self._runners, self._settler = hand, runners, settler
+        self._hand, self._dispatcher, self._settler = hand, dispatcher, settler
         self._notes, self._executor = notes, executor
         self._sending = Sending(self._desks, hand, settler, serial=self._serial)
 
@@ -129,7 +130,7 @@ class Fetcher:
 
         def begin() -> None:
             self._drained_by = self._pace.now() + grace
-            self._runners.draining = True
+            self._executor.draining = True
             self._woken.set()
 
         self.soon(begin)
@@ -171,8 +172,8 @@ class Fetcher:
             return False
         if self._released_at is None:
             self._released_at = now
-            self._runners.release_all()
-        stopping = self._runners.stoppable and now < self._released_at + STOPPING
+            self._executor.release_all()
+        stopping = self._executor.stoppable and now < self._released_at + STOPPING
         return not stopping and not len(self._settler)
 
     # --- giving back ----------------------------------------------------------------------------------------
@@ -189,11 +190,12 @@ class Fetcher:
 
     def _is_blocked(self, now: float) -> bool:
         """Whether a task keeps the loop to itself: then nothing is claimed that might have to wait for it."""
-        if not self._runners.wants_loop or now - self._runners.active_at < STUCK:
+        loop = self._dispatcher.loop
+        if not (self._executor.runs or loop.has_waiting) or now - loop.active_at < STUCK:
             return False
         if not self._pinged:
             self._pinged = True
-            self._runners.ping(self._ponged)
+            loop.ping(self._ponged)
         return True
 
     def _ponged(self) -> None:
@@ -286,7 +288,7 @@ class Fetcher:
             _log.error("the store refuses a batch of outcomes (%s); they are sent one by one", error)
             await self._one_by_one(batch)
             return None
-        self._settler.answered(settled.answers, self._executor)
+        self._settler.answered(settled.answers)
         return settled.claimed
 
     async def _one_by_one(self, batch: Sequence[Ended]) -> None:
@@ -297,7 +299,7 @@ class Fetcher:
             except ContractError as error:
                 self._settler.dropped(ended, str(error))
             else:
-                self._settler.answered_one(ended, settled.answers[0], self._executor)
+                self._settler.answered_one(ended, settled.answers[0])
 
     def _received(self, desk: Desk | None, ask: Ask, claimed: Claimed) -> None:
         if claimed.session is Asker.LOST:
@@ -347,8 +349,8 @@ class Fetcher:
             self._sending.taken_in(now)
             idle = not any(self._hand.unfinished)
             self._hand.take_in(leases, self._tasks, desk.number, now)
-            self._runners.arrived(desk.number)
-            if idle and self._runners.is_apart_from(self._loop):
+            self._dispatcher.arrived(desk.number)
+            if idle and self._dispatcher.loop.loop is not self._loop:
                 time.sleep(WAY)
 
     def _known(self, leases: Sequence[Lease]) -> Sequence[Lease]:

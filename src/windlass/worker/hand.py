@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from windlass.core.lease import Lease
+from windlass.core.settlement import Settlement
 from windlass.worker.program import Registered
+from windlass.worker.run import Run
 from windlass.worker.table import Table
 
 
@@ -29,6 +31,20 @@ class Ticket(msgspec.Struct, eq=False, gc=False):
     def __repr__(self) -> str:
         """Without what it was called with."""
         return f"<ticket of {self.lease.task} {self.lease.job}>"
+
+
+class Ended(msgspec.Struct, eq=False, gc=False):
+    """A ticket with its settlement, on the way to the store."""
+
+    ticket: Ticket | None
+    """None: the lease was settled before it was filed in the table."""
+    settlement: Settlement
+    run: Run | None
+    """None: it never started."""
+
+    def __repr__(self) -> str:
+        """Without arguments or result."""
+        return f"<end of {self.settlement.job}: {self.settlement.outcome}>"
 
 
 class Line:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -57,8 +57,6 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
     spawned: tuple[NewJob, ...] = ()
     cleaner: Cleaner | None = None
     """Made when it is needed: most runs say nothing."""
-    span: Any = None
-    """Of a trace, where the program has set up OpenTelemetry."""
 
     def __repr__(self) -> str:
         """Without what it was called with."""

@@ -9,6 +9,8 @@ from typing import Any
 from windlass.broker.contract import Broker
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.errors import DescriptorClosed, StoreError
+from windlass.worker.conclude import Concluder
+from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.executor import Executor
 from windlass.worker.fetcher import Fetcher
 from windlass.worker.hand import Hand
@@ -17,9 +19,7 @@ from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
 from windlass.worker.prefetch import MOST
-from windlass.worker.process import Processes
 from windlass.worker.program import Program
-from windlass.worker.runners import Runners
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table
@@ -79,7 +79,7 @@ class Worker:
         self._on_failure = on_failure or _leave_it
         self._check = check
         self._new_loop = new_loop
-        self._processes = Processes(app_name, pace, table=str(table.path))
+        self._app_name = app_name
         self._told_lost = False
         self._strikes = Strikes()
         self._changed = asyncio.Event()
@@ -124,7 +124,7 @@ class Worker:
 
     def cancel(self, job: JobId, fence: Fence) -> None:
         """Stop a job, where it can be stopped."""
-        self._runners.cancel(job, fence)
+        self._executor.cancel(job, fence)
 
     def lost(self) -> None:
         """The session is over."""
@@ -146,21 +146,22 @@ class Worker:
         """Serve, until drained."""
         self._hand = Hand(self.table, [group.slots for group in self.groups])
         self._notes = Notes(nudge=self._nudge)
-        self._settler = Settler(self._hand, nudge=self._nudge)
+        conclude = Concluder(self._pace)
+        self._settler = Settler(self._hand, conclude, nudge=self._nudge)
         self._executor = Executor(
-            self.table,
+            self._hand,
             self._notes,
             self._pace,
+            ended=self._settler.put,
             is_lost=self._is_lost,
             program=self._program,
         )
-        self._processes.executor = self._executor
-        self._runners = Runners(
+        self._dispatcher = Dispatcher(
             self._hand,
             self._executor,
+            conclude,
             self._pace,
-            ended=self._settler.put,
-            processes=self._processes,
+            app_name=self._app_name,
             on_failure=self._on_failure,
         )
         try:
@@ -168,8 +169,7 @@ class Worker:
         finally:
             self._told_lost = True  # for threads that go on: the table is closed when this is over
             self._notes.close()
-            await self._runners.close()
-            await self._processes.close()
+            await self._dispatcher.close()
 
     async def _run_apart(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -216,7 +216,7 @@ class Worker:
             told_jobs=self.on_jobs,
             check=self._check,
         )
-        fetcher.attach(self._hand, self._runners, self._settler, self._notes, self._executor)
+        fetcher.attach(self._hand, self._dispatcher, self._settler, self._notes, self._executor)
         with self._lock:
             self._fetcher = fetcher
             if self._drain_grace is not None:
