@@ -108,7 +108,7 @@ async def _awaited(run: Run, task: Registered, arguments: Arguments) -> object:
 
 def _call_blocking(run: Run, task: Registered, arguments: Arguments) -> object:
     args, kwargs = arguments
-    return call_blocking(run, task.function, args, kwargs)
+    return call_blocking(run, task.function, args, kwargs).value
 
 
 def _on_a_loop() -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from windlass.worker.executor import Executor, Performer
 from windlass.worker.hand import Ticket
 from windlass.worker.run import Run
@@ -36,7 +38,7 @@ class InThread:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """At most `most` threads, which is the number of slots."""
-        self.perform = partial(performer.perform, call=_call)
+        self.perform = partial(performer.perform, call=call_blocking)
         self._executor = executor
         self._context = context
         self._follow = follow
@@ -125,33 +127,26 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a call that has no event loop waited for one")
 
 
-class Returned:
+class Returned(msgspec.Struct, frozen=True):
     """A value that was returned already, to be awaited.
 
     Not a coroutine around the call: that would turn a `StopIteration` of the task into a `RuntimeError`.
     """
 
-    __slots__ = ("_value",)
+    value: Any
 
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __await__(self) -> Generator[None, None, object]:
+    def __await__(self) -> Generator[None, None, Any]:
         yield from ()
-        return self._value
+        return self.value
 
 
-def _call(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Returned:
-    return Returned(call_blocking(run, function, args, kwargs))
-
-
-def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def call_blocking(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Returned:
     """Call a function outside of a loop. If it returns an awaitable, that gets a loop of its own."""
     value = function(*args, **kwargs)
     if value is None or not inspect.isawaitable(value):
-        return value
+        return Returned(value)
     with asyncio.Runner() as runner:
-        return runner.run(awaited(run, value), context=contextvars.copy_context())
+        return Returned(runner.run(awaited(run, value), context=contextvars.copy_context()))
 
 
 async def awaited(run: Run, work: Awaitable[Any]) -> Any:

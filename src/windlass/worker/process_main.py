@@ -148,7 +148,7 @@ class JobProcess:
     def _call(self, run: Run, function: Any, args: Any, kwargs: Any) -> Returned:
         self._run = run
         try:
-            return Returned(call_blocking(run, function, args, kwargs))
+            return call_blocking(run, function, args, kwargs)
         finally:
             self._run = None
 
