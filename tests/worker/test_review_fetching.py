@@ -55,17 +55,17 @@ class AnyThreadPace(VirtualPace):
 def counted_steps() -> Any:
     """How often a fetcher looks for something to do."""
     steps: list[float] = []
-    real = Fetcher._step
+    real = Fetcher._turn
 
     async def step(self: Fetcher) -> None:
         steps.append(self._pace.now())
         await real(self)
 
-    Fetcher._step = step  # type: ignore[method-assign]
+    Fetcher._turn = step  # type: ignore[method-assign]
     try:
         yield steps
     finally:
-        Fetcher._step = real  # type: ignore[method-assign]
+        Fetcher._turn = real  # type: ignore[method-assign]
 
 
 def test_an_outcome_that_comes_while_notes_are_sent_goes_out_at_once(
@@ -101,7 +101,7 @@ def test_a_worker_that_may_not_ask_does_not_look_all_the_time(
         async with bench.worker(alive_for=1e9 if blocked else 2) as worker:
             await bench.seen(lambda: len(worker._executor.runs) == 1)
             if blocked:
-                worker._dispatcher.loop.ping = lambda answer: None  # type: ignore[method-assign]
+                worker._parts.dispatcher.loop.ping = lambda answer: None  # type: ignore[method-assign]
             await asyncio.sleep(50)
             await bench.ended(job)
 
@@ -149,13 +149,13 @@ def test_without_a_grace_nothing_more_starts(app: Windlass, bench: Callable[[Win
         await bench.enqueue(*(work.call(-1) for _ in range(3)))
         ids: list[str] = []
         async with bench.worker(slots=1, grace=0) as worker:
-            await bench.seen(lambda: len(ran) == 3 and not any(worker._hand.unfinished))
-            worker._fetcher._desks[0].prefetch._allowed = 10.0  # type: ignore[union-attr]
+            await bench.seen(lambda: len(ran) == 3 and not any(worker._parts.hand.unfinished))
+            worker._fetcher._asking.groups[0].prefetch._allowed = 10.0  # type: ignore[union-attr]
             ids = await bench.enqueue(*(work.call(n) for n in range(5)))
-            await bench.seen(lambda: any(worker._hand.unfinished))
+            await bench.seen(lambda: any(worker._parts.hand.unfinished))
             assert entered.wait(10)
-            await bench.seen(lambda: bool(worker._hand.unstarted))
-        left = len(worker._hand.unstarted)
+            await bench.seen(lambda: bool(worker._parts.hand.unstarted))
+        left = len(worker._parts.hand.unstarted)
         states = [(await bench.job(job)).state for job in ids[1:]]
         leave.set()
         return left, states
@@ -346,14 +346,14 @@ def test_a_loop_that_does_not_come_to_its_jobs_is_not_given_them_again_and_again
 
     async def scenario(bench: Bench) -> int:
         async with bench.worker() as worker:
-            real_inbox, real_ping = worker._runners._run_inbox, worker._dispatcher.loop.ping
+            real_inbox, real_ping = worker._runners._run_inbox, worker._parts.dispatcher.loop.ping
             pings: list[Callable[[], None]] = []
             worker._runners._run_inbox = lambda: None  # type: ignore[method-assign]
-            worker._dispatcher.loop.ping = pings.append  # type: ignore[method-assign]
+            worker._parts.dispatcher.loop.ping = pings.append  # type: ignore[method-assign]
             (job,) = await bench.enqueue(work.call())
             await asyncio.sleep(10)
             deliveries = len((await bench.job(job)).deliveries)
-            worker._runners._run_inbox, worker._dispatcher.loop.ping = real_inbox, real_ping  # type: ignore[method-assign]
+            worker._runners._run_inbox, worker._parts.dispatcher.loop.ping = real_inbox, real_ping  # type: ignore[method-assign]
             real_inbox()
             for answer in pings:
                 answer()
@@ -380,7 +380,7 @@ def test_a_worker_that_may_not_ask_leaves_wakes_to_others(
             await bench.enqueue(work.call(100))
             await bench.seen(lambda: bool(first._executor.runs))
             if why == "blocked":
-                first._dispatcher.loop.ping = lambda answer: None  # type: ignore[method-assign]
+                first._parts.dispatcher.loop.ping = lambda answer: None  # type: ignore[method-assign]
             await asyncio.sleep(5)
             async with bench.worker():
                 for n in range(10):

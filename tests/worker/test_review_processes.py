@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from windlass.worker.hand import Ticket
-from windlass.worker.process import Prepare, ProcessHandle
 from windlass.worker.in_thread import Threads
+from windlass.worker.process import Prepare, ProcessHandle
 
 
 def test_signals_are_heard_after_processes_were_started_together() -> None:

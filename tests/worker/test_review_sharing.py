@@ -88,7 +88,7 @@ def test_rows_are_free_again_after_any_end(app: Windlass, bench: Callable[[Windl
 
     async def scenario(bench: Bench) -> None:
         async with bench.worker(slots=2) as worker:
-            hand = worker._hand
+            hand = worker._parts.hand
             room = hand.room
             for _ in range(30):
                 ids = await bench.enqueue(*(work.call(0.001) for _ in range(5)))
@@ -126,9 +126,9 @@ def test_no_more_is_claimed_than_the_table_has_rows_for(
 
         bench.broker.settle = counted_settle  # type: ignore[method-assign]
         async with bench.worker(slots=2) as worker:
-            del worker._hand._rows[:-5]
+            del worker._parts.hand._rows[:-5]
             await bench.ended(*await bench.enqueue(*(work.call() for _ in range(200))))
-            assert worker._hand.room == 5
+            assert worker._parts.hand.room == 5
 
     run(scenario(bench(app)))
     assert max(asked) <= 5
@@ -165,10 +165,10 @@ def test_a_run_whose_children_are_refused_frees_its_row_once(
 
     async def scenario(bench: Bench) -> tuple[int, int, int]:
         async with bench.worker() as worker:
-            room = worker._hand.room
+            room = worker._parts.hand.room
             await bench.ended(*await bench.enqueue(*(parent.using(max_attempts=1).call() for _ in range(5))))
             await asyncio.sleep(1)
-            return room, worker._hand.room, len(set(worker._hand._rows))
+            return room, worker._parts.hand.room, len(set(worker._parts.hand._rows))
 
     before, after, different = run(scenario(bench(app)))
     assert before == after == different
@@ -207,11 +207,11 @@ def test_a_word_that_the_store_never_takes_frees_its_row_and_is_said(
             raise ContractError("not this one")
 
         async with bench.worker() as worker:
-            room = worker._hand.room
+            room = worker._parts.hand.room
             bench.broker.settle = settle  # type: ignore[method-assign]
             await bench.enqueue(work.call())
             await asyncio.sleep(3)
-            return room, worker._hand.room
+            return room, worker._parts.hand.room
 
     before, after = run(scenario(bench(app)))
     assert before == after
@@ -249,7 +249,7 @@ def test_what_the_supervisor_took_back_is_let_go(app: Windlass, bench: Callable[
     async def scenario(bench: Bench) -> None:
         quick = await bench.enqueue(*(work.call(0.001) for _ in range(100)))
         async with bench.worker(slots=1) as worker:
-            hand, room = worker._hand, worker.table.capacity
+            hand, room = worker._parts.hand, worker.table.capacity
             await bench.ended(*quick)
             await bench.seen(lambda: hand.room == room, within=5)
             jobs = await bench.enqueue(*(work.call(0.1) for _ in range(6)))
@@ -281,8 +281,8 @@ def test_a_job_that_is_cancelled_while_it_waits_in_hand_never_runs(
         async with bench.worker(slots=1) as worker:
             await bench.ended(*quick)
             await bench.enqueue(*(work.call(0.1) for _ in range(6)))
-            await bench.seen(lambda: len(worker._hand.unstarted) > 0, within=5)
-            lease = next(iter(worker._hand.unstarted)).lease
+            await bench.seen(lambda: len(worker._parts.hand.unstarted) > 0, within=5)
+            lease = next(iter(worker._parts.hand.unstarted)).lease
             await bench.broker.cancel([Target(lease.job)])
             worker.cancel(lease.job, lease.fence)
             (detail,) = await bench.ended(lease.job, within=5)

@@ -8,7 +8,7 @@ from windlass.core.bounds import ASK_QUEUES
 from windlass.worker.options import Group
 
 RECENT = 8
-"""A queue has a share of the room if one of so many latest asks had a job of it."""
+"""A queue has a share of the room if one of the last so many asks gave a job of it; see `asking.py`."""
 
 
 class Shares:
@@ -62,7 +62,7 @@ class Shares:
         if not self._weights:
             return
         self._asks += 1
-        counts = Counter(queue for queue in queues if queue in self._weights)
+        counts = Counter([queue for queue in queues if queue in self._weights])
         empty = self._found_empty(order, counts)
         self._empty.update(dict.fromkeys(empty, self._asks))
         # Where nobody gave anything, those that the ask had no place for are next.

@@ -12,13 +12,12 @@ from windlass.errors import DescriptorClosed, StoreError
 from windlass.worker.conclude import Concluder
 from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.executor import Executor
-from windlass.worker.fetcher import Fetcher
+from windlass.worker.fetcher import Fetcher, Parts
 from windlass.worker.hand import Hand
 from windlass.worker.notes import Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
-from windlass.worker.prefetch import MOST
 from windlass.worker.program import Program
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
@@ -30,9 +29,13 @@ CHECK_EVERY = 1.0
 """Seconds between two looks at what the process lives by, while nothing else happens."""
 
 
+ROWS_AHEAD = 2_000
+"""Jobs beyond its slots that a worker has room for: the most that any store lets it prefetch (`Pacing`)."""
+
+
 def rows_for(groups: Sequence[Group]) -> int:
-    """How many leases a worker may hold: those that run, those that wait, and outcomes on their way."""
-    return 2 * (sum(group.slots for group in groups) + MOST)
+    """How many leases a worker may hold: those that run or wait, and as many outcomes on their way."""
+    return 2 * (sum(group.slots for group in groups) + ROWS_AHEAD)
 
 
 class Worker:
@@ -144,32 +147,28 @@ class Worker:
 
     async def run(self) -> None:
         """Serve, until drained."""
-        self._hand = Hand(self.table, [group.slots for group in self.groups])
+        pace, conclude = self._pace, Concluder(self._pace)
+        hand = Hand(self.table, [group.slots for group in self.groups])
         self._notes = Notes(nudge=self._nudge)
-        conclude = Concluder(self._pace)
-        self._settler = Settler(self._hand, conclude, nudge=self._nudge)
+        self._settler = Settler(hand, conclude, nudge=self._nudge)
         self._executor = Executor(
-            self._hand,
+            hand,
             self._notes,
-            self._pace,
+            pace,
             ended=self._settler.put,
             is_lost=self._is_lost,
             program=self._program,
         )
-        self._dispatcher = Dispatcher(
-            self._hand,
-            self._executor,
-            conclude,
-            self._pace,
-            app_name=self._app_name,
-            on_failure=self._on_failure,
+        dispatcher = Dispatcher(
+            hand, self._executor, conclude, pace, app_name=self._app_name, on_failure=self._on_failure
         )
+        self._parts = Parts(hand, dispatcher, self._executor, self._settler, self._notes, self._strikes)
         try:
             await (self._run_apart() if self._apart else self._exchange())
         finally:
             self._told_lost = True  # for threads that go on: the table is closed when this is over
             self._notes.close()
-            await self._dispatcher.close()
+            await dispatcher.close()
 
     async def _run_apart(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -207,16 +206,15 @@ class Worker:
             self.groups,
             self._program.runnable,
             self._pace,
+            self._parts,
             poll_floor=self._program.config.poll_floor,
             alone=self._alone,
-            strikes=self._strikes,
             is_lost=self._is_lost,
             told_lost=self._lost_by_store,
             told_suspects=self._suspects_wait,
             told_jobs=self.on_jobs,
             check=self._check,
         )
-        fetcher.attach(self._hand, self._dispatcher, self._settler, self._notes, self._executor)
         with self._lock:
             self._fetcher = fetcher
             if self._drain_grace is not None:
