@@ -30,7 +30,11 @@ class Serial:
         self._broker = broker
         self.worker: Worker | None = None
         self.on_ask: Callable[[], None] = lambda: None
+        self.on_leases: Callable[[], None] = lambda: None
         self.early = 0
+        """Calls that came before the worker had filed all that it was given."""
+        self.answered = 0
+        """Leases that the worker was given and has not settled, as far as it was told."""
         self.lose_every = 0
         self.calls = 0
 
@@ -46,7 +50,7 @@ class Serial:
         async def called(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
             lose = self.lose_every and self.calls % self.lose_every == 0
-            if self.worker is not None and self.worker._fetcher._arrived is not None:
+            if self.worker is not None and self.answered > _filed(self.worker):
                 self.early += 1
                 self.on_ask()
             await asyncio.sleep(TAKES)
@@ -54,9 +58,18 @@ class Serial:
             await asyncio.sleep(TAKES)
             if lose:
                 raise StoreUnavailable("the reply got lost")
+            claimed = answer if verb == "claim" else answer.claimed
+            leases = 0 if claimed is None else len(claimed.leases)
+            self.answered += leases - (len(args[0]) if verb == "settle" else 0)
+            if leases >= DEFERRED:
+                self.on_leases()
             return answer
 
         return called
+
+
+def _filed(worker: Worker) -> int:
+    return len(worker.table.started()) + len(worker.table.waiting())
 
 
 @pytest.fixture
@@ -122,16 +135,8 @@ def test_a_worker_that_has_no_time_left_gives_it_back_too(
         store = Serial(bench.broker)
         ids = await bench.enqueue(*calls(app, JOBS))
         async with bench.worker(broker=store, slots=2 * DEFERRED, grace=0.0) as worker:  # type: ignore[arg-type]
-            fetcher = worker._fetcher
-            real = fetcher._received
-
-            def received(*args: Any) -> None:
-                real(*args)
-                if fetcher._arrived is not None:
-                    worker.drain(0.0)
-
-            fetcher._received = received  # type: ignore[method-assign]
-            await bench.seen(lambda: fetcher._drain_until is not None)
+            store.on_leases = lambda: worker.drain(0.0)
+            await bench.seen(lambda: worker.draining)
         return [await bench.job(job) for job in ids]
 
     details = run(scenario(bench(app)))
