@@ -7,8 +7,8 @@ job that waits here cannot start elsewhere. Each group of slots asks for itself,
 The numbers, why they have these values, and what happens if they are wrong:
 
 `PREFETCH` (50 ms): how long a job may wait here for a slot. An exchange takes 1 to 5 ms, so slots do not
-    run empty, and nobody notices 50 ms. Too high: jobs wait here while other workers are idle. Too low:
-    short jobs run out between two exchanges.
+    run empty, and a person does not notice 50 ms. Too high: jobs wait here while other workers are idle.
+    Too low: short jobs run out between two exchanges.
 `PREFETCH_LIMITED` (10 ms): the same for jobs under a limit. While one of them waits here it uses up the
     limit, and others may not start. Too high: a limit of 8 lets fewer than 8 run. Too low: as above.
 `SMOOTHING` (0.2): the weight of the newest batch in the mean run time. Too high: one long job ends

@@ -1,7 +1,7 @@
 """The executor: from a lease to exactly one settlement, in named steps.
 
 execute, in the worker:
-    claim     take the ticket out of `unstarted`: nobody else starts it or gives it back from here on
+    claim     take the ticket out of `unstarted`: from here on no other thread starts it or gives it back
     prepare   start what it runs in; only a task with `run="process"` needs this
     refuse    reasons not to start: the worker stops, the job expired, the session may be lost
     start     mark the lease as started in the table, just before the task's first line

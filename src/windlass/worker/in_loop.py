@@ -99,7 +99,7 @@ class InLoop:
     def _begin(self, ticket: Ticket) -> None:
         """Run a job in an asyncio task of its own, which begins with the next turn of the loop.
 
-        Nobody else needs to hold it: the loop does until it has begun, and then its run does (`Run.stop`).
+        Nothing else needs to hold it: the loop does until it has begun, and then its run does (`Run.stop`).
         """
         loop, work, context = self._loop, self._serve(ticket), self._context.copy()
         if loop.get_task_factory() is None:
@@ -109,7 +109,7 @@ class InLoop:
             loop.create_task(work, context=context)
 
     async def _serve(self, ticket: Ticket) -> None:
-        """Run a job, and begin the next. Between two jobs the loop sees to whatever else is ready."""
+        """Run a job, and begin the next. Between two jobs the loop runs what else is ready."""
         try:
             await self._executor.execute(ticket, self)
             self._task_loop.active_at = self._now()

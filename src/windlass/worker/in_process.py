@@ -228,7 +228,7 @@ def _if_there(folder: Path | None) -> Path | None:
 async def _ruled(run: Run, note: Note) -> Ruled:
     try:
         return Ruled(await asyncio.wrap_future(run.reporter.confirm(note)))
-    except Exception as error:  # noqa: BLE001 - told to whoever asked
+    except Exception as error:  # noqa: BLE001 - told to the task that asked
         return Ruled(None, str(error))
 
 

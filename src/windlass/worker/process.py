@@ -168,7 +168,7 @@ class ProcessHandle:
             asyncio.get_running_loop().call_later(LAST_WORDS, self._writer.close)
 
     async def ended(self) -> str:
-        """How it died, in words. One that has closed its socket is not waited for: nobody hears it."""
+        """How it died, in words. One that has closed its socket is killed: it cannot be heard any more."""
         await asyncio.wait({self._end}, timeout=SILENCE)
         if not self._end.done():
             await self.close()

@@ -170,8 +170,8 @@ def main(argument: str) -> None:
     begin_logging()
     try:
         process = JobProcess(door, prepare)
-    except Exception as error:  # noqa: BLE001 - told to the worker, which says it to whoever asks
-        with contextlib.suppress(OSError):  # nobody is there any more
+    except Exception as error:  # noqa: BLE001 - told to the worker, which holds the job with this reason
+        with contextlib.suppress(OSError):  # the worker is gone
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()

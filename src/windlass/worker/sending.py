@@ -89,8 +89,8 @@ class Sending:
         return SLOW_EXCHANGE * waiting * (now - self._taken_in_at) < self._took * pending
 
     def _soon_done(self) -> int:
-        """How many outcomes there will be in a moment, those that there are included, if nobody waits here
-        and what runs is short. Not quite all: one of them may take long, against the rule.
+        """How many outcomes there will be in a moment, those that there are included, if no job waits for
+        a slot and those that run are short. Three quarters of them: one may take longer than usual.
         """
         total = 0
         for group in self._groups:

@@ -99,7 +99,7 @@ class Worker:
 
     @property
     def is_lost(self) -> bool:
-        """Whether its leases may be somebody else's by now: it starts nothing then."""
+        """Whether another worker may have its leases by now: then it starts nothing."""
         return self._is_lost()
 
     def _is_lost(self) -> bool:
@@ -178,7 +178,7 @@ class Worker:
             try:
                 with asyncio.Runner(loop_factory=self._new_loop) as runner:
                     runner.run(self._exchange())
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits `run`
+            except BaseException as error:  # noqa: BLE001 - raised again where `run` is awaited
                 failure.append(error)
                 if _is_unexpected(error):
                     self._on_failure(error)  # the loop that waits for this may not hear of it
