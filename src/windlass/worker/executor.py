@@ -71,7 +71,7 @@ class Performer:
         self._conclude = conclude
         self._spans = active()  # by now the app is imported, and has set up what it wants
 
-    async def perform(self, run: Run, task: Registered, call: Call) -> Settlement:
+    async def perform(self, call: Call, run: Run, task: Registered) -> Settlement:
         """Read → call → conclude. Users' code may raise anything, also while arguments are read."""
         span = None if self._spans is None else self._spans.begin(run.lease)
         try:

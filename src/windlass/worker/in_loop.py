@@ -78,7 +78,7 @@ class InLoop:
         *,
         follow: Callable[[Ticket, object], Ticket | None],
     ) -> None:
-        self.perform = partial(performer.perform, call=self._call)
+        self.perform = partial(performer.perform, self._call)
         self._task_loop = task_loop
         self._loop = task_loop.loop
         self._soon = task_loop.loop.call_soon_threadsafe
@@ -153,7 +153,7 @@ class Inline:
         *,
         follow: Callable[[Ticket, object], Ticket | None],
     ) -> None:
-        self.perform = partial(performer.perform, call=_call_inline)
+        self.perform = partial(performer.perform, _call_inline)
         self._task_loop = task_loop
         self._context = task_loop.context
         self._executor = executor

@@ -38,7 +38,7 @@ class InThread:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """At most `most` threads, which is the number of slots."""
-        self.perform = partial(performer.perform, call=call_blocking)
+        self.perform = partial(performer.perform, call_blocking)
         self._executor = executor
         self._context = context
         self._follow = follow

@@ -143,7 +143,7 @@ class JobProcess:
         running.set(run)
         if run.is_lost():
             return given_back(work.lease)
-        return complete(self._performer.perform(run, task, self._call))
+        return complete(self._performer.perform(self._call, run, task))
 
     def _call(self, run: Run, function: Any, args: Any, kwargs: Any) -> Returned:
         self._run = run
