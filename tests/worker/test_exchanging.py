@@ -136,7 +136,7 @@ def test_an_outage_is_waited_out(
         faulty = Faulty(bench.broker)
         ids = await bench.enqueue(*(work.call(n) for n in range(8)))
         async with bench.worker(broker=faulty) as worker:  # type: ignore[arg-type]
-            await bench.seen(lambda: len(worker._runners.runs) == 4)
+            await bench.seen(lambda: len(worker.table.started()) == 4)
             faulty.away = True
             before = len(faulty.calls)
             await asyncio.sleep(120)
@@ -262,7 +262,7 @@ def test_a_lost_session_stops_claiming(app: Windlass, bench: Callable[[Windlass]
         (job,) = await bench.enqueue(work.call())
         async with bench.worker() as worker:
             worker.on_lost = lambda: told.append("lost")
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
+            await bench.seen(lambda: len(worker.table.started()) == 1)
             await bench.broker.end_session(worker.session, Cause(CauseKind.LOST))
             await asyncio.sleep(3)
             assert worker.is_lost

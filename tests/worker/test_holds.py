@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 from tests.worker.simulated import ManualPace, add_jobs
 
 from windlass import Windlass
@@ -190,3 +191,37 @@ async def test_looks_become_seldom_until_something_is_found(deploy: Deploy) -> N
     await deploy.pace.advance(20)
     assert len(looks) - found >= 3
     running.cancel()
+
+
+class Odd(msgspec.Struct):
+    """An argument whose reading fails in a way of its own."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n == 13:
+            raise RuntimeError("users' code")
+
+
+def test_payloads_that_fail_in_their_own_way_do_not_end_the_search_for_held_jobs() -> None:
+    app = Windlass("memory://")
+
+    @app.task
+    def odd(arg: Odd) -> None: ...
+
+    async def main() -> None:
+        pace = ManualPace()
+        broker: Any = MemoryBroker(clock=pace.clock)
+        await app.declare(broker)
+        await broker.beat([Beat(session="old", open=SessionInfo())])
+        call = odd.call(Odd(12)).job
+        await broker.enqueue([[msgspec.structs.replace(call, payload=call.payload.replace(b"12", b"13"))]])
+        ask = Ask(session="old", seq=1, queues=("default",), slots=1, limit=1)
+        (lease,) = (await broker.claim(ask)).leases
+        assert b"13" in lease.payload
+        hold = HoldKey(hold_key(lease.task), "no such task")
+        await broker.settle([Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.HOLD, hold=hold)])
+        assert await Holds(broker, pace, own_tasks(app)).free_runnable() == 0
+        assert (await broker.get([lease.job]))[0].state is State.SCHEDULED
+
+    asyncio.run(main())

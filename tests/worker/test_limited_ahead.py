@@ -11,9 +11,8 @@ from tests.worker.virtual import Bench, run
 from windlass import Call, RetryPolicy, Windlass
 from windlass.broker.contract import Pacing
 from windlass.core.lease import Ask, Claimed
-from windlass.worker.desk import Bound, Desk
+from windlass.worker.asking import PREFETCH_LIMITED, AskingGroup, Bound
 from windlass.worker.options import Group
-from windlass.worker.prefetch import SOON
 
 
 def _watch(bench: Bench) -> tuple[list[int], Counter[str]]:
@@ -207,7 +206,7 @@ def _answer(count: int, *, more: bool) -> Claimed:
 
 
 def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:
-    desk = Desk(0, Group(slots=4, queues=("q",)), Pacing())
+    group = AskingGroup(0, Group(slots=4, queues=("q",)), Pacing())
     ask = Ask(queues=("q",), slots=2, soon=5, limit=9, session="s", seq=1)
     for count, bound in (
         (1, Bound.LIMIT),
@@ -216,24 +215,24 @@ def test_what_stopped_a_claim_tells_what_the_next_job_is() -> None:
         (5, Bound.SOON),
         (9, Bound.LIMIT),
     ):
-        desk.told(ask, _answer(count, more=True))
-        assert desk.bound is bound, count
-    desk.told(ask, _answer(5, more=False))
-    assert desk.bound is Bound.LIMIT, "there was nothing more"
+        group.answered(ask, _answer(count, more=True))
+        assert group.bound is bound, count
+    group.answered(ask, _answer(5, more=False))
+    assert group.bound is Bound.LIMIT, "there was nothing more"
 
 
 def test_what_is_held_ahead_grows_while_there_is_more_than_is_handed_out() -> None:
-    desk = Desk(0, Group(slots=4, queues=("q",)), Pacing())
+    group = AskingGroup(0, Group(slots=4, queues=("q",)), Pacing())
     ask = Ask(queues=("q",), slots=2, soon=5, limit=9, session="s", seq=1)
-    assert desk.soon.size == 0, "nothing is known yet"
+    assert group.limited.size == 0, "nothing is known yet"
     for _ in range(10):
-        desk.measured(runtime=1e-5, waited=SOON / 4)
-        desk.told(ask, _answer(5, more=True))
-    assert desk.soon.size == 250
-    desk.measured(runtime=1e-5, waited=SOON * 2)
-    assert desk.soon.size == 125, "they waited for too long"
-    desk.told(ask, _answer(4, more=False))
-    assert desk.soon.size == 0
-    assert desk.prefetch.size > 0, "others are not concerned"
-    desk.measured(runtime=0.5, waited=0.0)
-    assert desk.soon.size == 0, "they run for too long"
+        group.measured(runtime=1e-5, waited=PREFETCH_LIMITED / 4)
+        group.answered(ask, _answer(5, more=True))
+    assert group.limited.size == 250
+    group.measured(runtime=1e-5, waited=PREFETCH_LIMITED * 2)
+    assert group.limited.size == 125, "they waited for too long"
+    group.answered(ask, _answer(4, more=False))
+    assert group.limited.size == 0
+    assert group.prefetch.size > 0, "others are not concerned"
+    group.measured(runtime=0.5, waited=0.0)
+    assert group.limited.size == 0, "they run for too long"

@@ -341,3 +341,17 @@ def test_failures_are_logged_without_what_they_say(
         f"job {detail.id}: task charge failed (attempt 2 of 2) and is dead: ValueError",
     ]
     assert "4111" not in caplog.text
+
+
+def test_stop_iteration_is_an_error_like_any_other(app: Windlass, bench: Callable[[Windlass], Bench]) -> None:
+    """A coroutine around the call would turn it into a `RuntimeError`, and the retry policy would miss it."""
+
+    @app.task(run="inline", retry=RetryPolicy(give_up_on=(StopIteration,)))
+    def work() -> None:
+        raise StopIteration
+
+    (detail,) = ended(bench(app), work.call())
+    assert detail.state is State.DEAD
+    assert detail.attempt == 1
+    assert detail.error is not None
+    assert detail.error.type == "StopIteration"

@@ -1,8 +1,9 @@
-"""A trouble that lasts is logged at once, then ever more seldom, with a count."""
+"""A trouble that lasts is logged at once, then ever more seldom, with a count; tries are spread by chance."""
 
 import logging
 
 import pytest
+from tests.worker.simulated import ManualPace
 
 from windlass.errors import StoreError
 from windlass.worker.patience import LONGEST_QUIET, MOST_WORDS, QUIET, Backoff
@@ -58,3 +59,14 @@ def test_another_error_is_said_at_once__but_not_without_end(caplog: pytest.LogCa
         backoff.tell("it fails: %s", StoreError(f"error {number}, 100 %"))
         backoff.failed()
     assert len(caplog.records) == MOST_WORDS
+
+
+def test_a_fleet_does_not_come_back_all_at_once() -> None:
+    """Pauses differ by chance, at every try."""
+    pauses: list[list[float]] = []
+    for draw in (0.0, 0.99):
+        pace = ManualPace()
+        pace.draw = draw
+        backoff = Backoff(pace)
+        pauses.append([backoff.failed() for _ in range(8)])
+    assert all(later > 1.5 * sooner for sooner, later in zip(*pauses, strict=True))

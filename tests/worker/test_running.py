@@ -163,7 +163,7 @@ def test_cancelling_stops_the_code(app: Windlass, bench: Callable[[Windlass], Be
     async def scenario(bench: Bench) -> list[State]:
         ids = await bench.enqueue(work.call(), stubborn.call())
         async with bench.worker() as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 2)
+            await bench.seen(lambda: len(worker.table.started()) == 2)
             asked = await bench.broker.cancel([Target(job) for job in ids])
             assert [answer.effect for answer in asked] == [Effect.FLAGGED] * 2
             for job in ids:
@@ -182,7 +182,7 @@ def test_draining_lets_jobs_end(app: Windlass, bench: Callable[[Windlass], Bench
     async def scenario(bench: Bench) -> list[tuple[State, int]]:
         ids = await bench.enqueue(*(work.call() for _ in range(4)))
         async with bench.worker(slots=2, grace=30) as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 2)
+            await bench.seen(lambda: len(worker.table.started()) == 2)
         return [((await bench.job(job)).state, (await bench.job(job)).attempt) for job in ids]
 
     assert run(scenario(bench(app))) == [(State.DONE, 1)] * 2 + [(State.READY, 0)] * 2
@@ -198,7 +198,7 @@ def test_after_the_grace_jobs_are_released_without_an_attempt(
     async def scenario(bench: Bench) -> tuple[Any, float]:
         (job,) = await bench.enqueue(work.call())
         async with bench.worker(grace=3) as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
+            await bench.seen(lambda: len(worker.table.started()) == 1)
             start = bench.pace.now()
         return await bench.job(job), bench.pace.now() - start
 
@@ -246,7 +246,7 @@ def test_jobs_speak_while_they_run(app: Windlass, bench: Callable[[Windlass], Be
     async def scenario(bench: Bench) -> tuple[Any, Any]:
         (job,) = await bench.enqueue(work.call())
         async with bench.worker() as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
+            await bench.seen(lambda: len(worker.table.started()) == 1)
             await asyncio.sleep(1)
             meanwhile = await bench.job(job)
             return meanwhile, (await bench.ended(job))[0]

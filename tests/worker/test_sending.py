@@ -8,11 +8,12 @@ from tests.worker.leases import a_lease
 from windlass.broker.contract import Pacing
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
-from windlass.worker.desk import Bound, Desk
-from windlass.worker.hand import Hand
+from windlass.worker.asking import AskingGroup, Bound
+from windlass.worker.conclude import Concluder
+from windlass.worker.hand import Ended, Hand
 from windlass.worker.options import Group
-from windlass.worker.runners import Ended
-from windlass.worker.sending import LINGER, LULL, SLOW, Sending
+from windlass.worker.pace import MachinePace
+from windlass.worker.sending import LINGER, LULL, SLOW_EXCHANGE, Sending
 from windlass.worker.settler import Settler
 from windlass.worker.table import Table
 
@@ -26,9 +27,9 @@ class Scene:
 
     def __init__(self, path: Path, *, ended: int = 0, serial: bool = False) -> None:
         self.hand = Hand(Table.create(path, HAND), [HAND])
-        self.settler = Settler(self.hand, nudge=lambda: None)
-        self.desk = Desk(0, Group(slots=16, queues=("q",)), Pacing())
-        self.sending = Sending([self.desk], self.hand, self.settler, serial=serial)
+        self.settler = Settler(self.hand, Concluder(MachinePace()), nudge=lambda: None)
+        self.group = AskingGroup(0, Group(slots=16, queues=("q",)), Pacing())
+        self.sending = Sending([self.group], self.hand, self.settler, serial=serial)
         self.ends(ended)
         self.sending.taken_in(0.0)
         tasks = {a_lease().task: None}
@@ -61,7 +62,7 @@ def test_half_of_the_hand_goes_while_the_rest_is_run(scene: Scene) -> None:
 
 
 def test_all_of_it_goes_where_an_exchange_takes_much_longer_than_the_rest(scene: Scene) -> None:
-    scene.sending.took(2 * SLOW * RUN)
+    scene.sending.took(2 * SLOW_EXCHANGE * RUN)
     scene.ends(HAND // 2)
     assert not scene.is_worth_it(RUN)
     assert scene.sending.enough(RUN) == HAND
@@ -74,14 +75,14 @@ def test_a_store_that_others_wait_for_is_told_at_once_what_had_ended_before_the_
     tmp_path: Path, serial: bool
 ) -> None:
     scene = Scene(tmp_path / "table", ended=HAND, serial=serial)
-    scene.sending.took(2 * SLOW * RUN)
+    scene.sending.took(2 * SLOW_EXCHANGE * RUN)
     assert scene.is_worth_it(RUN / 10) is serial
 
 
 def test_not_of_jobs_under_a_limit(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "table", ended=HAND, serial=True)
-    scene.sending.took(2 * SLOW * RUN)
-    scene.desk.bound = Bound.SOON
+    scene.sending.took(2 * SLOW_EXCHANGE * RUN)
+    scene.group.bound = Bound.SOON
     assert not scene.is_worth_it(RUN / 10)
 
 

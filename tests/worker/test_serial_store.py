@@ -13,7 +13,8 @@ from windlass import Windlass
 from windlass.broker.contract import Capabilities, Pacing
 from windlass.core.state import State
 from windlass.errors import StoreUnavailable
-from windlass.worker.fetcher import EXCHANGE, MANY
+from windlass.worker.asking import ASK_LIMIT
+from windlass.worker.fetcher import DEFERRED
 from windlass.worker.hand import Hand
 from windlass.worker.table import Table
 from windlass.worker.worker import Worker
@@ -29,7 +30,11 @@ class Serial:
         self._broker = broker
         self.worker: Worker | None = None
         self.on_ask: Callable[[], None] = lambda: None
+        self.on_leases: Callable[[], None] = lambda: None
         self.early = 0
+        """Calls that came before the worker had filed all that it was given."""
+        self.answered = 0
+        """Leases that the worker was given and has not settled, as far as it was told."""
         self.lose_every = 0
         self.calls = 0
 
@@ -45,7 +50,7 @@ class Serial:
         async def called(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
             lose = self.lose_every and self.calls % self.lose_every == 0
-            if self.worker is not None and self.worker._fetcher._come is not None:
+            if self.worker is not None and self.answered > _filed(self.worker):
                 self.early += 1
                 self.on_ask()
             await asyncio.sleep(TAKES)
@@ -53,9 +58,18 @@ class Serial:
             await asyncio.sleep(TAKES)
             if lose:
                 raise StoreUnavailable("the reply got lost")
+            claimed = answer if verb == "claim" else answer.claimed
+            leases = 0 if claimed is None else len(claimed.leases)
+            self.answered += leases - (len(args[0]) if verb == "settle" else 0)
+            if leases >= DEFERRED:
+                self.on_leases()
             return answer
 
         return called
+
+
+def _filed(worker: Worker) -> int:
+    return len(worker.table.started()) + len(worker.table.waiting())
 
 
 @pytest.fixture
@@ -90,7 +104,7 @@ def test_more_is_asked_for_before_what_has_come_is_taken_in(
 
     store = run(scenario(bench(app)))
     assert sorted(ran) == list(range(JOBS)), "each once"
-    assert store.early >= JOBS // EXCHANGE // 2
+    assert store.early >= JOBS // ASK_LIMIT // 2
 
 
 def test_a_worker_that_drains_gives_back_what_it_has_not_looked_at(
@@ -110,7 +124,7 @@ def test_a_worker_that_drains_gives_back_what_it_has_not_looked_at(
     assert set(states) == {State.DONE, State.READY}, "nothing is held by a worker that is gone"
     assert states.count(State.DONE) == len(ran)
     back = [each for each in details if each.state is State.READY and each.deliveries]
-    assert len(back) >= MANY
+    assert len(back) >= DEFERRED
     assert {each.attempt for each in back} == {0}, "they were not charged"
 
 
@@ -120,17 +134,9 @@ def test_a_worker_that_has_no_time_left_gives_it_back_too(
     async def scenario(bench: Bench) -> list[Any]:
         store = Serial(bench.broker)
         ids = await bench.enqueue(*calls(app, JOBS))
-        async with bench.worker(broker=store, slots=2 * MANY, grace=0.0) as worker:  # type: ignore[arg-type]
-            fetcher = worker._fetcher
-            real = fetcher._received
-
-            def received(*args: Any) -> None:
-                real(*args)
-                if fetcher._come is not None:
-                    worker.drain(0.0)
-
-            fetcher._received = received  # type: ignore[method-assign]
-            await bench.seen(lambda: fetcher._drained_by is not None)
+        async with bench.worker(broker=store, slots=2 * DEFERRED, grace=0.0) as worker:  # type: ignore[arg-type]
+            store.on_leases = lambda: worker.drain(0.0)
+            await bench.seen(lambda: worker.draining)
         return [await bench.job(job) for job in ids]
 
     details = run(scenario(bench(app)))

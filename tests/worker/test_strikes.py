@@ -150,7 +150,7 @@ async def test_what_was_claimed_before_and_has_not_started_is_held(struck: Struc
         jobs = await struck.bench.enqueue(blocks.call(), *(struck.send.call(1) for _ in range(3)))
         await started.wait()
         await asyncio.sleep(0.02)
-        assert len(worker._hand.unstarted) == 3
+        assert len(worker.table.waiting()) == 3
         await struck.strikes.pause("send")
         worker.reread()
         await asyncio.sleep(0.02)

@@ -1,7 +1,10 @@
 """The table that a child and its supervisor share: what had started is known, and a job starts once."""
 
+import fcntl
+import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -127,7 +130,8 @@ def test_a_supervisor_that_cannot_get_the_lock_takes_nothing(path: Path) -> None
     child = Table.open(path)
     child.file(0, new_id(), 1)
     (entry,) = supervisor.waiting()
-    with tables._locked(child._file):
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
         assert supervisor.take_back([entry]) == []
     assert child.start(0)
 
@@ -249,3 +253,52 @@ def test_a_link_is_not_followed(path: Path) -> None:
 def test_each_session_has_a_place_of_its_own() -> None:
     assert table_path("a") != table_path("b")
     assert table_path("a").parent.is_dir()
+
+
+def test_two_threads_of_a_child_wait_for_the_same_decision(tmp_path: Path) -> None:
+    """The rows of a decision: one was taken, the other not; a thread that comes later finds the lock free."""
+    child = Table.create(tmp_path / "table", 4)
+    supervisor = Table.open(tmp_path / "table")
+    for slot in range(2):
+        child.file(slot, f"{slot:036d}", slot + 1)
+    first, second = supervisor.waiting()
+    assert supervisor.take_back([first]) == [first]
+    assert not child.start(0)
+    assert child.start(1)
+    assert supervisor.take_back([second]) == []
+    assert [entry.slot for entry in supervisor.started()] == [1]
+    supervisor.close()
+    child.remove()
+
+
+def test_a_row_that_is_used_anew_during_a_decision_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Table.create(tmp_path / "table", 1)
+    supervisor = Table.open(tmp_path / "table")
+    old, new = f"{1:036d}", f"{2:036d}"
+
+    def meanwhile(_seconds: float) -> None:
+        child.clear(0)
+        child.file(0, new, 2)
+
+    child.file(0, old, 1)
+    found = supervisor.waiting()
+    monkeypatch.setattr(tables, "time", SimpleNamespace(sleep=meanwhile))
+    assert supervisor.take_back(found) == []
+    assert [entry.job for entry in supervisor.waiting()] == [new]
+    assert child.start(0)
+    supervisor.close()
+    child.remove()
+
+
+def test_a_table_that_is_beaten_is_never_stale(tmp_path: Path) -> None:
+    """However old its file is: it may belong to a worker that has run for months."""
+    kept, left = (Table.create(tmp_path / f"windlass-{name}", 1) for name in ("kept", "left"))
+    for each in (kept, left):
+        os.utime(each.path, (0, 0))
+    kept.beaten(1.0, 25.0)
+    assert tables.remove_stale(tmp_path, 86_400) == 1
+    assert (kept.path.exists(), left.path.exists()) == (True, False)
+    kept.remove()
+    left.remove()

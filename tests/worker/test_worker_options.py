@@ -1,8 +1,8 @@
 import pytest
 
 from windlass.errors import InvalidOption
+from windlass.worker.asking import PREFETCH, Prefetch
 from windlass.worker.options import Group, WorkerOptions, groups_of
-from windlass.worker.prefetch import MOST, Prefetch
 from windlass.worker.shares import Shares
 
 
@@ -103,6 +103,7 @@ def test_an_empty_queue_leaves_its_share_and_saves_nothing() -> None:
     assert taken.count("high") == pytest.approx(75, abs=8), "no burst for what it did not use"
 
 
+MOST = 2_000
 TWENTY = tuple(f"q{n}" for n in range(20))
 
 
@@ -159,11 +160,11 @@ def test_more_queues_than_an_ask_names_take_turns() -> None:
 
 
 def test_nothing_is_prefetched_before_anything_is_known() -> None:
-    assert Prefetch(16).size == 0
+    assert Prefetch(16, wait=PREFETCH, most=MOST).size == 0
 
 
 def test_prefetch_is_worth_fifty_milliseconds() -> None:
-    prefetch = Prefetch(10)
+    prefetch = Prefetch(10, wait=PREFETCH, most=MOST)
     for _ in range(20):
         prefetch.measured(runtime=0.01, waited=0.001)
     assert prefetch.size == 50
@@ -177,7 +178,7 @@ def test_prefetch_is_worth_fifty_milliseconds() -> None:
 
 def test_prefetch_shrinks_when_jobs_really_wait() -> None:
     """Ten slots on a loop that each job keeps to itself are one."""
-    prefetch = Prefetch(10)
+    prefetch = Prefetch(10, wait=PREFETCH, most=MOST)
     for _ in range(20):
         prefetch.measured(runtime=0.005, waited=0.01)
     assert prefetch.size == 100
@@ -186,5 +187,5 @@ def test_prefetch_shrinks_when_jobs_really_wait() -> None:
     for _ in range(3):
         prefetch.measured(runtime=0.005, waited=0.5)
     assert prefetch.size <= 1
-    prefetch.gave_back()
+    prefetch.stop()
     assert prefetch.size == 0

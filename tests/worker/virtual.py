@@ -58,6 +58,27 @@ class VirtualPace:
         return 0.5
 
 
+class Stalled:
+    """Keeps the loop of a worker from hearing other threads, as a task does that blocks it. Loop and fetcher
+    share a loop here, so it cannot be blocked in earnest.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._tasks: Any = worker._parts.dispatcher.loop
+        self._real = self._tasks.loop
+        self._calls: list[Callable[[], Any]] = []
+        self._tasks.loop = self
+
+    def call_soon_threadsafe(self, call: Callable[..., Any], *args: Any, context: Any = None) -> None:
+        self._calls.append(lambda: call(*args))
+
+    def go_on(self) -> None:
+        """The loop comes to what it was told meanwhile."""
+        self._tasks.loop = self._real
+        for call in self._calls:
+            self._real.call_soon(call)
+
+
 class LoopClock:
     """The store's clock, moved by the loop."""
 
@@ -111,12 +132,15 @@ class Bench:
         alone: bool = False,
         alive_for: float = 1e9,
         grace: float = 30.0,
+        rows: int | None = None,
+        on_jobs: Callable[[int], None] | None = None,
     ) -> AsyncIterator[Worker]:
+        """`rows`: how many leases it may hold; by default as many as it could ever need."""
         self._workers += 1
         session = f"session-{self._workers}"
         await self.app.declare(self.broker)
         groups = groups or [Group(slots=slots, queues=self.app.queues)]
-        table = Table.create(self._folder / f"table-{self._workers}", rows_for(groups))
+        table = Table.create(self._folder / f"table-{self._workers}", rows or rows_for(groups))
         await self.broker.beat([Beat(session=session, open=SessionInfo(ttl=10**12))])
         table.beaten(self.pace.now(), alive_for)
         store = broker or self.broker
@@ -142,6 +166,8 @@ class Bench:
             alone=alone,
             apart=False,
         )
+        if on_jobs is not None:
+            worker.on_jobs = on_jobs
         serving = asyncio.create_task(worker.run())
         await self.seen(worker.go.is_set)
         try:

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from windlass.worker.dispatcher import is_async, runs_in
 from windlass.worker.executor import Arguments
+from windlass.worker.in_thread import awaited, call_blocking
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
-from windlass.worker.runners import awaited, call_blocking, is_async, kind_of
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
 
@@ -85,7 +86,7 @@ class OnLoop:
         return Came(None, error) if (error := work.exception()) else Came(work.result())
 
     async def _call(self, run: Run, task: Registered, arguments: Arguments) -> object:
-        kind = kind_of(task)
+        kind = runs_in(task)
         if kind == "inline":
             args, kwargs = arguments
             return task.function(*args, **kwargs)
@@ -107,7 +108,7 @@ async def _awaited(run: Run, task: Registered, arguments: Arguments) -> object:
 
 def _call_blocking(run: Run, task: Registered, arguments: Arguments) -> object:
     args, kwargs = arguments
-    return call_blocking(run, task.function, args, kwargs)
+    return call_blocking(run, task.function, args, kwargs).value
 
 
 def _on_a_loop() -> bool:

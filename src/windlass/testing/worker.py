@@ -26,9 +26,10 @@ from windlass.testing.fates import Fate, Fates
 from windlass.testing.invoking import Invoke
 from windlass.testing.store import TestStore, at_once
 from windlass.testing.times import as_datetime
-from windlass.worker.executor import Executor, unknown
+from windlass.worker.conclude import Concluder, unknown
+from windlass.worker.executor import Executor, Performer
 from windlass.worker.failure import RunTimedOut
-from windlass.worker.hand import Ticket
+from windlass.worker.hand import Hand, Ticket
 from windlass.worker.pace import MachinePace
 from windlass.worker.run import Run
 from windlass.worker.strikes import Strikes
@@ -121,8 +122,15 @@ class TestWorker:
         self._table = Table.create(table_path(uuid.uuid4().hex), capacity=1)
         self._table.path.unlink()  # nobody else opens it, and so it cannot be left behind
         self._pace = SteadyPace(jitter)
+        self._conclude = Concluder(self._pace)
+        self._performer = Performer(self._conclude)
         self._executor = Executor(
-            self._table, _Reporter(store), self._pace, is_lost=lambda: False, program=app
+            Hand(self._table, [1]),
+            _Reporter(store),
+            self._pace,
+            ended=lambda _ended: None,  # this worker settles by itself
+            is_lost=lambda: False,
+            program=app,
         )
         self._strikes = Strikes()
         self._draw = 0
@@ -245,16 +253,16 @@ class TestWorker:
 
     async def _execute(self, ticket: Ticket, run: Run) -> tuple[Settlement, object, BaseException | None]:
         """The steps between start and settle."""
-        read = self._executor.read(ticket)
+        read = self._performer.read(run, ticket.task)
         if isinstance(read, Settlement):
             return read, None, None
         value, error = await self._invoke(run, ticket.task, read)
         if error is None:
-            settlement = self._executor.returned(run, ticket.task, value)
+            settlement = self._conclude.returned(run, ticket.task, value)
             if settlement.error is not None:
                 error = InvalidPayload(settlement.error.message)
         else:
-            settlement = _rounded(self._executor.raised(run, ticket.task, error))
+            settlement = _rounded(self._conclude.raised(run, ticket.task, error))
             if run.timed_out and settlement.error is not None:
                 error = RunTimedOut(settlement.error.message)
         return settlement, value, error
@@ -271,7 +279,7 @@ class TestWorker:
         answer = (await self._store.settle([settlement])).answers[0]
         if answer.verdict is Verdict.REFUSED and run is not None and ticket is not None:
             error = EnqueueRefused(f"what the run spawned was refused: {answer.why}")
-            settlement = self._executor.refused(run, ticket.task, answer.why)
+            settlement = self._conclude.refused(run, ticket.task, answer.why)
             await self._store.settle([settlement])
         return self._ran(
             lease,

@@ -54,7 +54,7 @@ FAILED = 3
 ORPHANED = 4
 """Exit code: its supervisor died."""
 LAST_WORDS = 5.0
-"""Seconds that a child has to say how it ends when its supervisor is dead."""
+"""Seconds that a child takes at the most to end its session when its supervisor is dead."""
 TALLY_EVERY = 1.0
 
 
@@ -100,7 +100,7 @@ def main(argument: str) -> None:
 
 
 class Child:
-    """The worker of this process, and its ear for the supervisor."""
+    """The worker of this process, and what it hears from its supervisor."""
 
     def __init__(
         self, begin: Begin, program: Program, table: Table, control: socket.socket, lifelines: Lifelines
@@ -145,7 +145,7 @@ class Child:
         except StoreError as error:
             if not self.worker.draining:
                 raise
-            # What is left was told to stop: it is charged to nobody.
+            # The jobs that are left were told to stop: no attempt is charged.
             _log.warning("the store does not answer (%s); the supervisor tells it the rest", error)
         self._table.end_cleanly()
 
@@ -154,7 +154,7 @@ class Child:
             end_broken(CLOSED, f"a task has harmed it: {why}")
 
     def _failed(self, error: BaseException) -> None:
-        """A part of the worker has failed, on any thread: nobody would claim or settle from here on."""
+        """A part of the worker has failed, on any thread: nothing would be claimed or settled any more."""
         if isinstance(error, DescriptorClosed):
             end_broken(CLOSED, f"a task has harmed it: {error}")
         if not self.worker.draining:  # one that ends does so by its grace
@@ -168,7 +168,7 @@ class Child:
                 broker = await open_broker(config.url, options=config.broker_options())
                 if backoff.tries:
                     _log.info("the store answers")
-                # All that is imported by now stays: no collection need look at it again.
+                # What is imported by now stays: the garbage collector need not look at it again.
                 gc.collect()
                 gc.freeze()
                 return broker if self._meter is None else observe(broker, [self._meter])
@@ -176,7 +176,7 @@ class Child:
                 self._control.sendall(messages.framed(Failed(str(error))))
                 raise
             except StoreError as error:
-                # Also a right that is missing, or a full disk: its supervisor has just opened the same store.
+                # Also for a missing right or a full disk: the supervisor has just opened the same store.
                 backoff.tell("the store does not answer (%s); trying until it does", error)
                 await self._pace.sleep(backoff.failed())
 
@@ -185,7 +185,7 @@ class Child:
         await broker.close()
 
     async def _obey(self, worker: Worker, broker: Broker) -> None:
-        """Beside the fetcher: do as the supervisor says."""
+        """Runs beside the fetcher: do what the supervisor says."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._control)
         self._say(Ready())
         while (message := await messages.read_to_child(reader)) is not None:
@@ -208,7 +208,7 @@ class Child:
                 pass
 
     def _jobs(self, jobs: int) -> None:
-        """Now and then; at once when there were enough."""
+        """Tell the supervisor the count now and then, and at once when it has reached `max_jobs`."""
         now, most = self._pace.now(), self._begin.max_jobs
         enough = most is not None and self._told_jobs < most <= jobs
         if jobs != self._told_jobs and (enough or now - self._told_at >= TALLY_EVERY):
@@ -247,7 +247,7 @@ class Child:
             self._say(Suspects(waiting))
 
     def _say(self, message: messages.ToSupervisor) -> None:
-        """On the fetcher's loop. Words are few and short, so nothing waits for them to be read."""
+        """Send a message, on the fetcher's loop. They are few and short, so it waits for no reader."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(messages.framed(message))
 
@@ -272,7 +272,7 @@ def _first_word(control: socket.socket) -> Begin | None:
 
 
 def _hold_signals() -> list[int]:
-    """Until the app is imported. Returns what has come."""
+    """Note signals until the app is imported; returns those that came."""
     came: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
     # A terminal sends it to the whole group: the supervisor decides. Not SIG_IGN, which programs that a task

@@ -36,7 +36,7 @@ _log = logging.getLogger("windlass.worker")
 CLOSING = 3.0
 """Seconds that a store is given to let go of its connections."""
 RELOAD_GRACE = 5.0
-"""Seconds: who changes the code wants to see it run."""
+"""Seconds: a developer who changes the code wants to see it run."""
 
 
 class Service(NamedTuple):

@@ -1,9 +1,9 @@
 """A worker inside an application's own process: `async with app.worker():`.
 
-Weaker than `windlass worker` in one promise, and stated: its heart is in the process that runs the tasks. The
-heart has a thread of its own, so a task that blocks the loop loses nothing; but C code that holds the
-interpreter for longer than the session's TTL loses its leases, a crash ends the application, and what a
-thread does past its hard timeout cannot be killed. Jobs run at least once all the same.
+It is weaker than `windlass worker` in one promise: its heartbeat comes from the process that runs the tasks.
+The heart has a thread of its own, so a task that blocks the loop does no harm. But C code that holds the
+interpreter for longer than the session's TTL loses its leases, a crash ends the application, and a thread
+that runs past its hard timeout cannot be killed. Jobs still run at least once.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class EmbeddedWorker:
         try:
             await asyncio.wait({begun, self._serving}, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
-            await self._leave(0)  # nobody would ever stop it
+            await self._leave(0)  # otherwise nothing would ever stop it
             raise
         finally:
             begun.cancel()
@@ -188,7 +188,7 @@ class EmbeddedWorker:
             await declare_all(broker, self._program)
 
     async def _end(self, broker: Broker) -> None:
-        """Say goodbye: what was left is given back, and charged to nobody."""
+        """End the session: jobs that are left go back, and no attempt is charged."""
         try:
             while (await broker.end_session(self.session, Cause(CauseKind.STOP, "stopped"))).more:
                 pass

@@ -1,4 +1,4 @@
-"""How children end: what they died of, who is charged, and the word to the store, until it has heard it."""
+"""How children end: what they died of, which jobs are charged, and telling the store until it answers."""
 
 import logging
 import signal
@@ -24,7 +24,7 @@ _log = logging.getLogger("windlass.worker")
 HARD_TIMEOUT = "hard timeout"
 PAGE = 1_000
 STALE = 3_600.0
-"""Seconds after which a table that nobody beats is of no use: every session of its time is over."""
+"""Seconds after its last heartbeat when a table is of no use: every session of that time is over."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -99,12 +99,12 @@ async def end(
             return moved
 
 
-# --- those that nobody saw die ------------------------------------------------------------------------------
+# --- sessions whose end no supervisor saw -------------------------------------------------------------------
 
 
 class Orphans:
-    """Sessions of this machine whose processes are gone, and whose supervisors, too: nobody else ends them
-    before their TTL is over.
+    """Sessions of this machine whose processes and supervisors are gone. Without this they would end only
+    when their TTL is over.
     """
 
     def __init__(

@@ -1,198 +1,157 @@
-"""From a lease to exactly one settlement, in named steps.
+"""The executor: from a lease to exactly one settlement, in named steps.
 
-refuse       reasons not to start: unknown task, expired, no sign of life from the store for too long
-start        the table says so, just before the task's first line
-read         payload to arguments
-(invoke      the runner's part: in the loop, a thread, a process)
-conclude     what was returned, or raised, becomes an outcome: the only place where one is born
+execute, in the worker:
+    claim     take the ticket out of `unstarted`: from here on no other thread starts it or gives it back
+    prepare   start what it runs in; only a task with `run="process"` needs this
+    refuse    reasons not to start: the worker stops, the job expired, the session may be lost
+    start     mark the lease as started in the table, just before the task's first line
+    perform   run the code (below)
+    finish    hand the one settlement to the settler
+
+perform, where the code runs (a job's own process does the same steps):
+    read      payload to arguments
+    call      the task's function, with the invoker's way of calling
+    conclude  what was returned or raised becomes an outcome (`conclude.py`)
+
+The dispatcher chooses where a task runs: `in_loop.py`, `in_thread.py` or `in_process.py`. The steps are one
+coroutine for all three. A thread has no event loop and needs none: its calls never suspend.
 """
 
-import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
 
-from windlass.core.lease import Lease
-from windlass.core.outcome import Outcome
-from windlass.core.retry import RetryPolicy, crash_delay
-from windlass.core.secret import Cleaner, secret_texts
-from windlass.core.settlement import HoldKey, Settlement
-from windlass.core.units import SECOND, Micros
-from windlass.errors import InvalidOption, InvalidPayload, UnreadablePayload
-from windlass.signals import GiveUp, Retry, Signal, Snooze
-from windlass.worker import twins
-from windlass.worker.failure import (
-    RunInterrupted,
-    RunTimedOut,
-    as_error,
-    clipped,
-    formatted,
-    said,
-    shortened,
-    type_name,
-)
-from windlass.worker.hand import Ticket
-from windlass.worker.holds import hold_key
+from windlass.core.settlement import Settlement
+from windlass.core.units import SECOND, Fence, JobId
+from windlass.errors import InvalidPayload, UnreadablePayload
+from windlass.observe.traces import active
+from windlass.worker.conclude import Concluder, expired, given_back, unreadable
+from windlass.worker.hand import Ended, Hand, Ticket
 from windlass.worker.pace import Pace
 from windlass.worker.program import Program, Registered
-from windlass.worker.run import Reporter, Run
-from windlass.worker.table import Table
+from windlass.worker.run import Reporter, Run, running
 
-_log = logging.getLogger("windlass.worker")
-
-Arguments = tuple[tuple[object, ...], dict[str, object]]
-
-_DONE = Outcome.DONE
-"""Before Python 3.12 to ask an enumeration for a member takes as long as to make the settlement."""
+Arguments: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
 
 
-class Concluder:
-    """The last step."""
+class Call(Protocol):
+    """Calls a task's function."""
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
-        self._now = pace.now
-        self._pid = twins.pid
+    def __call__(
+        self,
+        run: Run,
+        function: Callable[..., Any],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        /,
+    ) -> Awaitable[object]:
+        """Call it; what is awaited gives the value that the task returns."""
+        ...
 
-    def returned(self, run: Run, task: Registered, value: object) -> Settlement:
-        """The outcome of a run that returned. Done stands, whatever was asked of it meanwhile."""
-        if twins.pid != self._pid:
-            twins.end_twin(task.name)
+
+class Invoker(Protocol):
+    """Where tasks run."""
+
+    @property
+    def prepare(self) -> Callable[[Ticket], Awaitable[Settlement | None]] | None:
+        """What has to be there before the run starts. A settlement: it cannot be had, and the job ends so.
+        None: nothing has to be prepared.
+        """
+        ...
+
+    @property
+    def perform(self) -> Callable[[Run, Registered], Awaitable[Settlement]]:
+        """Run the code; whatever it does, one settlement comes of it."""
+        ...
+
+
+class Performer:
+    """The steps of a run in the process where its code runs."""
+
+    def __init__(self, conclude: Concluder) -> None:
+        self._conclude = conclude
+        self._spans = active()  # by now the app is imported, and has set up what it wants
+
+    async def perform(self, call: Call, run: Run, task: Registered) -> Settlement:
+        """Read → call → conclude. Users' code may raise anything, also while arguments are read."""
+        span = None if self._spans is None else self._spans.begin(run.lease)
         try:
-            result = task.signature.encode_result(value)
-        except InvalidPayload as error:
-            # Its effects have happened and would happen again: running it once more mends nothing.
-            clean = Cleaner(secret_texts(value))  # of what was returned, besides those of the call
-            kept = as_error(error, retryable=False, clean=lambda text: clean(run.clean(text)))
-            return self._settlement(run, Outcome.DEAD, error=kept)
-        lease, runtime = run.lease, int((self._now() - run.started) * SECOND + 0.5)
-        if result is None and not run.spawned:
-            return Settlement(job=lease.job, fence=lease.fence, outcome=_DONE, runtime=runtime)
-        return Settlement(
-            job=lease.job,
-            fence=lease.fence,
-            outcome=_DONE,
-            runtime=runtime,
-            result=result,
-            spawn=run.spawned,
-        )
+            arguments = self.read(run, task)
+            if isinstance(arguments, Settlement):
+                settlement = arguments
+            else:
+                args, kwargs = arguments
+                value = await call(run, task.function, args, kwargs)
+                settlement = self._conclude.returned(run, task, value)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
+            settlement = self._conclude.raised(run, task, error)
+        if self._spans is not None and span is not None:
+            self._spans.end(span, settlement)
+        return settlement
 
-    def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        """The outcome of a run that raised, whatever that is."""
-        if twins.pid != self._pid:
-            twins.end_twin(task.name)
+    def read(self, run: Run, task: Registered) -> Arguments | Settlement:
+        """The arguments. After the start: reading may run users' code, and what that does is the job's."""
         try:
-            return self._judged(run, task, error)
-        except Exception as trouble:  # noqa: BLE001
-            # An exception can be written so that it cannot even be looked at.
-            why = shortened(run.clean(formatted(trouble) or type_name(trouble)))
-            _log.error("job %s (%s): its error cannot be read\n%s", run.lease.job, task.name, why)
-            unread = said(run.clean(type(error).__name__), "its error cannot be read")
-            return self._settlement(run, Outcome.RETRY, delay=SECOND, error=unread)
-
-    def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        if run.released:
-            return self._settlement(run, Outcome.RELEASE)
-        if run.cancelled:
-            return self._settlement(run, Outcome.CANCELLED)
-        if isinstance(error, Signal):
-            return self._signalled(run, task, error)
-        if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
-            length = (task.options.timeout or 0) / SECOND
-            error = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
-        return self._failed(run, task, error)
-
-    def refused(self, run: Run, task: Registered, why: str) -> Settlement:
-        """The outcome of a run that was done, and whose children the store does not accept."""
-        return self._failed(run, task, RuntimeError(f"what it spawned was refused: {why}"))
-
-    def died(self, run: Run, cause: str) -> Settlement:
-        """The outcome of a run whose own process died; its worker goes on."""
-        if run.released or run.cancelled:
-            return self._settlement(run, Outcome.RELEASE if run.released else Outcome.CANCELLED)
-        error = said("ProcessDied", f"the process of this job died: {cause}", cause=cause)
-        return self._settlement(run, Outcome.RETRY, delay=crash_delay(run.lease.attempt), error=error)
-
-    def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
-        match signal:
-            case Snooze():
-                return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
-            case GiveUp():
-                kept = as_error(signal, retryable=False, clean=run.clean)
-                return self._settlement(run, Outcome.DEAD, error=kept)
-            case Retry() if signal.after is not None:
-                kept = as_error(signal, retryable=True, clean=run.clean)
-                return self._settlement(run, Outcome.RETRY, delay=signal.after, error=kept)
-            case _:
-                delay = self._delay(task.options.retry, run, task)
-                kept = as_error(signal, retryable=True, clean=run.clean)
-                return self._settlement(run, Outcome.RETRY, delay=delay, error=kept)
-
-    def _failed(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        policy = task.options.retry
-        judged = error if isinstance(error, Exception) else _interrupted(error)
-        stop = policy.gives_up(judged)
-        kept = as_error(error, retryable=not stop, clean=run.clean)
-        if stop:
-            return self._settlement(run, Outcome.DEAD, error=kept)
-        # On the last attempt, too: the store, which counts them, makes it a dead letter with that reason.
-        return self._settlement(run, Outcome.RETRY, delay=self._delay(policy, run, task), error=kept)
-
-    def _delay(self, policy: RetryPolicy, run: Run, task: Registered) -> Micros:
-        try:
-            return policy.delay(run.lease.attempt, draw=self._pace.jitter())
-        except InvalidOption as error:
-            why = run.clean(str(error))
-            _log.warning("task %s: its backoff failed, so the default delay is used: %s", task.name, why)
-            return RetryPolicy().delay(run.lease.attempt, draw=self._pace.jitter())
-
-    def _settlement(self, run: Run, outcome: Outcome, **more: object) -> Settlement:
-        return Settlement(
-            job=run.lease.job,
-            fence=run.lease.fence,
-            outcome=outcome,
-            runtime=self._runtime(run),
-            **more,  # pyright: ignore[reportArgumentType]
-        )
-
-    def _runtime(self, run: Run) -> Micros:
-        return int((self._now() - run.started) * SECOND + 0.5)  # never below zero: the clock does not go back
+            return task.signature.decode(run.lease.payload)
+        except (UnreadablePayload, InvalidPayload) as error:
+            return unreadable(run.lease, task, error)
 
 
-class Executor(Concluder):
-    """All steps but the runner's; it holds no state of a run."""
+class Executor:
+    """Takes tickets to their settlements. It keeps the runs of this moment and nothing of the past."""
 
     def __init__(
         self,
-        table: Table,
+        hand: Hand,
         reporter: Reporter,
         pace: Pace,
         *,
+        ended: Callable[[Ended], None],
         is_lost: Callable[[], bool],
         program: Program,
     ) -> None:
-        super().__init__(pace)
-        self._program = program
-        self._table = table
+        """`ended` takes each ticket with its settlement, on the thread where that happens."""
+        self._hand = hand
+        self._table = hand.table
         self._reporter = reporter
+        self._now = pace.now
+        self._ended = ended
         self._is_lost = is_lost
+        self._program = program
+        self.runs: dict[int, Run] = {}
+        """The runs of this moment, by their rows in the table."""
+        self.draining = False
+        """The worker stops: what has not started does not start any more."""
+
+    async def execute(self, ticket: Ticket, invoker: Invoker) -> None:
+        """Take one ticket through all steps."""
+        if not self._hand.claim_start(ticket):
+            return  # given back, held or cancelled while it waited: that was its settlement
+        run: Run | None = None
+        settlement = None if invoker.prepare is None else await invoker.prepare(ticket)
+        settlement = settlement or self.refuse(ticket)
+        if settlement is None:
+            run = self.start(ticket)
+            if run is None:  # the supervisor has released it: the store answers ALREADY, and the row is free
+                settlement = given_back(ticket.lease)
+            else:
+                self.runs[ticket.slot] = run
+                running.set(run)
+                settlement = await invoker.perform(run, ticket.task)
+        self.finish(ticket, run, settlement)
 
     def refuse(self, ticket: Ticket) -> Settlement | None:
-        """What becomes of a lease that this worker does not start."""
+        """The settlement of a lease that this worker does not start; None: it starts."""
         lease = ticket.lease
-        if lease.expires_in is not None:
-            late = (self._pace.now() - ticket.received) * SECOND - lease.expires_in
-            if late > 0:
-                return _ended(
-                    lease, Outcome.DEAD, error=said("Expired", "it was not started in time", retryable=False)
-                )
-        if self._is_lost():
+        if self.draining:
             return given_back(lease)
-        return None
+        if lease.expires_in is not None and (self._now() - ticket.received) * SECOND > lease.expires_in:
+            return expired(lease)
+        return given_back(lease) if self._is_lost() else None
 
     def start(self, ticket: Ticket) -> Run | None:
         """Mark it as started. None: the supervisor has taken it back."""
-        now, rules, lease = self._now(), ticket.task.options, ticket.lease
-        soft, hard = rules.timeout, rules.hard_timeout
+        now, options, lease = self._now(), ticket.task.options, ticket.lease
+        soft, hard = options.timeout, options.hard_timeout
         if not self._table.start(ticket.slot, 0.0 if hard is None else now + hard / SECOND):
             return None
         return Run(
@@ -205,49 +164,36 @@ class Executor(Concluder):
             memos=dict(lease.memos) if lease.memos else {},
         )
 
-    def read(self, ticket: Ticket) -> Arguments | Settlement:
-        """The arguments. After the start: reading may run users' code, and what that does is the job's."""
-        try:
-            return ticket.task.signature.decode(ticket.lease.payload)
-        except (UnreadablePayload, InvalidPayload) as error:
-            return unreadable(ticket.lease, ticket.task, error)
+    def finish(self, ticket: Ticket, run: Run | None, settlement: Settlement) -> None:
+        """The ticket has its settlement; `run` is None if it never started."""
+        if run is not None:
+            run.stop = None
+            self.runs.pop(ticket.slot, None)
+            if ticket.task.options.hard_timeout is not None:
+                # Its outcome may have to wait for the store: no process is killed for that.
+                self._table.set_deadline(ticket.slot, 0.0)
+        self._ended(Ended(ticket, settlement, run))
 
+    # --- from any thread ------------------------------------------------------------------------------------
 
-def given_back(lease: Lease) -> Settlement:
-    """The settlement of a lease that was not started."""
-    return _ended(lease, Outcome.RELEASE)
+    def cancel(self, job: JobId, fence: Fence) -> None:
+        """Stop a run because somebody asked for it. Code in a thread cannot be stopped: it can only look."""
+        for ticket in list(self._hand.unstarted):
+            lease = ticket.lease
+            if (lease.job, lease.fence) == (job, fence) and self._hand.claim_start(ticket):
+                self._ended(Ended(ticket, given_back(lease), None))  # the store makes it `cancelled`
+        for run in list(self.runs.values()):
+            if (run.lease.job, run.lease.fence) == (job, fence) and not run.cancelled:
+                run.cancelled = True
+                run.halt()  # once, though each heartbeat says it again: the code may need time to clean up
 
+    def release_all(self) -> None:
+        """Stop what can be stopped; it does not count as an attempt."""
+        for run in list(self.runs.values()):
+            run.released = True
+            run.halt()
 
-def unknown(lease: Lease) -> Settlement:
-    """The settlement of a lease whose task this program does not have."""
-    return _hold(lease, f'no task "{lease.task}" in this app')
-
-
-def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
-    """The settlement of a lease whose payload is not for this code. Types of the app may have said why, and
-    quoted what they were given.
-    """
-    clean = Cleaner(task.signature.secrets_in(lease.payload))
-    return _hold(lease, clean(f"this code cannot read its payload: {error}"))
-
-
-def _ended(lease: Lease, outcome: Outcome, **more: object) -> Settlement:
-    return Settlement(
-        job=lease.job,
-        fence=lease.fence,
-        outcome=outcome,
-        **more,  # pyright: ignore[reportArgumentType]
-    )
-
-
-def unfit(lease: Lease, why: str) -> Settlement:
-    """The settlement of a lease that no process could be made ready for: that is not the job's doing."""
-    return _hold(lease, why)
-
-
-def _hold(lease: Lease, why: str) -> Settlement:
-    return _ended(lease, Outcome.HOLD, hold=HoldKey(hold_key(lease.task), clipped(why, 500)))
-
-
-def _interrupted(error: BaseException) -> RunInterrupted:
-    return RunInterrupted(f"{type(error).__name__}: {error}")
+    @property
+    def stoppable(self) -> int:
+        """How many runs there are that will end when they are told to."""
+        return sum(run.stop is not None for run in list(self.runs.values()))

@@ -31,7 +31,7 @@ class RunTimedOut(TimeoutError):
 
 
 def as_error(error: BaseException, *, retryable: bool, clean: Callable[[str], str] = str) -> Error:
-    """What is kept of an exception; `clean` takes out what nobody may read."""
+    """What is kept of an exception; `clean` removes secrets."""
     return Error(
         type=clean(type_name(error)),
         message=clipped(clean(_message(error)), MESSAGE_CHARS),

@@ -1,7 +1,7 @@
 """What a worker holds in its hand: leases that wait for a slot, run, or have ended and are not settled yet.
 
-The fetcher's thread alone takes leases in and lets go of them. Any thread may start one, so each is started,
-or given back, by whoever takes it out of `unstarted` first: one step of a dictionary, which no two threads
+Only the fetcher's thread takes leases in and lets go of them. Any thread may start one or give it back: the
+first thread that takes it out of `unstarted` decides. That is one step of a dictionary, which no two threads
 can do at once.
 """
 
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from windlass.core.lease import Lease
+from windlass.core.settlement import Settlement
 from windlass.worker.program import Registered
+from windlass.worker.run import Run
 from windlass.worker.table import Table
 
 
@@ -27,8 +29,22 @@ class Ticket(msgspec.Struct, eq=False, gc=False):
     received: float
 
     def __repr__(self) -> str:
-        """Without what it was called with."""
+        """Without its arguments."""
         return f"<ticket of {self.lease.task} {self.lease.job}>"
+
+
+class Ended(msgspec.Struct, eq=False, gc=False):
+    """A ticket with its settlement, on the way to the store."""
+
+    ticket: Ticket | None
+    """None: the lease was settled before it was filed in the table."""
+    settlement: Settlement
+    run: Run | None
+    """None: it never started."""
+
+    def __repr__(self) -> str:
+        """Without arguments or result."""
+        return f"<end of {self.settlement.job}: {self.settlement.outcome}>"
 
 
 class Line:
@@ -41,9 +57,7 @@ class Line:
         self._lock = threading.Lock()
 
     def add(self, tickets: Sequence[Ticket]) -> None:
-        """Stand at the end; those that come first in what has arrived, and are more urgent than the first
-        that waits, stand before it.
-        """
+        """Add tickets at the end. Those with a higher priority than the first that waits come before it."""
         waiting = self._waiting
         with self._lock:
             urgent = 0
@@ -55,7 +69,7 @@ class Line:
             waiting.extendleft(reversed(tickets[:urgent]))
 
     def enter(self) -> Ticket | None:
-        """The next ticket and a slot for it; None if there is no slot, or nobody waits."""
+        """The next ticket and a slot for it; None if there is no free slot, or no ticket waits."""
         with self._lock:
             if self._busy >= self.slots or not self._waiting:
                 return None

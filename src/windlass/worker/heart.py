@@ -1,7 +1,7 @@
-"""The heart: one beat for all sessions of a process tree, in a process that runs no tasks.
+"""The heart: one heartbeat for all sessions of a process tree, from a process that runs no tasks.
 
-It opens sessions, keeps them alive, hears what is to be cancelled, and which of them the store has given up.
-Beats never overlap: a slow store is asked again only when it has answered or failed.
+A heartbeat opens sessions and keeps them alive. The answer says which jobs to cancel and which sessions the
+store has given up. Heartbeats never overlap: a slow store is asked again only when it has answered or failed.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _log = logging.getLogger("windlass.worker")
 
 
 class Beating(Protocol):
-    """Somebody with a session."""
+    """A child, or a worker inside an application: it has a session."""
 
     @property
     def session(self) -> SessionId: ...
@@ -33,7 +33,7 @@ class Beating(Protocol):
         ...
 
     def is_stopped(self) -> bool:
-        """Whether it stands still: then it is not beaten for, and its session ends when its TTL is over."""
+        """Whether its process is stopped: then it gets no heartbeat, and its session ends after its TTL."""
         ...
 
     def memory(self) -> int:
@@ -58,7 +58,7 @@ class Beating(Protocol):
 
 
 class Heart:
-    """Beats for all members, at once when there is a new one."""
+    """Sends heartbeats for all members, and one at once for a new member."""
 
     def __init__(
         self, broker: Broker, pace: Pace, config: Config, members: Callable[[], Sequence[Beating]]
@@ -74,11 +74,11 @@ class Heart:
         self._next = pace.now()
 
     def wake(self) -> None:
-        """There is a session to open: do not wait for the next beat."""
+        """Send a heartbeat now: there is a session to open."""
         self._new.set()
 
     async def settled(self) -> None:
-        """Wait until no beat is under way: what was asked has been answered, or has failed."""
+        """Wait until no heartbeat is under way."""
         await self._resting.wait()
 
     async def run(self) -> None:
@@ -88,8 +88,8 @@ class Heart:
             await self.beat()
 
     async def beat(self) -> bool:
-        """One beat of everybody who does not stand still; whether it was answered. `StoreReplaced`: it never
-        will be.
+        """Send one heartbeat for all members that are not stopped; returns whether it was answered.
+        `StoreReplaced`: none will ever be answered.
         """
         self._new.clear()
         members = [member for member in self._members() if not member.is_stopped()]

@@ -2,9 +2,10 @@
 
 In a rolling deploy old and new workers claim from the same queues. An old one holds what it cannot run, for a
 time that doubles with every hold; so a job that is always found by old workers would wait for minutes beside
-an idle worker that knows it. Whoever knows a task frees its jobs: when its first child begins to claim (no
-earlier, or the old workers would find them again), and every few seconds for as long as this code could run
-what is held. What this code cannot read either is left alone, so that nothing is freed in a circle.
+an idle worker that knows it. So a
+worker that knows a task frees its jobs: when its first child begins to claim (no earlier, or the old workers
+would find them again), and every few seconds while there are held jobs that this code could run. Jobs that
+this code cannot read either are left alone, so that workers do not free and hold them in turns.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ SAMPLE = 10
 
 
 def hold_key(task: str) -> str:
-    """The key of jobs that are held because nobody knows their task, or reads their payload."""
+    """The key of jobs that are held because a worker does not know their task or cannot read it."""
     return f"task:{task}"
 
 

@@ -1,9 +1,9 @@
 """The janitor: sweeps the store, in step with all other janitors of the fleet.
 
-Together they sweep a namespace about every `sweep`, however many they are. They pace themselves by the passes
-that are made, by any of them: a janitor whose pass comes too early is refused by the store and waits longer
-from then on; one that finds the last pass long ago waits half as long. So when any share of the fleet is
-lost, those that are left take over within seconds.
+Together they sweep a namespace about every `sweep`, however many they are. They pace themselves by
+the passes of all: a janitor whose pass comes too early is refused by the store and waits longer from then on;
+one that finds the last pass long ago waits half as long. So when part of the fleet is lost, the rest takes
+over within seconds.
 
 While there is nothing to sweep, passes come about once a second. A pass that finds nothing costs SQLite
 1.6 ms (measured), at four a second 0.6 % of a core for an idle worker. Nothing waits for it: claim promotes
@@ -87,7 +87,7 @@ class Janitor:
         _report(swept)
         if not swept.more:
             return self._next_wait(swept)
-        # Nobody waits for what is pruned, and others wait for the store: they have every other turn.
+        # Pruning is not urgent, and workers wait for the store: they get every other turn.
         return self._pace.now() - began if _only_pruned(swept) else 0.0
 
     async def _look_at_alerts(self) -> None:

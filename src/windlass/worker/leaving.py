@@ -18,9 +18,9 @@ _log = logging.getLogger("windlass.worker")
 PATIENCE = 1.0
 """Seconds that threads are given to end when nothing else is left to do."""
 BROKEN = 70
-"""Exit code: a part of the worker in it failed in a way that nobody expected."""
+"""Exit code: a part of the worker in it failed in a way that was not expected."""
 CLOSED = 71
-"""Exit code: somebody closed what the process lives by."""
+"""Exit code: a task closed a descriptor that the process needs."""
 WORDS = {
     BROKEN: "a part of the worker failed, its log says which",
     CLOSED: "a task closed what its process had open, or lowered a limit below it",

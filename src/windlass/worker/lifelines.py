@@ -1,4 +1,4 @@
-"""The descriptors that a worker process lives by, and whether a task has taken one of them away.
+"""The descriptors that a worker process needs, and whether a task has closed one of them.
 
 A loop whose selector was closed waits for ever, and says nothing. A number that was closed and given to
 another file is worse: what is meant for the store would be written there. So the numbers are looked at before

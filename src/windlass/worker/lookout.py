@@ -1,8 +1,8 @@
-"""The lookout: once a second, a look at every child and its table of leases.
+"""The lookout: looks at every child and its table of leases once a second.
 
-A run past its hard deadline costs its process; what a busy or silent child has not started is taken back; one
-that outlasts its grace is killed; one that holds too much memory, or was stopped for so long that its session
-is over, is replaced.
+A child with a run past its hard timeout is replaced and killed. Jobs that a busy or silent child has not
+started are taken back. A child that outlasts its grace is killed. A child that uses too much memory, or was
+stopped for so long that its session is over, is replaced.
 """
 
 import logging
@@ -123,7 +123,7 @@ class Lookout:
             return
         elif now - self._stopped_since.setdefault(ward.session, now) > self._ttl + STOPPED_MARGIN:
             self._retire(ward, "it was stopped for longer than its session lives")
-            ward.spared = True  # whoever has stopped it may be looking at it
+            ward.spared = True  # it may be stopped in a debugger
 
     def _for_memory(self, ward: Ward) -> None:
         if self._max_memory is None or ward.draining or not ward.going:

@@ -17,7 +17,7 @@ MOST_BYTES = 16 * 1024 * 1024
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The first word to a child: who it is. It imports the app and answers `Ready`."""
+    """The first message to a child: what it is to run. It imports the app and answers `Ready`."""
 
     app: str
     """`module:name`"""
@@ -28,9 +28,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     alone: bool = False
     """It runs suspects, one at a time, and ends when there are none."""
     max_jobs: int | None = None
-    """When it has run so many it says so at once."""
+    """It tells its supervisor as soon as it has run so many."""
     measures: bool = False
-    """Whether somebody reads metrics: it says what it counts."""
+    """Whether metrics are read: then it sends what it counts."""
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
@@ -68,7 +68,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Suspects(msgspec.Struct, frozen=True, tag=True):
-    """Suspects wait in the queues of this child: somebody is to run them alone."""
+    """Suspects wait in the queues of this child: another child has to run them alone."""
 
     waiting: int
 
@@ -84,8 +84,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True):
-    """What the child has counted since it last said so. What one that is killed has not said is lost, about a
-    second's worth; what it has said is its supervisor's.
+    """What the child has counted since it last said so. If it is killed, the counts of about a second are
+    lost.
     """
 
     taken: Taken

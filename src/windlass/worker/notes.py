@@ -1,4 +1,4 @@
-"""What running jobs say of themselves, on its way to the store: the newest progress, log lines, steps."""
+"""Notes of running jobs on their way to the store: the newest progress, log lines, steps."""
 
 import contextlib
 import logging
@@ -19,7 +19,9 @@ from windlass.errors import ContractError, StoreError
 _log = logging.getLogger("windlass.worker")
 
 EVERY = 0.2
-"""Seconds between two sendings of what may wait."""
+"""Seconds between two calls that send progress and log lines, which may wait. Too low: more calls than are
+needed. Too high: the dashboard shows old progress.
+"""
 
 
 class Notes:
@@ -43,7 +45,7 @@ class Notes:
             self._nudge()
 
     def confirm(self, note: Note) -> Future[Verdict]:
-        """Send a note at once; the future has the store's word on it."""
+        """Send a note at once; the future gets the store's verdict."""
         future: Future[Verdict] = Future()
         with self._lock:
             if not self._closed:
@@ -54,7 +56,7 @@ class Notes:
         return future
 
     def close(self) -> None:
-        """The worker has ended: whoever still asks is told so."""
+        """The worker has ended: tasks that still wait for an answer get an error."""
         with self._lock:
             self._closed = True
             asked, self._asked = self._asked, []
@@ -63,7 +65,7 @@ class Notes:
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a task waits for an answer."""
         return bool(self._asked)
 
     def __bool__(self) -> bool:
@@ -90,7 +92,7 @@ class Notes:
             else:
                 for (_, future), verdict in zip(page, verdicts, strict=True):
                     if future is not None:
-                        with contextlib.suppress(InvalidStateError):  # whoever asked has left
+                        with contextlib.suppress(InvalidStateError):  # the task no longer waits
                             future.set_result(verdict)
 
     def _keep(self, unsent: "list[_Unsent]") -> None:
@@ -114,7 +116,7 @@ def _answer_with(page: "list[_Unsent]", error: Exception) -> None:
 
 
 def _tell(future: Future[Verdict], error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):  # whoever asked has left
+    with contextlib.suppress(InvalidStateError):  # the task no longer waits
         future.set_exception(error)
 
 

@@ -94,7 +94,7 @@ def _group(text: str) -> Group:
 
 
 def _shares(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Names and weights. One weight makes all of them weighted; who has none weighs 1."""
+    """Names and weights. If one queue has a weight, all are weighted; a queue without one weighs 1."""
     shares = [text.strip().partition("=") for text in given]
     names = tuple(check_queue(name.strip()) for name, _, _ in shares)
     if len(set(names)) != len(names):

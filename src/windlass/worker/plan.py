@@ -20,7 +20,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     """`module:name`, for the children."""
     name: str
-    """Of the app, for those who look at sessions."""
+    """The name of the app, as operators see it in lists of sessions."""
     version: str = ""
     groups: tuple[Group, ...]
     processes: int
@@ -32,7 +32,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: str = ""
     """The name of its process, see `host.process_name`."""
     measures: bool = False
-    """Whether somebody reads metrics."""
+    """Whether metrics are read."""
 
     @property
     def queues(self) -> tuple[str, ...]:

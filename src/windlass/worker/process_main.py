@@ -18,12 +18,13 @@ import msgspec
 from windlass.core.outcome import Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import Settlement
-from windlass.errors import InvalidPayload, StoreError, UnreadablePayload
+from windlass.errors import StoreError
 from windlass.loading import load_app
 from windlass.observe.logs import begin_logging
-from windlass.observe.traces import active
-from windlass.worker.executor import Concluder, given_back, unknown, unreadable
+from windlass.worker.conclude import Concluder, given_back, unknown
+from windlass.worker.executor import Performer
 from windlass.worker.failure import RunTimedOut
+from windlass.worker.in_thread import Returned, call_blocking, complete
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
 from windlass.worker.pace import MachinePace
@@ -40,9 +41,7 @@ from windlass.worker.process import (
     Work,
     framed,
 )
-from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
-from windlass.worker.runners import call_blocking
 from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
 
@@ -100,8 +99,7 @@ class JobProcess:
         self._door = door
         self._program = load_app(prepare.app)
         self._tasks = self._program.runnable
-        self._pace = MachinePace()
-        self._concluder = Concluder(self._pace)
+        self._performer = Performer(Concluder(MachinePace()))
         self._table = Table.open(Path(prepare.table)) if prepare.table else None
         self._run: Run | None = None
 
@@ -110,7 +108,7 @@ class JobProcess:
         while isinstance(work := self._door.hear(), Work):
             self._heed_signals()
             self._door.say(Begun())
-            settlement = copy_context().run(self._conclude, work)
+            settlement = copy_context().run(self._execute, work)
             self._door.say(Concluded(settlement))
 
     def _heed_signals(self) -> None:
@@ -128,8 +126,9 @@ class JobProcess:
             run.timed_out = True
             raise RunTimedOut
 
-    def _conclude(self, work: Work) -> Settlement:
-        task: Registered | None = self._tasks.get(work.lease.task)
+    def _execute(self, work: Work) -> Settlement:
+        """The worker has marked the job as started; the other steps are taken here."""
+        task = self._tasks.get(work.lease.task)
         if task is None:
             return unknown(work.lease)
         run = Run(
@@ -144,29 +143,12 @@ class JobProcess:
         running.set(run)
         if run.is_lost():
             return given_back(work.lease)
-        spans = active()
-        if spans is None:
-            return self._ran(run, task)
-        span = spans.begin(work.lease)
-        settlement = self._ran(run, task)
-        spans.end(span, settlement)
-        return settlement
+        return complete(self._performer.perform(self._call, run, task))
 
-    def _ran(self, run: Run, task: Registered) -> Settlement:
-        lease = run.lease
-        try:
-            try:
-                args, kwargs = task.signature.decode(lease.payload)
-            except (UnreadablePayload, InvalidPayload) as error:
-                return unreadable(lease, task, error)
-            return self._concluder.returned(run, task, self._called(run, task, args, kwargs))
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
-            return self._concluder.raised(run, task, error)
-
-    def _called(self, run: Run, task: Registered, args: Any, kwargs: Any) -> Any:
+    def _call(self, run: Run, function: Any, args: Any, kwargs: Any) -> Returned:
         self._run = run
         try:
-            return call_blocking(run, task.function, args, kwargs)
+            return call_blocking(run, function, args, kwargs)
         finally:
             self._run = None
 
@@ -188,8 +170,8 @@ def main(argument: str) -> None:
     begin_logging()
     try:
         process = JobProcess(door, prepare)
-    except Exception as error:  # noqa: BLE001 - told to the worker, which says it to whoever asks
-        with contextlib.suppress(OSError):  # nobody is there any more
+    except Exception as error:  # noqa: BLE001 - told to the worker, which holds the job with this reason
+        with contextlib.suppress(OSError):  # the worker is gone
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()

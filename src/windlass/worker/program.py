@@ -10,7 +10,7 @@ from windlass.core.signature import Signature
 from windlass.core.units import JobId, Micros
 
 T = TypeVar("T")
-Run = Literal["loop", "thread", "process", "inline"]
+RunsIn = Literal["loop", "thread", "process", "inline"]
 
 
 class TaskRules(Protocol):
@@ -25,7 +25,7 @@ class TaskRules(Protocol):
     @property
     def hard_timeout(self) -> Micros | None: ...
     @property
-    def run(self) -> Run | None: ...
+    def run(self) -> RunsIn | None: ...
     @property
     def revision(self) -> int: ...
     @property

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -20,21 +20,21 @@ from windlass.worker.program import Program
 
 
 class Reporter(Protocol):
-    """Carries what a run says to the store, fenced."""
+    """Sends what a run says to the store, with its fence."""
 
     def note(self, note: Note) -> None:
-        """Say something that may be lost with the run: progress, log lines. Does not wait."""
+        """Send progress or log lines, which may be lost with the run. Does not wait."""
         ...
 
     def confirm(self, note: Note) -> Future[Verdict]:
-        """Say something and learn whether the store has kept it."""
+        """Send a note and learn whether the store has kept it."""
         ...
 
 
 class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
-    """A job while its code runs. A Struct because one is made for each job: a class with `__init__` takes
-    four times as long. Not one that is collected: hundreds wait for their settlement, and only `stop`, which
-    goes with the end of the run, leads back to it.
+    """A job while its code runs. It is a Struct because one is made for each job, and a class with `__init__`
+    takes four times as long. The garbage collector does not look at it: hundreds wait for their settlement,
+    and only `stop`, which is removed at the end of the run, leads back to it.
     """
 
     lease: Lease
@@ -46,22 +46,20 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
     program: Program
     memos: dict[str, bytes] = {}
     committed: bool = False
-    """Its end is in the store already, with a transaction of its own."""
+    """Its end is in the store already: the task has committed it with its own transaction."""
     cancelled: bool = False
-    """Somebody asked for the job to be cancelled."""
+    """A client or an operator has asked to cancel the job."""
     released: bool = False
-    """The worker stops and its grace is over: what the run does from here on does not count."""
+    """The worker stops and its grace is over: the job goes back, whatever the run still does."""
     timed_out: bool = False
     stop: Callable[[], object] | None = None
     """Stops the code, where it can be stopped; called on any thread."""
     spawned: tuple[NewJob, ...] = ()
     cleaner: Cleaner | None = None
-    """Made when it is needed: most runs say nothing."""
-    span: Any = None
-    """Of a trace, where the program has set up OpenTelemetry."""
+    """Made when it is first needed: most runs log nothing."""
 
     def __repr__(self) -> str:
-        """Without what it was called with."""
+        """Without its arguments."""
         return f"<run of {self.lease.task} {self.lease.job}>"
 
     @property

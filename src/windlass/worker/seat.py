@@ -1,17 +1,17 @@
-"""A seat: the place of one child, which others take after it; and how soon."""
+"""A seat: one of the places for children. When a child ends, the next takes its seat, maybe after a pause."""
 
 from windlass.worker.ward import Ward
 
 QUICK = 5.0
-"""Seconds: a child that ends sooner, with nothing to show for it, may be one that can never work."""
+"""Seconds: a child that ends sooner, with no job charged, may be one that can never work."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 HOPELESS_AFTER = 4
-"""Ends without a word before the first success."""
+"""Children that end in a row, before one works, until the supervisor gives up."""
 
 
 class Seat:
-    """A place, and the luck of those who sat there.
+    """One place for a child, and how its children have ended so far.
 
     A crash that is charged to a job cannot go on for ever, since that job ends as a dead letter: the next
     child is started at once. What can go on for ever is a child that ends before any job starts.
@@ -20,20 +20,20 @@ class Seat:
     def __init__(self) -> None:
         self.ward: Ward | None = None
         self.hopeless: str | None = None
-        """Why nobody can sit here, as far as can be told."""
+        """Why no child can work here, as far as is known."""
         self._streak = 0
 
     @property
     def at_work(self) -> bool:
-        """Whether somebody sits here and claims."""
+        """Whether a child is here and claims."""
         return self.ward is not None and self.ward.going
 
     def take(self, ward: Ward) -> None:
-        """Somebody sits down."""
+        """A child has started."""
         self.ward = ward
 
     def leave(self, ward: Ward, detail: str) -> None:
-        """Somebody has ended."""
+        """A child has ended."""
         if self.ward is ward:
             self.ward = None
         if ward.draining or ward.died is None:
@@ -44,7 +44,7 @@ class Seat:
             self.missed(detail, said=ward.failed)
 
     def missed(self, detail: str, *, said: str | None = None) -> None:
-        """Somebody could not work, or not even start."""
+        """A child could not work, or not even start."""
         self._streak += 1
         if said is not None:
             self.hopeless = said

@@ -1,31 +1,39 @@
-"""When outcomes are worth an exchange: not one by one, and not so late that slots stand empty."""
+"""When outcomes are sent to the store: not one by one, and not so late that slots stand empty."""
 
 from collections.abc import Sequence
 
-from windlass.worker.desk import Bound, Desk
+from windlass.worker.asking import AskingGroup, Bound
 from windlass.worker.hand import Hand
 from windlass.worker.settler import Settler
 
 LINGER = 0.005
-"""Seconds that outcomes wait for others while there is enough to run."""
+"""Seconds that outcomes wait for others while jobs wait for slots. About one exchange. Too high: results are
+late. Too low: small batches, so more calls per job.
+"""
 LULL = 0.001
-"""Seconds that outcomes wait for those of the jobs that run, if jobs take less than that."""
-SLOW = 4
-"""An exchange that takes so many times as long as the rest of the hand is worth waiting for all of it."""
+"""Seconds that outcomes wait for runs that are about to end, if jobs take less than this and none waits for a
+slot. Too high: slots stand empty. Too low: of sixteen short jobs the first goes alone.
+"""
+SLOW_EXCHANGE = 4
+"""If an exchange takes so many times as long as it takes to run the rest of the hand, outcomes wait for that
+rest. Two exchanges of half the size take a busy store longer than one, and little is run meanwhile. Too low:
+slots stand empty during the exchange. Too high: more calls per job on a slow store.
+"""
 
 
 class Sending:
-    """Outcomes go when slots would stand empty, when half of what was in hand has ended, or after a moment.
+    """Outcomes go when half of what was in hand has ended, when nothing waits for a slot, or after a moment.
 
-    Slots may stand empty for as long as the other jobs that run take anyway, if those are short: else the
-    first of sixteen ends would go alone, and the rest with the next exchange. For the same reason outcomes
-    wait for all of the hand where its other half is run in a fraction of the time that an exchange takes: two
-    of half the size take a store that is busy longer than one, and little is run meanwhile. Not where it
-    serves one after the other: it would rest; but for jobs under a limit, of which an exchange carries few.
+    Two exceptions make batches larger. If the jobs that run are short, outcomes wait for them (`LULL`). If
+    an exchange is slow, they wait for the rest of the hand (`SLOW_EXCHANGE`). The second does not hold for a
+    store that serves one worker after the other: it would rest meanwhile. There it holds only for jobs under
+    a limit, of which an exchange carries few.
     """
 
-    def __init__(self, desks: Sequence[Desk], hand: Hand, settler: Settler, *, serial: bool = False) -> None:
-        self._desks, self._hand, self._settler = desks, hand, settler
+    def __init__(
+        self, groups: Sequence[AskingGroup], hand: Hand, settler: Settler, *, serial: bool = False
+    ) -> None:
+        self._groups, self._hand, self._settler = groups, hand, settler
         self._serial = serial
         self._lingering_since: float | None = None
         self._taken_in_at = 0.0
@@ -76,18 +84,18 @@ class Sending:
 
     def _is_rest_short(self, pending: int, waiting: int, now: float) -> bool:
         """Whether what waits is run in a fraction of the time of an exchange, if it goes on as it has."""
-        if self._serial and all(desk.bound is not Bound.SOON for desk in self._desks):
+        if self._serial and all(group.bound is not Bound.SOON for group in self._groups):
             return False
-        return SLOW * waiting * (now - self._taken_in_at) < self._took * pending
+        return SLOW_EXCHANGE * waiting * (now - self._taken_in_at) < self._took * pending
 
     def _soon_done(self) -> int:
-        """How many outcomes there will be in a moment, those that there are included, if nobody waits here
-        and what runs is short. Not quite all: one of them may take long, against the rule.
+        """How many outcomes there will be in a moment, those that there are included, if no job waits for
+        a slot and those that run are short. Three quarters of them: one may take longer than usual.
         """
         total = 0
-        for desk in self._desks:
-            running = self._hand.unfinished[desk.number]
-            if running and not desk.prefetch.shorter_than(LULL):
+        for group in self._groups:
+            running = self._hand.unfinished[group.number]
+            if running and not group.prefetch.shorter_than(LULL):
                 return 0
             total += running
         return total - total // 4

@@ -10,11 +10,10 @@ from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.units import SECOND
-from windlass.worker.executor import Executor
+from windlass.worker.conclude import Concluder
 from windlass.worker.failure import said
-from windlass.worker.hand import Hand
+from windlass.worker.hand import Ended, Hand
 from windlass.worker.run import Run
-from windlass.worker.runners import Ended
 
 _log = logging.getLogger("windlass.worker")
 
@@ -22,8 +21,9 @@ _log = logging.getLogger("windlass.worker")
 class Settler:
     """Holds outcomes until the store has answered them."""
 
-    def __init__(self, hand: Hand, *, nudge: Callable[[], None]) -> None:
+    def __init__(self, hand: Hand, conclude: Concluder, *, nudge: Callable[[], None]) -> None:
         self._hand = hand
+        self._conclude = conclude
         self._nudge = nudge
         self._ended: deque[Ended] = deque()
         self._batch: list[Ended] = []
@@ -62,7 +62,7 @@ class Settler:
             batch.append(ended)
         return batch
 
-    def answered(self, answers: Sequence[Answer], executor: Executor) -> None:
+    def answered(self, answers: Sequence[Answer]) -> None:
         """The store has ruled on the whole batch."""
         batch, self._batch = self._batch, []
         done: list[int] = []
@@ -77,14 +77,14 @@ class Settler:
             ):
                 done.append(ticket.slot)
             else:
-                self._ruled(ended, answer, executor)
+                self._ruled(ended, answer)
         self.settled += len(done)
         self._hand.let_go_of(done)
 
-    def answered_one(self, ended: Ended, answer: Answer, executor: Executor) -> None:
+    def answered_one(self, ended: Ended, answer: Answer) -> None:
         """It has ruled on one of the batch."""
         self._batch.remove(ended)
-        self._ruled(ended, answer, executor)
+        self._ruled(ended, answer)
 
     def dropped(self, ended: Ended, why: str) -> None:
         """The store cannot take this word at all."""
@@ -106,10 +106,10 @@ class Settler:
         )
         self._batch.append(Ended(ended.ticket, dead, ended.run))
 
-    def _ruled(self, ended: Ended, answer: Answer, executor: Executor) -> None:
+    def _ruled(self, ended: Ended, answer: Answer) -> None:
         if answer.verdict is Verdict.REFUSED and ended.run is not None and ended.ticket is not None:
             # The run was done, and what it spawned cannot be: it goes out once more, as a failure.
-            again = executor.refused(ended.run, ended.ticket.task, answer.why)
+            again = self._conclude.refused(ended.run, ended.ticket.task, answer.why)
             self._batch.append(Ended(ended.ticket, again, ended.run))
             return
         if ended.run is not None:

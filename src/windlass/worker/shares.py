@@ -8,7 +8,7 @@ from windlass.core.bounds import ASK_QUEUES
 from windlass.worker.options import Group
 
 RECENT = 8
-"""A queue has a share of the room if one of so many latest asks had a job of it."""
+"""A queue has a share of the room if one of the last so many asks gave a job of it; see `asking.py`."""
 
 
 class Shares:
@@ -20,7 +20,7 @@ class Shares:
     where the others are.
 
     The room is shared by the queues that have work: those that gave a job lately. So one busy queue among
-    twenty has all the room. At the start nobody knows which these are, and each queue counts.
+    twenty has all the room. At the start it is not known which these are, and each queue counts.
     """
 
     def __init__(self, group: Group) -> None:
@@ -62,10 +62,10 @@ class Shares:
         if not self._weights:
             return
         self._asks += 1
-        counts = Counter(queue for queue in queues if queue in self._weights)
+        counts = Counter([queue for queue in queues if queue in self._weights])
         empty = self._found_empty(order, counts)
         self._empty.update(dict.fromkeys(empty, self._asks))
-        # Where nobody gave anything, those that the ask had no place for are next.
+        # If no queue gave a job, those that the ask had no place for are next.
         ahead = [clock for queue, clock in self._clocks.items() if queue in counts or queue not in order]
         for queue in empty:
             self._clocks[queue] = max(self._clocks[queue], min(ahead, default=0.0))

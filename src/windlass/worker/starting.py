@@ -65,7 +65,7 @@ def end_of(process: "subprocess.Popen[bytes]") -> "asyncio.Future[int]":
 
     def wait() -> None:
         code = process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(tell, code)
 
     if hasattr(os, "pidfd_open"):

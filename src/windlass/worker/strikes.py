@@ -61,7 +61,7 @@ class Strikes:
         return sorted(before - after)
 
     async def free(self, broker: Broker, pace: Pace, lifted: Sequence[str]) -> None:
-        """Let jobs go on that lifted strikes have held, as whoever lifted them has done once."""
+        """Let jobs go on that lifted strikes have held, as the operator's client has done once."""
         for pause in (0.0, STRAGGLERS):
             await pace.sleep(pause)
             for strike_id in lifted:

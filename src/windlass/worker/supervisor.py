@@ -1,6 +1,6 @@
-"""The supervisor: keeps worker processes alive, beats for them, and sees them die.
+"""The supervisor: keeps worker processes running, sends their heartbeats, and sees them die.
 
-It runs no task, so nothing that a task does can stop its heart. Each child has a session of its own; when a
+It runs no task, so no task can stop its heartbeat. Each child has a session of its own; when a
 child dies, its session is ended at once with what had started, and another child takes its place. Everything
 it stands on is handed in, so that a simulator can drive it without processes or sleeps.
 """
@@ -46,7 +46,7 @@ LAST_WORDS = 0.1
 STORE_PATIENCE = 10.0
 """Seconds that a stopping supervisor gives the store to hear of its sessions' ends."""
 SILENCE = 5.0
-"""Seconds that a child is given to end when its socket is closed: it hears no word of ours any more."""
+"""Seconds that a child is given to end when its socket is closed: it cannot be told anything any more."""
 NOW = 1.0
 """Seconds that children are given after a second signal."""
 
@@ -148,7 +148,7 @@ class Supervisor:
         return 0
 
     def stop(self, grace: float | None = None) -> None:
-        """Let everybody end within the grace (by default the plan's); said again: now."""
+        """Let all children end within the grace (by default the plan's); called again: now."""
         if self._over.is_set():
             self._hurry.set()
             return
@@ -231,7 +231,7 @@ class Supervisor:
         await self._bury(ward, seat, code)
 
     async def _bury(self, ward: Ward, seat: Seat, code: int) -> None:
-        """A child is dead: say so to the store, until it has heard it."""
+        """A child is dead: tell the store, until it answers."""
         verdict = judge(ward, code, out_of_memory=self._coroner.out_of_memory(code))
         ward.has_died(self._pace.now(), len(verdict.started))
         self.wards.remove(ward)
@@ -245,7 +245,7 @@ class Supervisor:
                 await self._heart.settled()  # an opening under way must not reach the store after the end
             await end(self._broker, self._pace, ward.session, verdict.cause, verdict.started)
         except StoreReplaced as error:
-            ward.table.end_cleanly()  # whoever reads it next charges nobody
+            ward.table.end_cleanly()  # the next supervisor that reads it charges no job
             ward.table.close()
             self._give_up(error)
             return
@@ -411,7 +411,7 @@ class Supervisor:
             _log.info("stopping: %s running, up to %g s", counted(running), self._plan.grace)
         self._drain_all(self._plan.grace)
         self._begin(self._others, self._hurry_up())
-        await finished(self._keepers)  # nobody is started any more
+        await finished(self._keepers)  # no more children are started
         ended = asyncio.Event()
         self._begin(self._others, self._wait_for_ends(ended))
         await either(ended, self._enough)

@@ -10,7 +10,7 @@ used here (measured: 1.4 µs against 0.13 µs, and a turn of the interpreter's l
 byte first and then reads the other's:
 
     child        started = 1, then reads taken: 0 means run, else ask for the lock and read again
-    supervisor   under the lock: taken = 1, waits `SETTLING`, reads started: 1 means taken = 0, else it is his
+    supervisor   under the lock: taken = 1, waits `SETTLING`, reads started: 1 means taken = 0, else taken
 
 A processor may let a write be seen later than the read that follows it, by far less than the time the
 supervisor waits. So if the supervisor reads 0, the child has not written yet and will read taken = 1. A child
@@ -38,7 +38,7 @@ from windlass.errors import StoreError
 
 FREE, WAITING, STARTED, PREPARING = 0, 1, 2, 3
 SETTLING = 0.01
-"""Seconds that a supervisor waits between its word and its look."""
+"""Seconds that a supervisor waits between writing its byte and reading the child's."""
 
 _HEADER = struct.Struct("<4sIddB")
 """Mark, capacity, the sending time of the last beat that was answered, how long that counts, clean end."""
@@ -135,7 +135,7 @@ class Table:
     def beaten(self, sent: float, counts_for: float) -> None:
         """A beat was answered: until `sent + counts_for` the child may start jobs."""
         _BEAT.pack_into(self._map, _BEAT_AT, sent, counts_for)
-        os.utime(self._file)  # what was not touched for long belongs to nobody, see `remove_stale`
+        os.utime(self._file)  # a file that was not touched for long is removed, see `remove_stale`
 
     def alive_until(self) -> float:
         """Until when the child may start jobs, on the machine's monotonic clock."""
@@ -235,8 +235,8 @@ class Table:
 
 
 def remove_stale(folder: Path, older_than: float) -> int:
-    """Delete tables that were not beaten for so many seconds; how many. A supervisor that dies before it has
-    opened a session leaves one that no store knows of.
+    """Delete tables without a heartbeat for so many seconds; returns how many. A supervisor that dies before
+    it has opened a session leaves one that no store knows of.
     """
     removed = 0
     for path in folder.glob(f"{_PREFIX}*"):

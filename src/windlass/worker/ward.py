@@ -17,7 +17,7 @@ KILL_AFTER = 5.0
 
 
 class Ward:
-    """What a supervisor knows of one child. A heart beats for it."""
+    """What a supervisor knows of one child."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Ward:
         """What it said when it could not work."""
         self.draining = False
         self.kill_at: float | None = None
-        """When the patience with it ends, on the pace's clock."""
+        """When it is killed if it has not ended, on the pace's clock."""
         self.spared = False
-        """Not killed while it stands still."""
+        """Not killed while its process is stopped: it may be in a debugger."""
         self.killed_for: str | None = None
         self.fault: str | None = None
         """Why it had to be killed, though it was not told to end: that is charged."""
@@ -86,7 +86,7 @@ class Ward:
     # --- what the heart tells -------------------------------------------------------------------------------
 
     def is_stopped(self) -> bool:
-        """Whether somebody has stopped its process."""
+        """Whether its process was stopped by a signal or a debugger."""
         return self._host.is_stopped(self.pid)
 
     def memory(self) -> int:

@@ -9,17 +9,16 @@ from typing import Any
 from windlass.broker.contract import Broker
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.errors import DescriptorClosed, StoreError
+from windlass.worker.conclude import Concluder
+from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.executor import Executor
-from windlass.worker.fetcher import Fetcher
+from windlass.worker.fetcher import Fetcher, Parts
 from windlass.worker.hand import Hand
 from windlass.worker.notes import Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
-from windlass.worker.prefetch import MOST
-from windlass.worker.process import Processes
 from windlass.worker.program import Program
-from windlass.worker.runners import Runners
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table
@@ -30,9 +29,13 @@ CHECK_EVERY = 1.0
 """Seconds between two looks at what the process lives by, while nothing else happens."""
 
 
+ROWS_AHEAD = 2_000
+"""Jobs beyond its slots that a worker has room for: the most that any store lets it prefetch (`Pacing`)."""
+
+
 def rows_for(groups: Sequence[Group]) -> int:
-    """How many leases a worker may hold: those that run, those that wait, and outcomes on their way."""
-    return 2 * (sum(group.slots for group in groups) + MOST)
+    """How many leases a worker may hold: those that run or wait, and as many outcomes on their way."""
+    return 2 * (sum(group.slots for group in groups) + ROWS_AHEAD)
 
 
 class Worker:
@@ -79,7 +82,7 @@ class Worker:
         self._on_failure = on_failure or _leave_it
         self._check = check
         self._new_loop = new_loop
-        self._processes = Processes(app_name, pace, table=str(table.path))
+        self._app_name = app_name
         self._told_lost = False
         self._strikes = Strikes()
         self._changed = asyncio.Event()
@@ -96,7 +99,7 @@ class Worker:
 
     @property
     def is_lost(self) -> bool:
-        """Whether its leases may be somebody else's by now: it starts nothing then."""
+        """Whether another worker may have its leases by now: then it starts nothing."""
         return self._is_lost()
 
     def _is_lost(self) -> bool:
@@ -124,7 +127,7 @@ class Worker:
 
     def cancel(self, job: JobId, fence: Fence) -> None:
         """Stop a job, where it can be stopped."""
-        self._runners.cancel(job, fence)
+        self._executor.cancel(job, fence)
 
     def lost(self) -> None:
         """The session is over."""
@@ -144,32 +147,28 @@ class Worker:
 
     async def run(self) -> None:
         """Serve, until drained."""
-        self._hand = Hand(self.table, [group.slots for group in self.groups])
+        pace, conclude = self._pace, Concluder(self._pace)
+        hand = Hand(self.table, [group.slots for group in self.groups])
         self._notes = Notes(nudge=self._nudge)
-        self._settler = Settler(self._hand, nudge=self._nudge)
+        self._settler = Settler(hand, conclude, nudge=self._nudge)
         self._executor = Executor(
-            self.table,
+            hand,
             self._notes,
-            self._pace,
+            pace,
+            ended=self._settler.put,
             is_lost=self._is_lost,
             program=self._program,
         )
-        self._processes.executor = self._executor
-        self._runners = Runners(
-            self._hand,
-            self._executor,
-            self._pace,
-            ended=self._settler.put,
-            processes=self._processes,
-            on_failure=self._on_failure,
+        dispatcher = Dispatcher(
+            hand, self._executor, conclude, pace, app_name=self._app_name, on_failure=self._on_failure
         )
+        self._parts = Parts(hand, dispatcher, self._executor, self._settler, self._notes, self._strikes)
         try:
             await (self._run_apart() if self._apart else self._exchange())
         finally:
             self._told_lost = True  # for threads that go on: the table is closed when this is over
             self._notes.close()
-            await self._runners.close()
-            await self._processes.close()
+            await dispatcher.close()
 
     async def _run_apart(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -179,7 +178,7 @@ class Worker:
             try:
                 with asyncio.Runner(loop_factory=self._new_loop) as runner:
                     runner.run(self._exchange())
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits `run`
+            except BaseException as error:  # noqa: BLE001 - raised again where `run` is awaited
                 failure.append(error)
                 if _is_unexpected(error):
                     self._on_failure(error)  # the loop that waits for this may not hear of it
@@ -207,16 +206,15 @@ class Worker:
             self.groups,
             self._program.runnable,
             self._pace,
+            self._parts,
             poll_floor=self._program.config.poll_floor,
             alone=self._alone,
-            strikes=self._strikes,
             is_lost=self._is_lost,
             told_lost=self._lost_by_store,
             told_suspects=self._suspects_wait,
             told_jobs=self.on_jobs,
             check=self._check,
         )
-        fetcher.attach(self._hand, self._runners, self._settler, self._notes, self._executor)
         with self._lock:
             self._fetcher = fetcher
             if self._drain_grace is not None:

@@ -18,32 +18,36 @@ from windlass.verify.simulator.recorded import Recorded
 from windlass.verify.simulator.tables import MemoryTable
 from windlass.worker import supervisor
 from windlass.worker.endings import Verdict
+from windlass.worker.exchange import Exchange
+from windlass.worker.executor import Executor
 from windlass.worker.fetcher import Fetcher
+from windlass.worker.hand import Ended
 from windlass.worker.janitor import Janitor
-from windlass.worker.runners import Ended, Runners
+from windlass.worker.run import running
 
 Planted = Generator[None]
 
 
 @bug("a settlement whose reply was lost is not sent again", by=("leases_have_holders",), seed=3)
 def forget_the_lost_settle() -> Planted:
-    with swapped(Fetcher, "_settle", None) as real:
+    with swapped(Exchange, "settle_and_ask", None) as real:
 
-        async def settle(self: Any, batch: Any, ask: Any) -> Any:
+        async def settle_and_ask(self: Any, batch: Any, ask: Any) -> Any:
+            if not batch:
+                return await real(self, batch, ask)
             items = [ended.settlement for ended in batch]
             try:
                 settled = await self._broker.settle(items, ask)
             except StoreError:
                 for ended in batch:
                     if ended.ticket is not None:
-                        self._hand.let_go(ended.ticket)
+                        self._settler._hand.let_go(ended.ticket)
                 self._settler._batch = []
                 return None
-            self._settler.answered(settled.answers, self._executor)
+            self._settler.answered(settled.answers)
             return settled.claimed
 
-        assert real is not None
-        Fetcher._settle = settle
+        Exchange.settle_and_ask = settle_and_ask
         yield
 
 
@@ -79,9 +83,9 @@ def number_a_repeated_ask_anew() -> Planted:
 def ignore_being_lost() -> Planted:
     with swapped(Fetcher, "_received", None) as real:
 
-        def received(self: Any, desk: Any, ask: Any, claimed: Any) -> None:
+        def received(self: Any, group: Any, ask: Any, claimed: Any) -> None:
             if claimed.session is not Asker.LOST:
-                real(self, desk, ask, claimed)
+                real(self, group, ask, claimed)
 
         Fetcher._received = received
         yield
@@ -146,17 +150,18 @@ def never_sweep() -> Planted:
     seed=1,
 )
 def settle_before_running() -> Planted:
-    async def run_async(self: Any, ticket: Any) -> None:
-        opened = self._open(ticket)
-        if opened is not None:
-            task, run, (args, kwargs) = opened
-            done = Settlement(job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, runtime=1)
-            self._ended(Ended(ticket, done, run))
-            with contextlib.suppress(Exception):  # nobody hears of it any more: that is the bug
-                await task.function(*args, **kwargs)
-        self._next_on_loop(ticket)
+    async def execute(self: Any, ticket: Any, _invoker: Any) -> None:
+        if not self._hand.claim_start(ticket):
+            return
+        run = self.start(ticket)
+        running.set(run)
+        done = Settlement(job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, runtime=1)
+        self.finish(ticket, run, done)
+        args, kwargs = ticket.task.signature.decode(run.lease.payload)
+        with contextlib.suppress(Exception):  # nobody hears of it any more: that is the bug
+            await ticket.task.function(*args, **kwargs)
 
-    with swapped(Runners, "_run_async", run_async):
+    with swapped(Executor, "execute", execute):
         yield
 
 
@@ -166,11 +171,11 @@ def release_before_the_code_has_stopped() -> Planted:
 
         def give_back(self: Any, now: float) -> None:
             real(self, now)
-            if self._drained_by is not None:
-                for slot, run in list(self._runners.runs.items()):
+            if self._drain_until is not None:
+                for slot, run in list(self._executor.runs.items()):
                     released = Settlement(job=run.lease.job, fence=run.lease.fence, outcome=Outcome.RELEASE)
                     self._settler.put(Ended(None, released, None))
-                    del self._runners.runs[slot]
+                    del self._executor.runs[slot]
 
         Fetcher._give_back = give_back
         yield

@@ -6,13 +6,13 @@ import threading
 from typing import Any
 
 from windlass.worker.hand import Ticket
-from windlass.worker.process import Prepare, _Process
-from windlass.worker.runners import Threads
+from windlass.worker.in_thread import Threads
+from windlass.worker.process import Prepare, ProcessHandle
 
 
 def test_signals_are_heard_after_processes_were_started_together() -> None:
     async def main() -> None:
-        some = await asyncio.gather(*(_Process.start(Prepare("nothing:app", "")) for _ in range(3)))
+        some = await asyncio.gather(*(ProcessHandle.start(Prepare("nothing:app", "")) for _ in range(3)))
         for process in some:
             await process.close()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.worker.virtual import Bench, VirtualPace, run
+from tests.worker.virtual import Bench, Stalled, VirtualPace, run
 
 from windlass import Retry, Windlass, current
 from windlass.core.state import State
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.worker.fetcher import STOPPING, Fetcher
+from windlass.worker.fetcher import STOPPING
 from windlass.worker.options import Group
 
 
@@ -51,21 +51,14 @@ class AnyThreadPace(VirtualPace):
         return self._loop.time()
 
 
-@contextlib.contextmanager
-def counted_steps() -> Any:
-    """How often a fetcher looks for something to do."""
-    steps: list[float] = []
-    real = Fetcher._step
+class CountingPace(VirtualPace):
+    """Counts how often the worker looks at the clock, which it does whenever it looks for something to do."""
 
-    async def step(self: Fetcher) -> None:
-        steps.append(self._pace.now())
-        await real(self)
+    looks = 0
 
-    Fetcher._step = step  # type: ignore[method-assign]
-    try:
-        yield steps
-    finally:
-        Fetcher._step = real  # type: ignore[method-assign]
+    def now(self) -> float:
+        self.looks += 1
+        return super().now()
 
 
 def test_an_outcome_that_comes_while_notes_are_sent_goes_out_at_once(
@@ -96,18 +89,20 @@ def test_a_worker_that_may_not_ask_does_not_look_all_the_time(
     async def work() -> None:
         await asyncio.sleep(60)
 
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> int:
+        pace = bench.pace = CountingPace()
         (job,) = await bench.enqueue(work.call())
         async with bench.worker(alive_for=1e9 if blocked else 2) as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
-            if blocked:
-                worker._runners.ping = lambda answer: None  # type: ignore[method-assign]
+            await bench.seen(lambda: len(worker.table.started()) == 1)
+            stalled = Stalled(worker) if blocked else None
             await asyncio.sleep(50)
+            if stalled is not None:
+                stalled.go_on()
+            looks = pace.looks
             await bench.ended(job)
+        return looks
 
-    with counted_steps() as steps:
-        run(scenario(bench(app)))
-    assert len(steps) < 1_000
+    assert run(scenario(bench(app))) < 5_000, "it looks once in 10 ms or less often"
 
 
 def test_what_is_claimed_while_a_drain_begins_is_given_back(
@@ -144,25 +139,21 @@ def test_without_a_grace_nothing_more_starts(app: Windlass, bench: Callable[[Win
             entered.set()
             assert leave.wait(10)
 
-    async def scenario(bench: Bench) -> tuple[int, list[State]]:
+    async def scenario(bench: Bench) -> list[State]:
         bench.pace = AnyThreadPace()
-        await bench.enqueue(*(work.call(-1) for _ in range(3)))
+        await bench.enqueue(*(work.call(-1) for _ in range(30)))
         ids: list[str] = []
         async with bench.worker(slots=1, grace=0) as worker:
-            await bench.seen(lambda: len(ran) == 3 and not any(worker._hand.unfinished))
-            worker._fetcher._desks[0].prefetch._allowed = 10.0  # type: ignore[union-attr]
+            await bench.seen(lambda: len(ran) == 30 and not worker.table.started())
             ids = await bench.enqueue(*(work.call(n) for n in range(5)))
-            await bench.seen(lambda: any(worker._hand.unfinished))
+            await bench.seen(lambda: bool(worker.table.started()))
             assert entered.wait(10)
-            await bench.seen(lambda: bool(worker._hand.unstarted))
-        left = len(worker._hand.unstarted)
+            await bench.seen(lambda: bool(worker.table.waiting()))
         states = [(await bench.job(job)).state for job in ids[1:]]
         leave.set()
-        return left, states
+        return states
 
-    left, states = run(scenario(bench(app)))
-    assert left == 0
-    assert states == [State.READY] * 4
+    assert run(scenario(bench(app))) == [State.READY] * 4
 
 
 def test_a_cancel_that_comes_while_arguments_are_read_stops_the_code(
@@ -191,8 +182,8 @@ def test_a_cancel_that_comes_while_arguments_are_read_stops_the_code(
         async with bench.worker() as worker:
 
             def cancel_all() -> None:
-                for each in list(worker._runners.runs.values()):
-                    worker.cancel(each.lease.job, each.lease.fence)
+                for entry in worker.table.started():
+                    worker.cancel(entry.job, entry.fence)
 
             reading.append(cancel_all)
             start = bench.pace.now()
@@ -220,10 +211,10 @@ def test_a_cancel_that_is_said_again_leaves_the_code_its_time_to_end(
     async def scenario(bench: Bench) -> State:
         (job,) = await bench.enqueue(work.call())
         async with bench.worker() as worker:
-            await bench.seen(lambda: len(worker._runners.runs) == 1)
-            (each,) = worker._runners.runs.values()
+            await bench.seen(lambda: len(worker.table.started()) == 1)
+            (entry,) = worker.table.started()
             for _ in range(4):  # with every beat
-                worker.cancel(each.lease.job, each.lease.fence)
+                worker.cancel(entry.job, entry.fence)
                 await asyncio.sleep(5)
             return (await bench.ended(job))[0].state
 
@@ -269,7 +260,7 @@ def test_a_stop_without_a_store_ends_in_time(app: Windlass, bench: Callable[[Win
         start = 0.0
         with contextlib.suppress(StoreError):
             async with bench.worker(broker=slow, grace=3) as worker:  # type: ignore[arg-type]
-                await bench.seen(lambda: len(worker._runners.runs) == 1)
+                await bench.seen(lambda: len(worker.table.started()) == 1)
                 slow.away = True
                 start = bench.pace.now()
         return bench.pace.now() - start
@@ -322,7 +313,7 @@ def test_a_group_that_is_full_leaves_wakes_to_others(
         waits: list[float] = []
         async with bench.worker(groups=groups) as first:
             await bench.enqueue(work.call(1_000))
-            await bench.seen(lambda: bool(first._runners.runs))
+            await bench.seen(lambda: bool(first.table.started()))
             async with bench.worker(groups=[Group(slots=1, queues=("a",))]):
                 for n in range(10):
                     await asyncio.sleep(1.5 + n / 11)
@@ -346,17 +337,11 @@ def test_a_loop_that_does_not_come_to_its_jobs_is_not_given_them_again_and_again
 
     async def scenario(bench: Bench) -> int:
         async with bench.worker() as worker:
-            real_inbox, real_ping = worker._runners._run_inbox, worker._runners.ping
-            pings: list[Callable[[], None]] = []
-            worker._runners._run_inbox = lambda: None  # type: ignore[method-assign]
-            worker._runners.ping = pings.append  # type: ignore[method-assign]
+            stalled = Stalled(worker)
             (job,) = await bench.enqueue(work.call())
             await asyncio.sleep(10)
             deliveries = len((await bench.job(job)).deliveries)
-            worker._runners._run_inbox, worker._runners.ping = real_inbox, real_ping  # type: ignore[method-assign]
-            real_inbox()
-            for answer in pings:
-                answer()
+            stalled.go_on()
             await bench.ended(job, within=2)
         return deliveries
 
@@ -378,9 +363,8 @@ def test_a_worker_that_may_not_ask_leaves_wakes_to_others(
         waits: list[float] = []
         async with bench.worker(alive_for=2 if why == "fenced" else 1e9) as first:
             await bench.enqueue(work.call(100))
-            await bench.seen(lambda: bool(first._runners.runs))
-            if why == "blocked":
-                first._runners.ping = lambda answer: None  # type: ignore[method-assign]
+            await bench.seen(lambda: bool(first.table.started()))
+            stalled = Stalled(first) if why == "blocked" else None
             await asyncio.sleep(5)
             async with bench.worker():
                 for n in range(10):
@@ -389,6 +373,8 @@ def test_a_worker_that_may_not_ask_leaves_wakes_to_others(
                     (job,) = await bench.enqueue(work.call(0))
                     await bench.ended(job)
                     waits.append(starts[-1] - sent)
+            if stalled is not None:
+                stalled.go_on()
             first.drain(0)
         return max(waits)
 

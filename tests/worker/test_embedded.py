@@ -74,7 +74,7 @@ def test_a_lost_session_is_followed_by_another_when_the_store_is_back(app: Windl
     asyncio.run(main())
 
 
-def test_whoever_does_not_wait_for_its_beginning_leaves_nothing_behind(app: Windlass) -> None:
+def test_an_application_that_does_not_wait_for_the_start_leaves_nothing_behind(app: Windlass) -> None:
     async def main() -> None:
         store = Store()
         store.refusals["beat"] = 10**9
@@ -82,7 +82,8 @@ def test_whoever_does_not_wait_for_its_beginning_leaves_nothing_behind(app: Wind
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await worker.__aenter__()
-        assert worker._serving.done()
+        await asyncio.sleep(0)  # a turn, for what was cancelled
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
 
@@ -105,7 +106,8 @@ def test_it_is_left_with_the_error_of_the_body(app: Windlass) -> None:
         with pytest.raises(KeyError):
             async with worker:
                 raise KeyError
-        assert worker._serving.done()
+        await asyncio.sleep(0)  # a turn, for what was cancelled
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         (view,) = await store.broker.sessions()
         assert view.cause is not None
         assert view.cause.kind is CauseKind.STOP

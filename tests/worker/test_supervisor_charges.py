@@ -1,30 +1,16 @@
 """Who is charged when things come together: overruns and drains, stops and outages."""
 
 import asyncio
-import os
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import msgspec
-import pytest
-from tests.worker.simulated import ManualPace, World, add, capture, job, scenario
+from tests.worker.simulated import World, add, capture, job, scenario
 
-from windlass import Windlass
-from windlass.broker.memory import MemoryBroker
-from windlass.core.lease import Ask
 from windlass.core.operate import Target
-from windlass.core.outcome import CauseKind, Outcome
-from windlass.core.session import Beat, SessionInfo, SessionState
-from windlass.core.settlement import HoldKey, Settlement
-from windlass.core.state import State
+from windlass.core.outcome import CauseKind
+from windlass.core.session import SessionState
 from windlass.errors import StoreUnavailable
-from windlass.worker import table
 from windlass.worker.endings import Orphans
-from windlass.worker.holds import Holds, hold_key, own_tasks
 from windlass.worker.messages import Cancel, Drain, Go
-from windlass.worker.patience import Backoff
-from windlass.worker.table import Table
 
 
 @scenario(processes=1)
@@ -125,89 +111,6 @@ async def test_a_child_hears_of_a_cancel_with_every_beat(world: World) -> None:
     assert {word.leases for word in words} == {((lease.job, lease.fence),)}
 
 
-class Odd(msgspec.Struct):
-    """An argument whose reading fails in a way of its own."""
-
-    n: int
-
-    def __post_init__(self) -> None:
-        if self.n == 13:
-            raise RuntimeError("users' code")
-
-
-def test_payloads_that_fail_in_their_own_way_do_not_end_the_search_for_held_jobs() -> None:
-    app = Windlass("memory://")
-
-    @app.task
-    def odd(arg: Odd) -> None: ...
-
-    async def main() -> None:
-        pace = ManualPace()
-        broker: Any = MemoryBroker(clock=pace.clock)
-        await app.declare(broker)
-        await broker.beat([Beat(session="old", open=SessionInfo())])
-        call = odd.call(Odd(12)).job
-        await broker.enqueue([[msgspec.structs.replace(call, payload=call.payload.replace(b"12", b"13"))]])
-        ask = Ask(session="old", seq=1, queues=("default",), slots=1, limit=1)
-        (lease,) = (await broker.claim(ask)).leases
-        assert b"13" in lease.payload
-        hold = HoldKey(hold_key(lease.task), "no such task")
-        await broker.settle([Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.HOLD, hold=hold)])
-        assert await Holds(broker, pace, own_tasks(app)).free_runnable() == 0
-        assert (await broker.get([lease.job]))[0].state is State.SCHEDULED
-
-    asyncio.run(main())
-
-
-def test_two_threads_of_a_child_wait_for_the_same_decision(tmp_path: Path) -> None:
-    """The rows of a decision: one was taken, the other not; whoever comes later finds the lock free."""
-    child = Table.create(tmp_path / "table", 4)
-    supervisor = Table.open(tmp_path / "table")
-    for slot in range(2):
-        child.file(slot, f"{slot:036d}", slot + 1)
-    first, second = supervisor.waiting()
-    assert supervisor.take_back([first]) == [first]
-    assert not child.start(0)
-    assert child.start(1)
-    assert supervisor.take_back([second]) == []
-    assert [entry.slot for entry in supervisor.started()] == [1]
-    supervisor.close()
-    child.remove()
-
-
-def test_a_row_that_is_used_anew_during_a_decision_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    child = Table.create(tmp_path / "table", 1)
-    supervisor = Table.open(tmp_path / "table")
-    old, new = f"{1:036d}", f"{2:036d}"
-
-    def meanwhile(_seconds: float) -> None:
-        child.clear(0)
-        child.file(0, new, 2)
-
-    child.file(0, old, 1)
-    found = supervisor.waiting()
-    monkeypatch.setattr(table, "time", SimpleNamespace(sleep=meanwhile))
-    assert supervisor.take_back(found) == []
-    assert [entry.job for entry in supervisor.waiting()] == [new]
-    assert child.start(0)
-    supervisor.close()
-    child.remove()
-
-
-def test_a_table_that_is_beaten_is_never_stale(tmp_path: Path) -> None:
-    """However old its file is: it may belong to a worker that has run for months."""
-    kept, left = (Table.create(tmp_path / f"windlass-{name}", 1) for name in ("kept", "left"))
-    for each in (kept, left):
-        os.utime(each.path, (0, 0))
-    kept.beaten(1.0, 25.0)
-    assert table.remove_stale(tmp_path, 86_400) == 1
-    assert (kept.path.exists(), left.path.exists()) == (True, False)
-    kept.remove()
-    left.remove()
-
-
 @scenario(processes=1)
 async def test_a_child_that_dies_while_a_beat_is_under_way_does_not_stop_the_heart(world: World) -> None:
     await world.begin()
@@ -265,14 +168,3 @@ async def test_nothing_is_remembered_of_children_that_are_gone(world: World) -> 
     lookout = world.supervisor._lookout
     assert len(lookout._waiting) <= 1
     assert len(lookout._stopped_since) <= 1
-
-
-def test_a_fleet_does_not_come_back_all_at_once() -> None:
-    """Pauses differ by chance, at every try."""
-    pauses: list[list[float]] = []
-    for draw in (0.0, 0.99):
-        pace = ManualPace()
-        pace.draw = draw
-        backoff = Backoff(pace)
-        pauses.append([backoff.failed() for _ in range(8)])
-    assert all(later > 1.5 * sooner for sooner, later in zip(*pauses, strict=True))

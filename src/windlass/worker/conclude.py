@@ -1,0 +1,197 @@
+"""How a run ends: what was returned or raised becomes a settlement. No other file decides on an outcome.
+
+A lease that never became a run gets its settlement here, too: given back, held, or dead because it expired.
+"""
+
+import asyncio
+import logging
+
+from windlass.core.lease import Lease
+from windlass.core.outcome import Outcome
+from windlass.core.retry import RetryPolicy, crash_delay
+from windlass.core.secret import Cleaner, secret_texts
+from windlass.core.settlement import HoldKey, Settlement
+from windlass.core.units import SECOND, Micros
+from windlass.errors import InvalidOption, InvalidPayload
+from windlass.signals import GiveUp, Retry, Signal, Snooze
+from windlass.worker import twins
+from windlass.worker.failure import (
+    RunInterrupted,
+    RunTimedOut,
+    as_error,
+    clipped,
+    formatted,
+    said,
+    shortened,
+    type_name,
+)
+from windlass.worker.holds import hold_key
+from windlass.worker.pace import Pace
+from windlass.worker.program import Registered
+from windlass.worker.run import Run
+
+_log = logging.getLogger("windlass.worker")
+
+_DONE = Outcome.DONE
+"""Before Python 3.12 it takes as long to look up a member of an enumeration as to make the settlement."""
+
+
+class Concluder:
+    """Makes the settlements of runs."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._now = pace.now
+        self._pid = twins.pid
+
+    def returned(self, run: Run, task: Registered, value: object) -> Settlement:
+        """The settlement of a run that returned: done, even if the job was meanwhile asked to stop."""
+        if twins.pid != self._pid:
+            twins.end_twin(task.name)
+        try:
+            result = task.signature.encode_result(value)
+        except InvalidPayload as error:
+            # The code has run to its end. To run it again would repeat its effects and fail here again.
+            clean = Cleaner(secret_texts(value))  # secrets in what was returned, besides those of the call
+            kept = as_error(error, retryable=False, clean=lambda text: clean(run.clean(text)))
+            return self._settlement(run, Outcome.DEAD, error=kept)
+        lease, runtime = run.lease, int((self._now() - run.started) * SECOND + 0.5)
+        if result is None and not run.spawned:
+            return Settlement(job=lease.job, fence=lease.fence, outcome=_DONE, runtime=runtime)
+        return Settlement(
+            job=lease.job,
+            fence=lease.fence,
+            outcome=_DONE,
+            runtime=runtime,
+            result=result,
+            spawn=run.spawned,
+        )
+
+    def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
+        """The settlement of a run that raised, whatever it raised."""
+        if twins.pid != self._pid:
+            twins.end_twin(task.name)
+        try:
+            return self._judged(run, task, error)
+        except Exception as trouble:  # noqa: BLE001
+            # A class of exceptions may be written so that even looking at one raises.
+            why = shortened(run.clean(formatted(trouble) or type_name(trouble)))
+            _log.error("job %s (%s): its error cannot be read\n%s", run.lease.job, task.name, why)
+            unread = said(run.clean(type(error).__name__), "its error cannot be read")
+            return self._settlement(run, Outcome.RETRY, delay=SECOND, error=unread)
+
+    def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
+        if run.released:
+            return self._settlement(run, Outcome.RELEASE)
+        if run.cancelled:
+            return self._settlement(run, Outcome.CANCELLED)
+        if isinstance(error, Signal):
+            return self._signalled(run, task, error)
+        if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
+            length = (task.options.timeout or 0) / SECOND
+            error = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
+        return self._failed(run, task, error)
+
+    def refused(self, run: Run, task: Registered, why: str) -> Settlement:
+        """The settlement of a run that returned, but spawned jobs that the store refuses."""
+        return self._failed(run, task, RuntimeError(f"what it spawned was refused: {why}"))
+
+    def died(self, run: Run, cause: str) -> Settlement:
+        """The settlement of a run whose own process died; the worker lives on."""
+        if run.released or run.cancelled:
+            return self._settlement(run, Outcome.RELEASE if run.released else Outcome.CANCELLED)
+        error = said("ProcessDied", f"the process of this job died: {cause}", cause=cause)
+        return self._settlement(run, Outcome.RETRY, delay=crash_delay(run.lease.attempt), error=error)
+
+    def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
+        match signal:
+            case Snooze():
+                return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
+            case GiveUp():
+                kept = as_error(signal, retryable=False, clean=run.clean)
+                return self._settlement(run, Outcome.DEAD, error=kept)
+            case Retry() if signal.after is not None:
+                kept = as_error(signal, retryable=True, clean=run.clean)
+                return self._settlement(run, Outcome.RETRY, delay=signal.after, error=kept)
+            case _:
+                delay = self._delay(task.options.retry, run, task)
+                kept = as_error(signal, retryable=True, clean=run.clean)
+                return self._settlement(run, Outcome.RETRY, delay=delay, error=kept)
+
+    def _failed(self, run: Run, task: Registered, error: BaseException) -> Settlement:
+        policy = task.options.retry
+        judged = error if isinstance(error, Exception) else _interrupted(error)
+        stop = policy.gives_up(judged)
+        kept = as_error(error, retryable=not stop, clean=run.clean)
+        if stop:
+            return self._settlement(run, Outcome.DEAD, error=kept)
+        # On the last attempt, too: the store counts attempts and makes the job a dead letter with this error.
+        return self._settlement(run, Outcome.RETRY, delay=self._delay(policy, run, task), error=kept)
+
+    def _delay(self, policy: RetryPolicy, run: Run, task: Registered) -> Micros:
+        try:
+            return policy.delay(run.lease.attempt, draw=self._pace.jitter())
+        except InvalidOption as error:
+            why = run.clean(str(error))
+            _log.warning("task %s: its backoff failed, so the default delay is used: %s", task.name, why)
+            return RetryPolicy().delay(run.lease.attempt, draw=self._pace.jitter())
+
+    def _settlement(self, run: Run, outcome: Outcome, **more: object) -> Settlement:
+        return Settlement(
+            job=run.lease.job,
+            fence=run.lease.fence,
+            outcome=outcome,
+            runtime=self._runtime(run),
+            **more,  # pyright: ignore[reportArgumentType]
+        )
+
+    def _runtime(self, run: Run) -> Micros:
+        return int((self._now() - run.started) * SECOND + 0.5)  # never below zero: the clock does not go back
+
+
+def _interrupted(error: BaseException) -> RunInterrupted:
+    return RunInterrupted(f"{type(error).__name__}: {error}")
+
+
+# --- leases that never became a run -------------------------------------------------------------------------
+
+
+def given_back(lease: Lease) -> Settlement:
+    """The settlement of a lease that was not started: another worker gets it, no attempt is spent."""
+    return _unstarted(lease, Outcome.RELEASE)
+
+
+def expired(lease: Lease) -> Settlement:
+    """The settlement of a lease that was not started before its job expired."""
+    return _unstarted(
+        lease, Outcome.DEAD, error=said("Expired", "it was not started in time", retryable=False)
+    )
+
+
+def unknown(lease: Lease) -> Settlement:
+    """The settlement of a lease whose task this program does not have."""
+    return held(lease, f'no task "{lease.task}" in this app')
+
+
+def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
+    """The settlement of a lease whose payload this code cannot read. The error may come from a type of the
+    app and quote the payload, so secrets are removed from it.
+    """
+    clean = Cleaner(task.signature.secrets_in(lease.payload))
+    return held(lease, clean(f"this code cannot read its payload: {error}"))
+
+
+def held(lease: Lease, why: str) -> Settlement:
+    """The settlement of a lease that this worker cannot run, though another may: it is held under its task's
+    key, and no attempt is spent.
+    """
+    return _unstarted(lease, Outcome.HOLD, hold=HoldKey(hold_key(lease.task), clipped(why, 500)))
+
+
+def _unstarted(lease: Lease, outcome: Outcome, **more: object) -> Settlement:
+    return Settlement(
+        job=lease.job,
+        fence=lease.fence,
+        outcome=outcome,
+        **more,  # pyright: ignore[reportArgumentType]
+    )

@@ -1,0 +1,108 @@
+"""The dispatcher: gives each ticket that has a slot to where its task runs, and the free slot to the next.
+
+The thread or loop that ends a run takes the next ticket, if its task runs there, too: so between two short
+jobs nothing crosses a thread.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from windlass.worker.conclude import Concluder
+from windlass.worker.executor import Executor, Performer
+from windlass.worker.hand import Hand, Ticket
+from windlass.worker.in_loop import Inline, InLoop, TaskLoop
+from windlass.worker.in_process import InProcess, Processes
+from windlass.worker.in_thread import InThread
+from windlass.worker.pace import Pace
+from windlass.worker.program import Registered, RunsIn
+
+
+class Runner(Protocol):
+    """Runs tickets in one kind of place."""
+
+    def put(self, ticket: Ticket) -> None:
+        """Run a ticket; called on any thread."""
+        ...
+
+
+def runs_in(task: Registered) -> RunsIn:
+    """Where a task runs."""
+    function: Any = getattr(task, "function", None)
+    asked = task.options.run
+    if is_async(function):
+        return "loop" if asked in (None, "loop", "inline") else asked
+    return "inline" if asked == "loop" else asked or "thread"
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call gives something to be awaited."""
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object that is called
+    )
+
+
+class Dispatcher:
+    """Gives tickets to invokers, from any thread."""
+
+    def __init__(
+        self,
+        hand: Hand,
+        executor: Executor,
+        conclude: Concluder,
+        pace: Pace,
+        *,
+        app_name: str,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """Made on the loop that is to run tasks."""
+        self._hand = hand
+        self.loop = TaskLoop(pace, on_failure)
+        performer = Performer(conclude)
+        processes = Processes(app_name, conclude, table=str(hand.table.path))
+        slots = sum(line.slots for line in hand.lines)
+        follow = self._follow
+        self._in_loop = InLoop(self.loop, executor, performer, pace, follow=follow)
+        self._in_thread = InThread(
+            executor, performer, self.loop.context, most=slots, follow=follow, on_failure=on_failure
+        )
+        self._in_process = InProcess(self.loop, executor, processes, hand.table, follow=follow)
+        self._runners: dict[RunsIn, Runner] = {
+            "loop": self._in_loop,
+            "inline": Inline(self.loop, executor, performer, follow=follow),
+            "thread": self._in_thread,
+            "process": self._in_process,
+        }
+        self._by_task: dict[str, Runner] = {}
+
+    def arrived(self, group: int) -> None:
+        """Tickets wait in a line: give as many of them a slot as there are."""
+        line = self._hand.lines[group]
+        while (ticket := line.enter()) is not None:
+            self._runner_of(ticket.task).put(ticket)
+
+    async def close(self) -> None:
+        """Let idle threads and processes go. Those that run a job are left alone."""
+        self._in_thread.close()
+        self._in_loop.close()
+        await self._in_process.close()
+
+    def _follow(self, ticket: Ticket, invoker: object) -> Ticket | None:
+        """Free the slot of a ticket that has ended. Returns the next one if it is for the same invoker."""
+        following = self._hand.lines[ticket.group].leave()
+        if following is None:
+            return None
+        other = self._by_task.get(following.task.name) or self._runner_of(following.task)
+        if other is invoker:
+            return following
+        other.put(following)
+        return None
+
+    def _runner_of(self, task: Registered) -> Runner:
+        found = self._by_task.get(task.name)
+        if found is None:
+            found = self._by_task[task.name] = self._runners[runs_in(task)]
+        return found
