@@ -119,6 +119,20 @@ def test_a_bound_key_neither_sees_nor_changes_what_is_outside(house: House, boun
     house.run(story)
 
 
+@on_every_store
+@pytest.mark.parametrize("bound", BOUND)
+def test_flows_of_others_do_not_crowd_out_those_that_a_bound_key_sees(house: House, bound: str) -> None:
+    async def story() -> None:
+        await house.app.tasks["send"].using(queue="mail", flow="before").aenqueue("a")
+        await house.add.using(queue="images", lane="acme", flow="own").aenqueue(1)
+        await house.app.tasks["send"].using(queue="mail", flow="after").aenqueue("a")
+        async with house.open(await house.key("read", **BOUND[bound])) as client:
+            page = (await client.get("/v1/flows", params={"limit": 1})).json()
+            assert [flow["id"] for flow in page["items"]] == ["own"]
+
+    house.run(story)
+
+
 def _asked(path: str, methods: list[str], ids: Mapping[str, str]) -> list[tuple[str, str, Any]]:
     """Requests for a route that mean what belongs to others."""
     values = {

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from windlass import Windlass
+from windlass.broker.sqlite.library import library
 from windlass.errors import StoreError
 
 JOBS = 20
@@ -195,6 +196,21 @@ def forks_meanwhile(forks: str) -> None:
 def is_forked_from_c() -> None:
     """As uWSGI forks: without Python's hooks before a fork, but with those in the child."""
     say(enqueue())
+    _fork_from_c()
+    say(enqueue())
+    app.close()
+
+
+def is_forked_from_c_in_the_middle_of_a_call() -> None:
+    """The same while SQLite is being called: a fork that calls no hooks does not wait for that."""
+    say(enqueue())
+    with library:
+        _fork_from_c()
+    say(enqueue())
+    app.close()
+
+
+def _fork_from_c() -> None:
     _imp.acquire_lock()  # Python insists
     pid = ctypes.PyDLL(None).fork()
     if pid == 0:
@@ -206,8 +222,6 @@ def is_forked_from_c() -> None:
                 say(f"refused: {error}")
     _imp.release_lock()
     os.waitpid(pid, 0)
-    say(enqueue())
-    app.close()
 
 
 def is_forgotten_by_its_child() -> None:

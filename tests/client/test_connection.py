@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -280,6 +281,49 @@ def test_a_blocking_call_of_an_observer_is_refused_instead_of_waiting_for_itself
 
 
 # --- the portal ---------------------------------------------------------------------------------------------
+
+
+class InterruptsMain(contextlib.AbstractContextManager[None]):
+    """A lock that interrupts the main thread when another thread asks for it, and is given when told."""
+
+    def __init__(self) -> None:
+        self.asked_by: threading.Thread | None = None
+        self.given = threading.Event()
+
+    def __enter__(self) -> None:
+        self.asked_by = threading.current_thread()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        assert self.given.wait(10)
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_call_does_not_open_an_app_that_was_closed_meanwhile(
+    app: Windlass, openings: list[str]
+) -> None:
+    send, lock = task_of(app), InterruptsMain()
+    handler = signal.signal(signal.SIGUSR1, _interrupt)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(app.connection._process, "lock", lock)
+            with pytest.raises(KeyboardInterrupt):
+                send.enqueue(1)
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    app.close()
+    lock.given.set()
+    assert lock.asked_by is not None
+    for _ in range(100):  # its thread ends when nothing refers to it, and an error refers to itself
+        gc.collect()
+        lock.asked_by.join(0.1)
+        if not lock.asked_by.is_alive():
+            break
+    assert not lock.asked_by.is_alive()
+    assert openings == []
 
 
 async def nothing() -> None:

@@ -105,12 +105,12 @@ class Flows:
             if looked >= LOOKED_AT:
                 cut = True
                 break
-        shown = await self._read(unfinished[:limit], sees, met if not cut else {})
+        shown, rest = await self._read(unfinished, sees, met if not cut else {}, most=limit)
         finished = [
             _seen(name, jobs) for name, jobs in met.items() if name not in {f.flow for f in unfinished}
         ]
         flows = sorted([*shown, *finished], key=_rank)
-        cut = cut or len(unfinished) > limit or len(flows) > limit
+        cut = cut or rest or len(flows) > limit
         return FlowsSeen(flows=flows[:limit], examined=examined, more=cut)
 
     async def stuck(
@@ -119,8 +119,8 @@ class Flows:
         """Up to `limit` flows that are stuck, as far as the reader sees them, whatever came after them."""
         unfinished, cut = await self._unfinished()
         stuck = [flow for flow in unfinished if flow.stuck]
-        flows = await self._read(stuck[:limit], sees, {})
-        return FlowsSeen(flows=sorted(flows, key=_rank), examined=0, more=cut or len(stuck) > limit)
+        flows, rest = await self._read(stuck, sees, {}, most=limit)
+        return FlowsSeen(flows=sorted(flows, key=_rank), examined=0, more=cut or rest)
 
     async def stuck_names(self) -> tuple[list[str], bool]:
         """The names of all flows that are stuck, and whether there may be more."""
@@ -142,17 +142,23 @@ class Flows:
         flows: Sequence[UnfinishedFlow],
         sees: Callable[[JobView], bool],
         known: Mapping[str, list[JobView]],
-    ) -> list[FlowSeen]:
-        """Unfinished flows with their newest jobs, as far as the reader sees any."""
+        *,
+        most: int,
+    ) -> tuple[list[FlowSeen], bool]:
+        """Unfinished flows with their newest jobs, as far as the reader sees any; and whether some were not
+        looked at. A reader who sees few of them has no more than `CALL_ITEMS` looked at.
+        """
         found: list[FlowSeen] = []
-        for flow in flows:
+        for flow in flows[:CALL_ITEMS]:
+            if len(found) == most:
+                return found, True
             jobs = known.get(flow.flow, [])
             if not jobs:
                 page = await self._broker.list(JobQuery(flow=flow.flow), limit=PAGE_ROWS)
                 jobs = [job for job in page.jobs if sees(job)]
             if jobs:
                 found.append(_seen(flow.flow, jobs, flow))
-        return found
+        return found, len(flows) > CALL_ITEMS
 
     async def one(self, flow: str) -> FlowShown:
         """One flow, with all its jobs counted; `JobNotFound` if none is kept."""

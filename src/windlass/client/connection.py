@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from windlass.broker.contract import BlockingProduce, Broker, Transact
@@ -123,18 +124,23 @@ class Connection:
         """Send from blocking code: by the store's blocking client where it has one, else through the portal.
         A signal handler that raises meanwhile ends the waiting, not the sending.
         """
-        return self._process.calls.call(lambda: self._enqueue(groups))
+        while True:
+            process = self._process
+            # The caller itself asks anew. A call that goes on after its caller was interrupted would open
+            # the app again, and nobody would close it.
+            with contextlib.suppress(PortalClosed):
+                return process.calls.call(partial(self._enqueue, process, groups))
 
-    def _enqueue(self, groups: Groups) -> Receipts:
-        blocking = self._ready().blocking
+    def _enqueue(self, process: _Process, groups: Groups) -> Receipts:
+        blocking = self._ready(process).blocking
         if blocking is not None:
-            receipts = self._persist(blocking, groups)
+            receipts = self._persist(process, blocking, groups)
             if not self._was_forgotten(groups, receipts):
                 return receipts
-            blocking = self._ready().blocking
+            blocking = self._ready(process).blocking
             if blocking is not None:
-                return self._persist(blocking, groups)
-        return self.run(self.send(groups))
+                return self._persist(process, blocking, groups)
+        return process.portal.run(lambda: self.send(groups))
 
     def enqueue_on(self, connection: object, groups: Groups) -> Receipts:
         """Send from blocking code, in the transaction of a connection that blocks."""
@@ -194,14 +200,14 @@ class Connection:
                 break
         raise away
 
-    def _persist(self, blocking: BlockingProduce, groups: Groups) -> Receipts:
-        start, closings, resend = time.monotonic(), self.closings, None
+    def _persist(self, process: _Process, blocking: BlockingProduce, groups: Groups) -> Receipts:
+        start, resend = time.monotonic(), None
         while True:
             try:
                 return blocking.enqueue(groups)
             except StoreUnavailable:
                 resend = resend or Resend(self._window, start)
-                if self.closings != closings or (pause := resend.pause()) is None:
+                if self._process is not process or (pause := resend.pause()) is None:
                     raise
                 time.sleep(pause)
 
@@ -242,12 +248,10 @@ class Connection:
         """Who is told of every verb."""
         return tuple(self._observers)
 
-    def _ready(self) -> _Store:
-        while (store := self._process.shared).told != self._declared.version:
-            with contextlib.suppress(PortalClosed):
-                process = self._process
-                process.portal.wait(self._preparing(process))
-        return store
+    def _ready(self, process: _Process) -> _Store:
+        while process.shared.told != self._declared.version:
+            process.portal.wait(self._preparing(process))
+        return process.shared
 
     def _preparing(self, process: _Process) -> Future[None]:
         """The one preparation under way: all who ask at the same time wait for the same."""

@@ -1,6 +1,7 @@
 """What PostgreSQL can do to a broker: end its backends, stop, come back, refuse a step that others cross."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -208,6 +209,47 @@ def test_whoever_gives_up_waits_for_nobody(server: Server, monkeypatch: pytest.M
         await broker.close()
 
     asyncio.run(test())
+
+
+def test_a_loop_that_ends_in_the_middle_of_a_call_leaves_no_connection(server: Server) -> None:
+    async def test() -> None:
+        broker = await _open(server, "ended")
+        operator: Any = await asyncpg.connect(server.dsn)
+        async with operator.transaction():
+            await operator.execute("LOCK TABLE ended.job IN ACCESS EXCLUSIVE MODE")
+            call = asyncio.ensure_future(broker.enqueue([[_job()]]))
+            await _waits_for_a_lock(operator)
+            (driver,) = asyncio.all_tasks() - {asyncio.current_task(), call}
+            driver.cancel()  # a loop cancels in no order: this one may end first
+            await asyncio.wait((call,))
+            assert call.cancelled()
+        await broker.close()
+        async with asyncio.timeout(10):
+            while await operator.fetchval(  # noqa: ASYNC110
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'windlass'"
+            ):
+                await asyncio.sleep(0.01)
+        await operator.close()
+
+    asyncio.run(test())
+
+
+def test_nor_a_complaint_of_the_place_that_it_has_set_apart(server: Server) -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, said: complaints.append(said))
+        pool = Pool(Place(server.dsn))
+        pool.set_apart()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        await pool.close()
+
+    asyncio.run(test())
+    gc.collect()
+    assert complaints == []
 
 
 def test_a_child_of_a_fork_opens_its_own_connections(server: Server) -> None:

@@ -30,7 +30,7 @@ class Pool:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._apart: asyncio.Future[Any] | None = None
+        self._apart: Sequence[asyncio.Task[bool]] = ()
         self._closed = False
         self._begin()
         renew_after_fork(self)
@@ -64,10 +64,12 @@ class Pool:
         try:
             await asyncio.wait((call,), timeout=PATIENCE)
         finally:  # also if it is cancelled in the very moment in which the answer came
-            if call.done():
-                self._give_back(link, call.exception())
-            else:
+            if not call.done():
                 self._abandon(link, call)
+            elif call.cancelled():  # by a loop that ends, which cancels all that is under way on it
+                link.drop()
+            else:
+                self._give_back(link, call.exception())
         if not call.done():
             raise TimeoutError
         return call.result()
@@ -122,7 +124,8 @@ class Pool:
 
     def set_apart(self) -> None:
         """Do with one connection less from now on: it is opened elsewhere."""
-        self._apart = asyncio.gather(self._room.acquire(), self._long.acquire())
+        loop = asyncio.get_running_loop()
+        self._apart = tuple(loop.create_task(places.acquire()) for places in (self._room, self._long))
 
     async def _take(self) -> Link:
         if self._closed:
@@ -164,8 +167,8 @@ class Pool:
     async def close(self) -> None:
         """Let go of every connection."""
         self._closed = True
-        if self._apart is not None:
-            self._apart.cancel()
+        for place in self._apart:
+            place.cancel()
         idle, self._idle = self._idle, []
         for link in idle:
             link.drop()
@@ -180,7 +183,7 @@ class Pool:
     def renew(self) -> None:
         """In a child of a fork: open connections of its own."""
         leave_to_parent(self._idle, self._abandoned, self._apart)
-        self._apart = None
+        self._apart = ()
         self._begin()
 
 

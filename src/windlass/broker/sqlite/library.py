@@ -83,7 +83,8 @@ class Library(Gate):
     def renew(self) -> None:
         """In the child: only if all was closed, the library's memory is as good as new."""
         if self._under_way or self._open:
-            self._refusal = _UNDER_WAY if self._under_way else _WITHOUT_HOOKS
+            # Without the hooks nobody waited for a call under way: that is the reason then, whatever was.
+            self._refusal = _UNDER_WAY if self._under_way and self._forks else _WITHOUT_HOOKS
             leave_to_parent(self._open)
             self._open = set()
         self._pid = os.getpid()
