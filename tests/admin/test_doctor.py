@@ -83,6 +83,7 @@ def test_a_file_near_its_limit(tmp_path: Path) -> None:
     (finding,) = [finding for finding in examined(app) if finding.check == "space"]
     assert finding.level is Level.NOTE
     assert finding.text.endswith("nothing is accepted once payloads and results pass max_size 0.1 MiB")
+    assert finding.fix == "run or cancel waiting jobs, discard dead letters, or raise max_size"
 
 
 def test_a_store_that_does_not_open_is_a_problem_and_no_error(tmp_path: Path) -> None:

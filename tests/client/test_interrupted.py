@@ -3,6 +3,7 @@ not, never half, and the next one works.
 """
 
 import asyncio
+import contextlib
 import gc
 import random
 import signal
@@ -20,6 +21,7 @@ from tests.broker.postgres.servers import Server, programs
 from tests.broker.redis.servers import redis_binary, running
 
 from windlass import Windlass
+from windlass.client.uninterrupted import Uninterrupted
 from windlass.core.state import State
 from windlass.errors import WindlassError
 
@@ -135,6 +137,48 @@ def test_a_handler_that_raises_while_the_app_is_opened(app: Windlass) -> None:
         assert app.job(send.enqueue(2).id).state() is State.READY
         count += 1
     assert count > 20
+
+
+def test_a_close_that_was_interrupted_does_not_close_what_is_opened_after_it(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the helper thread begins it late."""
+    late: list[Callable[[], object]] = []
+
+    def begun_later(_calls: Uninterrupted, work: Callable[[], object]) -> None:
+        late.append(work)
+        raise Interrupted
+
+    first = app.run(app.broker())
+    with monkeypatch.context() as patched:
+        patched.setattr(Uninterrupted, "call", begun_later)
+        with pytest.raises(Interrupted):
+            app.close()
+    second = app.run(app.broker())
+    assert second is not first
+    for work in late:
+        work()
+    assert app.run(app.broker()) is second
+    assert app.job(app.tasks["send"].enqueue(1).id).state() is State.READY
+
+
+def test_a_close_that_was_interrupted_before_it_began_is_made_up_for(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(threading.enumerate())
+    app.tasks["send"].enqueue(1)
+    opened = [each for each in set(threading.enumerate()) - before if each.name == "windlass-portal"]
+    assert opened
+
+    def never(_calls: Uninterrupted, _work: Callable[[], object]) -> None:
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Uninterrupted, "call", never)
+        with pytest.raises(Interrupted):
+            app.close()
+    app.close()
+    assert not any(thread.is_alive() for thread in opened)
 
 
 def test_a_handler_that_raises_while_a_handle_reads(app: Windlass) -> None:
@@ -281,7 +325,8 @@ def _await_the_end(threads: set[threading.Thread]) -> None:
     for thread in threads:
         for _ in range(100):  # an opening may still go on, and is dropped when it ends
             gc.collect()
-            thread.join(0.1)
+            with contextlib.suppress(RuntimeError):  # it is only being started
+                thread.join(0.1)
             if not thread.is_alive():
                 break
         assert not thread.is_alive(), thread.name

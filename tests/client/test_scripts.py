@@ -11,6 +11,7 @@ import pytest
 BEGIN = """
     import asyncio, atexit, os, signal, sys, threading
     from windlass import Windlass
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     app = Windlass(sys.argv[1], name="script")
 
     @app.task

@@ -199,7 +199,7 @@ def _room(config: Config, path: Path, size: int) -> Iterator[Finding]:
             "space",
             Level.NOTE,
             f"the file has {_mebibytes(size)}; nothing is accepted once payloads and results pass {limit}",
-            "work off or purge jobs, or raise max_size",
+            "run or cancel waiting jobs, discard dead letters, or raise max_size",
         )
     else:
         yield Finding("space", Level.OK, f"{_mebibytes(free)} free, {limit}")

@@ -104,6 +104,8 @@ class Connection:
             load(config.url)
         self._observers: list[Observer] = []
         self._process = _Process()
+        self._left: set[_Process] = set()
+        """What is no longer used, and not closed yet."""
         self.closings = 0
         """How often it was closed; who waits can tell that it was."""
         renew_after_fork(self)
@@ -298,9 +300,9 @@ class Connection:
 
     async def close(self) -> None:
         """Close what this process has opened on this loop, and what it shares."""
-        process = self._replaced()
+        process = self._leave()
         await _close_loop(process)
-        await asyncio.to_thread(process.portal.close, lambda: _close_shared(process))
+        await asyncio.to_thread(self._close_what_was_left)
 
     async def leave(self) -> None:
         """Close what belongs to the running loop alone: another thread's loop that ends before the app."""
@@ -308,24 +310,30 @@ class Connection:
 
     def shut(self) -> None:
         """Close, from blocking code, what this process shares; brokers of other loops are theirs to close."""
-
-        def close() -> None:
-            process = self._replaced()
-            process.portal.close(lambda: _close_shared(process))
-
-        self._process.calls.call(close)
+        self._leave().calls.call(self._close_what_was_left)
 
     def renew(self) -> None:
         """Start anew in the child of a fork. What the parent opened is kept and not touched: to close it, or
         to drop it, would reach into the parent's connections and its loop.
         """
-        leave_to_parent(self._process)
-        self._process = _Process()
+        leave_to_parent((self._process, self._left))
+        self._process, self._left = _Process(), set()
 
-    def _replaced(self) -> _Process:
-        process, self._process = self._process, _Process()
+    def _leave(self) -> _Process:
+        """Begin anew, in the caller's thread. If a signal handler raises while the caller closes, its next
+        calls open anew, however late the helper thread closes what was left. If the handler raises in here,
+        the next close makes up for it.
+        """
+        process = self._process
+        self._left.add(process)
+        self._process = _Process()
         self.closings += 1
         return process
+
+    def _close_what_was_left(self) -> None:
+        for process in self._left - {self._process}:
+            process.portal.close(lambda process=process: _close_shared(process))
+            self._left.discard(process)
 
 
 def _transact(broker: Broker) -> Transact:

@@ -69,15 +69,15 @@ class Portal:
 
     def _close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with self._lock:
-            loop, thread, self._closed = self._loop, self._thread, True
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            ended: Future[None] = Future()
-            loop.call_soon_threadsafe(_begin, loop, lambda: _end(loop, last), ended)
-            try:
+            loop, self._loop, self._closed = self._loop, None, True
+        try:
+            if loop is not None:
+                ended: Future[None] = Future()
+                loop.call_soon_threadsafe(_begin, loop, lambda: _end(loop, last), ended)
                 ended.result()
-            finally:
-                thread.join()
+        finally:
+            if self._thread is not None:  # also for a second caller, who finds that it is being closed
+                self._thread.join()
 
     def is_running_here(self) -> bool:
         """Whether the caller is on the portal's loop."""

@@ -49,6 +49,11 @@ def environment(url: str, namespace: str, folder: Path, **more: str) -> dict[str
     }
 
 
+def sign(folder: Path) -> Path:
+    """A file in the folder of a run: while it is there, no process of the run opens the store."""
+    return folder / "closed"
+
+
 def history_folder() -> Path:
     """Where this process writes its history."""
     folder = os.environ.get(FOLDER)

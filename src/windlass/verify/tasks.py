@@ -15,10 +15,10 @@ from windlass import GiveUp, RetryPolicy, Snooze, Windlass, current
 from windlass.core.units import SECOND
 from windlass.errors import LeaseLost
 from windlass.verify import history
-from windlass.verify.ground import FOREIGN, HOST, SESSION_TTL, history_folder
+from windlass.verify.ground import FOLDER, FOREIGN, HOST, SESSION_TTL, history_folder, sign
 from windlass.verify.history import Journal
 from windlass.verify.http_part import SERVER
-from windlass.verify.recording import record
+from windlass.verify.recording import record, wait_outside
 from windlass.verify.served import Served
 from windlass.verify.simulator.recorded import Recorded
 
@@ -75,6 +75,8 @@ def _journal() -> Journal:
         return journal()
 
 
+if FOLDER in os.environ:
+    wait_outside(sign(history_folder().parent))
 if HOST in os.environ:  # a worker's process; producers write down their calls themselves
     record(_journal, Served if os.environ[HOST] == SERVER else Recorded)
 

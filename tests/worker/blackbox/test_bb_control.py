@@ -39,6 +39,8 @@ def test_no_secret_is_found_where_it_should_not_be(fleet: Fleet, canary: Windlas
             job.result(timeout=120)
     eventually("refused", lambda: fleet.detail(refused.id).held, hint=fleet.trouble)
     assert worker.stop() == 0
+    for app in (canary, fleet.app):
+        app.close()  # the second SQLite of this process drops the locks of the first when it closes the file
     found = dict(_cells(fleet))
     assert any(WORD in text for (_, column), text in found.items() if column in PAYLOADS), "of payloads it is"
     for (table, column), text in found.items():

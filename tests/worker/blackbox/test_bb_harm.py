@@ -131,6 +131,7 @@ def test_files_of_a_task_that_got_the_numbers_of_the_store_are_not_written_to(la
     assert all(PAGE.startswith(file.read_bytes()) for file in files), "written to by somebody else"
     _others_go_on(lair)
     _stops_in_time(lair)
+    lair.app.close()  # the second SQLite of this process drops the locks of the first when it closes the file
     with contextlib.closing(sqlite3.connect(lair.folder / "windlass.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from windlass.verify.faults.kind import Kind
+from windlass.verify.ground import sign
 from windlass.verify.scene import Scene
 from windlass.verify.stores.sqlite import OwnSqlite
 
@@ -26,13 +27,17 @@ async def replaced(scene: Scene) -> None:
     The copy is as new as the file: everybody stands still while it is made. So nothing that was accepted is
     lost by the operator's hand, and everything that is accepted afterwards, into a file that nobody reads any
     more, is lost by ours. Then all is put right, as docs/backup.md says.
+
+    A process that is only starting would open what is in the place of the file, and that is put away in the
+    end: it waits outside.
     """
     own = scene.own
     assert isinstance(own, OwnSqlite)
     way = scene.draw.choice(list(_WAYS))
-    copy = scene.folder / "copy"
+    copy, closed = scene.folder / "copy", sign(scene.folder)
     async with scene.fault("file replaced", "store", way=way, outage="yes"):
         scene.keeping = False
+        closed.touch()
         try:
             await scene.reader.leave()
             await asyncio.to_thread(_replace, scene, own, copy, way)
@@ -41,6 +46,7 @@ async def replaced(scene: Scene) -> None:
                 await asyncio.to_thread(staff.kill_all)
             await asyncio.to_thread(own.restore, copy)
         finally:
+            closed.unlink()
             scene.reader.come_back()
             scene.keeping = True
     await asyncio.to_thread(shutil.rmtree, copy, ignore_errors=True)

@@ -186,7 +186,8 @@ def _brief(chance: random.Random) -> list[Send]:
 
 def _aimed(chance: random.Random, faults: list[Fault]) -> list[Send]:
     """Work at hand where a fault would otherwise often find none: zombies that have children and results to
-    tell of, and something to start for those whose heart has stopped.
+    tell of, something to start for those whose heart has stopped, and jobs to hand out in answers that are
+    lost.
     """
     sends: list[Send] = []
     for fault in faults:
@@ -196,6 +197,9 @@ def _aimed(chance: random.Random, faults: list[Fault]) -> list[Send]:
             sends.append(Send(max(0.0, fault.at - 0.7), 0, jobs))
         elif fault.kind == "heart cut":
             times = [fault.at + 3.0 + 0.4 * n for n in range(8)]
+            sends += [Send(at, 1, [_new(chance, Act(seconds=0.01))]) for at in times]
+        elif fault.kind == "messages lost":
+            times = [fault.at + fault.seconds * n / 6 for n in range(6)]
             sends += [Send(at, 1, [_new(chance, Act(seconds=0.01))]) for at in times]
     return sends
 
