@@ -154,7 +154,7 @@ $$;
 -- of the caller's, what comes within 20 ms is found by those who look by themselves: ringing each time would make such commits wait for each other.
 CREATE OR REPLACE FUNCTION _ring_for_inbox() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM _note(a.queue) FROM (SELECT DISTINCT u.queue FROM unnest(NEW.jobs) u) a;
+    PERFORM _note(a.queue) FROM (SELECT DISTINCT (b.job).queue FROM inbox b WHERE b.call = NEW.call) a;
     PERFORM _ring();
     RETURN NULL;
 END $$;
