@@ -165,12 +165,11 @@ def test_two_open_transactions_may_both_be_told_created(run: Run) -> None:
         child = a_job(after=(Edge(shadow.id),))
         other: asyncpg.Connection = await asyncpg.connect(both.dsn)
         try:
-            async with both.connection.transaction():
-                async with other.transaction():
-                    assert (await both.broker.enqueue_on(other, [[first]]))[0] == (_created(first),)
-                    assert await both.enqueue(second) == [_created(second)]
-                    assert await both.enqueue(shadow) == [_duplicate(shadow, second)]
-                    assert await both.enqueue(child) == [_created(child)]
+            async with both.connection.transaction(), other.transaction():
+                assert (await both.broker.enqueue_on(other, [[first]]))[0] == (_created(first),)
+                assert await both.enqueue(second) == [_created(second)]
+                assert await both.enqueue(shadow) == [_duplicate(shadow, second)]
+                assert await both.enqueue(child) == [_created(child)]
         finally:
             await other.close()
         assert await _states(both, first, child) == [State.READY, State.BLOCKED]
