@@ -97,31 +97,29 @@ def test_a_schema_of_others_is_refused(namespaces: Namespaces) -> None:
     _with(namespaces, test)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        "CREATE TABLE dated.layout (number int, revision int, functions text);"
-        " INSERT INTO dated.layout VALUES (6, 40, 'f')",
-        "CREATE TABLE dated.layout (one boolean, version int); INSERT INTO dated.layout VALUES (true, 1)",
-        "CREATE TABLE dated.layout (number int, revision int, functions text, first text);"
-        " INSERT INTO dated.layout VALUES (1, 1, 'f', 'another')",
-        "CREATE TABLE dated.layout (number int)",
-    ],
-)
-def test_a_namespace_of_an_earlier_version_is_refused(namespaces: Namespaces, made: str) -> None:
+_EARLIER = {
+    "with a higher number": "(number, revision, functions) AS VALUES (6, 40, 'f')",
+    "with other tables": "(number, revision, functions, first) AS VALUES (1, 1, 'f', 'another')",
+    "with other columns": "(one, version) AS VALUES (true, 1)",
+    "that was never made": "(number) AS SELECT 1 WHERE false",
+}
+
+
+@pytest.mark.parametrize("layout", _EARLIER.values(), ids=_EARLIER.keys())
+def test_a_namespace_of_an_earlier_version_is_refused(namespaces: Namespaces, layout: str) -> None:
     """Whatever number it has: its tables are others than those that migrations build on."""
 
     async def test(connection: Any) -> None:
         await connection.execute("DROP SCHEMA IF EXISTS dated CASCADE; CREATE SCHEMA dated")
         await connection.execute("CREATE TABLE dated.meta (one boolean); CREATE TABLE dated.job (id uuid)")
-        await connection.execute(made)
+        await connection.execute(f"CREATE TABLE dated.layout {layout}")
         said = '"dated" was made by an earlier version of Windlass.* drain it .* or choose another namespace'
         with pytest.raises(StoreError, match=said):
             await _opens(namespaces, "dated")
         with pytest.raises(StoreError, match=said):
             await standing(namespaces.server.dsn, "dated")
-        columns = "SELECT count(*) FROM pg_class WHERE relnamespace = 'dated'::regnamespace AND relkind = 'r'"
-        assert await connection.fetchval(columns) == 3, "nothing was added"
+        tables = "SELECT count(*) FROM pg_class WHERE relnamespace = 'dated'::regnamespace AND relkind = 'r'"
+        assert await connection.fetchval(tables) == 3, "nothing was added"
 
     _with(namespaces, test)
 
