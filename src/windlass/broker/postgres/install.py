@@ -93,13 +93,16 @@ def script(namespace: str, *, layout: int = 0) -> str:
     return "\n".join(steps) + "\n"
 
 
+_LAYOUT: Final = (
+    "CREATE TABLE IF NOT EXISTS layout (one boolean PRIMARY KEY DEFAULT true CHECK (one), "
+    "number integer NOT NULL DEFAULT 0, revision integer NOT NULL DEFAULT 0, "
+    "functions text NOT NULL DEFAULT '', first text NOT NULL)"
+)
+
+
 def _layout() -> str:
-    return (
-        "CREATE TABLE IF NOT EXISTS layout (one boolean PRIMARY KEY DEFAULT true CHECK (one), "
-        "number integer NOT NULL DEFAULT 0, revision integer NOT NULL DEFAULT 0, "
-        "functions text NOT NULL DEFAULT '', first text NOT NULL); "
-        f"INSERT INTO layout (first) VALUES ('{first_layout()}') ON CONFLICT DO NOTHING"
-    )
+    first = f"INSERT INTO layout (first) VALUES ('{first_layout()}') ON CONFLICT DO NOTHING"  # noqa: S608 - of our own making
+    return f"{_LAYOUT}; {first}"
 
 
 async def install(connection: _Connection, namespace: str) -> None:
@@ -150,8 +153,8 @@ async def state(connection: _Connection, namespace: str) -> tuple[int, int, str]
     found = (await _row(connection, f"SELECT to_jsonb(l) FROM {layout} l") or ({},))[0]  # noqa: S608 - an identifier, quoted
     if found.get("first") != first_layout():
         raise StoreError(
-            f'the namespace "{namespace}" was made by an earlier version of Windlass, and this one cannot use its'
-            " tables: drain it with the version that made it, or choose another namespace"
+            f'the namespace "{namespace}" was made by an earlier version of Windlass, and this one cannot use'
+            " its tables: drain it with the version that made it, or choose another namespace"
         )
     return found["number"], found["revision"], found["functions"]
 
