@@ -3,6 +3,8 @@
 None of these tests reads or claims before it has to: that would take in what waits.
 """
 
+from typing import Any
+
 import asyncpg
 import pytest
 from tests.broker.postgres.both import ASK, Both, Run, a_job, run
@@ -163,7 +165,7 @@ def test_two_open_transactions_may_both_be_told_created(run: Run) -> None:
     async def test(both: Both) -> None:
         first, second, shadow = (a_job(key="k") for _ in range(3))
         child = a_job(after=(Edge(shadow.id),))
-        other: asyncpg.Connection = await asyncpg.connect(both.dsn)
+        other: Any = await asyncpg.connect(both.dsn)
         try:
             async with both.connection.transaction(), other.transaction():
                 assert (await both.broker.enqueue_on(other, [[first]]))[0] == (_created(first),)

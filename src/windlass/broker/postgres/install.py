@@ -150,7 +150,8 @@ async def state(connection: _Connection, namespace: str) -> tuple[int, int, str]
     if await _row(connection, "SELECT 1 WHERE to_regclass(%s) IS NOT NULL", layout) is None:
         return None
     # Asked for as JSON: an earlier version may not have had every column.
-    found = (await _row(connection, f"SELECT to_jsonb(l) FROM {layout} l") or ({},))[0]  # noqa: S608 - an identifier, quoted
+    row = await _row(connection, f"SELECT to_jsonb(l) FROM {layout} l")  # noqa: S608 - an identifier, quoted
+    found: dict[str, Any] = {} if row is None else row[0]
     if found.get("first") != first_layout():
         raise StoreError(
             f'the namespace "{namespace}" was made by an earlier version of Windlass, and this one cannot use'
