@@ -412,7 +412,13 @@ class Transact(Protocol):
     async def enqueue_on(
         self, connection: Any, groups: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Receipt]]:
-        """As `Produce.enqueue`, in the transaction that is open on the caller's connection."""
+        """As `Produce.enqueue`, in the transaction that is open on the caller's connection.
+
+        The receipts count ids and keys of earlier calls in the same transaction, and of all that has been
+        committed, whether the store has taken it in or not. They cannot count what others have yet to
+        commit: of two open transactions that use one key, both may be answered CREATED. Then one job comes
+        into being, and the other id is known as its duplicate.
+        """
         ...
 
     def enqueue_on_blocking(

@@ -4,7 +4,6 @@ import contextlib
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -81,6 +80,6 @@ class Pooler:
         raise TimeoutError(log.read_text() if log.exists() else "no log")
 
     def stop(self) -> None:
-        """End it."""
-        self._process.send_signal(signal.SIGQUIT)
+        """End it. Killed: which signal means at once, differs between its versions."""
+        self._process.kill()
         self._process.wait(20)

@@ -168,3 +168,24 @@ def test_children_that_are_too_large_are_refused_in_a_plain_queue_too(namespaces
             assert detail.state is State.RUNNING
 
     asyncio.run(test())
+
+
+def test_a_janitor_does_not_stand_in_line_for_long(namespaces: Namespaces) -> None:
+    """All later steps would wait behind it, until the longest one before it has ended."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            await broker.sweep(limit=10)
+            busy = await namespaces.connect()
+            lock = (
+                f"pg_advisory_xact_lock_shared(1464422980, '{broker.namespace}.job'::regclass::oid::integer)"
+            )
+            async with busy, busy.transaction():
+                await busy.execute(f"SELECT {lock}".encode())
+                async with asyncio.timeout(20):
+                    assert (await broker.sweep(limit=10, every=1)).early
+                waiting = asyncio.create_task(broker.sweep(limit=10))
+            assert not (await waiting).early, "one that was asked for by itself waits"
+            assert not (await broker.sweep(limit=10, every=1)).early
+
+    asyncio.run(test())

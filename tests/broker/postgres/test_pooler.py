@@ -144,7 +144,7 @@ from windlass.broker.postgres import PostgresBroker, read_url
 async def main():
     broker = await PostgresBroker.open(read_url(sys.argv[1]), options=Options(namespace=sys.argv[2]))
     async with broker.transaction(2_000_000) as connection:
-        await connection.execute(f"SELECT * FROM {sys.argv[2]}.take_in(NULL)")
+        await connection.execute(f"SELECT * FROM {sys.argv[2]}.take_in(NULL, NULL)")
         print("holds", flush=True)
         os.kill(os.getpid(), signal.SIGSTOP)
 

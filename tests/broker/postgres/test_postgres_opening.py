@@ -12,6 +12,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker, read_url
 from windlass.broker.postgres.install import functions, install, migrations, quoted, script
+from windlass.broker.postgres.migrating import standing
 from windlass.broker.postgres.url import Place
 from windlass.broker.registry import open_broker
 from windlass.core.units import SECOND
@@ -92,6 +93,33 @@ def test_a_schema_of_others_is_refused(namespaces: Namespaces) -> None:
         await connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.orders (id int)")
         with pytest.raises(StoreError, match='"theirs" has tables of another program'):
             await _opens(namespaces, "theirs")
+
+    _with(namespaces, test)
+
+
+_EARLIER = {
+    "with a higher number": "(number, revision, functions) AS VALUES (6, 40, 'f')",
+    "with other tables": "(number, revision, functions, first) AS VALUES (1, 1, 'f', 'another')",
+    "with other columns": "(one, version) AS VALUES (true, 1)",
+    "that was never made": "(number) AS SELECT 1 WHERE false",
+}
+
+
+@pytest.mark.parametrize("layout", _EARLIER.values(), ids=_EARLIER.keys())
+def test_a_namespace_of_an_earlier_version_is_refused(namespaces: Namespaces, layout: str) -> None:
+    """Whatever number it has: its tables are others than those that migrations build on."""
+
+    async def test(connection: Any) -> None:
+        await connection.execute("DROP SCHEMA IF EXISTS dated CASCADE; CREATE SCHEMA dated")
+        await connection.execute("CREATE TABLE dated.meta (one boolean); CREATE TABLE dated.job (id uuid)")
+        await connection.execute(f"CREATE TABLE dated.layout {layout}")
+        said = '"dated" was made by an earlier version of Windlass.* drain it .* or choose another namespace'
+        with pytest.raises(StoreError, match=said):
+            await _opens(namespaces, "dated")
+        with pytest.raises(StoreError, match=said):
+            await standing(namespaces.server.dsn, "dated")
+        tables = "SELECT count(*) FROM pg_class WHERE relnamespace = 'dated'::regnamespace AND relkind = 'r'"
+        assert await connection.fetchval(tables) == 3, "nothing was added"
 
     _with(namespaces, test)
 
@@ -202,7 +230,7 @@ def test_the_state_of_health(namespaces: Namespaces) -> None:
         assert [text.split(":")[0] for text in full.warnings()[1:]] == [
             "table job has about 1,024 MiB that nothing uses",
             "200,000 rows are in a default partition",
-            "10,000 groups from callers' own transactions wait to be taken in",
+            "10,000 jobs from callers' own transactions wait to be taken in",
         ]
         await broker.close()
 

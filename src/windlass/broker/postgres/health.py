@@ -67,7 +67,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             " see that one runs"
             if self.in_default > _MANY_ASTRAY
             else "",
-            f"{self.not_taken_in:,} groups from callers' own transactions wait to be taken in: see that a"
+            f"{self.not_taken_in:,} jobs from callers' own transactions wait to be taken in: see that a"
             " worker runs"
             if self.not_taken_in >= _MANY_DEAD
             else "",

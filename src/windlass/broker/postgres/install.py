@@ -5,6 +5,7 @@ Killed at any point, the next one goes on where it stopped. Migrations only add,
 beside them.
 """
 
+import re
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -68,6 +69,14 @@ def fingerprint() -> str:
     return sha256(functions().encode()).hexdigest()[:16]
 
 
+@cache
+def first_layout() -> str:
+    """What tells one first migration from another, whatever its comments. Every later one builds on it."""
+    texts = (text for name, text in _scripts("migrations") if name.startswith("0001"))
+    statements = re.sub(r"--.*", "", "\n".join(texts))
+    return sha256(" ".join(statements.split()).encode()).hexdigest()[:16]
+
+
 def _path(schema: str) -> str:
     """What names mean in functions made under it: never a temporary table of whoever calls them."""
     return f"SET LOCAL search_path = {schema}, pg_catalog, pg_temp"
@@ -77,7 +86,7 @@ def script(namespace: str, *, layout: int = 0) -> str:
     """What an installation from a layout on would run, for `windlass migrate --sql`."""
     schema = quoted(namespace)
     begin = f"BEGIN;\nSELECT pg_advisory_xact_lock({_LOCK});\n{_path(schema)};\n"
-    steps = [f"CREATE SCHEMA IF NOT EXISTS {schema};\n{begin}{_LAYOUT};\nCOMMIT;"]
+    steps = [f"CREATE SCHEMA IF NOT EXISTS {schema};\n{begin}{_layout()};\nCOMMIT;"]
     for number, migration in enumerate(migrations()[layout:], layout + 1):
         steps.append(f"{begin}{migration}\nUPDATE layout SET number = {number};\nCOMMIT;")
     steps.append(f"{begin}{_ALONE};\n{functions()}\n{_note(REVISION, fingerprint())};\nCOMMIT;")
@@ -87,9 +96,13 @@ def script(namespace: str, *, layout: int = 0) -> str:
 _LAYOUT: Final = (
     "CREATE TABLE IF NOT EXISTS layout (one boolean PRIMARY KEY DEFAULT true CHECK (one), "
     "number integer NOT NULL DEFAULT 0, revision integer NOT NULL DEFAULT 0, "
-    "functions text NOT NULL DEFAULT ''); "
-    "INSERT INTO layout DEFAULT VALUES ON CONFLICT DO NOTHING"
+    "functions text NOT NULL DEFAULT '', first text NOT NULL)"
 )
+
+
+def _layout() -> str:
+    first = f"INSERT INTO layout (first) VALUES ('{first_layout()}') ON CONFLICT DO NOTHING"  # noqa: S608 - of our own making
+    return f"{_LAYOUT}; {first}"
 
 
 async def install(connection: _Connection, namespace: str) -> None:
@@ -100,7 +113,7 @@ async def install(connection: _Connection, namespace: str) -> None:
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         await _check_schema(connection, namespace)
-        await _run(connection, f"CREATE SCHEMA IF NOT EXISTS {schema}; {_path(schema)}; {_LAYOUT}")
+        await _run(connection, f"CREATE SCHEMA IF NOT EXISTS {schema}; {_path(schema)}; {_layout()}")
     for _ in range(len(migrations()) + 1):
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
@@ -136,7 +149,15 @@ async def state(connection: _Connection, namespace: str) -> tuple[int, int, str]
     layout = f"{quoted(namespace)}.layout"
     if await _row(connection, "SELECT 1 WHERE to_regclass(%s) IS NOT NULL", layout) is None:
         return None
-    return await _row(connection, f"SELECT number, revision, functions FROM {layout}")  # noqa: S608 - an identifier, quoted
+    # Asked for as JSON: an earlier version may not have had every column.
+    row = await _row(connection, f"SELECT to_jsonb(l) FROM {layout} l")  # noqa: S608 - an identifier, quoted
+    found: dict[str, Any] = {} if row is None else row[0]
+    if found.get("first") != first_layout():
+        raise StoreError(
+            f'the namespace "{namespace}" was made by an earlier version of Windlass, and this one cannot use'
+            " its tables: drain it with the version that made it, or choose another namespace"
+        )
+    return found["number"], found["revision"], found["functions"]
 
 
 async def _check_schema(connection: _Connection, namespace: str) -> None:

@@ -61,7 +61,9 @@ class Store:
         except Refusal as error:
             if code_of(error) != _TAKE_IN_FIRST:
                 raise
-        await self._run(take_in(), insists=True)
+        before = await self._run(take_in(None), insists=True)
+        while before is not None:
+            before = await self._run(take_in(before), insists=True)
         return await self._run(call, insists=False)
 
     async def _run(self, call: Call[_T], *, insists: bool) -> _T:

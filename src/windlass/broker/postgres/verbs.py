@@ -107,9 +107,11 @@ def open_with(said: Options) -> Call[bool]:
     return _setting("open_with", arguments, _only("open_with"))
 
 
-def take_in() -> Call[None]:
-    """Accept what callers' own transactions have left."""
-    return _step("take_in", (), lambda _: None)
+def take_in(before: int | None) -> Call[int | None]:
+    """Accept what callers' own transactions have left, in bounded steps: what to call it with again, until it
+    is None.
+    """
+    return _step("take_in", (before,), _only("take_in"))
 
 
 def health() -> Call[Row]:

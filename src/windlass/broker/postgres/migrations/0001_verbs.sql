@@ -21,7 +21,9 @@ CREATE TYPE asked AS (
     revision     bigint,
     flow         text,
     after_ids    uuid[],
-    after_on     smallint[]
+    after_on     smallint[],
+    status       text,          -- in `inbox`: what the call was answered
+    of           uuid
 );
 CREATE TYPE receipt AS (i integer, status text, of uuid, refusal text, why text);
 CREATE TYPE ruling AS (
@@ -103,20 +105,24 @@ CREATE TYPE claimed AS (
     expires_in   bigint,
     visibility   bigint
 );
--- Groups that were enqueued in a transaction of the caller's own: only inserted there, so that nobody ever waits for it.
--- The store takes them in once they are committed.
+-- Jobs that were enqueued in a transaction of the caller's own, with what each call was answered: only inserted there, so that nobody ever waits
+-- for it. The store takes them in, group by group, once they are committed. Until then calls find them by their ids and keys.
 CREATE TABLE inbox (
-    i    bigint  PRIMARY KEY DEFAULT nextval('number'),
-    jobs asked[] NOT NULL
+    call   bigint  NOT NULL,                          -- the number of its group
+    i      integer NOT NULL,                          -- its place in the group, from 1
+    parent uuid,                                      -- the job that spawned it
+    job    asked   NOT NULL,
+    PRIMARY KEY (call, i)
 );
--- Leases that were settled as done in a transaction of the caller's own; what that brings about is done afterwards.
+CREATE INDEX inbox_id  ON inbox (((job).id));
+CREATE INDEX inbox_key ON inbox (((job).queue), ((job).lane), ((job).task), ((job).key)) WHERE (job).key IS NOT NULL;
+-- Leases that were settled as done in a transaction of the caller's own; what that brings about is done afterwards. The children are in `inbox`.
 CREATE TABLE aftermath (
     job     uuid    PRIMARY KEY,
     i       bigint  NOT NULL DEFAULT nextval('number'),
     fence   bigint  NOT NULL,
     runtime bigint,
-    result  bytea,
-    spawn   asked[] NOT NULL
+    result  bytea
 );
 -- A job as it is read; listings leave out what is large. In the head of a page, `n` is where to go on.
 CREATE TYPE job_row AS (
@@ -178,4 +184,4 @@ CREATE SEQUENCE bell_7;
 -- A caller's own transaction may stay open for minutes: it is rung for at its commit.
 CREATE FUNCTION _ring_for_inbox() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE CONSTRAINT TRIGGER ring AFTER INSERT ON inbox DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION _ring_for_inbox();
+    FOR EACH ROW WHEN (NEW.i = 1) EXECUTE FUNCTION _ring_for_inbox();

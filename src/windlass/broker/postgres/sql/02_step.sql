@@ -47,6 +47,20 @@ BEGIN
     END IF;
 END $$;
 
+-- Lock the namespace for a step that may as well be made later: all that come meanwhile wait behind it. in: for how many ms it may wait. out: whether
+-- it has the lock.
+CREATE OR REPLACE FUNCTION _lock_within(p_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    v_before text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', p_ms::text, true);
+    PERFORM pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::integer);
+    PERFORM set_config('lock_timeout', v_before, true);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $$;
+
 -- Lock the lanes of those of these queues that have some: rings and seats change, and leases of a lane are counted, one step at a time.
 CREATE OR REPLACE FUNCTION _lock_lanes(p_queues text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -154,7 +168,7 @@ $$;
 -- of the caller's, what comes within 20 ms is found by those who look by themselves: ringing each time would make such commits wait for each other.
 CREATE OR REPLACE FUNCTION _ring_for_inbox() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM _note(a.queue) FROM (SELECT DISTINCT u.queue FROM unnest(NEW.jobs) u) a;
+    PERFORM _note(a.queue) FROM (SELECT DISTINCT (b.job).queue FROM inbox b WHERE b.call = NEW.call) a;
     PERFORM _ring();
     RETURN NULL;
 END $$;

@@ -80,8 +80,9 @@ BEGIN
     RETURN array(SELECT v_ids[i] FROM generate_series(1, v_count) i WHERE NOT v_free[v_stands[i]]);
 END $$;
 
--- in: a group; whether it may go beyond `max_size`. out: receipts of those that cannot be accepted, with the reason.
-CREATE OR REPLACE FUNCTION _refusals(g asked[], p_may_fill boolean) RETURNS SETOF receipt LANGUAGE plpgsql STABLE AS $$
+-- in: a group; whether it may go beyond `max_size`; whether it will line up in `inbox`, so that what waits there is known. out: receipts of those
+-- that cannot be accepted, with the reason.
+CREATE OR REPLACE FUNCTION _refusals(g asked[], p_may_fill boolean, p_here boolean) RETURNS SETOF receipt LANGUAGE plpgsql STABLE AS $$
 DECLARE
     a asked;
     r receipt;
@@ -96,7 +97,7 @@ DECLARE
 BEGIN
     FOREACH a IN ARRAY g LOOP
         v_ids := v_ids || a.id;
-        IF (_known(a.id)).status IS NULL THEN
+        IF (_known(a.id)).status IS NULL AND NOT (p_here AND _is_in_inbox(a.id)) THEN
             v_new := v_new || a;
         END IF;
     END LOOP;
@@ -114,7 +115,7 @@ BEGIN
         r := NULL;
         v_unknown := NULL;
         FOREACH v_parent IN ARRAY coalesce(a.after_ids, '{}') LOOP
-            IF NOT v_parent = ANY (v_ids) AND (_known(v_parent)).status IS NULL AND NOT _is_in_inbox(v_parent) THEN
+            IF NOT v_parent = ANY (v_ids) AND (_known(v_parent)).status IS NULL AND NOT (p_here AND _is_in_inbox(v_parent)) THEN
                 v_unknown := v_parent;
                 EXIT;
             END IF;
@@ -159,8 +160,10 @@ END $$;
 -- Accept a group, or refuse it whole: one receipt a job, in the group's order.
 CREATE OR REPLACE FUNCTION _enqueue_group(g asked[]) RETURNS SETOF receipt LANGUAGE plpgsql AS $$
 DECLARE
-    v_refused receipt[] := array(SELECT r FROM _refusals(g, false) r);
+    v_refused receipt[];
 BEGIN
+    PERFORM _take_in_before(g);
+    v_refused := array(SELECT r FROM _refusals(g, false, false) r);
     IF cardinality(v_refused) = 0 THEN
         RETURN QUERY SELECT * FROM _accept(g, NULL);
         RETURN;
@@ -206,36 +209,59 @@ END $$;
 -- Answer one new call by its key (`windlass.core.dedup`).
 CREATE OR REPLACE FUNCTION _meet(a asked, p_parent uuid) RETURNS receipt LANGUAGE plpgsql AS $$
 DECLARE
+    m record;
+    h job;
+BEGIN
+    IF a.status = 'duplicate' THEN   -- so it was answered; but what stands for it may itself have been absorbed since
+        RETURN _absorb(a.id, 'duplicate', coalesce((_known(a.of)).of, a.of));
+    END IF;
+    m := _met(a);
+    CASE m.does
+        WHEN 'create' THEN
+            RETURN _create(a, p_parent, NULL);
+        WHEN 'replace' THEN
+            SELECT * INTO h FROM job WHERE id = m.of;
+            RETURN _replace(h, a);
+        WHEN 'follow' THEN
+            UPDATE unique_key u SET follower = a.id
+            WHERE u.queue = a.queue AND u.lane = a.lane AND u.task = a.task AND u.key = a.key;
+            RETURN _create(a, p_parent, m.of);
+        ELSE
+            RETURN _absorb(a.id, 'duplicate', m.of);
+    END CASE;
+END $$;
+
+-- in: a new call. out: what it does under its key (`_meeting`), to which job, and the state of the key's holder (NULL: there is none).
+CREATE OR REPLACE FUNCTION _met(a asked, OUT does text, OUT of uuid, OUT state smallint) LANGUAGE plpgsql STABLE AS $$
+DECLARE
     k unique_key;
     h job;
 BEGIN
+    does := 'create';
     IF a.key IS NULL THEN
-        RETURN _create(a, p_parent, NULL);
+        RETURN;
     END IF;
     SELECT * INTO k FROM unique_key u WHERE u.queue = a.queue AND u.lane = a.lane AND u.task = a.task AND u.key = a.key;
     IF NOT FOUND THEN
-        RETURN _create(a, p_parent, NULL);
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM aftermath WHERE job = k.holder) THEN   -- it has ended; only what follows from that is yet to come
+        IF k.follower IS NULL THEN
+            k.until := _held_until(k.mode, k.win, k.accepted_at, _at());
+        ELSE
+            k.holder := k.follower;
+        END IF;
     END IF;
     -- What has the id of a holder that finished may be another job by now.
     SELECT * INTO h FROM job WHERE id = k.holder AND pruned_until IS NULL AND k.until IS NULL;
     h := _as_leased(h);
-    CASE _meeting(a.mode, coalesce(h.state, STATE_DONE::smallint), NOT (k.until <= _at()) IS TRUE)
-        WHEN 'create' THEN
-            RETURN _create(a, p_parent, NULL);
-        WHEN 'replace' THEN
-            RETURN _replace(h, a);
-        WHEN 'follow' THEN
-            IF k.follower IS NOT NULL THEN
-                SELECT * INTO h FROM job WHERE id = k.follower;
-                RETURN _replace(h, a);
-            END IF;
-            UPDATE unique_key u SET follower = a.id
-            WHERE u.queue = a.queue AND u.lane = a.lane AND u.task = a.task AND u.key = a.key;
-            RETURN _create(a, p_parent, k.holder);
-        ELSE
-            NULL;
-    END CASE;
-    RETURN _absorb(a.id, 'duplicate', k.holder);
+    state := coalesce(h.state, STATE_DONE::smallint);
+    does := _meeting(a.mode, state, NOT (k.until <= _at()) IS TRUE);
+    of := k.holder;
+    IF does = 'follow' AND k.follower IS NOT NULL THEN
+        does := 'replace';
+        of := k.follower;
+    END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION _absorb(p_id uuid, p_status text, p_of uuid) RETURNS receipt LANGUAGE plpgsql AS $$
@@ -406,7 +432,7 @@ CREATE OR REPLACE FUNCTION _asked(
         CASE cardinality(p_run_at) WHEN 1 THEN p_run_at[1] ELSE run_at END, CASE cardinality(p_expires) WHEN 1 THEN p_expires[1] ELSE expires END,
         payload, CASE cardinality(p_headers) WHEN 1 THEN p_headers[1] ELSE headers END, CASE cardinality(p_tags) WHEN 1 THEN p_tags[1] ELSE tags END,
         coalesce(max_attempts, p_max_attempts[1]), coalesce(revision, p_revisions[1]), coalesce(flow, p_flows[1]),
-        e.ids, e.ons)::asked ORDER BY o), '{}')
+        e.ids, e.ons, NULL, NULL)::asked ORDER BY o), '{}')
     FROM unnest(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins, p_delays, p_run_at, p_expires,
         p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows) WITH ORDINALITY
         AS u (id, task, queue, lane, priority, key, mode, win, delay, run_at, expires, payload, headers, tags, max_attempts,

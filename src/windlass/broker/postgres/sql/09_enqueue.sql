@@ -138,7 +138,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whether one of these ids may be that of a job that has ended, or of a call that a key absorbed. Ids grow with time, so it is mostly enough to
+-- Whether one of these ids may be that of a job that has ended or waits to be taken in, or of a call that a key absorbed. Ids grow with time, so it is mostly enough to
 -- look at the largest that is there.
 CREATE OR REPLACE FUNCTION _may_be_known(p_ids uuid[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -146,7 +146,9 @@ DECLARE
     v_first uuid := (SELECT u FROM unnest(p_ids) u ORDER BY u LIMIT 1);
 BEGIN
     -- Each by itself: a statement pays for all the tables that it might look at.
-    IF v_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AND EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids)) THEN
+    IF EXISTS (SELECT FROM inbox) AND EXISTS (SELECT FROM inbox b WHERE (b.job).id = ANY (p_ids)) THEN
+        RETURN true;
+    ELSIF v_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AND EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids)) THEN
         RETURN true;
     ELSIF _is_beyond_past(v_first, v_slots) THEN
         RETURN false;

@@ -202,6 +202,9 @@ DECLARE
     r ruling;
     v_answer answer;
 BEGIN
+    IF cardinality(p_spawn) > 0 THEN
+        PERFORM _take_in_before(p_spawn);
+    END IF;
     -- Nobody is waited for while a lock of the namespace is held: a caller's own transaction that settles this job can take long.
     PERFORM FROM job WHERE id = p_id FOR UPDATE NOWAIT;
     IF EXISTS (SELECT FROM aftermath WHERE job = p_id) THEN
@@ -219,7 +222,7 @@ BEGIN
     ELSIF p_too_large IS NOT NULL THEN
         RETURN ROW('refused', NULL, NULL, p_too_large)::answer;
     ELSIF cardinality(p_spawn) > 0 THEN
-        SELECT f.why INTO v_answer.why FROM _refusals(p_spawn, true) f LIMIT 1;
+        SELECT f.why INTO v_answer.why FROM _refusals(p_spawn, true, false) f LIMIT 1;
         IF FOUND THEN
             v_answer.verdict := 'refused';
             RETURN v_answer;
