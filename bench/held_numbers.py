@@ -1,11 +1,13 @@
 """What a transaction that is left open costs a claim on PostgreSQL: `python bench/held_numbers.py [form …]`.
 
-Such a transaction keeps vacuum from removing what claims, settlements and beats leave behind. Jobs flow through a
-namespace, first with nothing held, then with a REPEATABLE READ snapshot held from the start. For each fifth of the jobs,
-p50 and p99 of a settle that claims ten jobs: its wall, and the CPU that the server's process spent in it, which says more on
-a machine that has other work. Forms: singles (runs of one), bulk (runs of 100), laned, sequence.
+Such a transaction keeps vacuum from removing what claims, settlements and beats leave behind. Jobs flow
+through a namespace, first with nothing held, then with a REPEATABLE READ snapshot held from the start. For
+each fifth of the jobs: p50 and p99 of a settle that claims ten jobs, its wall and the CPU that the server's
+process spent in it, which says more on a machine that has other work. Forms: singles (runs of one), bulk
+(runs of 100), laned, sequence.
 
-HELD_JOBS: how many jobs (40,000). HELD_RATE: jobs a second (0: as fast as they go; 300 and 180,000 jobs are ten minutes).
+HELD_JOBS: how many jobs (40,000). HELD_RATE: jobs a second (0: as fast as they go); 180,000 jobs at 300 a
+second are ten minutes.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from postgres_numbers import Bench, job
+from postgres_numbers import Bench
 from tests.broker.postgres.servers import Server, programs
 
 from windlass.core.outcome import Outcome
@@ -84,7 +86,7 @@ async def flow(bench: Bench, form: str) -> None:
             walls.append(time.perf_counter() - start)
             cpus.append((spent(pids) - cpu) / 1e9)
             leases = () if claimed is None else claimed.leases
-        # A worker beats and sweeps about once a second: with nothing to wait for, as often per job as at 300 a second.
+        # A worker beats and sweeps about once a second; without a rate, once in 300 jobs.
         if time.monotonic() - swept > 1 or (not RATE and done % 300 < round_of):
             swept = time.monotonic()
             await bench.broker.beat([Beat(session=bench.session)])

@@ -1,4 +1,4 @@
-"""A transaction that is left open keeps the rows that claims and settlements have deleted. Claims pass over them."""
+"""Claims pass over the deleted rows that a transaction keeps, which was left open."""
 
 import asyncio
 from typing import Any

@@ -117,6 +117,21 @@ CREATE OR REPLACE FUNCTION _front(p_queue text, p_rows integer) RETURNS SETOF re
     LIMIT p_rows
 $$;
 
+-- In how many rows the first of a queue's jobs stand, so many of them: no more runs are to be locked than are taken.
+CREATE OR REPLACE FUNCTION _rows_of(p_queue text, p_jobs integer) RETURNS integer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_rows integer := 0;
+    v_jobs integer := 0;
+    v_width integer;
+BEGIN
+    FOR v_width IN SELECT width FROM _front(p_queue, p_jobs) LOOP
+        v_rows := v_rows + 1;
+        v_jobs := v_jobs + v_width;
+        EXIT WHEN v_jobs >= p_jobs;
+    END LOOP;
+    RETURN v_rows;
+END $$;
+
 -- Raise the floors of queues whose jobs have moved since the last time: to the first ready job of the band, or above every number that was drawn. Needs
 -- the namespace to itself: a step beside this one may be about to file a job with an older number. At most 32 bands of a queue keep a floor.
 CREATE OR REPLACE FUNCTION _raise_floors() RETURNS void LANGUAGE plpgsql AS $$

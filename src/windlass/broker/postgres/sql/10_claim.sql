@@ -216,21 +216,6 @@ BEGIN
     RETURN t;
 END $$;
 
--- In how many rows the first of a queue's jobs stand, so many of them: no more runs are to be locked than are taken.
-CREATE OR REPLACE FUNCTION _rows_of(p_queue text, p_jobs integer) RETURNS integer LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_rows integer := 0;
-    v_jobs integer := 0;
-    v_width integer;
-BEGIN
-    FOR v_width IN SELECT width FROM _front(p_queue, p_jobs) LOOP
-        v_rows := v_rows + 1;
-        v_jobs := v_jobs + v_width;
-        EXIT WHEN v_jobs >= p_jobs;
-    END LOOP;
-    RETURN v_rows;
-END $$;
-
 -- Take the first jobs of a queue with lanes, all at once.
 --
 -- Lanes go by stride (`windlass.core.order`): each claim takes from the lane whose `due` is lowest, and adds a stride to it. So the times of a
