@@ -72,8 +72,14 @@ WHERE (r.queue, r.lane, r.band, r.task) <> (j.queue, j.lane, j.band, j.task)
       OR j.seq <> r.seq + j.n - r.n
       OR r.last <> (j.attempt + 1 >= j.max_attempts) OR r.suspect <> (j.crashes >= 2)
       OR r.expires_at IS DISTINCT FROM CASE WHEN NOT j.started THEN j.expires_at END
+UNION ALL SELECT r.n FROM {schema}.ready r JOIN {schema}.floor f ON (f.queue, f.band) = (r.queue, r.band)
+WHERE r.lane = '' AND NOT r.suspect AND r.seq < f.seq
+UNION ALL SELECT d.i FROM {schema}.delta d, {schema}.meta m WHERE d.i <= m.cleared
+UNION ALL SELECT e.i FROM {schema}.event_in e, {schema}.meta m WHERE e.i <= m.cleared
 """
-"""Unfinished jobs that no run covers, or two; runs that say something else than their jobs."""
+"""Unfinished jobs that no run covers, or two; runs that say something else than their jobs; what is below a
+floor, where nobody looks for it.
+"""
 
 
 class Namespaces:

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.broker.postgres.measuring import Measured, Told
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
@@ -36,13 +37,13 @@ _FILL = """
 WITH made AS (
     INSERT INTO {schema}.{table} (id, n, state, priority, max_attempts, revision, queue, lane, task, band,
         seq, accepted_at, due_at, size, kept, finished_at, started, payload, slot, waits)
-    SELECT gen_random_uuid(), nextval('{schema}.number'), $1::smallint, 0, 5, 0, $2,
-        CASE WHEN $2 = 'laned' THEN 'l' || i % 50 ELSE '' END,
-        't', 0, i, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
+    SELECT gen_random_uuid(), i.n, $1::smallint, 0, 5, 0, $2,
+        CASE WHEN $2 = 'laned' THEN 'l' || i.i % 50 ELSE '' END,
+        't', 0, i.n, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
         CASE WHEN $1::smallint = 4 THEN 0 END, CASE WHEN $1::smallint = 4 THEN $3 END, $1::smallint = 4, 'x',
         CASE WHEN '{table}' = 'past' THEN (SELECT slot FROM {schema}.queue WHERE name = $2) END,
         CASE WHEN $1::smallint = 1 THEN 1 END
-    FROM generate_series(1, $5::integer) i
+    FROM (SELECT i, nextval('{schema}.number') * 1024 AS n FROM generate_series(1, $5::integer) i) i
     RETURNING n, state, queue, lane, task, band, seq, size
 )
 INSERT INTO {schema}.ready (queue, lane, band, seq, n, task, size, last, suspect)
@@ -63,37 +64,6 @@ FROM made
 """Jobs that are leased, older than the others; 800 by the session that is measured: more than a
 worker has in its hand. What a session holds is read when it ends, and when sessions are looked at.
 """
-_READ = """
-SELECT indexrelname, coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE schemaname = $1
-UNION ALL
-SELECT relname, coalesce(seq_tup_read, 0) FROM pg_stat_user_tables
-WHERE schemaname = $1 AND (relname LIKE 'past%' OR relname IN (
-    'job', 'ready', 'lease', 'edge', 'unique_key', 'session', 'lane', 'seat'))
-"""
-
-
-class Measured:
-    """A broker on full tables, and how much of them its calls read."""
-
-    def __init__(self, broker: "_Told", connection: Any) -> None:
-        self.broker = broker
-        self._connection = connection
-
-    async def read_by(self, call: Callable[[], Awaitable[object]]) -> Counter[str]:
-        """How many entries of which index, and rows of which table read whole, a call has read."""
-        before = await self._read()
-        await call()
-        return await self._read() - before
-
-    async def _read(self) -> Counter[str]:
-        # The last transaction of each backend tells what it has read when the next one asks it to.
-        await self.broker.flush_statistics()
-        return Counter(dict(await self._connection.fetch(_READ, self.broker.namespace)))
-
-
-class _Told(PostgresBroker):
-    async def flush_statistics(self) -> None:
-        await self._pool.fetch(b"SELECT pg_stat_force_next_flush()", named=False)
 
 
 @pytest.mark.parametrize("planned", ["on full tables", "on empty tables"])
@@ -114,10 +84,10 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
         prepared = await namespaces.open(None, Options())
         connection: Any = await asyncpg.connect(namespaces.server.dsn)
         try:
-            broker = await _Told.open(
+            broker = await Told.open(
                 Place(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
             )
-            assert isinstance(broker, _Told)
+            assert isinstance(broker, Told)
             await _declare(broker, queue)
             if planned == "on empty tables":
                 # What has been vacuumed empty looks as if it had one row for ever: the worst moment to plan.

@@ -15,6 +15,7 @@ CREATE TABLE meta (
     live            bigint  NOT NULL DEFAULT 0,      -- the liveness clock
     swept_at        bigint,
     left_work       boolean NOT NULL DEFAULT false,
+    cleared         bigint  NOT NULL DEFAULT 0,      -- no row of `delta`, `event_in` and `moved` up to this number is left
     version         bigint  NOT NULL DEFAULT 0,      -- of all settings
     session_ttl     bigint  NOT NULL DEFAULT 30000000,
     resend_window   bigint  NOT NULL DEFAULT 10000000,
@@ -208,6 +209,16 @@ CREATE TABLE ready (
 CREATE INDEX ready_place   ON ready (queue, lane, band, seq);
 CREATE INDEX ready_suspect ON ready (queue, seq) WHERE suspect;
 
+-- Floors: below `seq`, no job of a band is ready in the plain lane (suspects do not count). A claim starts there, and so passes over what a transaction
+-- that was left open keeps of jobs that are gone. The first claim from a band makes its row, sweep raises it, and a job that goes back to an older place
+-- lowers it.
+CREATE TABLE floor (
+    queue text COLLATE "C" NOT NULL,
+    band  bigint NOT NULL,
+    seq   bigint NOT NULL,
+    PRIMARY KEY (queue, band)
+) WITH (fillfactor = 50);
+
 -- Running jobs, by their session ("": a deadline lease) and by their lane. The fence of each is `_new_fence` of the last that its row knows, and `at`.
 CREATE TABLE lease (
     session   text COLLATE "C" NOT NULL,
@@ -225,6 +236,7 @@ CREATE TABLE lease (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX lease_place    ON lease (queue, lane, n);
 CREATE INDEX lease_deadline ON lease (deadline, n) WHERE deadline IS NOT NULL;
+CREATE INDEX lease_flagged  ON lease (session, i)  WHERE flagged;
 
 CREATE TABLE log (
     n    bigint NOT NULL,
@@ -332,7 +344,6 @@ CREATE TABLE session (
     opened_at  bigint NOT NULL,
     seen       bigint NOT NULL,
     memory     bigint NOT NULL DEFAULT 0,
-    seq        bigint NOT NULL DEFAULT 0,
     ended_at   bigint,
     silent_for bigint NOT NULL DEFAULT 0,
     cause      bytea,
@@ -341,6 +352,14 @@ CREATE TABLE session (
     fences     bigint[]
 ) WITH (fillfactor = 50);
 CREATE INDEX session_ended ON session (ended_at) WHERE ended_at IS NOT NULL;
+
+-- The last ask of a session that was answered: one row. A claim inserts it anew, with a larger number, and deletes the one before: a number that is
+-- updated in place would have to be looked for among all its older versions, which stay while a transaction is left open.
+CREATE TABLE answered (
+    session text COLLATE "C" NOT NULL,
+    seq     bigint NOT NULL,
+    PRIMARY KEY (session, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE TABLE document (
     kind     text COLLATE "C" NOT NULL,
@@ -371,12 +390,14 @@ CREATE TABLE timed (task text COLLATE "C" PRIMARY KEY);
 
 -- Counts: rows that are only inserted, and the totals that sweep folds them into. Nobody waits for a counter.
 CREATE TABLE delta (
+    i     bigint   NOT NULL DEFAULT nextval('number'),
     queue text COLLATE "C" NOT NULL,
     task  text COLLATE "C" NOT NULL,
     state smallint NOT NULL,
     n     bigint   NOT NULL,
     bytes bigint   NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX delta_i ON delta (i);
 CREATE TABLE total (
     queue text COLLATE "C" NOT NULL,
     task  text COLLATE "C" NOT NULL,
@@ -404,6 +425,7 @@ CREATE TABLE event_in (
     runtime bigint,
     waited  bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX event_in_i ON event_in (i);
 CREATE TABLE event (LIKE event_in, PRIMARY KEY (i));
 ALTER TABLE event ALTER COLUMN i DROP DEFAULT;
 CREATE TABLE event_end (one boolean PRIMARY KEY DEFAULT true CHECK (one), next bigint NOT NULL DEFAULT 0);
@@ -421,3 +443,4 @@ CREATE UNLOGGED TABLE moved (
     after  smallint NOT NULL,
     reason text
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX moved_i ON moved (i);

@@ -46,6 +46,7 @@ BEGIN
         INSERT INTO ready (queue, lane, band, seq, n, task, size, expires_at, last, suspect)
         VALUES (j.queue, j.lane, j.band, j.seq, j.n, j.task, octet_length(j.payload), CASE WHEN NOT j.started THEN j.expires_at END,
             j.attempt + 1 >= j.max_attempts, j.crashes >= SUSPECT_AFTER);
+        UPDATE floor SET seq = j.seq WHERE queue = j.queue AND band = j.band AND seq > j.seq AND j.lane = '';
         PERFORM _note(j.queue);
     END IF;
     UPDATE job SET

@@ -98,3 +98,52 @@ CREATE OR REPLACE FUNCTION _split_runs(p_queue text, p_n bigint DEFAULT NULL) RE
     SELECT g.queue, g.lane, g.band, j.n, j.n, g.task, j.size, g.expires_at, g.last, g.suspect
     FROM gone g JOIN job j ON j.n BETWEEN g.n AND g.n + g.width - 1
 $$;
+
+-- Floors ----------------------------------------------------------------------------------------------------------------------------------------------
+
+-- The stretches in which the plain lane of a queue has its ready jobs, first to last: from (band, seq) to the band before `until`.
+CREATE OR REPLACE FUNCTION _stretches(p_queue text, OUT band bigint, OUT seq bigint, OUT until bigint) RETURNS SETOF record LANGUAGE sql STABLE AS $$
+    SELECT f.band, f.seq, lead(f.band, 1, LAST_BAND) OVER (ORDER BY f.band)
+    FROM (SELECT -LAST_BAND AS band, 0::bigint AS seq UNION ALL SELECT o.band, o.seq FROM floor o WHERE o.queue = p_queue) f
+    ORDER BY f.band
+$$;
+
+-- The first runs of a queue's plain lane, in order.
+CREATE OR REPLACE FUNCTION _front(p_queue text, p_rows integer) RETURNS SETOF ready LANGUAGE sql STABLE AS $$
+    SELECT r.* FROM _stretches(p_queue) f CROSS JOIN LATERAL (
+        SELECT * FROM ready
+        WHERE queue = p_queue AND lane = '' AND NOT suspect AND (band, seq) >= (f.band, f.seq) AND band < f.until
+        ORDER BY band, seq LIMIT p_rows) r
+    LIMIT p_rows
+$$;
+
+-- In how many rows the first of a queue's jobs stand, so many of them: no more runs are to be locked than are taken.
+CREATE OR REPLACE FUNCTION _rows_of(p_queue text, p_jobs integer) RETURNS integer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_rows integer := 0;
+    v_jobs integer := 0;
+    v_width integer;
+BEGIN
+    FOR v_width IN SELECT width FROM _front(p_queue, p_jobs) LOOP
+        v_rows := v_rows + 1;
+        v_jobs := v_jobs + v_width;
+        EXIT WHEN v_jobs >= p_jobs;
+    END LOOP;
+    RETURN v_rows;
+END $$;
+
+-- Raise the floors of queues whose jobs have moved since the last time: to the first ready job of the band, or above every number that was drawn. Needs
+-- the namespace to itself: a step beside this one may be about to file a job with an older number. At most 32 bands of a queue keep a floor.
+CREATE OR REPLACE FUNCTION _raise_floors() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint := _draw_numbers();
+BEGIN
+    UPDATE floor f SET seq = o.first FROM (
+        SELECT w.queue, w.band, coalesce((
+            SELECT r.seq FROM ready r WHERE r.queue = w.queue AND r.lane = '' AND NOT r.suspect AND r.band = w.band AND r.seq >= w.seq
+            ORDER BY r.seq LIMIT 1), v_now) AS first
+        FROM (SELECT DISTINCT d.queue FROM delta d WHERE d.i > (SELECT cleared FROM meta)) m JOIN floor w ON w.queue = m.queue) o
+    WHERE f.queue = o.queue AND f.band = o.band AND o.first > f.seq;
+    DELETE FROM floor f USING (SELECT queue, band, row_number() OVER (PARTITION BY queue ORDER BY seq DESC) AS nth FROM floor) o
+    WHERE o.nth > 32 AND f.queue = o.queue AND f.band = o.band;
+END $$;

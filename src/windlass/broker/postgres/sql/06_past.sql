@@ -108,9 +108,18 @@ BEGIN
     RETURN true;
 END $$;
 
--- Whether plain jobs of a queue go to the past when they are done.
+-- Whether a queue keeps its finished jobs by their time alone, and tells nobody of them.
 CREATE OR REPLACE FUNCTION _has_past(q queue) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT q.emit = EMIT_NONE AND q.retention_count IS NULL AND q.retention > 0
+$$;
+
+-- The rule of what is in the past: jobs that are done or cancelled, that no other job, flow or log refers to, of a queue that has
+-- a past. Dead letters stay in `job`, since operators change them one by one. p_forgotten: the queue has forgotten later ends
+-- already, because the clock was set back: in the past the job would be forgotten at once.
+CREATE OR REPLACE FUNCTION _goes_to_past(
+    q queue, p_forgotten boolean, p_has_children boolean, p_after_ids uuid[], p_flow text, p_log_lines bigint
+) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT _has_past(q) AND NOT p_forgotten AND NOT p_has_children AND p_after_ids IS NULL AND p_flow = '' AND p_log_lines = 0
 $$;
 
 -- The class of retention of a queue.
@@ -267,8 +276,8 @@ BEGIN
     WITH old AS MATERIALIZED (
         SELECT j.place FROM (
             SELECT ctid AS place, * FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) ORDER BY kept, finished_at, n LIMIT p_limit) j
-        WHERE NOT j.has_children AND j.log_lines = 0 AND j.after_ids IS NULL AND j.flow = ''
-          AND NOT EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= j.finished_at)
+        WHERE _goes_to_past(q, EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= j.finished_at),
+            j.has_children, j.after_ids, j.flow, j.log_lines)
     ), gone AS (
         DELETE FROM job j USING old o WHERE j.ctid = o.place RETURNING j.*
     )

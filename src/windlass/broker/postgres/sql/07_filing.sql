@@ -310,7 +310,10 @@ BEGIN
         RETURN _head(q.name, v_lane);
     END IF;
     IF v_band IS NULL THEN
-        IF q.bands IS NULL THEN
+        IF q.bands IS NULL AND NOT q.laned THEN
+            SELECT n INTO v_n FROM _front(q.name, 1);
+            RETURN v_n;
+        ELSIF q.bands IS NULL THEN
             SELECT n INTO v_n FROM ready WHERE queue = q.name AND lane = v_lane AND NOT suspect
             ORDER BY band, seq LIMIT 1;
             RETURN v_n;

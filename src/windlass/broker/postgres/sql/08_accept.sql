@@ -28,7 +28,7 @@ END $$;
 -- Whether so many bytes more would go beyond the limit.
 CREATE OR REPLACE FUNCTION _is_full(p_limit bigint, p_more bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT p_limit IS NOT NULL AND p_more + coalesce((SELECT sum(bytes) FROM total), 0)
-        + coalesce((SELECT sum(bytes) FROM delta), 0) > p_limit
+        + coalesce((SELECT sum(bytes) FROM delta WHERE i > (SELECT cleared FROM meta)), 0) > p_limit
 $$;
 
 -- The jobs of a group that can never be free: in a cycle, or behind one. Calls under one key count as one job, and of an id that

@@ -3,7 +3,7 @@
 -- Where nothing but their order decides, `_take_runs` takes the first jobs of a queue, run by run; where lanes and numbers of leases do, `_take_turns`
 -- takes them all at once. `_take_one` takes one job, whatever decides: rates, weighted bands, a sequence, suspects, jobs that have expired.
 --
--- Keys touched: session (its ask), ready, lease, job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost: O(queues asked +
+-- Keys touched: session (locked), answered, ready, lease, job, delta, event_in; with lanes and limits queue, lane, ring, seat. Cost: O(queues asked +
 -- jobs handed out · log n), at most 100 due and expired jobs looked after.
 
 -- in: an ask. out: the head (no job), then the leases.
@@ -60,6 +60,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _answer(a ask, p_alone boolean, OUT head claimed, OUT leases run[]) LANGUAGE plpgsql AS $$
 DECLARE
     s session;
+    v_seq bigint;      -- its last ask that was answered
     v_missed boolean;
     v_queues text[] := array(
         SELECT q.name FROM unnest(a.queues) WITH ORDINALITY AS u (name, o) JOIN queue q ON q.name = u.name GROUP BY q.name ORDER BY min(u.o));
@@ -70,19 +71,23 @@ BEGIN
     leases := '{}';
     IF a.session IS NOT NULL THEN
         SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
+        v_seq := coalesce((SELECT seq FROM answered WHERE session = a.session ORDER BY seq DESC LIMIT 1), 0);
         -- One beyond the next: this database has forgotten an answer, and with it whom its leases belong to.
-        IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < s.seq OR a.seq > s.seq + 1 THEN
-            head.asker := CASE WHEN s.ended_at IS NULL AND a.seq < s.seq THEN 'outdated' ELSE 'lost' END;
+        IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < v_seq OR a.seq > v_seq + 1 THEN
+            head.asker := CASE WHEN s.ended_at IS NULL AND a.seq < v_seq THEN 'outdated' ELSE 'lost' END;
             RETURN;
         END IF;
     END IF;
-    IF a.seq = s.seq THEN
+    IF a.seq = v_seq THEN
         leases := array(SELECT ROW(n, width)::run FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i, n);
     ELSE
         SELECT t.leases, t.more, t.missed INTO leases, head.more, v_missed FROM _hand_out(a, v_queues, p_alone) t;
-        UPDATE session SET seq = a.seq WHERE id = a.session;
+        IF a.session IS NOT NULL THEN
+            INSERT INTO answered (session, seq) VALUES (a.session, a.seq);
+            DELETE FROM answered WHERE session = a.session AND seq = v_seq;
+        END IF;
     END IF;
-    head.next_in := CASE WHEN head.more OR v_missed THEN 0 ELSE _next_in(a, v_queues, a.seq IS DISTINCT FROM s.seq) END;
+    head.next_in := CASE WHEN head.more OR v_missed THEN 0 ELSE _next_in(a, v_queues, a.seq IS DISTINCT FROM v_seq) END;
     head.suspects := (
         SELECT count(*) FROM (
             SELECT FROM unnest(v_queues) u (name) CROSS JOIN LATERAL (
@@ -150,12 +155,16 @@ DECLARE
     v_gone tid[] := '{}';
     v_runs run[] := '{}';
     v_tasks text[] := '{}';
+    v_bands bigint[] := '{}';   -- those without a floor
 BEGIN
     t.stopped := false;
     t.odd := false;
     FOR r IN
-        SELECT ctid AS place, n, width, task, size, last, expires_at FROM ready
-        WHERE queue = q.name AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED
+        SELECT o.*, o.band <> f.band AS is_new FROM _stretches(q.name) f CROSS JOIN LATERAL (   -- as `_front`, with locks
+            SELECT ctid AS place, band, n, width, task, size, last, expires_at FROM ready
+            WHERE queue = q.name AND lane = '' AND NOT suspect AND (band, seq) >= (f.band, f.seq) AND band < f.until
+            ORDER BY band, seq LIMIT v_rows FOR UPDATE SKIP LOCKED) o
+        LIMIT v_rows
     LOOP
         v_found := v_found + 1;
         t.odd := coalesce(r.expires_at <= v_at, false);
@@ -184,10 +193,16 @@ BEGIN
         v_runs := v_runs || ROW(r.n, r.width)::run;
         v_tasks := v_tasks || r.task;
         v_expires := v_expires OR r.expires_at IS NOT NULL;
+        IF r.is_new AND r.band <> ALL (v_bands) THEN
+            v_bands := v_bands || r.band;
+        END IF;
         EXIT WHEN t.stopped;
     END LOOP;
     IF cardinality(v_runs) > 0 THEN
         DELETE FROM ready WHERE ctid = ANY (v_gone);
+        IF cardinality(v_bands) > 0 THEN
+            INSERT INTO floor (queue, band, seq) SELECT q.name, u, 0 FROM unnest(v_bands) u ON CONFLICT DO NOTHING;
+        END IF;
         PERFORM _file_leases(a, q.name, v_runs, NULL, v_tasks, v_expires);
         t.leases := t.leases || v_runs;
     END IF;
@@ -197,23 +212,8 @@ BEGIN
     END IF;
     -- Another step has locked a run, of which it may leave some.
     t.missed := t.missed OR (NOT t.stopped AND NOT t.odd AND v_found < v_rows AND EXISTS (
-        SELECT FROM ready WHERE queue = q.name AND lane = '' AND NOT suspect AND width > 1 ORDER BY band, seq LIMIT 1));
+        SELECT FROM _front(q.name, a.size + 1) o WHERE o.width > 1));
     RETURN t;
-END $$;
-
--- In how many rows the first of a queue's jobs stand, so many of them: no more runs are to be locked than are taken.
-CREATE OR REPLACE FUNCTION _rows_of(p_queue text, p_jobs integer) RETURNS integer LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_rows integer := 0;
-    v_jobs integer := 0;
-    v_width integer;
-BEGIN
-    FOR v_width IN SELECT width FROM ready WHERE queue = p_queue AND lane = '' AND NOT suspect ORDER BY band, seq LIMIT p_jobs LOOP
-        v_rows := v_rows + 1;
-        v_jobs := v_jobs + v_width;
-        EXIT WHEN v_jobs >= p_jobs;
-    END LOOP;
-    RETURN v_rows;
 END $$;
 
 -- Take the first jobs of a queue with lanes, all at once.

@@ -111,13 +111,12 @@ BEGIN
     INTO f
     FROM unnest(p_jobs, p_fences, p_outcomes, p_errors) WITH ORDINALITY AS u (id, said, outcome, error, o)
     CROSS JOIN LATERAL (
-        SELECT ctid AS place, n, queue, lane, fence FROM job
-        WHERE id = u.id AND state = STATE_READY AND key IS NULL AND NOT has_children AND after_ids IS NULL AND flow = '' AND line IS NULL
-          AND NOT has_memos AND log_lines = 0 OFFSET 0) j
+        SELECT ctid AS place, n, queue, lane, fence, has_children, after_ids, flow, log_lines FROM job
+        WHERE id = u.id AND state = STATE_READY AND key IS NULL AND line IS NULL AND NOT has_memos OFFSET 0) j   -- nothing else ends with it
     CROSS JOIN LATERAL (
         SELECT at, n + width > j.n AS covers FROM lease
         WHERE session = v_session AND n BETWEEN j.n - RUN_WIDTH + 1 AND j.n ORDER BY n DESC LIMIT 1) l
-    JOIN queue q ON q.name = j.queue AND _has_past(q) AND q.name <> ALL (v_forgotten)
+    JOIN queue q ON q.name = j.queue AND _goes_to_past(q, q.name = ANY (v_forgotten), j.has_children, j.after_ids, j.flow, j.log_lines)
     WHERE u.outcome = 'done' AND u.error IS NULL AND u.o <> ALL (p_spawn_of) AND p_too_large[u.o] IS NULL AND u.id <> ALL (v_aside)
       AND _is_live(l.covers, _new_fence(j.fence, l.at), u.said, v_lives);
     IF f.places IS NULL OR (cardinality(f.places) < cardinality(p_jobs) AND (SELECT count(DISTINCT u) FROM unnest(p_jobs) u) < cardinality(p_jobs))

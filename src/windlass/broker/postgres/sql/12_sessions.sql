@@ -81,7 +81,7 @@ END $$;
 
 -- Take out the transitions that were collected, in order.
 CREATE OR REPLACE FUNCTION _take_moved() RETURNS SETOF moved LANGUAGE sql AS $$
-    WITH gone AS (DELETE FROM moved RETURNING *) SELECT * FROM gone ORDER BY i
+    WITH gone AS (DELETE FROM moved WHERE i > (SELECT cleared FROM meta) RETURNING *) SELECT * FROM gone ORDER BY i
 $$;
 
 -- in: a session, its cause, what had started. out: the head (no job), then every transition of the step.

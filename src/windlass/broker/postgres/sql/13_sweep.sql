@@ -66,6 +66,7 @@ BEGIN
         PERFORM _forget_idle(v_name);
     END LOOP;
     PERFORM _turn_slots();
+    PERFORM _raise_floors();
     PERFORM _fold_counts();
     PERFORM _number_events();
     more := v_left <= 0 OR EXISTS (SELECT FROM fate);
@@ -76,6 +77,7 @@ BEGIN
         NULL::bigint,
         t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason
         FROM _take_moved() t WHERE t.move <> 'due';
+    UPDATE meta SET cleared = nextval('number');
     PERFORM _ring();
 END $$;
 
@@ -306,16 +308,20 @@ BEGIN
     DELETE FROM absorbed WHERE id = ANY (array(SELECT id FROM absorbed WHERE until <= v_at LIMIT v_left));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_left := v_left - v_count;
-    DELETE FROM session WHERE id IN (
-        SELECT s.id FROM session s
-        WHERE s.ended_at <= v_at - p_ended_kept AND NOT _has_leases(s.id) LIMIT v_left);
-    GET DIAGNOSTICS v_count = ROW_COUNT;
+    WITH gone AS (
+        DELETE FROM session WHERE id IN (
+            SELECT s.id FROM session s
+            WHERE s.ended_at <= v_at - p_ended_kept AND NOT _has_leases(s.id) LIMIT v_left) RETURNING id
+    ), forgotten AS (
+        DELETE FROM answered a USING gone g WHERE a.session = g.id
+    )
+    SELECT count(*) INTO v_count FROM gone;
     RETURN p_limit - v_left + v_count;
 END $$;
 
 -- Fold the rows of counts into totals. Rows of transactions under way are not seen, and stay.
 CREATE OR REPLACE FUNCTION _fold_counts() RETURNS void LANGUAGE sql AS $$
-    WITH gone AS (DELETE FROM delta RETURNING *)
+    WITH gone AS (DELETE FROM delta WHERE i > (SELECT cleared FROM meta) RETURNING *)
     INSERT INTO total AS t (queue, task, state, n, bytes)
     SELECT queue, task, state, sum(n), sum(bytes) FROM gone GROUP BY queue, task, state
     ON CONFLICT (queue, task, state) DO UPDATE SET n = t.n + excluded.n, bytes = t.bytes + excluded.bytes
@@ -327,11 +333,11 @@ DECLARE
     v_next bigint;
     v_count bigint;
 BEGIN
-    IF NOT EXISTS (SELECT FROM event_in) THEN
+    IF NOT EXISTS (SELECT FROM event_in WHERE i > (SELECT cleared FROM meta)) THEN
         RETURN;
     END IF;
     SELECT next INTO v_next FROM event_end FOR UPDATE;
-    WITH gone AS (DELETE FROM event_in RETURNING *)
+    WITH gone AS (DELETE FROM event_in WHERE i > (SELECT cleared FROM meta) RETURNING *)
     INSERT INTO event (i, at, job, task, queue, lane, move, before, after, reason, outcome, attempt, fence, runtime, waited)
     SELECT v_next - 1 + row_number() OVER (ORDER BY i), at, job, task, queue, lane, move, before, after, reason, outcome,
         attempt, fence, runtime, waited FROM gone;

@@ -152,7 +152,8 @@ BEGIN
     PERFORM _sees_all(p_insists);
     RETURN QUERY
     SELECT c.queue::text, c.task::text, c.state, sum(c.n)::bigint
-    FROM (SELECT t.queue, t.task, t.state, t.n FROM total t UNION ALL SELECT d.queue, d.task, d.state, d.n FROM delta d) c
+    FROM (SELECT t.queue, t.task, t.state, t.n FROM total t UNION ALL
+          SELECT d.queue, d.task, d.state, d.n FROM delta d WHERE d.i > (SELECT m.cleared FROM meta m)) c
     GROUP BY 1, 2, 3 HAVING sum(c.n) <> 0
     UNION ALL
     SELECT q.name::text, NULL::text, NULL::smallint, greatest(0, _seen_at(p_now) - min(o.due_at))
