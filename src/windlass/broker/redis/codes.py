@@ -61,9 +61,11 @@ _TEXTS: Final[Mapping[str, type[StrEnum]]] = {
     "Why": Why,
     "Parked": Parked,
 }
+_HEAD: Final = ">BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0"
 _FORMS: Final[Mapping[str, str]] = {
-    "HEAD_READ": ">BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0",
-    "HEAD_FORM": ">BBBBI4I8I8I8I8I4I8I8I8I8I8I2c0I2c0c0BI6B",
+    "HEAD_READ": _HEAD,
+    "HEAD_AGAIN": f"{_HEAD}c0",  # a head that was read, with its end as it was
+    "HEAD_FORM": f"{_HEAD}c0BI6B",
     "NUMBERS_FORM": ">i8i8i8i8i8i8i8i8i8i8i8B",
     "FIFO_FORM": ">I6I6BI6BI6",
 }

@@ -43,8 +43,9 @@ def pack_ids(jobs: Sequence[str]) -> bytes:
 
 def new_ids(jobs: Sequence[str]) -> bytes:
     """The ids of jobs that are to be kept, in one: they must come back as they were."""
-    raw = pack_ids(jobs)
-    if _well_formed(jobs) is None:
+    raw = _well_formed(jobs)
+    if raw is None:
+        raw = b"".join(map(pack_id, jobs))
         for at, job in enumerate(jobs):
             if unpack_id(raw[16 * at : 16 * at + 16]) != job:
                 raise ContractError(f"a job's id is a UUID in lower-case text, not {job!r}")

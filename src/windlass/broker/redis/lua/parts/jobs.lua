@@ -19,7 +19,8 @@
 --
 -- Heads end with bytes of their number, bodies with bytes of their id. Lua finds equal strings by a hash that looks at
 -- every second, third … byte of a longer one, from the last backwards, and the last bytes of an id are those of its
--- namespace: heads that differ elsewhere would all be in one chain, and each would be compared with all others.
+-- namespace: heads that differ elsewhere would all be in one chain, and each would be compared with all others. So a head
+-- is packed by one call: its first part alone would be such a string.
 -- LINK  of jobs of a flow: W flow NUL arrival job: all that are kept · U flow NUL class job: unfinished ones (b blocked,
 --       h held, m the others) · V flow NUL job: dead ones
 -- module: jobs

@@ -52,9 +52,8 @@ function plain_jobs.claim(ask, q, given, payload)
       if #given >= (ahead and ask.limit or ask.slots) or (#given > 0 and payload > ask.max_bytes) then
         return payload, true
       end
-      local written = struct.pack($HEAD_READ, $State.RUNNING, 0, started, kept, attempt + 1, rules.new_fence(fence, NOW), NOW,
-        ask.seq, seq, size, arrival, due, accepted, finished, runtime, #ask.session, ask.session, #names, names)
-        .. sub(head, at)
+      local written = struct.pack($HEAD_AGAIN, $State.RUNNING, 0, started, kept, attempt + 1, rules.new_fence(fence, NOW), NOW,
+        ask.seq, seq, size, arrival, due, accepted, finished, runtime, #ask.session, ask.session, #names, names, sub(head, at))
       hset(HEAD, id, written)
       count(kind, $State.READY, $State.RUNNING)
       fifos.pass(q, band, f)
@@ -79,8 +78,8 @@ function plain_jobs.settle(id, fence, runtime)
   if not rules.is_live(state, held, fence, s and not s.ended) then return nil end
   if runtime then queues.timed(kind.task) end
   leases.leave(session, ask)
-  hset(HEAD, id, struct.pack($HEAD_READ, $State.DONE, 0, 1, $KEPT, attempt, held, claimed, 0, seq, size, arrival, due, accepted,
-    NOW, runtime and runtime + 2 or 1, #session, session, #names, names) .. sub(head, at))
+  hset(HEAD, id, struct.pack($HEAD_AGAIN, $State.DONE, 0, 1, $KEPT, attempt, held, claimed, 0, seq, size, arrival, due, accepted,
+    NOW, runtime and runtime + 2 or 1, #session, session, #names, names, sub(head, at)))
   count(kind, $State.RUNNING, $State.DONE)
   zadd(TIME, struct.pack('>Bc0BI7I7c16', $KEPT, q.pre, $CLASS_DONE, NOW, arrival, id)) -- see lifecycle.lua
   q.running = q.running - 1
