@@ -6,6 +6,7 @@ import pytest
 from tests.admin.admin_bench import Bench
 
 from windlass.admin.advice import Advice, length
+from windlass.admin.service import Service
 from windlass.core.lease import Ask
 from windlass.core.limits import Rate
 from windlass.core.outcome import Cause, CauseKind, Error, Outcome
@@ -17,7 +18,10 @@ from windlass.errors import InvalidOption, JobNotFound
 
 
 def explained(bench: Bench, job: Any) -> Advice:
-    return bench.insight(lambda insight: insight.explain(job.id))
+    async def explain(service: Service) -> Advice:
+        return await service.jobs.explain(await service.jobs.one(job.id))
+
+    return bench.service(explain)
 
 
 def test_no_worker(bench: Bench) -> None:
@@ -116,9 +120,9 @@ def test_follows(bench: Bench) -> None:
 
 def test_paused(bench: Bench) -> None:
     job = bench.add.using(lane="acme").enqueue(1)
-    bench.operate(lambda operator: operator.pause("default", "acme"))
+    bench.service(lambda service: service.lanes.pause("default", "acme"))
     assert explained(bench, job).do == 'resume lane "acme" of queue "default"'
-    bench.operate(lambda operator: operator.pause("default"))
+    bench.service(lambda service: service.queues.pause("default"))
     assert explained(bench, job).text == 'queue "default" is paused'
 
 
