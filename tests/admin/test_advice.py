@@ -135,9 +135,9 @@ def test_paused(bench: Bench) -> None:
 )
 def test_at_a_limit(bench: Bench, settings: Any, lane: Any, text: str) -> None:
     if settings is not None:
-        bench.operate(lambda operator: operator.set_queue("default", settings))
+        bench.service(lambda service: service.queues.override("default", settings))
     if lane is not None:
-        bench.operate(lambda operator: operator.set_lane("default", "acme", lane))
+        bench.service(lambda service: service.lanes.override("default", "acme", lane))
     bench.add.using(lane="acme").enqueue(1)
     bench.take()
     advice = explained(bench, bench.add.using(lane="acme").enqueue(2))
@@ -146,7 +146,7 @@ def test_at_a_limit(bench: Bench, settings: Any, lane: Any, text: str) -> None:
 
 
 def test_at_a_rate(bench: Bench) -> None:
-    bench.operate(lambda operator: operator.set_queue("default", QueueSettings(rate=Rate(1, MINUTE, 1))))
+    bench.service(lambda service: service.queues.override("default", QueueSettings(rate=Rate(1, MINUTE, 1))))
     bench.add.enqueue(1)
     bench.take()
     advice = explained(bench, bench.add.enqueue(2))
@@ -183,9 +183,9 @@ def test_a_suspect_waits_to_run_alone(bench: Bench) -> None:
 
 def test_what_is_not_known(bench: Bench) -> None:
     with pytest.raises(JobNotFound):
-        bench.insight(lambda insight: insight.explain("0192e4a0-5b3c-7abc-8def-0123456789ab"))
+        bench.shown("0192e4a0-5b3c-7abc-8def-0123456789ab")
     with pytest.raises(InvalidOption):
-        bench.insight(lambda insight: insight.explain("nonsense"))
+        bench.shown("nonsense")
 
 
 def test_a_length_has_two_units_at_the_most() -> None:

@@ -123,7 +123,7 @@ class Connection:
         """Send from blocking code: by the store's blocking client where it has one, else through the portal.
         A signal handler that raises meanwhile ends the waiting, not the sending.
         """
-        return self._process.calls.call(lambda: self._enqueue(groups))
+        return self._process.calls.call(self._enqueue, groups)
 
     def _enqueue(self, groups: Groups) -> Receipts:
         blocking = self._ready().blocking
