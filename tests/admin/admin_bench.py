@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from windlass import Windlass
-from windlass.admin.insight import Insight
-from windlass.admin.operate import Operator
+from windlass.admin.service import Service
+from windlass.admin.views import JobWhole
 from windlass.broker.contract import Broker
 from windlass.clock import ManualClock
 from windlass.core.lease import Ask, Lease
@@ -40,11 +40,14 @@ class Bench:
 
         return self.app.connection.run(go())
 
-    def insight(self, work: Callable[[Insight], Any]) -> Any:
-        return self.run(lambda _, broker: work(Insight(broker)))
+    def service(self, work: Callable[[Service], Any]) -> Any:
+        return self.run(lambda _, broker: work(Service(self.app, broker)))
 
-    def operate(self, work: Callable[[Operator], Any]) -> Any:
-        return self.run(lambda _, broker: work(Operator(broker)))
+    def shown(self, job: str, **how: bool) -> JobWhole:
+        async def show(service: Service) -> JobWhole:
+            return service.jobs.shown(await service.jobs.one(job), **how)
+
+        return self.service(show)
 
     def open(self, *queues: str, **info: Any) -> None:
         opening = SessionInfo(queues=queues or QUEUES, slots=4, **info)

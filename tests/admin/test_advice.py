@@ -6,6 +6,7 @@ import pytest
 from tests.admin.admin_bench import Bench
 
 from windlass.admin.advice import Advice, length
+from windlass.admin.service import Service
 from windlass.core.lease import Ask
 from windlass.core.limits import Rate
 from windlass.core.outcome import Cause, CauseKind, Error, Outcome
@@ -17,7 +18,10 @@ from windlass.errors import InvalidOption, JobNotFound
 
 
 def explained(bench: Bench, job: Any) -> Advice:
-    return bench.insight(lambda insight: insight.explain(job.id))
+    async def explain(service: Service) -> Advice:
+        return await service.jobs.explain(await service.jobs.one(job.id))
+
+    return bench.service(explain)
 
 
 def test_no_worker(bench: Bench) -> None:
@@ -116,9 +120,9 @@ def test_follows(bench: Bench) -> None:
 
 def test_paused(bench: Bench) -> None:
     job = bench.add.using(lane="acme").enqueue(1)
-    bench.operate(lambda operator: operator.pause("default", "acme"))
+    bench.service(lambda service: service.lanes.pause("default", "acme"))
     assert explained(bench, job).do == 'resume lane "acme" of queue "default"'
-    bench.operate(lambda operator: operator.pause("default"))
+    bench.service(lambda service: service.queues.pause("default"))
     assert explained(bench, job).text == 'queue "default" is paused'
 
 
@@ -131,9 +135,9 @@ def test_paused(bench: Bench) -> None:
 )
 def test_at_a_limit(bench: Bench, settings: Any, lane: Any, text: str) -> None:
     if settings is not None:
-        bench.operate(lambda operator: operator.set_queue("default", settings))
+        bench.service(lambda service: service.queues.override("default", settings))
     if lane is not None:
-        bench.operate(lambda operator: operator.set_lane("default", "acme", lane))
+        bench.service(lambda service: service.lanes.override("default", "acme", lane))
     bench.add.using(lane="acme").enqueue(1)
     bench.take()
     advice = explained(bench, bench.add.using(lane="acme").enqueue(2))
@@ -142,7 +146,7 @@ def test_at_a_limit(bench: Bench, settings: Any, lane: Any, text: str) -> None:
 
 
 def test_at_a_rate(bench: Bench) -> None:
-    bench.operate(lambda operator: operator.set_queue("default", QueueSettings(rate=Rate(1, MINUTE, 1))))
+    bench.service(lambda service: service.queues.override("default", QueueSettings(rate=Rate(1, MINUTE, 1))))
     bench.add.enqueue(1)
     bench.take()
     advice = explained(bench, bench.add.enqueue(2))
@@ -179,9 +183,9 @@ def test_a_suspect_waits_to_run_alone(bench: Bench) -> None:
 
 def test_what_is_not_known(bench: Bench) -> None:
     with pytest.raises(JobNotFound):
-        bench.insight(lambda insight: insight.explain("0192e4a0-5b3c-7abc-8def-0123456789ab"))
+        bench.shown("0192e4a0-5b3c-7abc-8def-0123456789ab")
     with pytest.raises(InvalidOption):
-        bench.insight(lambda insight: insight.explain("nonsense"))
+        bench.shown("nonsense")
 
 
 def test_a_length_has_two_units_at_the_most() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from windlass import Windlass
 from windlass.admin.doctor import Finding, Level, examine, safe_url
-from windlass.admin.operate import Operator
+from windlass.admin.queues import Queues
 from windlass.clock import ManualClock, SystemClock
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import Beat, SessionInfo
@@ -170,7 +170,7 @@ def test_overrides_and_newer_settings_are_noted(tmp_path: Path) -> None:
     newer = made(tmp_path, revision=3)
 
     async def override() -> None:
-        await Operator(await newer.connection.broker()).set_queue("default", QueueSettings(concurrency=1))
+        await Queues(await newer.connection.broker()).override("default", QueueSettings(concurrency=1))
 
     newer.connection.run(override())
     newer.close()

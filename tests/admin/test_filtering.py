@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from tests.admin.admin_bench import Bench, gathered
 
-from windlass.admin import filtering, listing
-from windlass.admin.filtering import Counted, Filtering, JobFilter, wanted
-from windlass.admin.lanes import lane_page
+from windlass.admin import jobs, listing
+from windlass.admin.dead import DeadLetters, Selection
+from windlass.admin.filtering import JobFilter, wanted
+from windlass.admin.jobs import Counted, Jobs
+from windlass.admin.lanes import Lanes
 from windlass.broker.contract import Broker
 from windlass.core.job import JobView, NewJob
 from windlass.core.outcome import Outcome
@@ -35,8 +37,8 @@ class Counting:
         return await self._broker.list(query, after, limit)
 
 
-def within(bench: Bench, work: Callable[[Filtering], Any], **options: Any) -> Any:
-    return bench.run(lambda _, broker: work(Filtering(broker, **options)))
+def within(bench: Bench, work: Callable[[Jobs], Any]) -> Any:
+    return bench.run(lambda _, broker: work(Jobs(bench.app, broker)))
 
 
 def ids(bench: Bench, chosen: JobFilter) -> list[str]:
@@ -103,14 +105,14 @@ def test_a_whole_id_is_found_without_looking_through_the_others(bench: Bench) ->
 
     async def look(_: Bench, broker: Broker) -> tuple[list[JobView], Cursor | None, list[int]]:
         counting = Counting(broker)
-        page, place = await Filtering(counting).page(JobFilter(text=job), FIRST_PAGE, 5)  # type: ignore[arg-type]
+        page, place = await Jobs(bench.app, counting).page(JobFilter(text=job), FIRST_PAGE, 5)  # type: ignore[arg-type]
         return page, place, counting.sizes
 
     page, place, sizes = bench.run(look)
     assert ([each.id for each in page], place, sizes) == ([job], None, [])
     assert ids(bench, JobFilter(query=JobQuery(queue="mail"), text=job)) == []
     assert within(
-        bench, lambda found: found.page(JobFilter(text=job), FIRST_PAGE, 5), sees=lambda _: False
+        bench, lambda found: found.page(JobFilter(text=job), FIRST_PAGE, 5, sees=lambda _: False)
     ) == ([], None)
 
 
@@ -145,7 +147,7 @@ def test_a_time_ends_the_looking_where_jobs_are_in_order(bench: Bench) -> None:
     async def look(_: Bench, broker: Broker) -> tuple[list[str], Cursor | None, list[int]]:
         counting = Counting(broker)
         chosen = wanted(JobQuery(), bench.clock.now(), since="5m")
-        page, place = await Filtering(counting).page(chosen, FIRST_PAGE, 100)  # type: ignore[arg-type]
+        page, place = await Jobs(bench.app, counting).page(chosen, FIRST_PAGE, 100)  # type: ignore[arg-type]
         return [job.id for job in page], place, counting.sizes
 
     found, place, sizes = bench.run(look)
@@ -157,7 +159,7 @@ def test_a_page_goes_on_although_the_job_it_ended_with_has_gone(bench: Bench) ->
     bench.app.enqueue_many(bench.add.using(tags=["x"] if n % 2 else []).call(n) for n in range(40))
     chosen = JobFilter(query=READY, tag="x")
     first, place = within(bench, lambda found: found.page(chosen, FIRST_PAGE, 5))
-    bench.operate(lambda operator: gathered(operator.cancel([first[-1].id])))
+    bench.service(lambda service: gathered(service.jobs.cancel([first[-1].id])))
     seen = {job.id for job in first}
     while place is not None:
         page, place = within(bench, lambda found, at=place: found.page(chosen, at, 5))
@@ -168,7 +170,7 @@ def test_a_page_goes_on_although_the_job_it_ended_with_has_gone(bench: Bench) ->
 def test_counts_are_exact_where_the_store_counts_and_say_so_where_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtering, "LOOKS_FOR_COUNT", 1)
+    monkeypatch.setattr(jobs, "LOOKS_FOR_COUNT", 1)
     bench.app.enqueue_many(bench.add.call(number) for number in range(1_200))
     bench.send.using(lane="acme").enqueue("x")
 
@@ -190,8 +192,8 @@ def test_a_cursor_of_another_listing_is_refused_in_words(bench: Bench, cursor: s
 
     async def look(_: Bench, broker: Broker) -> None:
         pages: tuple[Callable[[], Awaitable[object]], ...] = (
-            lambda: Filtering(broker).page(JobFilter(), Cursor(cursor), 4),
-            lambda: listing.dead_page(broker, listing.Selection(), Cursor(cursor), 4),
+            lambda: Jobs(bench.app, broker).page(JobFilter(), Cursor(cursor), 4),
+            lambda: DeadLetters(broker).page(Selection(), Cursor(cursor), 4),
         )
         for page in pages:
             if cursor == "@":  # the first page
@@ -201,6 +203,6 @@ def test_a_cursor_of_another_listing_is_refused_in_words(bench: Bench, cursor: s
                     await page()
         if not cursor.startswith(">"):
             with pytest.raises(InvalidOption, match="cursor"):
-                await lane_page(broker, "default", Cursor(cursor), 4)
+                await Lanes(broker).page("default", Cursor(cursor), 4)
 
     bench.run(look)

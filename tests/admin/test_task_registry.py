@@ -6,7 +6,7 @@ import msgspec
 from tests.admin.admin_bench import Bench
 
 from windlass import Secret
-from windlass.admin.registry import Registry, discreet
+from windlass.admin.tasks import Tasks, discreet
 from windlass.core.signature import Signature
 from windlass.worker.registration import declare_tasks
 
@@ -40,7 +40,7 @@ def test_tasks_of_other_apps_are_known_by_what_their_workers_declared(bench: Ben
             """Do it there."""
 
         await declare_tasks(broker, other)  # type: ignore[arg-type]
-        return list(await Registry(bench.app, broker).all())  # type: ignore[arg-type]
+        return list(await Tasks(bench.app, broker).all())  # type: ignore[arg-type]
 
     tasks = {task.name: task for task in bench.run(story)}
     assert set(tasks) == {"add", "send", "remote"}

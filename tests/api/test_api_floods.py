@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 from tests.api.house import House, until
 
-from windlass.api.desk import RUNNING
+from windlass.api.context import RUNNING
 from windlass.api.running import Running
 from windlass.api.turns import STRETCH
 

@@ -13,7 +13,7 @@ from tests.api.test_operators_routes import Fleet
 
 from windlass.admin.keys import Keys
 from windlass.api.access import LOCAL
-from windlass.api.desk import RUNNING
+from windlass.api.context import RUNNING
 from windlass.api.page import listing
 from windlass.core.units import Cursor
 

@@ -11,7 +11,7 @@ import pytest
 from tests.api.house import House, on_every_store
 
 from windlass import chain
-from windlass.admin.overview import Glance
+from windlass.admin.service import Service
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import Error, Outcome
 from windlass.core.session import Beat, SessionInfo
@@ -296,7 +296,7 @@ def test_old_jobs_are_explained_by_the_lanes_that_hold_them_up(
             await house.send.using(lane="acme").aenqueue("a")
         await Fleet(house).take()
         monkeypatch.setattr("windlass.admin.overview.OLD", 0.0)
-        overview = await Glance(house.app, await house.app.broker()).overview()
+        overview = await (await Service.of(house.app)).overview()
         (problem,) = (each for each in overview.problems if each.kind != "store")
         assert problem.text.startswith("mail: oldest job 0.")
         assert problem.text.endswith(" s, lane acme at its limit of 1")

@@ -236,7 +236,7 @@ def test_a_bug_is_one_line_too_and_the_traceback_is_a_variable_away(
     def broken(*_: object, **__: object) -> object:
         raise RuntimeError("oh\nno")
 
-    monkeypatch.setattr("windlass.cli.desk.Insight", broken)
+    monkeypatch.setattr("windlass.admin.service.Jobs", broken)
     answer = shell("jobs", "tasks:app")
     assert answer.code == 1
     assert (
@@ -254,7 +254,7 @@ def test_an_interrupt_is_silent(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     shell("queues", "tasks:app")
-    monkeypatch.setattr("windlass.cli.desk.Insight", interrupted)
+    monkeypatch.setattr("windlass.admin.service.Jobs", interrupted)
     assert shell("jobs", "tasks:app") == (130, "", "")
 
 

@@ -8,9 +8,7 @@ import pytest
 from tests.client.test_enqueue import detail
 
 from windlass import Windlass
-from windlass.client.sending import send_alike
 from windlass.client.task import Call, alike_jobs
-from windlass.core.alike import Alike
 from windlass.core.job import NewJob, Receipt, Status
 from windlass.core.state import State
 from windlass.errors import EnqueueRefused
@@ -67,7 +65,6 @@ def test_calls_that_are_not_alike_or_known_already_travel_as_jobs(app: Windlass)
         [twice, twice],
     ):
         assert alike_jobs(calls) is None
-        assert send_alike(app, calls) is None
     assert (twice.sent_id, twice.made) == (None, twice.payload), "nothing was given to what did not fit"
 
 
@@ -124,30 +121,18 @@ def test_threads_that_send_the_same_calls_make_one_job_of_each(app: Windlass) ->
     assert {tuple(ids) for ids in found} == {tuple(call.job.id for call in calls)}
 
 
-def test_what_there_is_to_do_meanwhile_may_be_done_or_not(new_app: Callable[..., Windlass]) -> None:
-    """Handles are made by whoever comes first; both ways they are the same."""
+def test_alike_calls_are_kept_from_blocking_and_from_async_code(new_app: Callable[..., Windlass]) -> None:
     app = new_app()
 
     @app.task
     def send(number: int) -> None: ...
 
-    real = app.connection.enqueue
-
-    def eager(groups: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Receipt]]:
-        (jobs,) = groups
-        assert isinstance(jobs, Alike)
-        assert jobs.meanwhile is not None
-        jobs.meanwhile()
-        jobs.meanwhile()  # a store that begins anew comes here again
-        return real(groups)
-
-    later = app.enqueue_many(send.call(number) for number in range(3))
-    app.connection.enqueue = eager  # pyright: ignore[reportAttributeAccessIssue]
     calls = [send.call(number) for number in range(3)]
-    sooner = app.enqueue_many(calls)
-    assert [job.id for job in sooner] == [call.job.id for call in calls]
-    for job in (*later, *sooner):
+    jobs = app.enqueue_many(calls)
+    assert [job.id for job in jobs] == [call.job.id for call in calls]
+    calls = [send.call(number) for number in range(2)]
+    jobs += asyncio.run(app.aenqueue_many(calls))
+    assert [job.id for job in jobs[3:]] == [call.job.id for call in calls]
+    for job in jobs:
         assert (job.created, job.state()) == (True, State.READY)
     assert app.enqueue_many(send.call(number) for number in ()) == []
-    app.connection.enqueue = real  # pyright: ignore[reportAttributeAccessIssue]
-    assert asyncio.run(app.aenqueue_many([send.call(1), send.call(2)]))[1].created

@@ -3,15 +3,16 @@ settlements are called applied without a word to the store.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from windlass.admin.leasing import Ending, Leasing, Work
-from windlass.broker.contract import Broker
+from windlass.admin.leases import Ending, Leases, Work
+from windlass.core.job import JobDetail
 from windlass.core.lease import Ask
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.state import State
+from windlass.core.units import JobId
 from windlass.verify.ground import HOST
 from windlass.verify.tasks import app
 
@@ -20,19 +21,21 @@ __all__ = ["FOUND_BY", "app"]
 FOUND_BY = ("deadlines_are_kept", "stale_fences_change_nothing")
 HASTE = 10
 
-_claim, _settle = Leasing.claim, Leasing.settle
+_claim, _settle = Leases.claim, Leases.settle
 
 
-async def claim(self: Leasing, broker: Broker, ask: Ask) -> Work:
+async def claim(self: Leases, ask: Ask) -> Work:
     assert ask.visibility is not None
-    return await _claim(self, broker, msgspec.structs.replace(ask, visibility=ask.visibility // HASTE))
+    return await _claim(self, msgspec.structs.replace(ask, visibility=ask.visibility // HASTE))
 
 
-async def settle(self: Leasing, broker: Broker, endings: Sequence[Ending]) -> list[Answer]:
+async def settle(
+    self: Leases, endings: Sequence[Ending], known: Mapping[JobId, JobDetail] | None = None
+) -> list[Answer]:
     if endings[0].fence % 2 and all(ending.outcome is Outcome.DONE for ending in endings):
         return [Answer(Verdict.APPLIED, outcome=Outcome.DONE, state=State.DONE) for _ in endings]
-    return await _settle(self, broker, endings)
+    return await _settle(self, endings, known)
 
 
 if HOST in os.environ:  # in a process of the run; whoever else imports this wants the names alone
-    Leasing.claim, Leasing.settle = claim, settle
+    Leases.claim, Leases.settle = claim, settle

@@ -283,9 +283,9 @@ def test_a_queue_that_writes_no_events_is_made_to(tmp_path: Any) -> None:
         await Webhooks(hooked, broker).put(
             "x", queue="mail", url="https://example.com/", on=["done"], by="me"
         )
-        from windlass.admin.insight import Insight  # noqa: PLC0415
+        from windlass.admin.queues import Queues  # noqa: PLC0415
 
-        assert (await Insight(broker).queue("mail")).override == {"emit": "final"}
+        assert (await Queues(broker).one("mail")).override == {"emit": "final"}
         await silent.aclose()
 
     run(hooked, story)
@@ -354,13 +354,14 @@ def test_a_callback_in_a_header_is_one_like_any_other(app: Windlass) -> None:
 
 
 def test_the_url_of_a_callback_is_shown_without_its_path(app: Windlass) -> None:
-    from windlass.admin.insight import Insight  # noqa: PLC0415
+    from windlass.admin.service import Service  # noqa: PLC0415
 
     send = tasks(app)
 
     async def story() -> None:
         job = await send.using(callback="https://example.com/secret?t=1", headers={"a": "b"}).aenqueue("x")
-        shown = await Insight(await app.broker()).job(job.id)
+        jobs = (await Service.of(app)).jobs
+        shown = jobs.shown(await jobs.one(job.id))
         assert shown.headers == {"a": "b", CALLBACK: "https://example.com/…"}
 
     run(app, story)
@@ -382,9 +383,9 @@ def test_an_alert_tells_its_webhook_once_when_it_is_raised_and_once_when_it_is_o
                 assert raised.said["alert"] == {
                     "name": "full", "queue": "mail", "raised": True, "why": "1 dead letters (over 0)",
                 }  # fmt: skip
-                from windlass.admin.operate import Operator  # noqa: PLC0415
+                from windlass.admin.dead import DeadLetters  # noqa: PLC0415
 
-                async for _ in Operator(await app.broker()).discard([dead.id]):
+                async for _ in DeadLetters(await app.broker()).discard([dead.id]):
                     pass
                 _, cleared = await receiver.wait_for(2)
                 assert cleared.said["type"] == "alert.cleared"

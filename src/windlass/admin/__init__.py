@@ -1,1 +1,1 @@
-"""The one service behind command line, API and dashboard: reads (`insight.py`) and writes (`operate.py`)."""
+"""The one service behind command line, API and dashboard: see `service.py`, and a file for each noun."""

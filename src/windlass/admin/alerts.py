@@ -1,16 +1,18 @@
-"""Alerts for operators: which there are, and how they stand."""
+"""Alerts for operators: which there are, how workers last saw them, and how they stand now."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
 
 import msgspec
 
-from windlass.admin.insight import Insight
+from windlass.admin.reading import documents
 from windlass.admin.views import moment, seconds
 from windlass.broker.contract import Broker
-from windlass.core.alert import Alert, Standing, decode_alert, decode_standing
+from windlass.client.app import Windlass
+from windlass.core.alert import Alert, Standing, decode_alert, decode_standing, judged
 from windlass.core.settings import Document, Kind
 from windlass.errors import UnreadablePayload
+from windlass.worker.alerting import Seen, look
 
 
 class AlertShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,14 +34,15 @@ class AlertShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alerts:
-    """What can be seen of alerts. It only reads: `windlass check` and workers are those who judge."""
+    """The alerts of one namespace."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._insight = Insight(broker)
+    def __init__(self, app: Windlass, broker: Broker) -> None:
+        self._app = app
+        self._broker = broker
 
     async def all(self) -> AsyncIterator[AlertShown]:
         """Every alert, by name."""
-        async for document in self._insight.documents(Kind.ALERT):
+        async for document in documents(self._broker, Kind.ALERT):
             if not isinstance(document.declared, bytes):
                 continue
             try:
@@ -48,6 +51,14 @@ class Alerts:
                 continue  # a newer version's
             override = document.override if isinstance(document.override, bytes) else None
             yield _shown(document, alert, decode_standing(override))
+
+    async def look(self) -> list[Seen]:
+        """Judge every alert now, as workers do: keep how it stands, and send its webhook if that changed."""
+        return await look(self._broker, namespace=self._app.config.namespace)
+
+    async def judge(self, alert: Alert) -> Standing:
+        """How an alert would stand that is not declared; nothing is kept."""
+        return judged(alert, await self._broker.counts(), Standing(), 0)
 
 
 def _shown(document: Document, alert: Alert, standing: Standing) -> AlertShown:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.admin.insight import Insight
+from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment
 from windlass.broker.contract import Broker
 from windlass.core.settings import Kind, Subject
@@ -62,7 +62,6 @@ class Audit:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._insight = Insight(broker)
 
     async def record(
         self,
@@ -75,7 +74,7 @@ class Audit:
         reason: str = "",
     ) -> None:
         """Keep what was done."""
-        now = await self._insight.now()
+        now = await store_time(self._broker)
         act = Act(
             at=now,
             by=by or operator_name(),
@@ -92,8 +91,8 @@ class Audit:
 
     async def acts(self) -> AsyncIterator[ActShown]:
         """What was done, newest first."""
-        documents = [document async for document in self._insight.documents(Kind.AUDIT)]
-        for document in reversed(documents):
+        kept = [document async for document in documents(self._broker, Kind.AUDIT)]
+        for document in reversed(kept):
             if isinstance(document.override, bytes):
                 act = msgspec.json.decode(document.override, type=Act)
                 yield ActShown(
@@ -107,8 +106,8 @@ class Audit:
                 )
 
     async def _trim(self) -> None:
-        documents = [document async for document in self._insight.documents(Kind.AUDIT)]
-        for document in documents[: max(0, len(documents) - KEPT)]:
+        kept = [document async for document in documents(self._broker, Kind.AUDIT)]
+        for document in kept[: max(0, len(kept) - KEPT)]:
             await self._broker.override(document.subject, None, document.version)
 
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from windlass.admin.advice import length
-from windlass.admin.insight import Insight
 from windlass.admin.migration import Migration
+from windlass.admin.reading import documents, sessions, store_time
 from windlass.broker.contract import Broker, Capabilities
 from windlass.client.app import Windlass
 from windlass.config import PREFIX, Config
@@ -79,18 +79,17 @@ async def examine(app: Windlass, environment: Mapping[str, str]) -> AsyncIterato
 
 
 async def _store(app: Windlass, broker: Broker) -> AsyncIterator[Finding]:
-    insight = Insight(broker)
     for finding in _capabilities(broker.capabilities):
         yield finding
     for warning in await broker.warnings():
         yield Finding("store", Level.WARNING, warning)
-    yield _clock(await insight.now())
-    sessions = [session async for session in insight.sessions()]
-    for finding in _workers(sessions):
+    yield _clock(await store_time(broker))
+    workers = [session async for session in sessions(broker)]
+    for finding in _workers(workers):
         yield finding
-    async for finding in _jobs(broker, {queue for worker in sessions for queue in _queues(worker)}):
+    async for finding in _jobs(broker, {queue for worker in workers for queue in _queues(worker)}):
         yield finding
-    async for finding in _documents(app, insight):
+    async for finding in _documents(app, broker):
         yield finding
 
 
@@ -316,8 +315,8 @@ async def _jobs(broker: Broker, served: set[str]) -> AsyncIterator[Finding]:
         )
 
 
-async def _documents(app: Windlass, insight: Insight) -> AsyncIterator[Finding]:
-    async for document in insight.documents(Kind.QUEUE):
+async def _documents(app: Windlass, broker: Broker) -> AsyncIterator[Finding]:
+    async for document in documents(broker, Kind.QUEUE):
         name = document.subject.name
         if document.override is not None:
             yield Finding(

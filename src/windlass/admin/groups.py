@@ -1,13 +1,12 @@
 """Dead letters grouped by what killed them: one bug is one group, however many jobs it took."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 
 import msgspec
 
-from windlass.admin.insight import Insight
-from windlass.admin.listing import Selection, mark
-from windlass.admin.views import DeadShown
+from windlass.admin.views import DeadShown, ErrorShown
+from windlass.core.outcome import Error
 from windlass.core.units import JobId
 
 MOST_GROUPS = 1_000
@@ -42,22 +41,21 @@ class Grouped(msgspec.Struct, frozen=True, kw_only=True):
     """There are more of them than that: counts are too low."""
 
 
-async def dead_groups(insight: Insight, selection: Selection) -> list[DeadGroup]:
-    """The groups of the chosen dead letters, the largest first. Memory grows with the groups alone."""
-    return list((await grouped(insight, selection)).groups)
+def mark(error: Error | ErrorShown | None, reason: str | None) -> str:
+    """What tells the group of a dead letter from the others of its task. Never empty: an empty filter would
+    choose them all.
+    """
+    found = "" if error is None else error.fingerprint or error.type
+    return found or reason or "unknown"
 
 
 async def grouped(
-    insight: Insight,
-    selection: Selection,
-    *,
-    sees: Callable[[DeadShown], bool] = lambda _: True,
-    most: int | None = None,
+    letters: AsyncIterator[DeadShown], *, sees: Callable[[DeadShown], bool], most: int | None
 ) -> Grouped:
-    """The same, of those that the reader sees, and of no more than `most` dead letters."""
+    """Dead letters that the reader sees, by task and cause; `most` is how many are looked at."""
     groups: dict[tuple[str, str], DeadGroup] = {}
     examined = 0
-    async for letter in insight.dead(selection):
+    async for letter in letters:
         if most is not None and examined >= most:
             return Grouped(groups=_sorted(groups), examined=examined, more=True)
         examined += 1

@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.admin.insight import Insight
+from windlass.admin.queues import Queues
+from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment
 from windlass.broker.contract import Broker
 from windlass.core.names import check_lane, check_queue
@@ -144,14 +145,13 @@ class Keys:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._insight = Insight(broker)
 
     async def create(self, wanted: NewKey) -> tuple[str, KeyShown]:
         """Make a key: its text, which is shown this once, and its record."""
         scopes = check_new_key(wanted)
         for queue in wanted.queues:
-            await self._insight.queue_document(queue)
-        now = await self._insight.now()
+            await Queues(self._broker).check(queue)
+        now = await store_time(self._broker)
         for _ in range(_TRIES):
             key_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
             key = Key(
@@ -170,13 +170,13 @@ class Keys:
 
     async def all(self) -> AsyncIterator[Key]:
         """Every key, also those that are good for nothing any more."""
-        async for document in self._insight.documents(Kind.KEY):
+        async for document in documents(self._broker, Kind.KEY):
             if (key := _read(document)) is not None:
                 yield key
 
     async def shown(self) -> list[KeyShown]:
         """Every key for people, the newest first."""
-        now = await self._insight.now()
+        now = await store_time(self._broker)
         found = [key_shown(key, now) async for key in self.all()]
         return sorted(found, key=lambda key: key.created_at, reverse=True)
 
@@ -186,7 +186,7 @@ class Keys:
         """
         for _ in range(_TRIES):
             document, key = await self._find(key_id)
-            now = await self._insight.now()
+            now = await store_time(self._broker)
             if key.revoked_at is not None:
                 return key_shown(key, now)
             revoked = msgspec.structs.replace(key, revoked_at=now)
@@ -195,7 +195,7 @@ class Keys:
         raise StoreError(f"key {key_id} keeps changing; try again")
 
     async def _find(self, key_id: str) -> tuple[Document, Key]:
-        async for document in self._insight.documents(Kind.KEY):
+        async for document in documents(self._broker, Kind.KEY):
             key = _read(document)
             if key is not None and key.id == key_id:
                 return document, key

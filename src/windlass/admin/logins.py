@@ -5,7 +5,7 @@ those whose time is over are found at the beginning and dropped. Only logouts ar
 store nothing.
 """
 
-from windlass.admin.insight import Insight
+from windlass.admin.reading import store_time
 from windlass.broker.contract import Broker
 from windlass.core.settings import Kind, Subject
 from windlass.core.units import HOUR, Micros
@@ -23,7 +23,7 @@ class Logins:
     async def end(self, login: str, until: Micros) -> None:
         """Log out: the login, whose cookie would have been good until then, opens nothing any more."""
         await self._broker.override(Subject(Kind.LOGIN, _name(login, until)), b"ended", 0)
-        await self._drop(await Insight(self._broker).now())
+        await self._drop(await store_time(self._broker))
 
     async def has_ended(self, login: str, until: Micros) -> bool:
         """Whether somebody has logged out of it."""

@@ -1,8 +1,8 @@
-"""Operations: what is done to many dead letters in the background, with progress that anybody can ask for.
+"""Operations: many dead letters replayed or discarded in the background, with progress to ask for.
 
-An operation runs in the process that was asked for it and keeps its progress in the store, so that every
-server can tell of it, and stop it. One whose process has gone stands still: it is shown as lost, and may be
-started again. What it has done it does not do twice, as it touches only what had died when it began.
+An operation runs in the process that was asked for it and keeps its progress in the store, so every server
+can show it and stop it. If its process is gone, it stands still: it is shown as lost, and an operator may
+start it again. It does nothing twice, because it touches only jobs that were dead when it began.
 """
 
 import asyncio
@@ -16,9 +16,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from windlass.admin.audit import Audit
-from windlass.admin.insight import Insight
-from windlass.admin.listing import Selection
-from windlass.admin.operate import Operator
+from windlass.admin.dead import DeadLetters, Selection
+from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment, rate_shown
 from windlass.broker.contract import Broker
 from windlass.core.limits import Rate
@@ -89,7 +88,6 @@ class Operations:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._insight = Insight(broker)
         self._running: set[asyncio.Task[None]] = set()
 
     async def start(
@@ -106,11 +104,13 @@ class Operations:
         """Begin to replay or discard the chosen dead letters, of those that are dead now, and no more than
         `most`. `chosen`: the same in words, for the record, and `reason` why.
         """
-        now = await self._insight.now()
+        now = await store_time(self._broker)
         before = now if selection.died_before is None else min(now, selection.died_before)
         wanted = most
         if wanted is None:
-            wanted = await self._insight.count_dead(Selection(queue=selection.queue, task=selection.task))
+            wanted = await DeadLetters(self._broker).count(
+                Selection(queue=selection.queue, task=selection.task)
+            )
         dated = msgspec.structs.replace(selection, died_before=before)
         kept = Kept(
             verb=verb,
@@ -127,7 +127,7 @@ class Operations:
         if changed.change is not Change.APPLIED:
             raise StoreError(f"the operation could not be kept: {changed.change}; try again")
         await self._trim()
-        run = _Run(self._broker, self._insight, subject, kept, changed.version)
+        run = _Run(self._broker, subject, kept, changed.version)
         task = asyncio.create_task(run.carry_out(dated, rate, most))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -136,15 +136,15 @@ class Operations:
 
     async def one(self, operation: str) -> OperationShown:
         """How far one is; `InvalidOption` if it is not known."""
-        now = await self._insight.now()
+        now = await store_time(self._broker)
         document = await self._document(operation)
         return _shown(operation, _kept(document), now)
 
     async def all(self) -> list[OperationShown]:
         """The latest, newest first."""
-        now = await self._insight.now()
-        documents = [document async for document in self._insight.documents(Kind.OPERATION)]
-        return [_shown(document.subject.name, _kept(document), now) for document in reversed(documents)]
+        now = await store_time(self._broker)
+        found = [document async for document in documents(self._broker, Kind.OPERATION)]
+        return [_shown(document.subject.name, _kept(document), now) for document in reversed(found)]
 
     async def stop(self, operation: str) -> OperationShown:
         """Ask it to stop, wherever it runs. What is done is done."""
@@ -169,23 +169,22 @@ class Operations:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _document(self, operation: str) -> Document:
-        async for document in self._insight.documents(Kind.OPERATION):
+        async for document in documents(self._broker, Kind.OPERATION):
             if document.subject.name == operation:
                 return document
         raise InvalidOption(f'there is no operation "{operation}"; only the last {KEPT} are kept')
 
     async def _trim(self) -> None:
-        documents = [document async for document in self._insight.documents(Kind.OPERATION)]
-        for document in documents[: max(0, len(documents) - KEPT)]:
+        found = [document async for document in documents(self._broker, Kind.OPERATION)]
+        for document in found[: max(0, len(found) - KEPT)]:
             await self._broker.override(document.subject, None, document.version)
 
 
 class _Run:
     """One operation at work."""
 
-    def __init__(self, broker: Broker, insight: Insight, subject: Subject, kept: Kept, version: int) -> None:
+    def __init__(self, broker: Broker, subject: Subject, kept: Kept, version: int) -> None:
         self._broker = broker
-        self._insight = insight
         self._subject = subject
         self._kept = kept
         self._version = version
@@ -193,8 +192,8 @@ class _Run:
 
     async def carry_out(self, selection: Selection, rate: Rate | None, most: int | None) -> None:
         """Do it to the end, or until somebody stops it; what became of it is kept."""
-        operator = Operator(self._broker)
-        chosen = operator.replay_chosen if self._kept.verb == "replay" else operator.discard_chosen
+        letters = DeadLetters(self._broker)
+        chosen = letters.replay_chosen if self._kept.verb == "replay" else letters.discard_chosen
         work = asyncio.create_task(self._go_through(chosen(selection, rate, most=most)))
         stage: Stage = "done"
         error = ""
@@ -207,7 +206,7 @@ class _Run:
             raise
         except WindlassError as problem:
             stage, error = "failed", str(problem)
-        except Exception as problem:  # noqa: BLE001 - whoever asks is to be told, not to wait
+        except Exception as problem:  # noqa: BLE001 - an operator who asks is told of it
             _log.error("an operation has failed", exc_info=problem)
             stage, error = "failed", f"{type(problem).__name__}; the log of its server says more"
         finally:
@@ -236,17 +235,17 @@ class _Run:
 
     async def _tell(self) -> bool:
         """Keep the progress; False: the document was changed, and only a wish to stop does that."""
-        kept = msgspec.structs.replace(self._kept, told=await self._insight.now())
+        kept = msgspec.structs.replace(self._kept, told=await store_time(self._broker))
         changed = await self._broker.override(self._subject, msgspec.json.encode(kept), self._version)
         if changed.change is not Change.CONFLICT:
             self._version = changed.version
         return changed.change is not Change.CONFLICT
 
     async def _conclude(self) -> None:
-        """The last word, whoever has asked for a stop meanwhile; and the record."""
+        """Keep how it ended, even if somebody asked it to stop in between; and put it on record."""
         kept = self._kept
         try:
-            kept = msgspec.structs.replace(kept, told=await self._insight.now())
+            kept = msgspec.structs.replace(kept, told=await store_time(self._broker))
             body = msgspec.json.encode(kept)
             changed = await self._broker.override(self._subject, body, self._version)
             if changed.change is Change.CONFLICT and changed.version:

@@ -10,7 +10,8 @@ import msgspec
 from windlass.admin.advice import length
 from windlass.admin.alerts import Alerts, AlertShown
 from windlass.admin.flows import Flows
-from windlass.admin.insight import Insight
+from windlass.admin.queues import Queues
+from windlass.admin.reading import sessions, store_time
 from windlass.admin.schedules import Schedules, ScheduleShown
 from windlass.admin.strikes import Strikes, StrikeShown
 from windlass.admin.views import QueueShown, moment
@@ -90,108 +91,101 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The worst first; empty: all is well."""
 
 
-class Glance:
-    """Makes the overview."""
-
-    def __init__(self, app: Windlass, broker: Broker) -> None:
-        self._app = app
-        self._broker = broker
-        self._insight = Insight(broker)
-
-    async def overview(self, sees: Callable[[str], bool] = lambda _: True) -> Overview:
-        """Everything that concerns the queues that the reader sees. Who does not see all is told nothing of
-        workers' troubles, of strikes and of the store.
-        """
-        every = await self._insight.queues()
-        queues = [queue for queue in every if sees(queue.name)]
-        whole = len(queues) == len(every)
-        sessions = [session async for session in self._insight.sessions()]
-        alive = [session for session in sessions if session.state is SessionState.ALIVE]
-        serving = [session for session in alive if any(sees(queue) for queue in session.info.queues)]
-        schedules = [each async for each in Schedules(self._app, self._broker).all() if sees(each.queue)]
-        alerts = [
-            alert
-            async for alert in Alerts(self._broker).all()
-            if (whole if alert.queue is None else sees(alert.queue))
+async def overview(app: Windlass, broker: Broker, sees: Callable[[str], bool] = lambda _: True) -> Overview:
+    """Everything that concerns the queues that the reader sees. A reader who does not see all queues is told
+    nothing of workers' troubles, of strikes and of the store.
+    """
+    every = await Queues(broker).all()
+    queues = [queue for queue in every if sees(queue.name)]
+    whole = len(queues) == len(every)
+    workers = [session async for session in sessions(broker)]
+    alive = [session for session in workers if session.state is SessionState.ALIVE]
+    serving = [session for session in alive if any(sees(queue) for queue in session.info.queues)]
+    schedules = [each async for each in Schedules(app, broker).all() if sees(each.queue)]
+    alerts = [
+        alert
+        async for alert in Alerts(app, broker).all()
+        if (whole if alert.queue is None else sees(alert.queue))
+    ]
+    now = moment(await store_time(broker))
+    problems = [problem async for problem in _of_queues(broker, queues, alive)]
+    if not serving and not any(problem.kind == "unserved" for problem in problems):
+        problems.append(_NO_WORKER)
+    problems += _of_alerts(alerts)
+    problems += _of_schedules(schedules, now)
+    if whole:
+        problems += _of_sessions(workers)
+        strikes = [strike async for strike in Strikes(app, broker).all()]
+        problems += _of_strikes(strikes)
+        problems += _of_flows(await Flows(app, broker).stuck_names())
+        problems += [
+            Trouble(kind="store", level="warning", queue=None, text=text) for text in await broker.warnings()
         ]
-        now = moment(await self._insight.now())
-        problems = [problem async for problem in self._of_queues(queues, alive)]
-        if not serving and not any(problem.kind == "unserved" for problem in problems):
-            problems.append(_NO_WORKER)
-        problems += _of_alerts(alerts)
-        problems += _of_schedules(schedules, now)
-        if whole:
-            problems += _of_sessions(sessions)
-            strikes = [strike async for strike in Strikes(self._app, self._broker).all()]
-            problems += _of_strikes(strikes)
-            problems += _of_flows(await Flows(self._app, self._broker).stuck_names())
-            problems += [
-                Trouble(kind="store", level="warning", queue=None, text=text)
-                for text in await self._broker.warnings()
-            ]
-        capabilities = self._broker.capabilities
-        return Overview(
-            now=now,
-            app=self._app.name,
-            namespace=self._app.config.namespace,
-            store=capabilities.store,
-            durability=capabilities.durability,
-            version=__version__,
-            jobs=_total(queues),
-            queues=tuple(queues),
-            workers=WorkersGlance(
-                alive=len(serving),
-                slots=sum(session.info.slots for session in serving),
-                busy=sum(session.leases for session in serving),
-                crashed=sum(_has_failed(session) for session in sessions) if whole else 0,
-            ),
-            schedules=_schedules(schedules),
-            alerts=tuple(alerts),
-            problems=tuple(sorted(problems, key=lambda problem: _WORST.index(problem.level))),
-        )
+    capabilities = broker.capabilities
+    return Overview(
+        now=now,
+        app=app.name,
+        namespace=app.config.namespace,
+        store=capabilities.store,
+        durability=capabilities.durability,
+        version=__version__,
+        jobs=_total(queues),
+        queues=tuple(queues),
+        workers=WorkersGlance(
+            alive=len(serving),
+            slots=sum(session.info.slots for session in serving),
+            busy=sum(session.leases for session in serving),
+            crashed=sum(_has_failed(session) for session in workers) if whole else 0,
+        ),
+        schedules=_schedules(schedules),
+        alerts=tuple(alerts),
+        problems=tuple(sorted(problems, key=lambda problem: _WORST.index(problem.level))),
+    )
 
-    async def _of_queues(
-        self, queues: Sequence[QueueShown], alive: Sequence[SessionView]
-    ) -> AsyncIterator[Trouble]:
-        served = {queue for session in alive for queue in session.info.queues}
-        examined = 0
-        for queue in queues:
-            if queue.jobs["dead"]:
-                count = queue.jobs["dead"]
-                letters = "dead letter" if count == 1 else "dead letters"
-                yield Trouble(
-                    kind="dead",
-                    level="warning",
-                    queue=queue.name,
-                    text=f"{queue.name}: {count:,} {letters}",
-                    do="see their groups, then replay or discard them",
-                )
-            if not queue.jobs["ready"]:
-                continue
-            if queue.paused:
-                text = f"{queue.name}: paused, {_jobs(queue.jobs['ready'])} ready"
-                yield Trouble(kind="paused", level="note", queue=queue.name, text=text, do="resume it")
-            elif queue.name not in served:
-                yield Trouble(
-                    kind="unserved",
-                    level="problem",
-                    queue=queue.name,
-                    text=f"{queue.name}: {_jobs(queue.jobs['ready'])} ready, and no live worker serves it",
-                    do=f'start a worker for queue "{queue.name}"',
-                )
-            elif (queue.oldest or 0) >= OLD:
-                examined += 1
-                lanes = await self._parked(queue.name) if examined <= QUEUES_EXAMINED else []
-                yield _old(queue, lanes)
-            elif _is_full(queue):
-                text = f"{queue.name}: at its limit of {queue.settings['concurrency']:,} running"
-                yield Trouble(kind="limit", level="note", queue=queue.name, text=text)
 
-    async def _parked(self, queue: str) -> list[LaneView]:
-        """The lanes that wait although workers have room, those with most jobs first."""
-        lanes = (await self._broker.lanes(queue, limit=LANES_READ)).lanes
-        parked = [lane for lane in lanes if lane.parked is not None and lane.ready]
-        return sorted(parked, key=lambda lane: (-lane.ready, lane.lane))[:LANES_NAMED]
+async def _of_queues(
+    broker: Broker, queues: Sequence[QueueShown], alive: Sequence[SessionView]
+) -> AsyncIterator[Trouble]:
+    served = {queue for session in alive for queue in session.info.queues}
+    examined = 0
+    for queue in queues:
+        if queue.jobs["dead"]:
+            count = queue.jobs["dead"]
+            letters = "dead letter" if count == 1 else "dead letters"
+            yield Trouble(
+                kind="dead",
+                level="warning",
+                queue=queue.name,
+                text=f"{queue.name}: {count:,} {letters}",
+                do="see their groups, then replay or discard them",
+            )
+        if not queue.jobs["ready"]:
+            continue
+        if queue.paused:
+            text = f"{queue.name}: paused, {_jobs(queue.jobs['ready'])} ready"
+            yield Trouble(kind="paused", level="note", queue=queue.name, text=text, do="resume it")
+        elif queue.name not in served:
+            yield Trouble(
+                kind="unserved",
+                level="problem",
+                queue=queue.name,
+                text=f"{queue.name}: {_jobs(queue.jobs['ready'])} ready, and no live worker serves it",
+                do=f'start a worker for queue "{queue.name}"',
+            )
+        elif (queue.oldest or 0) >= OLD:
+            examined += 1
+            lanes = await _parked(broker, queue.name) if examined <= QUEUES_EXAMINED else []
+            yield _old(queue, lanes)
+        elif _is_full(queue):
+            text = f"{queue.name}: at its limit of {queue.settings['concurrency']:,} running"
+            yield Trouble(kind="limit", level="note", queue=queue.name, text=text)
+
+
+async def _parked(broker: Broker, queue: str) -> list[LaneView]:
+    """The lanes that wait although workers have room, those with most jobs first."""
+    lanes = (await broker.lanes(queue, limit=LANES_READ)).lanes
+    parked = [lane for lane in lanes if lane.parked is not None and lane.ready]
+    return sorted(parked, key=lambda lane: (-lane.ready, lane.lane))[:LANES_NAMED]
 
 
 _WORST = ("problem", "warning", "note")

@@ -5,7 +5,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from windlass.core.bounds import CALL_ITEMS
+from windlass.core.ids import check_job_id
 from windlass.core.limits import Rate
+from windlass.core.operate import Target
+from windlass.core.state import State
 from windlass.core.units import SECOND
 
 T = TypeVar("T")
@@ -27,8 +31,8 @@ async def at_rate(
 ) -> AsyncIterator[R]:
     """Apply a verb to everything in the batches, never faster than the rate; what it answered, as it comes.
 
-    Nothing is saved up: after a slow step the next ones come no faster than before. Whoever is cancelled in
-    the middle of a step is still told what it did, as the store does it all the same, and ends then.
+    Nothing is saved up: after a slow step the next ones come no faster than before. A caller that is cancelled
+    in the middle of a step still gets the answer to that step, because the store carries it out anyway.
     """
     if rate is None:
         async for batch in batches:
@@ -50,6 +54,26 @@ async def at_rate(
             yield answer
             if cut is not None:
                 raise cut
+
+
+async def by_ids(
+    verb: Callable[[Sequence[Target]], Awaitable[R]],
+    ids: Sequence[str],
+    *,
+    expect: State | None,
+    rate: Rate | None = None,
+) -> AsyncIterator[R]:
+    """Apply a verb to jobs by their ids, each once; what it answered, batch by batch. `InvalidOption`: one of
+    them is no id, and nothing was done.
+    """
+    targets = [Target(job, expect) for job in dict.fromkeys(check_job_id(job) for job in ids)]
+
+    async def batches() -> AsyncIterator[Sequence[Target]]:
+        for start in range(0, len(targets), CALL_ITEMS):
+            yield targets[start : start + CALL_ITEMS]
+
+    async for answers in at_rate(batches(), rate, verb):
+        yield answers
 
 
 async def _whole(step: Awaitable[R]) -> tuple[R, asyncio.CancelledError | None]:

@@ -4,8 +4,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from windlass.admin.insight import Insight
+from windlass.admin.queues import Queues
+from windlass.admin.reading import sessions
 from windlass.admin.views import QueueShown
+from windlass.broker.contract import Broker
 from windlass.core.option import whole
 from windlass.core.session import SessionState
 from windlass.core.spelling import hint
@@ -48,7 +50,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def scale(
-    insight: Insight,
+    broker: Broker,
     *,
     queues: Collection[str] = (),
     slots: int | None = None,
@@ -62,7 +64,7 @@ async def scale(
     whole(most, name="most", least=least, most=MOST_WORKERS)
     if slots is not None:
         whole(slots, name="slots", least=1, most=MOST_WORKERS)
-    shown = await insight.queues()
+    shown = await Queues(broker).all()
     if unknown := sorted(set(queues) - {queue.name for queue in shown}):
         those = hint(unknown[0], [queue.name for queue in shown], "declared queues")
         raise InvalidOption(f'queue "{unknown[0]}" is not declared; {those}')
@@ -70,7 +72,7 @@ async def scale(
     names = {queue.queue for queue in chosen}
     alive = [
         session.info
-        async for session in insight.sessions()
+        async for session in sessions(broker)
         if session.state is SessionState.ALIVE and names.intersection(session.info.queues)
     ]
     offered = sum(info.slots for info in alive)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from windlass.admin.calling import task_named
+from windlass.admin.enqueueing import task_named
 from windlass.admin.views import moment, seconds
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from windlass.admin.audit import Audit, operator_name
-from windlass.admin.calling import task_named
-from windlass.admin.insight import Insight
+from windlass.admin.enqueueing import task_named
+from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
@@ -65,7 +65,6 @@ class Strikes:
     def __init__(self, app: Windlass, broker: Broker) -> None:
         self._app = app
         self._broker = broker
-        self._insight = Insight(broker)
 
     # --- reads ----------------------------------------------------------------------------------------------
 
@@ -89,7 +88,7 @@ class Strikes:
 
     async def all(self) -> AsyncIterator[StrikeShown]:
         """Every strike in force, also of other apps' tasks."""
-        async for document in self._insight.documents(Kind.STRIKE):
+        async for document in documents(self._broker, Kind.STRIKE):
             strike = decode_strike(document.override)
             if strike is not None:
                 yield _shown(strike)
@@ -112,7 +111,7 @@ class Strikes:
         self, task: str, where: Mapping[str, Any], *, reason: str = "", by: str | None = None
     ) -> Striking:
         """Hold the jobs of a task whose arguments match."""
-        now = await self._insight.now()
+        now = await store_time(self._broker)
         who = by or operator_name()
         strike = check_strike(Strike(task=self._known(task), where=where, reason=reason, by=who, at=now))
         self._check_places(strike)
@@ -161,7 +160,7 @@ class Strikes:
         return freed
 
     async def _document(self, strike_id: str) -> Document | None:
-        async for document in self._insight.documents(Kind.STRIKE):
+        async for document in documents(self._broker, Kind.STRIKE):
             if document.subject.name == strike_id:
                 return document
         return None

@@ -5,8 +5,8 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.admin.insight import Insight
-from windlass.admin.operate import Operator
+from windlass.admin.queues import Queues
+from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
@@ -67,12 +67,11 @@ class Webhooks:
     def __init__(self, app: Windlass, broker: Broker) -> None:
         self._app = app
         self._broker = broker
-        self._insight = Insight(broker)
 
     async def all(self, *, whole: bool = False) -> list[HookShown]:
         """Every webhook, by name; `whole`: with paths."""
         found: list[HookShown] = []
-        async for document in self._insight.documents(Kind.WEBHOOK):
+        async for document in documents(self._broker, Kind.WEBHOOK):
             hook = _hook(document)
             if hook is not None:
                 found.append(_shown(document.subject.name, hook, whole=whole))
@@ -86,10 +85,10 @@ class Webhooks:
         if check_webhook(name).startswith(CALLBACKS):
             raise InvalidOption(f'the name of a webhook must not begin with "{CALLBACKS}"')
         check_reachable(check_target(url), allowed(self._app.config.webhook_allow))
-        await self._insight.queue_document(queue)
+        await Queues(self._broker).check(queue)
         if queue == QUEUE:
             raise InvalidOption(f'queue "{QUEUE}" delivers webhooks; it cannot have some of its own')
-        hook = Hook(queue=queue, url=url, on=check_ends(on), by=by, at=await self._insight.now())
+        hook = Hook(queue=queue, url=url, on=check_ends(on), by=by, at=await store_time(self._broker))
         await self._let_emit(queue)
         subject = Subject(Kind.WEBHOOK, name)
         for _ in range(_TRIES):
@@ -121,7 +120,7 @@ class Webhooks:
 
     async def rotate(self) -> Rotated:
         """Give every receiver a new secret. For a day messages are signed with both."""
-        now = await self._insight.now()
+        now = await store_time(self._broker)
         await replaced(self._broker, now)
         return Rotated(both_until=moment(now + BOTH // SECOND * SECOND))
 
@@ -134,12 +133,12 @@ class Webhooks:
             )
 
     async def _let_emit(self, queue: str) -> None:
-        shown = await self._insight.queue(queue)
+        shown = await Queues(self._broker).one(queue)
         if shown.settings.get("emit", Emit.NONE) == Emit.NONE:
-            await Operator(self._broker).set_queue(queue, QueueSettings(emit=Emit.FINAL))
+            await Queues(self._broker).override(queue, QueueSettings(emit=Emit.FINAL))
 
     async def _document(self, name: str) -> Document | None:
-        async for document in self._insight.documents(Kind.WEBHOOK):
+        async for document in documents(self._broker, Kind.WEBHOOK):
             if document.subject.name == name:
                 return document
         return None

@@ -93,11 +93,7 @@ class Requires:
 
     async def __call__(self, connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         """Ask for it: 401 without a key, 403 without what is needed."""
-        self.passed(connection.scope)
-
-    def passed(self, scope: Any) -> Caller:
-        """The caller of a connection, who may."""
-        caller = present(scope)
+        caller = present(connection.scope)
         if not caller.may(*self.scopes):
             wanted = " or ".join(self.scopes)
             raise Refusal(
@@ -106,7 +102,6 @@ class Requires:
         if self.unbound and caller.is_bound:
             # It shows, or changes, what concerns every queue.
             raise Refusal(403, "forbidden", "this needs a key that is not bound to queues or lanes")
-        return caller
 
 
 class Open(Requires):

@@ -24,18 +24,16 @@ class JsonRequest(Request[Any, Any, Any]):
 
     async def json(self) -> Any:
         """The body as the type of the route's `data`; 400 and 415 name what is wrong."""
+        said = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if said != "application/json" and not said.endswith("+json"):
+            raise Refusal(
+                415, "unsupported-media-type", "the body must be JSON: send Content-Type: application/json"
+            )
         field = getattr(self.route_handler, "parsed_data_field", None)
-        decode = decoder(Any if field is None else field.annotation)
-        return read(decode, self.headers.get("content-type", ""), await self.body())
+        return _read(_decoder(Any if field is None else field.annotation), await self.body())
 
 
-def read(decode: Callable[[bytes], Any], content_type: str, body: bytes) -> Any:
-    """A body as a decoder reads it; 400 and 415 name what is wrong."""
-    said = content_type.partition(";")[0].strip().lower()
-    if said != "application/json" and not said.endswith("+json"):
-        raise Refusal(
-            415, "unsupported-media-type", "the body must be JSON: send Content-Type: application/json"
-        )
+def _read(decode: Callable[[bytes], Any], body: bytes) -> Any:
     try:
         return decode(body)
     except msgspec.ValidationError as error:
@@ -48,8 +46,8 @@ def read(decode: Callable[[bytes], Any], content_type: str, body: bytes) -> Any:
 
 
 @lru_cache(maxsize=512)
-def decoder(kind: Any) -> Callable[[bytes], Any]:
-    """Reads JSON as a type, which is made ready once."""
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Reads JSON as a type; made once for each type."""
     return msgspec.json.Decoder(kind).decode
 
 

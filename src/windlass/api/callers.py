@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from windlass.admin.logins import Logins
+from windlass.admin.service import Service
 from windlass.api.access import LOCAL, Caller, caller_of
 from windlass.api.hosts import is_loopback
 from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
 from windlass.api.rates import Rates
 from windlass.api.seals import Login, Seals
-from windlass.broker.contract import Broker
 from windlass.core.units import HOUR, SECOND, Micros
 
 LOGIN_TTL: Micros = 12 * HOUR
@@ -34,11 +33,11 @@ class Callers:
         options: ServeOptions,
         keys: KeyRing,
         seals: Callable[[], Awaitable[Seals]],
-        broker: Callable[[], Awaitable[Broker]],
+        service: Callable[[], Awaitable[Service]],
     ) -> None:
         self._keys = keys
         self._seals = seals
-        self._broker = broker
+        self._service = service
         self._token = options.token
         self._trusts_local = options.trust_local and is_loopback(options.host)
         self._failures = Rates(rate=10, burst=50)
@@ -100,13 +99,13 @@ class Callers:
         """End a login: its cookie opens nothing any more, at no server of this namespace."""
         login = (await self._seals()).open_login(cookie)
         if login is not None and login.until > self._keys.now():
-            await Logins(await self._broker()).end(login.id, login.until)
+            await (await self._service()).logins.end(login.id, login.until)
 
     async def _logged_in(self, login: Login) -> Caller | None:
         caller = await self._holder(login.holder)
         if caller is None or login.until <= self._keys.now():
             return None
-        if await Logins(await self._broker()).has_ended(login.id, login.until):
+        if await (await self._service()).logins.has_ended(login.id, login.until):
             return None
         return msgspec.structs.replace(caller, login=(await self._seals()).login(login))
 

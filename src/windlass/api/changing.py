@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from windlass.admin.operate import JobChange, Operator
-from windlass.api.desk import Desk
+from windlass.admin.jobs import JobChange
+from windlass.admin.service import Service
+from windlass.api.context import Context
 from windlass.api.problems import field, invalid
 from windlass.api.sight import seen_task
-from windlass.broker.contract import Broker
 from windlass.core.job import JobDetail
 from windlass.core.operate import Operated
 
@@ -32,7 +32,7 @@ def changes(asked: Change) -> dict[str, str]:
     return {name: "new" for name in _FIELDS if getattr(asked, name) is not None}
 
 
-async def change_job(desk: Desk, broker: Broker, found: JobDetail, asked: Change) -> Operated:
+async def change_job(context: Context, service: Service, found: JobDetail, asked: Change) -> Operated:
     """Change a job; 422 names the field that has no meaning, the answer says if it was in a state for it."""
     said = changes(asked)
     if not said:
@@ -43,11 +43,11 @@ async def change_job(desk: Desk, broker: Broker, found: JobDetail, asked: Change
         max_attempts=asked.max_attempts,
         tags=asked.tags,
     )
-    if asked.arguments is not None and desk.caller.is_bound:
+    if asked.arguments is not None and context.caller.is_bound:
         # With other arguments it is another call: only of a task that this key may call.
-        seen_task(desk.app, desk.caller, found.task)
+        seen_task(context.app, context.caller, found.task)
     with field(_guilty(said)):
-        return await Operator(broker).edit(desk.app, found.id, change)
+        return await service.jobs.edit(found, change)
 
 
 def _guilty(said: dict[str, str]) -> str:

@@ -7,12 +7,11 @@ nothing.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from windlass import Windlass
-from windlass.admin.insight import Insight
-from windlass.admin.keys import Key, Keys, fits, split_key
+from windlass.admin.keys import Key, fits, split_key
+from windlass.admin.service import Service
 from windlass.core.units import SECOND, Micros
 from windlass.errors import StoreError
 
@@ -31,11 +30,13 @@ STALE = 4.5
 class KeyRing:
     """What is known of the keys of a namespace."""
 
-    def __init__(self, app: Windlass, *, required: bool, mark: Path | None) -> None:
+    def __init__(
+        self, service: Callable[[], Awaitable[Service]], *, required: bool, mark: Path | None
+    ) -> None:
         """`mark` is a file that the processes of one server share: it is there once one of them has seen a
         key.
         """
-        self._app = app
+        self._service = service
         self._required = required
         self._mark = mark
         self._said_at: float | None = None
@@ -92,9 +93,9 @@ class KeyRing:
 
     async def _read(self) -> None:
         began = time.monotonic()
-        broker = await self._app.connection.broker()
-        now = await Insight(broker).now()
-        keys = {key.id: key async for key in Keys(broker).all()}
+        service = await self._service()
+        now = await service.now()
+        keys = {key.id: key async for key in service.keys.all()}
         self._keys, self._store_time, self._read_at = keys, now, began
         self._remember()
 

@@ -1,6 +1,6 @@
 """Pages: listings come with a cursor to go on from; how they are asked for is the same everywhere.
 
-Cursors are sealed (`Desk.sealed`, `Desk.opened`), each for the listing that it came from (`listing`): another
+Cursors are sealed (`Context.sealed`, `Context.opened`), each for the listing that it came from (`listing`): another
 listing, the same one under another filter, and a caller with other sight have no use for it.
 """
 

@@ -136,13 +136,13 @@ def on_refusal(_: Request[Any, Any, Any], error: Refusal) -> Response[bytes]:
     return Response(encoded(error), status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON)
 
 
-def on_windlass_error(request: Request[Any, Any, Any] | None, error: WindlassError) -> Response[bytes]:
-    """What the rooms below refuse. Without a request, it is one whose caller is known."""
+def on_windlass_error(request: Request[Any, Any, Any], error: WindlassError) -> Response[bytes]:
+    """A request that the service or the store refused."""
     status, kind = _status(error)
     headers = {"retry-after": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.warning("%s: %s", kind, error)
-    by_stranger = request is not None and cast("Any", request.scope)["state"].get(CALLER) is None
+    by_stranger = cast("Any", request.scope)["state"].get(CALLER) is None
     detail = STORE_AWAY if by_stranger and kind == "store-unavailable" else str(error)
     return problem(status, kind, detail, headers=headers)
 
@@ -225,11 +225,6 @@ HANDLERS: Mapping[Any, Any] = {
     HTTPException: on_http_exception,
     Exception: on_any_error,
 }
-
-
-def told(error: Exception) -> Response[bytes]:
-    """The response for whatever a route raised."""
-    return next(handler(None, error) for kind, handler in HANDLERS.items() if isinstance(error, kind))
 
 
 def _shortened(text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from litestar import Litestar
 
 from windlass import Windlass
-from windlass.api.desk import RUNNING
+from windlass.api.context import RUNNING
 from windlass.api.listening import answering
 from windlass.api.options import Told
 from windlass.api.running import Running

@@ -29,7 +29,7 @@ async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
 
 @lru_cache(maxsize=1_024)
 def _known(handler: Any) -> frozenset[str]:
-    """The parameters of a route, and of what is provided for it: of the provided itself (the desk) nobody may
+    """The parameters of a route, and of what is provided for it: of the provided itself (the context) nobody may
     say anything.
     """
     provided = handler.resolve_dependencies()

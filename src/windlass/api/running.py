@@ -10,14 +10,12 @@ from typing import Any
 from litestar import Request
 
 from windlass import Windlass
-from windlass.admin.leasing import Leasing
-from windlass.admin.server_secret import server_secret
+from windlass.admin.service import Service
 from windlass.api.callers import Callers
 from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
 from windlass.api.patience import Patience
 from windlass.api.problems import Refusal
-from windlass.api.queues_known import KnownQueues
 from windlass.api.seals import Seals
 from windlass.observe.together import folder_from_environment
 from windlass.observe.watch import Watch
@@ -31,28 +29,42 @@ class Running:
         self.app = app
         self.options = options
         self.keys = KeyRing(
-            app, required=options.require_keys, mark=None if folder is None else folder / "keys-are-needed"
+            self.service,
+            required=options.require_keys,
+            mark=None if folder is None else folder / "keys-are-needed",
         )
-        self.callers = Callers(options, self.keys, self.seals, app.connection.broker)
-        self.leasing = Leasing(app)
-        self.queues = KnownQueues()
+        self.callers = Callers(options, self.keys, self.seals, self.service)
         self.watch = Watch(app.config.namespace, folder=folder_from_environment())
         app.observe(self.watch.meter)
         self.waiting: Counter[str] = Counter()
         """Long polls under way, by caller."""
         self.stopping = asyncio.Event()
         self._seals: Seals | None = None
+        self._services: list[Service] = []
+        """The last one serves; those before it may still have operations in the background."""
 
     @property
     def is_stopping(self) -> bool:
         """Whether the server was told to stop."""
         return self.stopping.is_set()
 
+    async def service(self) -> Service:
+        """The service of the namespace; a new one if the app has opened its store anew."""
+        service = await (self._services[-1].renewed() if self._services else Service.of(self.app))
+        if service not in self._services:
+            self._services.append(service)
+        return service
+
+    async def close(self) -> None:
+        """Stop operations that run in the background of this server."""
+        for service in self._services:
+            await service.operations.close()
+
     async def seals(self) -> Seals:
         """The seals of the namespace."""
         if self._seals is None:
-            secret = await server_secret(await self.app.connection.broker())
-            self._seals = Seals(secret, self.app.config.namespace)
+            service = await self.service()
+            self._seals = Seals(await service.secret(), self.app.config.namespace)
         return self._seals
 
     def patience(self, request: Request[Any, Any, Any]) -> Patience:

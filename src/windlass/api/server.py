@@ -8,8 +8,9 @@ from litestar.handlers import HTTPRouteHandler
 
 from windlass import Windlass
 from windlass.api.access import declared
+from windlass.api.background import serving
 from windlass.api.body import JsonRequest
-from windlass.api.desk import RUNNING, at_desk
+from windlass.api.context import RUNNING, route_context
 from windlass.api.gate import Gate
 from windlass.api.openapi import configuration
 from windlass.api.options import ServeOptions
@@ -17,8 +18,6 @@ from windlass.api.problems import HANDLERS
 from windlass.api.query import refuse_unknown
 from windlass.api.routes.gathered import all_routes
 from windlass.api.running import Running
-from windlass.api.services import serving
-from windlass.api.short import ShortWay
 from windlass.observe.traces import traced
 
 
@@ -29,7 +28,7 @@ def build(app: Windlass, options: ServeOptions | None = None, *, folder: Path | 
     running = Running(app, options or ServeOptions(), folder)
     server = Litestar(
         route_handlers=list(all_routes()),
-        dependencies={"desk": Provide(at_desk)},
+        dependencies={"context": Provide(route_context)},
         exception_handlers=dict(HANDLERS),
         request_class=JsonRequest,
         before_request=refuse_unknown,
@@ -40,7 +39,7 @@ def build(app: Windlass, options: ServeOptions | None = None, *, folder: Path | 
     )
     server.state[RUNNING] = running
     check_routes(server)
-    server.asgi_handler = Gate(traced(ShortWay(server.asgi_handler, server)), running)
+    server.asgi_handler = Gate(traced(server.asgi_handler), running)
     return server
 
 

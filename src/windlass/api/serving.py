@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from windlass import Windlass
-from windlass.admin.keys import Keys
-from windlass.admin.server_secret import derived, server_secret
+from windlass.admin.server_secret import derived
+from windlass.admin.service import Service
 from windlass.api.hosts import is_address, is_loopback
 from windlass.api.listening import BACKLOG
 from windlass.api.options import ServeOptions, Told
@@ -78,13 +78,9 @@ async def _checked(app: Windlass, options: ServeOptions) -> ServeOptions:
     Refuse to be reached by everybody, and a store that only this process would have.
     """
     try:
-        broker = await app.connection.broker()
-        if not broker.capabilities.shared:
-            raise InvalidOption(
-                f"a {broker.capabilities.store} store lives inside one process: workers would not find what "
-                "is enqueued here; use one that is shared, such as sqlite:///windlass.db"
-            )
-        has_keys = [key async for key in Keys(broker).all()] != []
+        service = await Service.of(app)
+        service.check_shared("workers would not find what is enqueued here")
+        has_keys = [key async for key in service.keys.all()] != []
         if not has_keys and not options.require_keys and not is_loopback(options.host):
             raise InvalidOption(
                 f"without an API key this server is open to all who reach it, so it does not listen on "
@@ -92,7 +88,7 @@ async def _checked(app: Windlass, options: ServeOptions) -> ServeOptions:
             )
         token = options.token
         if token is None and not options.trust_local:
-            token = _token(await server_secret(broker), app.config.namespace)
+            token = _token(await service.secret(), app.config.namespace)
         return msgspec.structs.replace(options, token=token, require_keys=options.require_keys or has_keys)
     finally:
         await app.aclose()

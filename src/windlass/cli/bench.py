@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from windlass.bench import URL
-from windlass.broker.registry import check_url
 from windlass.cli import parameters as given
 from windlass.cli.failure import UsageError
 from windlass.cli.output import Column, each, say_aside, show
+from windlass.config import configure
 
 if TYPE_CHECKING:
     from windlass.bench.measures import Figure
@@ -38,7 +38,7 @@ def run_bench(
         raise UsageError(f"--jobs must be from 1 to {MOST_JOBS}, not {jobs}")
     if not 0 <= payload <= MOST_BYTES:
         raise UsageError(f"--payload must be from 0 to {MOST_BYTES}, not {payload}")
-    if url is not None and check_url(url).startswith("memory:"):
+    if url is not None and configure({"url": url}, {}).url.startswith("memory:"):
         raise UsageError(
             "a memory store lives inside one process: name one that workers share, --url sqlite:///FILE"
         )

@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, show
-from windlass.core.alert import Alert, Standing, check_alert, judged
+from windlass.core.alert import Alert, Standing, check_alert
 from windlass.core.duration import micros
-from windlass.worker.alerting import look
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +41,13 @@ def check_queues(
     if not (depth is None and age is None and dead is None):
         asked = check_alert(Alert(queue=queue, depth=depth, oldest=age, dead=dead))
 
-    async def work(desk: Desk) -> int:
+    async def work(service: Service) -> int:
         if queue is not None:
-            await desk.insight.queue_document(queue)
+            await service.queues.check(queue)
         if asked is not None:
-            counts = await desk.broker.counts()
-            rows = [_row("(asked)", asked, judged(asked, counts, Standing(), 0))]
+            rows = [_row("(asked)", asked, await service.alerts.judge(asked))]
         else:
-            seen = await look(desk.broker, namespace=desk.app.config.namespace)
+            seen = await service.alerts.look()
             rows = [
                 _row(one.name, one.alert, one.standing) for one in seen if queue in (None, one.alert.queue)
             ]
@@ -56,7 +55,7 @@ def check_queues(
         await show(each(rows), _COLUMNS, json=json, nothing=nothing)
         return 1 if any(row.state == "raised" for row in rows) else 0
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def _row(name: str, alert: Alert, standing: Standing) -> Checked:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.strikes import Strikes, StrikeShown, Striking, TaskShown, read_value
+from windlass.admin.service import Service
+from windlass.admin.strikes import StrikeShown, Striking, TaskShown, read_value
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_json, show
 from windlass.cli.text import since
 from windlass.core.state import State
@@ -30,28 +31,28 @@ Where = Annotated[
 def list_tasks(app: given.App, /, *, json: given.Json = False) -> int:
     """List the app's tasks: queue, jobs by state, and whether an operator holds any."""
 
-    async def work(desk: Desk) -> None:
-        tasks = await _at(desk).tasks()
+    async def work(service: Service) -> None:
+        tasks = await service.strikes.tasks()
         await show(each(tasks), _columns(), json=json, nothing="this app has no tasks")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def pause_task(app: given.App, task: TaskName, /, *, reason: Reason = "", json: given.Json = False) -> int:
     """Hold every job of a task before it starts, until it is resumed. What runs goes on."""
 
-    async def work(desk: Desk) -> None:
-        done = await _at(desk).pause(task, reason=reason)
+    async def work(service: Service) -> None:
+        done = await service.strikes.pause(task, reason=reason)
         _tell(done, "paused" if done.changed else "paused already", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def resume_task(app: given.App, task: TaskName, /, *, json: given.Json = False) -> int:
     """Let the jobs of a task run again. Strikes of some of its jobs stay."""
 
-    async def work(desk: Desk) -> None:
-        done = await _at(desk).resume(task)
+    async def work(service: Service) -> None:
+        done = await service.strikes.resume(task)
         if done is not None:
             _tell(done, "resumed", json=json)
         elif json:
@@ -59,7 +60,7 @@ def resume_task(app: given.App, task: TaskName, /, *, json: given.Json = False) 
         else:
             say(f'task "{task}": not paused')
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def strike_task(
@@ -75,39 +76,35 @@ def strike_task(
     if not where:
         raise UsageError("say which jobs, such as --where user_id=42; to hold all jobs of a task: pause")
 
-    async def work(desk: Desk) -> None:
-        done = await _at(desk).strike(task, _conditions(desk, task, where), reason=reason)
+    async def work(service: Service) -> None:
+        done = await service.strikes.strike(task, _conditions(service, task, where), reason=reason)
         _tell(done, "struck" if done.changed else "struck already", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def list_strikes(app: given.App, /, *, json: given.Json = False) -> int:
     """List strikes in force, also those that pause a task: what they match, who made them and why."""
 
-    async def work(desk: Desk) -> None:
-        columns = _strike_columns(await desk.now())
-        await show(_at(desk).all(), columns, json=json, nothing="there are no strikes")
+    async def work(service: Service) -> None:
+        columns = _strike_columns(await service.clock())
+        await show(service.strikes.all(), columns, json=json, nothing="there are no strikes")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def lift_strike(app: given.App, strike: StrikeId, /, *, json: given.Json = False) -> int:
     """Lift a strike: the jobs that it held can run."""
 
-    async def work(desk: Desk) -> None:
-        done = await _at(desk).lift(strike)
+    async def work(service: Service) -> None:
+        done = await service.strikes.lift(strike)
         _tell(done, "lifted", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
-def _at(desk: Desk) -> Strikes:
-    return Strikes(desk.app, desk.broker)
-
-
-def _conditions(desk: Desk, task: str, where: Sequence[str]) -> dict[str, Any]:
-    signature = desk.app.signature_of(task)
+def _conditions(service: Service, task: str, where: Sequence[str]) -> dict[str, Any]:
+    signature = service.app.signature_of(task)
     found: dict[str, Any] = {}
     for text in where:
         path, equals, value = text.partition("=")

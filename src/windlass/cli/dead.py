@@ -8,17 +8,18 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.audit import LONGEST_REASON, ActShown, Audit, recorded
-from windlass.admin.groups import DeadGroup, dead_groups
-from windlass.admin.listing import Selection
-from windlass.admin.operate import JobChange
+from windlass.admin.audit import LONGEST_REASON, ActShown, recorded
+from windlass.admin.dead import Selection
+from windlass.admin.groups import DeadGroup
+from windlass.admin.jobs import JobChange
+from windlass.admin.service import Service
 from windlass.admin.views import DeadShown
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.effects import show_effects
 from windlass.cli.enqueue import read_document
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, no_match, show_job
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, confirm, each, say_aside, show
 from windlass.cli.text import clock, shortened, since
 from windlass.core.duration import micros
@@ -79,32 +80,32 @@ def list_dead(
     """List dead letters with their errors, the newest accepted job first."""
     check_limit(limit)
 
-    async def work(desk: Desk) -> None:
-        letters = desk.insight.dead(await _selected(desk, chosen))
+    async def work(service: Service) -> None:
+        letters = service.dead.all(await _selected(service, chosen))
         await show(
             letters,
-            _columns(await desk.now()),
+            _columns(await service.clock()),
             json=json,
             limit=limit,
-            nothing=no_match(_NONE, desk, chosen.task),
+            nothing=no_match(_NONE, service, chosen.task),
         )
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def group_dead(app: given.App, /, *, chosen: Filter = _ANY, json: given.Json = False) -> int:
     """Group dead letters by task and error: how many, since when, the newest of each."""
 
-    async def work(desk: Desk) -> None:
-        groups = await dead_groups(desk.insight, await _selected(desk, chosen))
+    async def work(service: Service) -> None:
+        groups = (await service.dead.groups(await _selected(service, chosen))).groups
         await show(
             each(groups),
-            _group_columns(await desk.now()),
+            _group_columns(await service.clock()),
             json=json,
-            nothing=no_match(_NONE, desk, chosen.task),
+            nothing=no_match(_NONE, service, chosen.task),
         )
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def replay_dead(
@@ -159,25 +160,25 @@ def edit_dead(
     document = None if arguments is None else read_document(arguments)
     change = JobChange(arguments=document, priority=priority, max_attempts=max_attempts)
 
-    async def work(desk: Desk) -> int:
+    async def work(service: Service) -> int:
         async def edited() -> AsyncIterator[Sequence[Operated]]:
-            answer = await desk.operator.edit(desk.app, job, change)
+            answer = await service.jobs.edit(await service.jobs.one(job), change)
             if replay and answer.effect is Effect.APPLIED:
-                async for answers in desk.operator.replay([job]):
+                async for answers in service.dead.replay([job]):
                     yield answers
             else:
                 yield [answer]
 
         return await show_effects(edited(), "replayed" if replay else "changed", total=1, json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
     """Show who replayed and discarded dead letters, which, how many and why; the newest first."""
     check_limit(limit)
 
-    async def work(desk: Desk) -> None:
+    async def work(service: Service) -> None:
         columns: Sequence[Column[ActShown]] = (
             Column("at", lambda act: clock(act.at)),
             Column("by", lambda act: act.by, wraps=True),
@@ -186,10 +187,10 @@ def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json
             Column("chosen", lambda act: ", ".join(f"{k}={v}" for k, v in act.chosen.items()), wraps=True),
             Column("reason", lambda act: act.reason, wraps=True),
         )
-        acts = Audit(desk.broker).acts()
+        acts = service.audit.acts()
         await show(acts, columns, json=json, limit=limit, nothing="nothing is on record")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 class _Wish(NamedTuple):
@@ -217,24 +218,24 @@ def _act(wish: _Wish) -> int:
     if not ids and not filtered and not wish.everything:
         raise UsageError(f"say which: windlass dead APP {verb} ID..., a filter such as --task, or --all")
 
-    async def work(desk: Desk) -> int:
+    async def work(service: Service) -> int:
         # Nothing that dies from here on is touched: what is acted on was counted, and each job once.
-        chosen = await _dated(desk, selection, length or 0)
+        chosen = await _dated(service, selection, length or 0)
         undated = selection.indexed and length is None  # the store has counted them
-        count = len(set(ids)) if ids else await desk.insight.count_dead(selection if undated else chosen)
+        count = len(set(ids)) if ids else await service.dead.count(selection if undated else chosen)
         if not count:
             say_aside(_NONE)
             return 0
         if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=wish.yes):
             say_aside("nothing was done")
             return 0
-        counted = Applied(_batches(desk, verb, ids, chosen, rate, count))
+        counted = Applied(_batches(service, verb, ids, chosen, rate, count))
         try:
             return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
         finally:
             said = wish.chosen.said() or ({"ids": f"{len(ids):,}"} if ids else {"all": "yes"})
             failed = await recorded(
-                Audit(desk.broker),
+                service.audit,
                 _DONE[verb],
                 said,
                 jobs=counted.count,
@@ -244,7 +245,7 @@ def _act(wish: _Wish) -> int:
             if failed:
                 say_aside(f"windlass: this is not on record: {failed}")
 
-    return at_desk(wish.app, work)
+    return with_service(wish.app, work)
 
 
 _DONE = {"replay": "replayed", "discard": "discarded"}
@@ -265,30 +266,30 @@ class Applied:
 
 
 def _batches(
-    desk: Desk,
+    service: Service,
     verb: Literal["replay", "discard"],
     ids: Sequence[str],
     chosen: Selection,
     rate: LimitRate | None,
     most: int,
 ) -> AsyncIterator[Sequence[Operated]]:
-    operator = desk.operator
+    letters = service.dead
     if verb == "replay":
-        return operator.replay(ids, rate) if ids else operator.replay_chosen(chosen, rate, most=most)
-    return operator.discard(ids, rate) if ids else operator.discard_chosen(chosen, rate, most=most)
+        return letters.replay(ids, rate) if ids else letters.replay_chosen(chosen, rate, most=most)
+    return letters.discard(ids, rate) if ids else letters.discard_chosen(chosen, rate, most=most)
 
 
 _NONE = "no dead letters match"
 
 
-async def _selected(desk: Desk, chosen: Filter) -> Selection:
+async def _selected(service: Service, chosen: Filter) -> Selection:
     length = chosen.length
-    return chosen.selection if length is None else await _dated(desk, chosen.selection, length)
+    return chosen.selection if length is None else await _dated(service, chosen.selection, length)
 
 
-async def _dated(desk: Desk, selection: Selection, length: Micros) -> Selection:
+async def _dated(service: Service, selection: Selection, length: Micros) -> Selection:
     """The selection, of what had died so long ago by the store's clock."""
-    return msgspec.structs.replace(selection, died_before=await desk.insight.now() - length)
+    return msgspec.structs.replace(selection, died_before=await service.now() - length)
 
 
 def _group_columns(now: datetime) -> Sequence[Column[DeadGroup]]:

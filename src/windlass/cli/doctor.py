@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from windlass.admin.doctor import Finding, Level, examine
 from windlass.cli import parameters as given
-from windlass.cli.desk import in_loop
 from windlass.cli.loading import load_app
+from windlass.cli.opening import in_loop
 from windlass.cli.output import Column, each, say_aside, show
 
 

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from windlass import Windlass
-from windlass.admin.operate import enqueue
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
+from windlass.cli.opening import with_service
 from windlass.cli.output import say, say_json
 from windlass.client.options import CallOptions
-from windlass.errors import EnqueueRefused, InvalidPayload, PayloadTooLarge
+from windlass.errors import InvalidPayload, PayloadTooLarge
 
 _LARGEST = 64 * 1024 * 1024
 """Bytes that are read at the most; the app's own limit, which is far lower, has the better message."""
@@ -84,20 +84,15 @@ def enqueue_task(
     options = cast("CallOptions", {name: value for name, value in said.items() if value is not None})
     document = read_document(arguments)
 
-    async def work(desk: Desk) -> None:
-        with saying_what_is_wanted(desk.app, task):
-            try:
-                job = await enqueue(desk.app, task, document, options)
-            except EnqueueRefused:
-                if queue is not None:
-                    await desk.insight.queue_document(queue)  # says which queues there are, on every store
-                raise
+    async def work(service: Service) -> None:
+        with saying_what_is_wanted(service.app, task):
+            job = await service.enqueueing.call(task, document, options)
         if json:
             say_json({"id": job.id, "task": task, "created": job.created})
         else:
             say(job.id if job.created else f"{job.id} (stands for this call already)")
 
-    return at_desk(app, work, quiet=True)
+    return with_service(app, work, quiet=True)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 import shlex
 
 from windlass.admin.advice import Advice
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
+from windlass.cli.opening import with_service
 from windlass.cli.output import say, say_json
 from windlass.cli.text import one_line
 
@@ -12,14 +13,14 @@ from windlass.cli.text import one_line
 def explain_job(app: given.App, job: given.JobId, /, *, json: given.Json = False) -> int:
     """Say in plain words why a job waits, and what to do about it."""
 
-    async def work(desk: Desk) -> None:
-        advice = await desk.insight.explain(job)
+    async def work(service: Service) -> None:
+        advice = await service.jobs.explain(await service.jobs.one(job))
         if json:
             say_json(advice)
         else:
             _print(advice, app)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def _print(advice: Advice, app: str) -> None:

@@ -6,10 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from windlass.admin.flows import Flows, FlowSeen
+from windlass.admin.flows import FlowSeen
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.jobs import check_limit, job_columns
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
 from windlass.cli.text import since
 from windlass.core.state import State
@@ -31,10 +32,10 @@ def list_flows(
     """
     check_limit(limit)
 
-    async def work(desk: Desk) -> None:
-        flows = _at(desk)
+    async def work(service: Service) -> None:
+        flows = service.flows
         seen = await (flows.stuck() if stuck else flows.seen())
-        columns = _columns(await desk.now())
+        columns = _columns(await service.clock())
         await show(
             each(seen.flows),
             columns,
@@ -48,7 +49,7 @@ def list_flows(
                 "windlass flows APP show FLOW counts all jobs of one"
             )
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def show_flow(
@@ -57,8 +58,8 @@ def show_flow(
     """Show a flow and its jobs."""
     check_limit(limit)
 
-    async def work(desk: Desk) -> None:
-        flows = _at(desk)
+    async def work(service: Service) -> None:
+        flows = service.flows
         found = await flows.one(flow)
         if json:
             say_json(found)
@@ -72,10 +73,10 @@ def show_flow(
             ]
         )
         say("")
-        columns = job_columns(await desk.now())
+        columns = job_columns(await service.clock())
         await show(flows.jobs(flow), columns, json=False, limit=limit, nothing="")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def cancel_flow(
@@ -83,28 +84,24 @@ def cancel_flow(
 ) -> int:
     """Cancel whatever of a flow is unfinished."""
 
-    async def work(desk: Desk) -> None:
-        found = await _at(desk).one(flow)
+    async def work(service: Service) -> None:
+        found = await service.flows.one(flow)
         if not confirm(f'cancel flow "{flow}" ({_counted(found.jobs)})', yes=yes):
             say_aside("nothing was done")
             return
-        _tell(flow, "cancelled", await _at(desk).cancel(flow), json=json)
+        _tell(flow, "cancelled", await service.flows.cancel(flow), json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def replay_flow(app: given.App, flow: FlowName, /, *, json: given.Json = False) -> int:
     """Send the dead letters of a flow back; what waits for them goes on when they are done."""
 
-    async def work(desk: Desk) -> None:
-        await _at(desk).one(flow)
-        _tell(flow, "replayed", await _at(desk).replay(flow), json=json)
+    async def work(service: Service) -> None:
+        await service.flows.one(flow)
+        _tell(flow, "replayed", await service.flows.replay(flow), json=json)
 
-    return at_desk(app, work)
-
-
-def _at(desk: Desk) -> Flows:
-    return Flows(desk.app, desk.broker)
+    return with_service(app, work)
 
 
 def _tell(flow: str, done: str, count: int, *, json: bool) -> None:

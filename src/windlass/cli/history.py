@@ -5,8 +5,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_json, show
 from windlass.cli.text import age, clock
 from windlass.core.duration import micros
@@ -17,8 +18,6 @@ from windlass.observe.history.report import (
     Percentiles,
     Summary,
     TaskHistory,
-    look,
-    opened,
     window_of,
 )
 
@@ -44,17 +43,16 @@ def show_history(
     kept where the app's history= or $WINDLASS_HISTORY says.
     """
 
-    async def work(desk: Desk) -> None:
-        window = window_of(since, until, await desk.insight.now(), task=task, queue=queue)
+    async def work(service: Service) -> None:
+        window = window_of(since, until, await service.now(), task=task, queue=queue)
         length = None if step is None else micros(step, name="--step")
-        async with opened(desk.app.config.history) as sink:
-            found = await look(sink, desk.app.config.namespace, window, step=length)
+        found = await service.history(window, length)
         if json:
             say_json(found)
             return
         await _say(found, over_time=step is not None)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 async def _say(found: History, *, over_time: bool) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.audit import Audit
 from windlass.admin.filtering import wanted
+from windlass.admin.service import Service
 from windlass.admin.views import JobShown, JobWhole
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.effects import show_effects
 from windlass.cli.failure import UsageError
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, say, say_json, show, show_fields
 from windlass.cli.text import age, clock, safe, shortened, since
 from windlass.core.query import JobQuery
@@ -53,14 +53,14 @@ def list_jobs(
         queue=queue, task=task, lane=lane, flow=flow, states=frozenset(state) if state else frozenset(State)
     )
 
-    async def work(desk: Desk) -> None:
-        now = await desk.insight.now()
+    async def work(service: Service) -> None:
+        now = await service.now()
         chosen = wanted(query, now, tag=tag, text=text, since=since, until=until, parent=parent)
-        columns = job_columns(await desk.now())
-        nothing = no_match("no jobs match", desk, task)
-        await show(desk.insight.jobs(chosen), columns, json=json, limit=limit, nothing=nothing)
+        columns = job_columns(await service.clock())
+        nothing = no_match("no jobs match", service, task)
+        await show(service.jobs.all(chosen), columns, json=json, limit=limit, nothing=nothing)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def show_job(
@@ -76,18 +76,17 @@ def show_job(
 ) -> int:
     """Show everything that is kept of a job: its runs, errors and log lines."""
 
-    async def work(desk: Desk) -> None:
-        whole = await desk.insight.job(
-            job, payload=payload or secrets, secrets=secrets, signature_of=desk.app.signature_of
-        )
+    async def work(service: Service) -> None:
+        found = await service.jobs.one(job)
+        whole = service.jobs.shown(found, payload=payload or secrets, secrets=secrets)
         if secrets:
-            await Audit(desk.broker).record("secrets shown", {"job": job}, jobs=1, wanted=1)
+            await service.audit.record("secrets shown", {"job": job}, jobs=1, wanted=1)
         if json:
             say_json(whole)
         else:
-            print_job(whole, await desk.now(), payload=payload or secrets)
+            print_job(whole, await service.clock(), payload=payload or secrets)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def cancel_jobs(app: given.App, ids: Ids = (), /, *, json: given.Json = False) -> int:
@@ -95,15 +94,15 @@ def cancel_jobs(app: given.App, ids: Ids = (), /, *, json: given.Json = False) -
     if not ids:
         raise UsageError("name the jobs: windlass jobs APP cancel ID...")
 
-    async def work(desk: Desk) -> int:
-        return await show_effects(desk.operator.cancel(ids), "cancelled", total=len(ids), json=json)
+    async def work(service: Service) -> int:
+        return await show_effects(service.jobs.cancel(ids), "cancelled", total=len(ids), json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
-def no_match(said: str, desk: Desk, task: str | None) -> str:
+def no_match(said: str, service: Service, task: str | None) -> str:
     """What is said where nothing matches; with a hint if the app has no such task."""
-    known = sorted(desk.app.tasks)
+    known = sorted(service.app.tasks)
     if task is None or task in known:
         return said
     return f'{said}; this app has no task "{task}"; {hint(task, known, "its tasks")}'

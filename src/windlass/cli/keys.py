@@ -6,9 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from windlass.admin.keys import Keys, KeyShown, NewKey, Scope
+from windlass.admin.keys import KeyShown, NewKey, Scope
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_aside, say_json, show
 from windlass.cli.text import clock, since
 from windlass.core.duration import micros
@@ -19,12 +20,12 @@ KeyId = Annotated[str, Parameter(help="The key's id.")]
 def list_keys(app: given.App, /, *, json: given.Json = False) -> int:
     """List API keys, the newest first. Their secrets are not kept, and cannot be shown."""
 
-    async def work(desk: Desk) -> None:
-        found = await Keys(desk.broker).shown()
+    async def work(service: Service) -> None:
+        found = await service.keys.shown()
         nothing = f"no key: the API is open to this machine alone; make one: windlass keys {app} create"
-        await show(each(found), _columns(await desk.now()), json=json, nothing=nothing)
+        await show(each(found), _columns(await service.clock()), json=json, nothing=nothing)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def create_key(
@@ -56,28 +57,28 @@ def create_key(
         expires=None if expires is None else micros(expires, name="--expires"),
     )
 
-    async def work(desk: Desk) -> None:
-        text, key = await Keys(desk.broker).create(wanted)
+    async def work(service: Service) -> None:
+        text, key = await service.keys.create(wanted)
         if json:
             say_json({"key": text, "id": key.id, "scopes": key.scopes, "expires_at": key.expires_at})
         else:
             say(text)
             say_aside(f"windlass: key {key.id} is valid from now on; it is not shown again")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def revoke_key(app: given.App, key: KeyId, /, *, json: given.Json = False) -> int:
     """Make a key good for nothing, within 5 seconds. Its record stays in the list."""
 
-    async def work(desk: Desk) -> None:
-        revoked = await Keys(desk.broker).revoke(key)
+    async def work(service: Service) -> None:
+        revoked = await service.keys.revoke(key)
         if json:
             say_json(revoked)
         else:
             say(f"key {revoked.id} is revoked")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def _columns(now: datetime) -> Sequence[Column[KeyShown]]:

@@ -6,11 +6,12 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from windlass.admin.service import Service
 from windlass.admin.views import LaneShown
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import check_limit
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, say, say_json, show
 from windlass.cli.queues import NO_LIMIT, as_number
 from windlass.client.settings import LaneOptions, lane_settings
@@ -28,11 +29,11 @@ def list_lanes(
     """List the lanes of a queue: backlog, share, lag, limits, and why one is parked."""
     check_limit(limit)
 
-    async def work(desk: Desk) -> None:
-        lanes = desk.insight.lanes(queue)
+    async def work(service: Service) -> None:
+        lanes = service.lanes.all(queue)
         await show(lanes, _columns(), json=json, limit=limit, nothing=f'queue "{queue}" has no lanes at work')
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def pause_lane(
@@ -40,11 +41,11 @@ def pause_lane(
 ) -> int:
     """Stop handing out the jobs of one lane, until it is resumed. What runs goes on."""
 
-    async def work(desk: Desk) -> None:
-        await desk.operator.pause(queue, lane)
+    async def work(service: Service) -> None:
+        await service.lanes.pause(queue, lane)
         _tell(queue, lane, "paused", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def resume_lane(
@@ -52,11 +53,11 @@ def resume_lane(
 ) -> int:
     """Hand out the jobs of a lane again."""
 
-    async def work(desk: Desk) -> None:
-        await desk.operator.resume(queue, lane)
+    async def work(service: Service) -> None:
+        await service.lanes.resume(queue, lane)
         _tell(queue, lane, "resumed", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def set_lane(
@@ -77,11 +78,11 @@ def set_lane(
     """Override settings of one lane, until they are reset."""
     settings = _read({"weight": weight, "concurrency": concurrency, "rate": rate})
 
-    async def work(desk: Desk) -> None:
-        await desk.operator.set_lane(queue, lane, settings)
+    async def work(service: Service) -> None:
+        await service.lanes.override(queue, lane, settings)
         _tell(queue, lane, "overridden", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def reset_lane(
@@ -89,11 +90,11 @@ def reset_lane(
 ) -> int:
     """Drop the override of a lane: what the code declares counts again."""
 
-    async def work(desk: Desk) -> None:
-        changed = await desk.operator.reset_lane(queue, lane)
+    async def work(service: Service) -> None:
+        changed = await service.lanes.reset(queue, lane)
         _tell(queue, lane, "reset" if changed else "not overridden", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def _read(said: dict[str, str | None]) -> LaneSettings:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from windlass.admin.service import Service
 from windlass.admin.views import QueueShown
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_json, show
 from windlass.cli.text import age
 from windlass.client.settings import QueueOptions, queue_settings
@@ -29,44 +30,44 @@ def _limit(what: str) -> Any:
 def list_queues(app: given.App, /, *, json: given.Json = False) -> int:
     """List queues: jobs by state, the oldest wait, limits; `*` marks what an operator overrides."""
 
-    async def work(desk: Desk) -> None:
-        queues = await desk.insight.queues()
+    async def work(service: Service) -> None:
+        queues = await service.queues.all()
         await show(each(queues), _columns(), json=json, nothing="no queue is declared")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def show_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
     """Show one queue with its settings: as declared, as overridden, and in force."""
 
-    async def work(desk: Desk) -> None:
-        found = await desk.insight.queue(queue)
+    async def work(service: Service) -> None:
+        found = await service.queues.one(queue)
         if json:
             say_json(found)
         else:
             await _print_queue(found)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def pause_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
     """Stop handing out a queue's jobs, until it is resumed. What runs goes on."""
 
-    async def work(desk: Desk) -> None:
-        await desk.operator.pause(queue)
+    async def work(service: Service) -> None:
+        await service.queues.pause(queue)
         _tell(queue, "paused", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def resume_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
     """Hand out a queue's jobs again."""
 
-    async def work(desk: Desk) -> None:
-        await desk.operator.resume(queue)
+    async def work(service: Service) -> None:
+        await service.queues.resume(queue)
         _tell(queue, "resumed", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def set_queue(
@@ -96,21 +97,21 @@ def set_queue(
         }
     )
 
-    async def work(desk: Desk) -> None:
-        await desk.operator.set_queue(queue, settings)
+    async def work(service: Service) -> None:
+        await service.queues.override(queue, settings)
         _tell(queue, "overridden", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def reset_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
     """Drop the override of a queue: what the code declares counts again."""
 
-    async def work(desk: Desk) -> None:
-        changed = await desk.operator.reset_queue(queue)
+    async def work(service: Service) -> None:
+        changed = await service.queues.reset(queue)
         _tell(queue, "reset" if changed else "not overridden", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def read_settings(said: dict[str, str | None]) -> QueueSettings:

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
-from windlass.admin.schedules import FireShown, Schedules, ScheduleShown, moment_given
+from windlass.admin.schedules import FireShown, ScheduleShown, moment_given
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.enqueue import read_document, saying_what_is_wanted
 from windlass.cli.failure import UsageError
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
 from windlass.cli.text import age, clock, since
 from windlass.client.options import CallOptions
@@ -56,24 +57,24 @@ _UNSAID = When()
 def list_schedules(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
     """List schedules: rule, task, the next time, and when it fired last."""
 
-    async def work(desk: Desk) -> None:
-        columns = _columns(await desk.now())
-        await show(_at(desk).all(), columns, json=json, limit=limit, nothing="there are no schedules")
+    async def work(service: Service) -> None:
+        columns = _columns(await service.clock())
+        await show(service.schedules.all(), columns, json=json, limit=limit, nothing="there are no schedules")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def show_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
     """Show one schedule with its latest fires and their jobs."""
 
-    async def work(desk: Desk) -> None:
-        found = await _at(desk).one(name)
+    async def work(service: Service) -> None:
+        found = await service.schedules.one(name)
         if json:
             say_json(found)
         else:
-            await _print(found, await desk.now())
+            await _print(found, await service.clock())
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def preview_schedule(
@@ -86,9 +87,9 @@ def preview_schedule(
 ) -> int:
     """Show the next times of a schedule."""
 
-    async def work(desk: Desk) -> None:
-        ticks = await _at(desk).preview(name, count)
-        now = await desk.now()
+    async def work(service: Service) -> None:
+        ticks = await service.schedules.preview(name, count)
+        now = await service.clock()
         columns: Sequence[Column[datetime]] = (
             Column("tick", clock),
             Column("in", lambda tick: since(tick, now).removeprefix("in ")),
@@ -99,7 +100,7 @@ def preview_schedule(
         else:
             await show(each(ticks), columns, json=False, nothing="it never fires again")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def create_schedule(
@@ -123,14 +124,14 @@ def create_schedule(
     said = cast("CallOptions", {option: value for option, value in calls.items() if value is not None})
     document = read_document(arguments)
 
-    async def work(desk: Desk) -> None:
+    async def work(service: Service) -> None:
         if queue is not None:
-            await desk.insight.queue_document(queue)
-        with saying_what_is_wanted(desk.app, task):
-            made = await _at(desk).create(name, task, document, said, options)
+            await service.queues.check(queue)
+        with saying_what_is_wanted(service.app, task):
+            made = await service.schedules.create(name, task, document, said, options)
         _told(made, "created", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def edit_schedule(
@@ -146,52 +147,52 @@ def edit_schedule(
     if not options:
         raise UsageError('say what to change, such as --cron "0 4 * * *"; to drop an override: reset')
 
-    async def work(desk: Desk) -> None:
-        _told(await _at(desk).edit(name, options), "changed", json=json)
+    async def work(service: Service) -> None:
+        _told(await service.schedules.edit(name, options), "changed", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def reset_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
     """Drop the override of a schedule: what the code declares counts again."""
 
-    async def work(desk: Desk) -> None:
-        _tell(name, "reset" if await _at(desk).reset(name) else "not overridden", json=json)
+    async def work(service: Service) -> None:
+        _tell(name, "reset" if await service.schedules.reset(name) else "not overridden", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def pause_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
     """Stop its firing, until it is resumed."""
 
-    async def work(desk: Desk) -> None:
-        await _at(desk).pause(name, paused=True)
+    async def work(service: Service) -> None:
+        await service.schedules.pause(name, paused=True)
         _tell(name, "paused", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def resume_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
     """Let it fire again; missed ticks are made up for as its catch-up policy says."""
 
-    async def work(desk: Desk) -> None:
-        await _at(desk).pause(name, paused=False)
+    async def work(service: Service) -> None:
+        await service.schedules.pause(name, paused=False)
         _tell(name, "resumed", json=json)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def run_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
     """Make its call now, besides its ticks."""
 
-    async def work(desk: Desk) -> None:
-        job = await _at(desk).run_now(name)
+    async def work(service: Service) -> None:
+        job = await service.schedules.run_now(name)
         if json:
             say_json({"schedule": name, "id": job})
         else:
             say(job)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def delete_schedule(
@@ -199,19 +200,15 @@ def delete_schedule(
 ) -> int:
     """Remove a schedule and its history. One that code declares comes back with its next worker."""
 
-    async def work(desk: Desk) -> None:
-        await _at(desk).one(name)
+    async def work(service: Service) -> None:
+        await service.schedules.one(name)
         if not confirm(f'delete schedule "{name}"', yes=yes):
             say_aside("nothing was done")
             return
-        await _at(desk).delete(name)
+        await service.schedules.delete(name)
         _tell(name, "deleted", json=json)
 
-    return at_desk(app, work)
-
-
-def _at(desk: Desk) -> Schedules:
-    return Schedules(desk.app, desk.broker)
+    return with_service(app, work)
 
 
 def _told(schedule: ScheduleShown, done: str, *, json: bool) -> None:

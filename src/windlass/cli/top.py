@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from windlass.admin.overview import Glance, Overview
+from windlass.admin.overview import Overview
+from windlass.admin.service import Service
 from windlass.admin.views import QueueShown
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
+from windlass.cli.opening import with_service
 from windlass.cli.output import is_terminal, say_json
 from windlass.cli.text import age, clock, one_line, since
 
@@ -35,35 +36,34 @@ def run_top(
     if every < LEAST_EVERY:
         raise UsageError(f"--every must be at least {LEAST_EVERY:g} s, not {every:g}")
 
-    async def work(desk: Desk) -> None:
-        glance = Glance(desk.app, desk.broker)
+    async def work(service: Service) -> None:
         if json:
-            await _tell(glance, every=None if once else every)
+            await _tell(service, every=None if once else every)
         else:
-            await _show(glance, every=every if is_terminal() and not once else None)
+            await _show(service, every=every if is_terminal() and not once else None)
 
     try:
-        return at_desk(app, work)
+        return with_service(app, work)
     except KeyboardInterrupt:
         return 0  # the way out of it
 
 
-async def _tell(glance: Glance, every: float | None) -> None:
+async def _tell(service: Service, every: float | None) -> None:
     """An object a look, for programs."""
-    say_json(await glance.overview())
+    say_json(await service.overview())
     while every is not None:
         await asyncio.sleep(every)
-        say_json(await glance.overview())
+        say_json(await service.overview())
 
 
-async def _show(glance: Glance, every: float | None) -> None:
+async def _show(service: Service, every: float | None) -> None:
     """A picture, once or kept up to date."""
     from rich.console import Console  # noqa: PLC0415 - only a person needs it
     from rich.live import Live  # noqa: PLC0415
 
     console = Console(highlight=False)
     pace = Pace()
-    overview = await glance.overview()
+    overview = await service.overview()
     if every is None:
         console.print(picture(overview, pace.rates(overview), height=None))
         return
@@ -71,7 +71,7 @@ async def _show(glance: Glance, every: float | None) -> None:
         while True:
             live.update(picture(overview, pace.rates(overview), height=console.height), refresh=True)
             await asyncio.sleep(every)
-            overview = await glance.overview()
+            overview = await service.overview()
 
 
 class Pace:

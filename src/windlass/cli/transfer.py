@@ -6,11 +6,12 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.transfer import DIED_OF, Dead, exported, imported
+from windlass.admin.service import Service
+from windlass.admin.transfer import DIED_OF, Dead
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import States
+from windlass.cli.opening import with_service
 from windlass.cli.output import progress, say, say_aside, say_json
 from windlass.core.query import JobQuery
 from windlass.core.state import State
@@ -33,19 +34,19 @@ def export_jobs(
         queue=queue, task=task, lane=lane, states=frozenset(state) if state else frozenset(State)
     )
 
-    async def work(desk: Desk) -> None:
+    async def work(service: Service) -> None:
         if queue is not None:
-            await desk.insight.queue_document(queue)
+            await service.queues.check(queue)
         count = 0
         left: list[str] = []
-        async for line in exported(desk.broker, query, await desk.insight.now(), left=left.append):
+        async for line in service.exported(query, left=left.append):
             say(msgspec.json.encode(line).decode())
             count += 1
         say_aside(f"{count:,} job{'' if count == 1 else 's'}")
         if left:
             say_aside(f"{len(left):,} of Windlass itself left out: webhooks that are not delivered yet")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def import_jobs(
@@ -66,12 +67,12 @@ def import_jobs(
     if not file.is_file():
         raise UsageError(f"there is no file {file}")
 
-    async def work(desk: Desk) -> None:
+    async def work(service: Service) -> None:
         with file.open("rb") as opened:
             total = sum(1 for _ in opened)
             opened.seek(0)
             with progress("imported", total, shown=not json) as told:
-                done = await imported(desk.app, desk.broker, opened, dead=dead, told=told)
+                done = await service.imported(opened, dead=dead, told=told)
         if json:
             say_json(done)
             return
@@ -84,7 +85,7 @@ def import_jobs(
         if done.left:
             say_aside(f"{_letters(done.left)} left out; --dead keep takes them over")
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def _letters(count: int) -> str:

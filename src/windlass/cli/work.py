@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from windlass.admin.insight import Insight
+from windlass.admin.service import Service
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
 from windlass.cli.failure import UsageError
 from windlass.cli.loading import load_app
+from windlass.cli.opening import with_service
 from windlass.core.duration import micros
 from windlass.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, begin_logging
 
@@ -111,13 +111,13 @@ def _check_queues(app: str, options: "WorkerOptions") -> None:
     """Refuse queues that nobody declared: a worker would wait for their jobs for ever."""
     from windlass.worker.options import groups_of  # noqa: PLC0415 - only this command needs it
 
-    async def work(desk: Desk) -> None:
+    async def work(service: Service) -> None:
         for group in groups_of(options, {}):
             for queue in group.queues:
-                place = desk.app if "@" in app else desk.app.place_of(queue)
-                await Insight(await place.broker()).queue_document(queue)
+                place = service.app if "@" in app else service.app.place_of(queue)
+                await (await Service.of(place)).queues.check(queue)
 
-    at_desk(app, work, quiet=True)
+    with_service(app, work, quiet=True)
 
 
 def _log_from(level: LogLevel | None, form: LogFormat | None) -> None:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from windlass.admin.service import Service
 from windlass.admin.views import WorkerShown
 from windlass.cli import parameters as given
-from windlass.cli.desk import Desk, at_desk
+from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, show
 from windlass.cli.text import age, mebibytes, since
 from windlass.core.session import SessionState
@@ -23,13 +24,13 @@ def list_workers(
 ) -> int:
     """List worker processes: those alive, and those that ended within the last hour, with the cause."""
 
-    async def work(desk: Desk) -> None:
-        found = [worker async for worker in desk.insight.workers() if not alive or _is_alive(worker)]
+    async def work(service: Service) -> None:
+        found = [worker async for worker in service.workers.all() if not alive or _is_alive(worker)]
         found.sort(key=lambda worker: (not _is_alive(worker), worker.host, worker.pid))
         nothing = f"no worker; start one: windlass worker {app}"
-        await show(each(found), _columns(await desk.now()), json=json, nothing=nothing)
+        await show(each(found), _columns(await service.clock()), json=json, nothing=nothing)
 
-    return at_desk(app, work)
+    return with_service(app, work)
 
 
 def _is_alive(worker: WorkerShown) -> bool:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, TypeVar
 
 from windlass.broker.contract import BlockingProduce, Broker, Transact
@@ -131,7 +130,7 @@ class Connection:
             # The caller itself asks anew. A call that goes on after its caller was interrupted would open
             # the app again, and nobody would close it.
             with contextlib.suppress(PortalClosed):
-                return process.calls.call(partial(self._enqueue, process, groups))
+                return process.calls.call(self._enqueue, process, groups)
 
     def _enqueue(self, process: _Process, groups: Groups) -> Receipts:
         blocking = self._ready(process).blocking

@@ -32,12 +32,10 @@ class Declared:
         self._documents: dict[Subject, Body] = {}
         self._schedules: dict[str, Specification] = {}
         self._order: list[_Name] = []
+        """What was declared, oldest first; what is declared anew is there again."""
+        self.version = 0
+        """How many declarations there were: the length of `_order`."""
         self._weights: dict[str, int] = {}
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return len(self._order)
 
     def has_queue(self, name: str) -> bool:
         """Whether anything was said of a queue, be it that it exists."""
@@ -65,14 +63,18 @@ class Declared:
         """Declare a document; it replaces an earlier one."""
         if self._documents.get(subject) != body:
             self._documents[subject] = body
-            self._order.append(subject)
+            self._declare(subject)
 
     def put_schedule(self, name: str, specification: Specification) -> None:
         """Declare a schedule."""
         if name in self._schedules:
             raise InvalidOption(f'there are two schedules called "{name}"; give one of them another name')
         self._schedules[name] = specification
+        self._declare(name)
+
+    def _declare(self, name: _Name) -> None:
         self._order.append(name)
+        self.version = len(self._order)
 
     async def tell(self, broker: Broker, *, since: int) -> None:
         """Declare what has changed since a version. `InvalidOption`: something is not in force."""

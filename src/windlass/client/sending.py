@@ -1,6 +1,5 @@
 """Calls on their way to a store: filled into groups, and what comes back: handles, or why one was refused."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -25,8 +24,7 @@ PIECE = 50
 _task_of = attrgetter("task")
 _made_of = attrgetter("made")
 _status_of = attrgetter("status")
-_CREATED = Status.CREATED
-_ALL_CREATED = {_CREATED}
+_ALL_CREATED = {Status.CREATED}
 
 
 class Filling(Generic[T]):
@@ -117,16 +115,17 @@ def _filling_of(
     return place, group
 
 
-def jobs_of(calls: Sequence[Call[Any]]) -> list[NewJob]:
+def jobs_of(calls: Sequence[Call[Any]]) -> Sequence[NewJob]:
     """The jobs of calls; `InvalidOption`: one is not complete."""
-    jobs = [calls[0].job] if len(calls) == 1 else made_jobs(calls)
-    tasks = (calls[0].task,) if len(calls) == 1 else set(map(_task_of, calls))
-    if any(task.needs_parents for task in tasks):
-        for call, job in zip(calls, jobs, strict=True):
-            if call.task.needs_parents and not job.after:
-                raise InvalidOption(
-                    "on_failure needs parents: give after as well, or send the call in a flow"
-                )
+    if len(calls) == 1:
+        jobs: Sequence[NewJob] = [calls[0].job]
+    elif (alike := alike_jobs(calls)) is not None:
+        return alike
+    else:
+        jobs = made_jobs(calls)
+    for call, job in zip(calls, jobs, strict=True):
+        if call.task.needs_parents and not job.after:
+            raise InvalidOption("on_failure needs parents: give after as well, or send the call in a flow")
     return jobs
 
 
@@ -165,34 +164,6 @@ def handles_of(
         )
         for call, receipt in zip(calls, receipts, strict=True)
     ]
-
-
-def send_alike(app: "Windlass", calls: Sequence[Call[T]]) -> list[Job[T]] | None:
-    """Send a group of calls that are alike, from blocking code; None if they are not. Their handles are made
-    while the store works, where it lets one.
-    """
-    jobs = None if len(calls) == 1 else alike_jobs(calls)
-    if jobs is None:
-        return None
-    handles: list[Job[T]] = []
-    signature = calls[0].task.known_signature
-    sent = time.monotonic()
-
-    def make_handles() -> None:
-        handles[:] = [Job(app, job, signature, exists=True, created=True, sent=sent) for job in jobs.ids]
-
-    jobs.meanwhile = make_handles
-    (receipts,) = app.connection.enqueue([jobs])
-    if handles and set(map(_status_of, receipts)) == _ALL_CREATED:
-        return handles
-    return handles_of(app, calls, receipts, sent)
-
-
-def handle_of(app: "Windlass", call: Call[T], receipt: Receipt, sent: float) -> Job[T]:
-    """The handle of one call that was accepted; `EnqueueRefused`: it was not."""
-    if receipt.status is not _CREATED:
-        return handles_of(app, [call], [receipt], sent)[0]
-    return Job(app, receipt.job, call.task.known_signature, exists=True, created=True, sent=sent)
 
 
 class Accepted(Generic[T]):

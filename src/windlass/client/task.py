@@ -267,7 +267,7 @@ class Sender(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from blocking code; it is kept when this returns."""
-        return self.app.send_one(self._made(args, kwargs), self._connection)
+        return self.app.send((self._made(args, kwargs),), self._connection)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Send a call, from async code; it is kept when this returns."""

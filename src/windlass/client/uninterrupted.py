@@ -19,8 +19,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _LOOK = 0.5
 """Seconds. A signal that comes in the very moment before a wait begins does not interrupt it, so no wait is
@@ -34,18 +35,18 @@ class Uninterrupted:
     def __init__(self) -> None:
         self._idle: deque[_Helper] = deque()
 
-    def call(self, work: Callable[[], _T]) -> _T:
+    def call(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Do something that blocks, and return what it returns."""
         if threading.get_ident() != threading.main_thread().ident:
-            return work()
+            return work(*args, **kwargs)
         try:
             helper = self._idle.pop()
         except IndexError:
             try:
                 helper = _Helper()
             except RuntimeError:  # the interpreter is ending and starts no more threads
-                return work()
-        errand = _Errand(work, helper, self._idle)
+                return work(*args, **kwargs)
+        errand = _Errand(lambda: work(*args, **kwargs), helper, self._idle)
         helper.inbox.put(errand)
         return errand.outcome()
 

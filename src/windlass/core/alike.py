@@ -1,7 +1,7 @@
-"""A group of new jobs that differ in nothing but id and payload, as most large ones do.
+"""A group of new jobs that differ only in id and payload, as most large groups do.
 
-It is a sequence of jobs like any other. A store that sends columns takes them as they are, and then no job is
-ever made: of a thousand calls in bulk that was a third of the producer's time.
+It is a sequence of jobs like any other. A store that sends columns takes the columns, and then no job object
+is ever made, which took a third of a producer's time in bulk.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from windlass.core.units import JobId
 
 
 class Alike(Sequence[NewJob]):
-    """New jobs by columns; each is made when somebody looks at one of them."""
+    """New jobs by columns. The job objects are made when one of them is asked for."""
 
-    __slots__ = ("_jobs", "_make", "ids", "meanwhile", "pattern", "payloads")
+    __slots__ = ("_jobs", "_make", "ids", "pattern", "payloads")
 
     def __init__(
         self,
@@ -22,17 +22,14 @@ class Alike(Sequence[NewJob]):
         ids: list[JobId],
         payloads: list[bytes],
         make: Callable[[JobId, bytes], NewJob],
-        meanwhile: Callable[[], object] | None = None,
     ) -> None:
-        """Take what all have in common (its id and payload say nothing), ids as `JobIds` makes them, and what
-        makes one of the jobs.
+        """`pattern` has what all jobs have in common; its id and payload mean nothing. `ids` are as `JobIds`
+        makes them. `make` makes one of the jobs.
         """
         self.pattern = pattern
         self.ids = ids
         self.payloads = payloads
         self._make = make
-        self.meanwhile = meanwhile
-        """What the caller has to do anyway: a store may call it while it waits for its server."""
         self._jobs: list[NewJob] | None = None
 
     def __len__(self) -> int:

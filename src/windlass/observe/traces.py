@@ -64,7 +64,7 @@ def _found(trace: Any) -> "Spans | None":
     return _active
 
 
-def sending(jobs: list[NewJob]) -> AbstractContextManager[list[NewJob]]:
+def sending(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
     """What an enqueue is done in: a span, if there are any; gives the jobs that are to be sent."""
     spans = active()
     return _AsTheyAre(jobs) if spans is None else spans.sending(jobs)
@@ -75,10 +75,10 @@ class _AsTheyAre:
 
     __slots__ = ("_jobs",)
 
-    def __init__(self, jobs: list[NewJob]) -> None:
+    def __init__(self, jobs: Sequence[NewJob]) -> None:
         self._jobs = jobs
 
-    def __enter__(self) -> list[NewJob]:
+    def __enter__(self) -> Sequence[NewJob]:
         return self._jobs
 
     def __exit__(self, *_: object) -> None:

@@ -18,7 +18,7 @@ from litestar.datastructures import Cookie
 from litestar.params import FromPath
 
 from windlass.api.access import OPEN
-from windlass.api.desk import RUNNING
+from windlass.api.context import RUNNING
 from windlass.api.gate import address_of
 from windlass.api.problems import not_found
 from windlass.api.routes.session import login_cookie

@@ -8,16 +8,15 @@ from litestar import delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
-from windlass.admin.groups import Grouped, grouped
+from windlass.admin.dead import Selection
+from windlass.admin.groups import Grouped
 from windlass.admin.keys import Scope
-from windlass.admin.listing import Selection, count_page, dead_page
 from windlass.admin.operations import KEPT, OperationShown
-from windlass.admin.views import DeadShown, dead_shown, moment
+from windlass.admin.views import DeadShown, moment
 from windlass.api.access import requires
-from windlass.api.background import operations
 from windlass.api.by_ids import Ids, Reason, each
 from windlass.api.changing import Change, change_job, changes
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import conflict, field, invalid, not_found
 from windlass.api.sight import within_sight
@@ -86,7 +85,7 @@ class NewOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @get("/v1/dead", guards=[requires(Scope.READ)], tags=["dead"])
 async def list_dead(
-    desk: AtDesk,
+    context: RouteContext,
     queue: Text = None,
     task: Text = None,
     lane: Text = None,
@@ -97,15 +96,17 @@ async def list_dead(
     cursor: After = None,
 ) -> Page[DeadShown]:
     """Dead letters with their errors, the newest accepted job first where the store keeps that order."""
-    chosen = await _Chosen(queue, task, lane, error, group, older_than).selection(desk)
-    listed = listing(desk.caller, "dead", chosen.query())
-    found, place = await dead_page(desk.broker, chosen, desk.opened(cursor, listed), limit, sees=desk.sees)
-    return Page(items=[dead_shown(job) for job in found], cursor=desk.sealed(place, listed))
+    chosen = await _Chosen(queue, task, lane, error, group, older_than).selection(context)
+    listed = listing(context.caller, "dead", chosen.query())
+    found, place = await context.service.dead.page(
+        chosen, context.opened(cursor, listed), limit, sees=context.sees
+    )
+    return Page(items=found, cursor=context.sealed(place, listed))
 
 
 @get("/v1/dead/groups", guards=[requires(Scope.READ)], tags=["dead"])
 async def group_dead(
-    desk: AtDesk,
+    context: RouteContext,
     queue: Text = None,
     task: Text = None,
     lane: Text = None,
@@ -113,13 +114,13 @@ async def group_dead(
     older_than: OlderThan = None,
 ) -> Grouped:
     """Dead letters by task and cause: how many, the first and the last; of the first 10,000 at the most."""
-    chosen = await _Chosen(queue, task, lane, error, None, older_than).selection(desk)
-    return await grouped(desk.insight, chosen, sees=desk.sees, most=MOST_GROUPED)
+    chosen = await _Chosen(queue, task, lane, error, None, older_than).selection(context)
+    return await context.service.dead.groups(chosen, sees=context.sees, most=MOST_GROUPED)
 
 
 @get("/v1/dead/count", guards=[requires(Scope.READ)], tags=["dead"])
 async def count_dead(
-    desk: AtDesk,
+    context: RouteContext,
     queue: Text = None,
     task: Text = None,
     lane: Text = None,
@@ -133,47 +134,47 @@ async def count_dead(
     filters it looks at some in each call: while there is a `cursor`, ask on with it and with the first
     answer's `at` as `until`, and add up.
     """
-    now = await desk.insight.now()
+    now = await context.service.now()
     with field("until"):
         died = now if until is None else when(until, now, name="until")
-    chosen = await _Chosen(queue, task, lane, error, group, older_than).selection(desk)
-    if chosen.indexed and until is None and not desk.caller.is_bound:
-        return DeadCount(count=await desk.insight.count_dead(chosen), at=moment(now))
+    chosen = await _Chosen(queue, task, lane, error, group, older_than).selection(context)
+    if chosen.indexed and until is None and not context.caller.is_bound:
+        return DeadCount(count=await context.service.dead.count(chosen), at=moment(now))
     dated = _dated(chosen, died)
-    listed = listing(desk.caller, "dead count", dated.query())
-    after = desk.opened(cursor, listed)
-    count, place = await count_page(desk.broker, dated, after, MOST_COUNTED, sees=desk.sees)
-    return DeadCount(count=count, at=moment(died), cursor=desk.sealed(place, listed))
+    listed = listing(context.caller, "dead count", dated.query())
+    after = context.opened(cursor, listed)
+    count, place = await context.service.dead.count_page(dated, after, MOST_COUNTED, sees=context.sees)
+    return DeadCount(count=count, at=moment(died), cursor=context.sealed(place, listed))
 
 
 @post("/v1/dead/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def replay_dead(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
+async def replay_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
     """Send dead letters back, by id: ready, with all their attempts. What became of each, in order."""
-    return await each(desk, data, "replayed", desk.operator.replay)
+    return await each(context, data, "replayed", context.service.dead.replay)
 
 
 @post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def discard_dead(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
+async def discard_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
     """Remove dead letters for good, by id. What became of each, in order."""
-    return await each(desk, data, "discarded", desk.operator.discard)
+    return await each(context, data, "discarded", context.service.dead.discard)
 
 
 @patch("/v1/dead/{job:str}", guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def edit_dead(desk: AtDesk, job: FromPath[str], data: JSONBody[DeadChange]) -> Operated:
+async def edit_dead(context: RouteContext, job: FromPath[str], data: JSONBody[DeadChange]) -> Operated:
     """Change a dead letter, and send it back if asked. New arguments are checked as those of a call."""
-    found = await desk.seen_job(job)
+    found = await context.seen_job(job)
     if found.state is not State.DEAD:
         raise conflict(f"job {job} is not dead but {found.state}")
     if not changes(data) and not data.replay:
         raise invalid("say what to change: arguments, priority, max_attempts, tags, or replay")
     answer = Operated(found.id, Effect.APPLIED, found.state)
     if said := changes(data):
-        answer = await change_job(desk, desk.broker, found, data)
+        answer = await change_job(context, context.service, found, data)
         if answer.effect is not Effect.APPLIED:
             raise conflict(f"job {job} was not changed: it is {answer.state or 'not known'} by now")
-        await desk.record("edited", {"job": job, **said}, jobs=1, wanted=1)
+        await context.record("edited", {"job": job, **said}, jobs=1, wanted=1)
     if data.replay:
-        (answer,) = await each(desk, Ids(ids=[job]), "replayed", desk.operator.replay)
+        (answer,) = await each(context, Ids(ids=[job]), "replayed", context.service.dead.replay)
     return answer
 
 
@@ -181,7 +182,7 @@ async def edit_dead(desk: AtDesk, job: FromPath[str], data: JSONBody[DeadChange]
 
 
 @post("/v1/dead/operations", status_code=202, guards=[requires(Scope.OPERATE)], tags=["dead"])
-async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> OperationShown:
+async def start_operation(context: RouteContext, data: JSONBody[NewOperation]) -> OperationShown:
     """Replay or discard the dead letters that match, in the background, at a rate if one is given. Nothing
     that dies from now on is touched; with `until` and `most` nothing but what was counted
     (`/v1/dead/count`). Ask for its progress by its id.
@@ -189,8 +190,8 @@ async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> Operati
     chosen = _Chosen(data.queue, data.task, data.lane, data.error, data.group, data.older_than)
     if not chosen.said() and not data.all:
         raise invalid('give a filter, such as task, or say "all": true')
-    within_sight(desk.caller, data.queue, data.lane)
-    selection = await chosen.selection(desk)
+    within_sight(context.caller, data.queue, data.lane)
+    selection = await chosen.selection(context)
     if data.until is not None:
         with field("until"):
             selection = _dated(selection, instant(data.until, name="until"))
@@ -198,42 +199,48 @@ async def start_operation(desk: AtDesk, data: JSONBody[NewOperation]) -> Operati
         rate = None if data.rate is None else parse_rate(data.rate)
     said = chosen.said() or {"all": "yes"}
     # Its end goes on record with what became of it, unless its server dies before that.
-    await desk.record(f"{data.verb} begun", said, jobs=0, wanted=0, reason=data.reason)
-    return await operations(desk).start(
-        data.verb, selection, chosen=said, rate=rate, most=data.most, by=desk.caller.name, reason=data.reason
+    await context.record(f"{data.verb} begun", said, jobs=0, wanted=0, reason=data.reason)
+    return await context.service.operations.start(
+        data.verb,
+        selection,
+        chosen=said,
+        rate=rate,
+        most=data.most,
+        by=context.caller.name,
+        reason=data.reason,
     )
 
 
 @get("/v1/dead/operations", guards=[requires(Scope.READ, unbound=True)], tags=["dead"])
-async def list_operations(desk: AtDesk) -> list[OperationShown]:
+async def list_operations(context: RouteContext) -> list[OperationShown]:
     """The latest operations, newest first; 100 are kept."""
-    return await operations(desk).all()
+    return await context.service.operations.all()
 
 
 @get("/v1/dead/operations/{operation:str}", guards=[requires(Scope.READ)], tags=["dead"])
-async def show_operation(desk: AtDesk, operation: FromPath[str]) -> OperationShown:
+async def show_operation(context: RouteContext, operation: FromPath[str]) -> OperationShown:
     """How far an operation is."""
-    return await _operation(desk, operation)
+    return await _operation(context, operation)
 
 
 @delete(
     "/v1/dead/operations/{operation:str}", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"]
 )
-async def stop_operation(desk: AtDesk, operation: FromPath[str]) -> OperationShown:
+async def stop_operation(context: RouteContext, operation: FromPath[str]) -> OperationShown:
     """Stop an operation, on whichever server it runs; what is done is done."""
-    await _operation(desk, operation)
-    stopped = await operations(desk).stop(operation)
-    await desk.record("operation stopped", {"operation": operation}, jobs=0, wanted=0)
+    await _operation(context, operation)
+    stopped = await context.service.operations.stop(operation)
+    await context.record("operation stopped", {"operation": operation}, jobs=0, wanted=0)
     return stopped
 
 
-async def _operation(desk: Desk, operation: str) -> OperationShown:
+async def _operation(context: Context, operation: str) -> OperationShown:
     """A bound key sees its own."""
     try:
-        found = await operations(desk).one(operation)
+        found = await context.service.operations.one(operation)
     except InvalidOption:
         found = None
-    if found is None or (desk.caller.is_bound and found.by != desk.caller.name):
+    if found is None or (context.caller.is_bound and found.by != context.caller.name):
         raise not_found(f'there is no operation "{operation}"; the last {KEPT} are kept', field="operation")
     return found
 
@@ -261,17 +268,17 @@ class _Chosen:
         given = {**self._fields, "older_than": self._older_than}
         return {name: str(value) for name, value in given.items() if value is not None}
 
-    async def selection(self, desk: Desk) -> Selection:
+    async def selection(self, context: Context) -> Selection:
         """The same for the services; the age is counted by the store's clock."""
         fields = dict(self._fields)
         if fields["queue"] is not None:
-            await desk.seen_queue(fields["queue"])
+            await context.seen_queue(fields["queue"])
         if fields["lane"] is not None:
-            desk.seen_lane(fields["lane"])
+            context.seen_lane(fields["lane"])
         before = None
         if self._older_than is not None:
             with field("older_than"):
-                before = await desk.insight.now() - micros(self._older_than, name="older_than")
+                before = await context.service.now() - micros(self._older_than, name="older_than")
         return Selection(fingerprint=fields.pop("group"), died_before=before, **fields)
 
 

@@ -8,7 +8,6 @@ place in the log behind it, so that who comes back with `Last-Event-ID` misses n
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -16,13 +15,13 @@ from litestar import get
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
+from windlass.admin.events import event_shown
 from windlass.admin.keys import Scope
-from windlass.admin.views import moment, seconds
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.page import listing
 from windlass.api.problems import Refusal
-from windlass.core.event import FROM_NOW, FROM_START, Event, Events
+from windlass.core.event import FROM_START, Event, Events
 from windlass.core.state import Move
 from windlass.core.units import Cursor
 from windlass.errors import WindlassError
@@ -35,26 +34,6 @@ LOOKS = 1.0
 """Seconds that a stream waits for events before it looks around."""
 TRUSTED = 3.0
 """Seconds between two looks at whether the key is still valid."""
-
-
-class EventShown(msgspec.Struct, frozen=True, kw_only=True):
-    """One transition of one job; no payload, no error text, no result."""
-
-    at: datetime
-    job: str
-    task: str
-    queue: str
-    lane: str
-    kind: str
-    """What happened: enqueue, claim, done, retry, dead, crash, …"""
-    before: str | None
-    after: str | None
-    reason: str | None
-    outcome: str | None
-    attempt: int
-    fence: int
-    runtime: float | None
-    waited: float | None
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +66,7 @@ def _names(what: str) -> Any:
     media_type="text/event-stream",
 )
 async def events(
-    desk: AtDesk,
+    context: RouteContext,
     queue: Annotated[list[str] | None, _names("queue")] = None,
     task: Annotated[list[str] | None, _names("task")] = None,
     job: Annotated[list[str] | None, _names("job")] = None,
@@ -103,7 +82,7 @@ async def events(
     """Events as server-sent events: `hello` (which queues write what), `job` (one transition), `gap` (some
     were dropped before you read them), `bye`. Only queues whose `emit` is final or all write any.
     """
-    if desk.running.stopping.is_set():
+    if context.running.stopping.is_set():
         raise Refusal(503, "stopping", "the server is about to stop", headers={"retry-after": "1"})
     wanted = _Wanted(
         queues=None if queue is None else frozenset(queue),
@@ -111,22 +90,22 @@ async def events(
         jobs=None if job is None else frozenset(job),
         kinds=None if kind is None else frozenset(kind),
     )
-    cursor, gap = await _beginning(desk, last_event_id, start)
-    with desk.running.long_poll(desk.caller.name):
+    cursor, gap = await _beginning(context, last_event_id, start)
+    with context.running.long_poll(context.caller.name):
         pass  # a stream that may not begin is told so by its status
     return Stream(
-        _Stream(desk, wanted, cursor, gap=gap).placed(),
+        _Stream(context, wanted, cursor, gap=gap).placed(),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _beginning(desk: Desk, last: str | None, start: str) -> tuple[Cursor, bool]:
+async def _beginning(context: Context, last: str | None, start: str) -> tuple[Cursor, bool]:
     """Where to read from, and whether some events are lost."""
-    newest = (await desk.broker.events(FROM_NOW, 1, 0.0)).cursor
+    newest = await context.service.events.end()
     if last is None:
         return (newest if start == "now" else FROM_START), False
-    place = desk.opened(last, listing(desk.caller, "events"), field="last-event-id")
+    place = context.opened(last, listing(context.caller, "events"), field="last-event-id")
     if newest.isdecimal() and int(place) > int(newest):
         return newest, True  # of a log that is no more
     return place, False
@@ -135,11 +114,11 @@ async def _beginning(desk: Desk, last: str | None, start: str) -> tuple[Cursor, 
 class _Stream:
     """One reader of the log."""
 
-    def __init__(self, desk: Desk, wanted: _Wanted, cursor: Cursor, *, gap: bool) -> None:
-        self._desk = desk
+    def __init__(self, context: Context, wanted: _Wanted, cursor: Cursor, *, gap: bool) -> None:
+        self._context = context
         self._wanted = wanted
         self._cursor = cursor
-        self._listed = listing(desk.caller, "events")
+        self._listed = listing(context.caller, "events")
         self._gap = gap
         self._sent = time.monotonic()
         self._trusted = time.monotonic()
@@ -149,7 +128,7 @@ class _Stream:
         who leaves before that holds none.
         """
         try:
-            with self._desk.running.long_poll(self._desk.caller.name):
+            with self._context.running.long_poll(self._context.caller.name):
                 async for line in self.lines():
                     yield line
         except Refusal as refusal:
@@ -184,13 +163,13 @@ class _Stream:
 
     @property
     def _is_stopping(self) -> bool:
-        return self._desk.running.stopping.is_set()
+        return self._context.running.stopping.is_set()
 
     async def _told(self, page: Events) -> AsyncIterator[bytes]:
         """The events of a page that are asked for and in sight. Their numbers follow each other; of a store
         that counts in another way only the last can be come back to.
         """
-        caller = self._desk.caller
+        caller = self._context.caller
         left = len(page.items)
         for event in page.items:
             left -= 1
@@ -201,8 +180,8 @@ class _Stream:
 
     async def _page(self) -> Events | None:
         """The next page with events; None after a while, to look around."""
-        waiting = asyncio.ensure_future(self._desk.broker.events(self._cursor, PAGE, LOOKS))
-        stopping = asyncio.ensure_future(self._desk.running.stopping.wait())
+        waiting = asyncio.ensure_future(self._context.service.events.page(self._cursor, PAGE, LOOKS))
+        stopping = asyncio.ensure_future(self._context.running.stopping.wait())
         try:
             await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
@@ -224,15 +203,15 @@ class _Stream:
             return True
         self._trusted = time.monotonic()
         try:
-            return await self._desk.running.callers.is_still(self._desk.caller)
+            return await self._context.running.callers.is_still(self._context.caller)
         except WindlassError:
             return False
 
     async def _hello(self) -> bytes:
-        sees = self._desk.caller.sees_queue
+        sees = self._context.caller.sees_queue
         emits = {
             queue.name: queue.settings.get("emit", "none")
-            for queue in await self._desk.insight.queues()
+            for queue in await self._context.service.queues.all()
             if sees(queue.name)
         }
         return _event("hello", {"emits": emits}, self._id(self._cursor))
@@ -240,27 +219,7 @@ class _Stream:
     def _id(self, place: str) -> bytes:
         if place in ("", FROM_START):
             return b""
-        return f"id: {self._desk.sealed(place, self._listed)}\n".encode()
-
-
-def event_shown(event: Event) -> EventShown:
-    """An event as the outside sees it."""
-    return EventShown(
-        at=moment(event.at),
-        job=event.job,
-        task=event.task,
-        queue=event.queue,
-        lane=event.lane,
-        kind=event.move,
-        before=event.before,
-        after=event.after,
-        reason=event.reason,
-        outcome=event.outcome,
-        attempt=event.attempt,
-        fence=event.fence,
-        runtime=None if event.runtime is None else seconds(event.runtime),
-        waited=None if event.waited is None else seconds(event.waited),
-    )
+        return f"id: {self._context.sealed(place, self._listed)}\n".encode()
 
 
 def _event(name: str, body: object, identity: bytes = b"") -> bytes:

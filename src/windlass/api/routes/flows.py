@@ -7,7 +7,7 @@ from litestar.params import FromPath, FromQuery
 from windlass.admin.flows import FlowGraph, FlowSeen
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk
+from windlass.api.context import RouteContext
 from windlass.api.gate import named
 from windlass.api.page import USUAL, Limit, Page
 from windlass.api.problems import not_found
@@ -38,22 +38,22 @@ class FlowDone(msgspec.Struct, frozen=True, kw_only=True):
 
 @get("/v1/flows", guards=[requires(Scope.READ)], tags=["flows"])
 async def list_flows(
-    desk: AtDesk,
+    context: RouteContext,
     limit: Limit = USUAL,
     stuck: FromQuery[bool] = False,  # noqa: FBT002 - Litestar passes it by name
 ) -> FlowPage:
     """The unfinished flows, however old, and those that have finished among the newest 10,000 jobs. With
     `stuck`, only those that need somebody: nothing of them goes on by itself.
     """
-    listed = desk.flows.stuck if stuck else desk.flows.seen
-    seen = await listed(desk.sees, limit=limit)
+    listed = context.service.flows.stuck if stuck else context.service.flows.seen
+    seen = await listed(context.sees, limit=limit)
     return FlowPage(items=seen.flows, examined=seen.examined, more=seen.more)
 
 
 @get("/v1/flows/{flow:str}", guards=[requires(Scope.READ)], tags=["flows"])
-async def show_flow(desk: AtDesk, flow: FromPath[str], limit: Limit = 1_000) -> FlowGraph:
+async def show_flow(context: RouteContext, flow: FromPath[str], limit: Limit = 1_000) -> FlowGraph:
     """One flow: its state, its jobs with theirs, and which waits for which."""
-    return await desk.flows.graph(_name(flow), most=limit, sees=desk.sees)
+    return await context.service.flows.graph(_name(flow), most=limit, sees=context.sees)
 
 
 @post(
@@ -62,12 +62,12 @@ async def show_flow(desk: AtDesk, flow: FromPath[str], limit: Limit = 1_000) -> 
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["flows"],
 )
-async def cancel_flow(desk: AtDesk, flow: FromPath[str]) -> FlowDone:
+async def cancel_flow(context: RouteContext, flow: FromPath[str]) -> FlowDone:
     """Cancel whatever of it is unfinished."""
     name = _name(flow)
-    total = (await desk.flows.one(name)).total
-    count = await desk.flows.cancel(name)
-    await desk.record("flow cancelled", {"flow": name}, jobs=count, wanted=total)
+    total = (await context.service.flows.one(name)).total
+    count = await context.service.flows.cancel(name)
+    await context.record("flow cancelled", {"flow": name}, jobs=count, wanted=total)
     return FlowDone(flow=name, jobs=count)
 
 
@@ -77,12 +77,12 @@ async def cancel_flow(desk: AtDesk, flow: FromPath[str]) -> FlowDone:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["flows"],
 )
-async def replay_flow(desk: AtDesk, flow: FromPath[str]) -> FlowDone:
+async def replay_flow(context: RouteContext, flow: FromPath[str]) -> FlowDone:
     """Send its dead letters back, and with them all that waits for them."""
     name = _name(flow)
-    dead = (await desk.flows.one(name)).jobs.get("dead", 0)
-    count = await desk.flows.replay(name)
-    await desk.record("flow replayed", {"flow": name}, jobs=count, wanted=dead)
+    dead = (await context.service.flows.one(name)).jobs.get("dead", 0)
+    count = await context.service.flows.replay(name)
+    await context.record("flow replayed", {"flow": name}, jobs=count, wanted=dead)
     return FlowDone(flow=name, jobs=count)
 
 

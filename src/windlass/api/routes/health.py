@@ -7,7 +7,7 @@ import msgspec
 from litestar import Request, Response, get
 
 from windlass.api.access import OPEN
-from windlass.api.desk import RUNNING
+from windlass.api.context import RUNNING
 from windlass.api.running import Running
 from windlass.errors import WindlassError
 
@@ -38,8 +38,7 @@ async def readyz(request: Request[Any, Any, Any]) -> Response[Health]:
         return Response(Health(status="stopping"), status_code=503)
     try:
         async with asyncio.timeout(PATIENCE):
-            broker = await running.app.connection.broker()
-            await broker.schedules(limit=1)
+            await (await running.service()).now()
             keys_are_lost = await running.keys.are_lost()
     except (WindlassError, TimeoutError):
         return Response(Health(status="the store does not answer"), status_code=503)

@@ -7,12 +7,12 @@ from litestar.params import QueryParameter
 
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk
+from windlass.api.context import RouteContext
 from windlass.api.problems import field
 from windlass.api.sight import whole_queues, within_sight
 from windlass.core.duration import micros
 from windlass.core.names import check_task
-from windlass.observe.history.report import History, checked, look, opened, window_of
+from windlass.observe.history.report import History, checked, window_of
 
 Since = Annotated[
     str,
@@ -34,7 +34,7 @@ QueueName = Annotated[
 
 @get("/v1/history", guards=[requires(Scope.READ)], tags=["history"])
 async def history(
-    desk: AtDesk,
+    context: RouteContext,
     since: Since = "1h",
     until: Until = None,
     step: Step = None,
@@ -45,11 +45,11 @@ async def history(
 
     Needs a place where history is kept (`WINDLASS_HISTORY`), else 501. It is about five seconds behind.
     """
-    whole_queues(desk.caller)
-    within_sight(desk.caller, queue, None)
+    whole_queues(context.caller)
+    within_sight(context.caller, queue, None)
     if queue is not None:
-        await desk.seen_queue(queue)
-    now = await desk.insight.now()
+        await context.seen_queue(queue)
+    now = await context.service.now()
     with field("task"):
         only = None if task is None else check_task(task)
     with field("since"):
@@ -57,8 +57,7 @@ async def history(
     with field("step"):
         length = None if step is None else micros(step, name="step")
         window, length = checked(window, length)
-    async with opened(desk.app.config.history) as sink:
-        return await look(sink, desk.app.config.namespace, window, step=length)
+    return await context.service.history(window, length)
 
 
 ROUTES = (history,)

@@ -7,12 +7,13 @@ from litestar import get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromQuery, JSONBody, QueryParameter, SkipValidation
 
-from windlass.admin.filtering import Counted, Filtering, JobFilter, wanted
+from windlass.admin.filtering import JobFilter, wanted
+from windlass.admin.jobs import Counted
 from windlass.admin.keys import Scope
 from windlass.admin.views import JobShown, job_shown
 from windlass.api.access import requires
 from windlass.api.by_ids import Ids, each
-from windlass.api.desk import AtDesk
+from windlass.api.context import RouteContext
 from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import field
 from windlass.core.operate import Operated
@@ -47,7 +48,7 @@ Parent = Annotated[
 
 
 async def chosen(
-    desk: AtDesk,
+    context: RouteContext,
     states: States = None,
     queue: FromQuery[str | None] = None,
     task: FromQuery[str | None] = None,
@@ -61,14 +62,14 @@ async def chosen(
 ) -> JobFilter:
     """Provide the filter that a query asks for: checked, and with times by the store's clock."""
     if queue is not None:
-        await desk.seen_queue(queue)
+        await context.seen_queue(queue)
     if lane is not None:
-        desk.seen_lane(lane)
+        context.seen_lane(lane)
     query = JobQuery(queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State))
     found = JobFilter(query=query, text=text or None)
     given = {"tag": tag, "since": since, "until": until, "parent": parent}
     said = {name: value for name, value in given.items() if value is not None}
-    now = await desk.insight.now() if said else 0
+    now = await context.service.now() if said else 0
     for name, value in said.items():
         with field(name):
             read = wanted(query, now, **{name: value})
@@ -82,40 +83,40 @@ _CHOSEN = {"chosen": Provide(chosen)}
 
 @get("/v1/jobs", guards=[requires(Scope.READ)], dependencies=_CHOSEN, tags=["jobs"])
 async def list_jobs(
-    desk: AtDesk, chosen: Chosen, limit: Limit = USUAL, cursor: After = None
+    context: RouteContext, chosen: Chosen, limit: Limit = USUAL, cursor: After = None
 ) -> Page[JobShown]:
     """Jobs, the newest first where the store keeps them so. A page looks at about 10,000 jobs and may be
     short, even empty.
     """
-    listed = listing(desk.caller, "jobs", chosen.query)
-    after = desk.opened(cursor, listed)
-    jobs, place = await Filtering(desk.broker, sees=desk.sees).page(chosen, after, limit)
-    return Page(items=[job_shown(job) for job in jobs], cursor=desk.sealed(place, listed))
+    listed = listing(context.caller, "jobs", chosen.query)
+    after = context.opened(cursor, listed)
+    jobs, place = await context.service.jobs.page(chosen, after, limit, sees=context.sees)
+    return Page(items=[job_shown(job) for job in jobs], cursor=context.sealed(place, listed))
 
 
 @get("/v1/jobs/count", guards=[requires(Scope.READ)], dependencies=_CHOSEN, tags=["jobs"])
-async def count_jobs(desk: AtDesk, chosen: Chosen) -> Counted:
+async def count_jobs(context: RouteContext, chosen: Chosen) -> Counted:
     """How many jobs match: exactly for unfinished jobs and dead letters by queue, state and task, whose
     counts the store keeps. For other filters up to 20,000 jobs are looked at, and `more` says that the count
     is a least one.
     """
     # What is counted of a queue tells of all its lanes.
-    sees_queue = desk.caller.sees_queue if desk.caller.lanes is None else None
-    return await Filtering(desk.broker, sees=desk.sees).count(chosen, sees_queue=sees_queue)
+    sees_queue = context.caller.sees_queue if context.caller.lanes is None else None
+    return await context.service.jobs.count(chosen, sees=context.sees, sees_queue=sees_queue)
 
 
 @post("/v1/jobs/cancel", status_code=200, guards=[requires(Scope.OPERATE)], tags=["jobs"])
-async def cancel_jobs(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
+async def cancel_jobs(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
     """Cancel jobs, by id: those that wait at once; workers are asked to stop those that run (`flagged`). What
     became of each, in order.
     """
-    return await each(desk, data, "cancelled", desk.operator.cancel)
+    return await each(context, data, "cancelled", context.service.jobs.cancel)
 
 
 @post("/v1/jobs/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["jobs"])
-async def replay_jobs(desk: AtDesk, data: JSONBody[Ids]) -> list[Operated]:
+async def replay_jobs(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
     """Send dead letters back, by id; the same as `/v1/dead/replay`."""
-    return await each(desk, data, "replayed", desk.operator.replay)
+    return await each(context, data, "replayed", context.service.dead.replay)
 
 
 ROUTES = (list_jobs, count_jobs, cancel_jobs, replay_jobs)

@@ -9,23 +9,22 @@ from litestar import Request, Response, get, patch, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
+from windlass.admin.enqueueing import Accepted, JobRefused, Made, OptionRefused, make
+from windlass.admin.idempotency import OtherBody
 from windlass.admin.keys import Scope
-from windlass.admin.produce import Made, OptionRefused, make, send
-from windlass.admin.requests import OtherBody, Requests
-from windlass.admin.views import JobWhole, job_whole
+from windlass.admin.views import JobWhole
 from windlass.api.access import requires, unseen_queue
 from windlass.api.changing import Change, change_job, changes
-from windlass.api.desk import AtDesk, Desk, unknown_job
+from windlass.api.context import Context, RouteContext, unknown_job
 from windlass.api.problems import Refusal, conflict, invalid
 from windlass.api.shapes import LONGEST_WAIT, Seconds
-from windlass.api.short import SHORT
 from windlass.api.sight import seen_task
 from windlass.api.turns import turns
 from windlass.client.callbacks import check_callback
-from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Status
+from windlass.core.job import GROUP_JOBS, NewJob
 from windlass.core.job import Refusal as Why
-from windlass.core.operate import Effect, Operated, Target
-from windlass.core.state import TERMINAL, State
+from windlass.core.operate import Effect, Operated
+from windlass.core.state import TERMINAL
 from windlass.core.webhook import CALLBACK
 from windlass.errors import InvalidOption, InvalidPayload, PayloadTooLarge
 
@@ -98,17 +97,6 @@ class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that stands for a call."""
-
-    id: str
-    task: str
-    queue: str
-    lane: str
-    created: bool
-    """False: a job that was there before stands for it, under its unique key."""
-
-
 class AcceptedMany(msgspec.Struct, frozen=True, kw_only=True):
     """Those of a batch, in its order."""
 
@@ -127,30 +115,30 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 # --- producing ----------------------------------------------------------------------------------------------
 
 
-@post("/enqueue", guards=[requires(Scope.ENQUEUE)], opt={SHORT: True}, tags=["jobs"])
+@post("/enqueue", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
 async def enqueue(
-    desk: AtDesk,
+    context: RouteContext,
     request: Request[Any, Any, Any],
     data: JSONBody[Enqueue],
     idempotency_key: IdempotencyKey = None,
 ) -> Enqueued:
     """Enqueue a task: its name, its arguments, and when to run it."""
     options = {} if data.run_at in (None, "now") else {"run_at": _instant(str(data.run_at))}
-    made = _made(desk, data.type, data.payload, options, fields={"task": "type"})
-    accepted = await _accept(desk, [made], idempotency_key, request)
+    made = _made(context, data.type, data.payload, options, fields={"task": "type"})
+    accepted = await _accept(context, [made], idempotency_key, request)
     return Enqueued(task_id=accepted[0].id)
 
 
-@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], opt={SHORT: True, "also": [200]}, tags=["jobs"])
+@post("/v1/jobs", guards=[requires(Scope.ENQUEUE)], opt={"also": [200]}, tags=["jobs"])
 async def create_job(
-    desk: AtDesk,
+    context: RouteContext,
     request: Request[Any, Any, Any],
     data: JSONBody[Wanted],
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Accepted]:
     """Enqueue a call of a task. 200 instead of 201: a job that was there before stands for it."""
-    made = _made(desk, data.task, data.payload, _options(data))
-    accepted = (await _accept(desk, [made], idempotency_key, request))[0]
+    made = _made(context, data.task, data.payload, _options(data))
+    accepted = (await _accept(context, [made], idempotency_key, request))[0]
     return Response(
         accepted,
         status_code=201 if accepted.created else 200,
@@ -158,19 +146,19 @@ async def create_job(
     )
 
 
-@post("/v1/jobs/batch", guards=[requires(Scope.ENQUEUE)], opt={SHORT: True}, tags=["jobs"])
+@post("/v1/jobs/batch", guards=[requires(Scope.ENQUEUE)], tags=["jobs"])
 async def create_jobs(
-    desk: AtDesk,
+    context: RouteContext,
     request: Request[Any, Any, Any],
     data: JSONBody[WantedMany],
     idempotency_key: IdempotencyKey = None,
 ) -> AcceptedMany:
     """Enqueue up to 1,000 calls in one step: all of them are accepted, or none."""
     made = [
-        _made(desk, each.task, each.payload, _options(each), at=f"jobs[{number}].")
+        _made(context, each.task, each.payload, _options(each), at=f"jobs[{number}].")
         async for number, each in turns(data.jobs)
     ]
-    return AcceptedMany(jobs=await _accept(desk, made, idempotency_key, request))
+    return AcceptedMany(jobs=await _accept(context, made, idempotency_key, request))
 
 
 def _options(wanted: Wanted) -> dict[str, Any]:
@@ -183,7 +171,7 @@ def _options(wanted: Wanted) -> dict[str, Any]:
 
 
 def _made(
-    desk: Desk,
+    context: Context,
     task: str,
     payload: msgspec.Raw | UnsetType,
     options: dict[str, Any],
@@ -192,14 +180,14 @@ def _made(
     fields: dict[str, str] | None = None,
 ) -> Made:
     """A job that can be sent; what is wrong with it is told with its field."""
-    lanes = desk.caller.lanes
+    lanes = context.caller.lanes
     if lanes is not None and "lane" not in options and len(lanes) == 1:
         options["lane"] = next(iter(lanes))
     arguments = b"{}" if payload is UNSET else bytes(payload)
     try:
-        known = seen_task(desk.app, desk.caller, task)
-        _check_callback(desk, options)
-        return make(known, arguments, options, check=lambda job: _in_sight(desk, job))
+        known = seen_task(context.app, context.caller, task)
+        _check_callback(context, options)
+        return make(known, arguments, options, check=lambda job: _in_sight(context, job))
     except (OptionRefused, InvalidPayload, Refusal) as error:
         refusal = _refusal(error)
     if refusal.field is not None:
@@ -207,20 +195,20 @@ def _made(
     raise refusal
 
 
-def _check_callback(desk: Desk, options: Mapping[str, Any]) -> None:
+def _check_callback(context: Context, options: Mapping[str, Any]) -> None:
     """Refuse a header that names no URL, or one which would not be told."""
     url = options.get("headers", {}).get(CALLBACK)
     if url is not None:
         try:
-            check_callback(desk.app.config, url)
+            check_callback(context.app.config, url)
         except InvalidOption as error:
             raise Refusal(400, "invalid", f'header "{CALLBACK}": {error}', field="headers") from None
 
 
-def _in_sight(desk: Desk, job: NewJob) -> None:
-    if not desk.caller.sees_queue(job.queue):
+def _in_sight(context: Context, job: NewJob) -> None:
+    if not context.caller.sees_queue(job.queue):
         raise unseen_queue(job.queue)
-    desk.seen_lane(job.lane)
+    context.seen_lane(job.lane)
 
 
 def _refusal(error: Exception) -> Refusal:
@@ -248,15 +236,16 @@ def _instant(text: str) -> datetime:
 
 
 async def _accept(
-    desk: Desk, made: Sequence[Made], key: str | None, request: Request[Any, Any, Any]
+    context: Context, made: Sequence[Made], key: str | None, request: Request[Any, Any, Any]
 ) -> list[Accepted]:
     """Send jobs, under an idempotency key if there is one."""
-    await _check_parents(desk, made)
-    if key is None:
-        return _accepted(made, await _sent(made))
-    requests = Requests(desk.broker, desk.caller.name)
+    await _check_parents(context, made)
+    enqueueing = context.service.enqueueing
     try:
-        begun = await requests.begin(key, await request.body(), [each.job.id for each in made])
+        if key is None:
+            return await enqueueing.accept(made)
+        body = await request.body()
+        return await enqueueing.accept_once(made, key=key, caller=context.caller.name, body=body)
     except OtherBody:
         raise Refusal(
             422,
@@ -264,52 +253,27 @@ async def _accept(
             "this Idempotency-Key was used for another request",
             field="Idempotency-Key",
         ) from None
-    if begun.request.sent:
-        known = begun.request
-        return [
-            _answer(each, job, created=created)
-            for each, job, created in zip(made, known.stands, known.created, strict=True)
-        ]
-    same = [
-        msgspec.structs.replace(each, job=msgspec.structs.replace(each.job, id=job))
-        for each, job in zip(made, begun.request.jobs, strict=True)
-    ]
-    try:
-        receipts = await _sent(same)
-    except Refusal:
-        await requests.give_up(begun)
-        raise
-    answers = _accepted(same, receipts)
-    await requests.accepted(begun, [each.id for each in answers], [each.created for each in answers])
-    return answers
+    except JobRefused as error:
+        at = f"jobs[{error.number}]." if len(made) > 1 else ""
+        raise _why(made[error.number], error, at) from None
 
 
-async def _check_parents(desk: Desk, made: Sequence[Made]) -> None:
-    """To a bound key, a parent out of sight is one that is not there."""
-    if not desk.caller.is_bound:
+async def _check_parents(context: Context, made: Sequence[Made]) -> None:
+    """To a bound key, a parent that it does not see is one that does not exist."""
+    if not context.caller.is_bound:
         return
     own = {each.job.id for each in made}
     parents = list({edge.parent for each in made for edge in each.job.after} - own)
-    for start in range(0, len(parents), GROUP_JOBS):
-        wanted = parents[start : start + GROUP_JOBS]
-        for parent, found in zip(wanted, await desk.broker.get(wanted), strict=True):
-            if found is None or not desk.sees(found):
-                raise invalid(f"job {parent}, which is to be waited for, is not known", field="after")
+    known = await context.service.jobs.details(parents)
+    for parent in parents:
+        found = known.get(parent)
+        if found is None or not context.sees(found):
+            raise invalid(f"job {parent}, which is to be waited for, is not known", field="after")
 
 
-async def _sent(made: Sequence[Made]) -> Sequence[Receipt]:
-    receipts = await send(made)
-    refused = [each for each in zip(made, receipts, strict=True) if each[1].status is Status.REFUSED]
-    if not refused:
-        return receipts
-    guilty, receipt = next((each for each in refused if each[1].refusal is not Why.NEIGHBOUR), refused[0])
-    at = f"jobs[{made.index(guilty)}]." if len(made) > 1 else ""
-    raise _why(guilty, receipt, at)
-
-
-def _why(made: Made, receipt: Receipt, at: str) -> Refusal:
-    text = receipt.why or str(receipt.refusal)
-    match receipt.refusal:
+def _why(made: Made, error: JobRefused, at: str) -> Refusal:
+    text = str(error)
+    match error.refusal:
         case Why.UNKNOWN_QUEUE:
             refusal = unseen_queue(made.job.queue)
             refusal.field = f"{at}queue"
@@ -324,28 +288,12 @@ def _why(made: Made, receipt: Receipt, at: str) -> Refusal:
             return Refusal(422, "refused", text)
 
 
-def _accepted(made: Sequence[Made], receipts: Sequence[Receipt]) -> list[Accepted]:
-    return [
-        _answer(
-            each,
-            receipt.of or receipt.job,
-            # Sent again under its own id (two requests under one idempotency key): it is new still.
-            created=receipt.status is Status.CREATED or receipt.of == each.job.id,
-        )
-        for each, receipt in zip(made, receipts, strict=True)
-    ]
-
-
-def _answer(made: Made, job: str, *, created: bool) -> Accepted:
-    return Accepted(id=job, task=made.job.task, queue=made.job.queue, lane=made.job.lane, created=created)
-
-
 # --- reading ------------------------------------------------------------------------------------------------
 
 
 @get("/v1/jobs/{job:str}", guards=[requires(Scope.READ)], tags=["jobs"])
 async def show_job(
-    desk: AtDesk,
+    context: RouteContext,
     request: Request[Any, Any, Any],
     job: FromPath[str],
     wait: Annotated[
@@ -359,52 +307,50 @@ async def show_job(
     ] = False,
 ) -> JobWhole:
     """A job with everything that is kept of it; values that are secret are masked."""
-    if secrets and not desk.caller.may(Scope.OPERATE):
+    if secrets and not context.caller.may(Scope.OPERATE):
         raise Refusal(403, "forbidden", "secrets are shown to keys with scope operate only", field="secrets")
-    broker = await desk.keeper(job)
-    found = await desk.seen_job(job, broker)
+    service, found = await context.seen_job_anywhere(job)
     if wait and found.state not in TERMINAL:
-        with desk.running.long_poll(desk.caller.name):
-            async with desk.running.patience(request) as patience:
-                await patience.wait(broker.watch([job], wait))
-        found = await desk.seen_job(job, broker)
+        with context.running.long_poll(context.caller.name):
+            async with context.running.patience(request) as patience:
+                await patience.wait(service.jobs.wait(job, wait))
+        found = await service.jobs.find(job)
+        if found is None or not context.sees(found):
+            raise unknown_job(job)
     if secrets:
-        await desk.record("secrets shown", {"job": job}, jobs=1, wanted=1)
-    return job_whole(found, payload=True, secrets=secrets, signature=desk.app.signature_of(found.task))
+        await context.record("secrets shown", {"job": job}, jobs=1, wanted=1)
+    return service.jobs.shown(found, payload=True, secrets=secrets)
 
 
 # --- operating ----------------------------------------------------------------------------------------------
 
 
 @patch("/v1/jobs/{job:str}", guards=[requires(Scope.OPERATE)], tags=["jobs"])
-async def edit_job(desk: AtDesk, job: FromPath[str], data: JSONBody[Change]) -> Done:
+async def edit_job(context: RouteContext, job: FromPath[str], data: JSONBody[Change]) -> Done:
     """Change a job that waits, or a dead letter. New arguments are checked as those of a call. 409 if it runs
     or has finished.
     """
-    broker = await desk.keeper(job)
-    found = await desk.seen_job(job, broker)
-    done = _done(await change_job(desk, broker, found, data), "changed")
-    await desk.record("edited", {"job": job, **changes(data)}, jobs=1, wanted=1)
+    service, found = await context.seen_job_anywhere(job)
+    done = _done(await change_job(context, service, found, data), "changed")
+    await context.record("edited", {"job": job, **changes(data)}, jobs=1, wanted=1)
     return done
 
 
 @post("/v1/jobs/{job:str}/cancel", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
-async def cancel_job(desk: AtDesk, job: FromPath[str]) -> Done:
+async def cancel_job(context: RouteContext, job: FromPath[str]) -> Done:
     """Cancel a job: one that waits at once; of one that runs, the worker is asked to stop it."""
-    broker = await desk.keeper(job)
-    found = await desk.seen_job(job, broker)
-    done = _done((await broker.cancel([Target(found.id)]))[0], "cancelled")
-    await desk.record("cancelled", {"job": job}, jobs=1, wanted=1)
+    service, found = await context.seen_job_anywhere(job)
+    done = _done(await service.jobs.cancel_one(found.id), "cancelled")
+    await context.record("cancelled", {"job": job}, jobs=1, wanted=1)
     return done
 
 
 @post("/v1/jobs/{job:str}/replay", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
-async def replay_job(desk: AtDesk, job: FromPath[str]) -> Done:
+async def replay_job(context: RouteContext, job: FromPath[str]) -> Done:
     """Send a dead letter back: ready, with all its attempts."""
-    broker = await desk.keeper(job)
-    found = await desk.seen_job(job, broker)
-    done = _done((await broker.replay([Target(found.id, State.DEAD)]))[0], "replayed")
-    await desk.record("replayed", {"job": job}, jobs=1, wanted=1)
+    service, found = await context.seen_job_anywhere(job)
+    done = _done(await service.dead.replay_one(found.id), "replayed")
+    await context.record("replayed", {"job": job}, jobs=1, wanted=1)
     return done
 
 

@@ -11,9 +11,9 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec import UNSET, UnsetType
 
 from windlass.admin.keys import Scope
-from windlass.admin.lanes import LaneWhole, lane_page, one_lane
+from windlass.admin.lanes import LaneWhole
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.overriding import on_record, overrides
 from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import field, not_found
@@ -55,69 +55,69 @@ class LaneState(msgspec.Struct, frozen=True, kw_only=True):
 
 @get("/v1/lanes", guards=[requires(Scope.READ)], tags=["lanes"])
 async def list_lanes(
-    desk: AtDesk, queue: QueueName, limit: Limit = USUAL, cursor: After = None
+    context: RouteContext, queue: QueueName, limit: Limit = USUAL, cursor: After = None
 ) -> Page[LaneWhole]:
     """The lanes of a queue that have jobs ready or running, settings, or are paused, by name: backlog, share,
     how far ahead of the others (`lag`, in jobs), limit, tokens, and why it is parked.
     """
-    name = await desk.seen_queue(queue)
-    listed = listing(desk.caller, "lanes", name)
-    after = desk.opened(cursor, listed)
-    if desk.caller.lanes is not None:
-        own = [await one_lane(desk.broker, name, lane) for lane in sorted(desk.caller.lanes)[:limit]]
+    name = await context.seen_queue(queue)
+    listed = listing(context.caller, "lanes", name)
+    after = context.opened(cursor, listed)
+    if context.caller.lanes is not None:
+        own = [await context.service.lanes.one(name, lane) for lane in sorted(context.caller.lanes)[:limit]]
         return Page(items=[lane for lane in own if lane is not None])
-    lanes, place = await lane_page(desk.broker, name, after, limit)
-    return Page(items=lanes, cursor=desk.sealed(place, listed))
+    lanes, place = await context.service.lanes.page(name, after, limit)
+    return Page(items=lanes, cursor=context.sealed(place, listed))
 
 
 @post("/v1/lanes/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def pause_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
+async def pause_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneState:
     """Stop handing out the jobs of one lane; what runs goes on."""
-    queue, lane = await _mine(desk, data)
-    await desk.operator.pause(queue, lane)
-    await desk.record("lane paused", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
-    return await _state(desk, queue, lane)
+    queue, lane = await _mine(context, data)
+    await context.service.lanes.pause(queue, lane)
+    await context.record("lane paused", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
+    return await _state(context, queue, lane)
 
 
 @post("/v1/lanes/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def resume_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
+async def resume_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneState:
     """Let the jobs of a lane go on."""
-    queue, lane = await _mine(desk, data)
-    await desk.operator.resume(queue, lane)
-    await desk.record("lane resumed", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
-    return await _state(desk, queue, lane)
+    queue, lane = await _mine(context, data)
+    await context.service.lanes.resume(queue, lane)
+    await context.record("lane resumed", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
+    return await _state(context, queue, lane)
 
 
 @patch("/v1/lanes/override", guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def override_lane(desk: AtDesk, data: JSONBody[LaneChange]) -> LaneState:
+async def override_lane(context: RouteContext, data: JSONBody[LaneChange]) -> LaneState:
     """Override the weight or the limits of a lane until they are reset."""
-    queue, lane = await _mine(desk, data)
+    queue, lane = await _mine(context, data)
     settings = overrides(data, LaneSettings, lane_settings, check_lane_settings)
-    await desk.operator.set_lane(queue, lane, settings)
-    await desk.record("lane overridden", on_record(data), jobs=0, wanted=0)
-    return await _state(desk, queue, lane)
+    await context.service.lanes.override(queue, lane, settings)
+    await context.record("lane overridden", on_record(data), jobs=0, wanted=0)
+    return await _state(context, queue, lane)
 
 
 @post("/v1/lanes/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
-async def reset_lane(desk: AtDesk, data: JSONBody[LanePlace]) -> LaneState:
+async def reset_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneState:
     """Let the declared settings of a lane count again."""
-    queue, lane = await _mine(desk, data)
-    if await desk.operator.reset_lane(queue, lane):
-        await desk.record("lane reset", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
-    return await _state(desk, queue, lane)
+    queue, lane = await _mine(context, data)
+    if await context.service.lanes.reset(queue, lane):
+        await context.record("lane reset", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
+    return await _state(context, queue, lane)
 
 
-async def _mine(desk: Desk, data: LanePlace | LaneChange) -> tuple[str, str]:
+async def _mine(context: Context, data: LanePlace | LaneChange) -> tuple[str, str]:
     with field("lane"):
         lane = check_lane(data.lane)
-    queue = await desk.seen_queue(data.queue)
-    if not desk.caller.sees_lane(lane):
+    queue = await context.seen_queue(data.queue)
+    if not context.caller.sees_lane(lane):
         raise not_found(f'there is no lane "{lane}"', field="lane")
     return queue, lane
 
 
-async def _state(desk: Desk, queue: str, lane: str) -> LaneState:
-    return LaneState(queue=queue, lane=lane, shown=await one_lane(desk.broker, queue, lane))
+async def _state(context: Context, queue: str, lane: str) -> LaneState:
+    return LaneState(queue=queue, lane=lane, shown=await context.service.lanes.one(queue, lane))
 
 
 ROUTES = (list_lanes, pause_lane, resume_lane, override_lane, reset_lane)

@@ -8,6 +8,7 @@ worker beats.
 import random
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,10 +17,10 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET
 
 from windlass.admin.keys import Scope
-from windlass.admin.leasing import Ending, Failure, Handed, Work, check_visibility, check_work
+from windlass.admin.leases import Ending, Failure, Handed, Work, check_visibility, check_work
 from windlass.admin.views import seconds
 from windlass.api.access import requires, unseen_queue
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.patience import Patience
 from windlass.api.problems import Refusal, field, invalid, not_found
 from windlass.api.shapes import (
@@ -39,10 +40,9 @@ from windlass.api.shapes import (
     SettledMany,
     SettleMany,
 )
-from windlass.api.short import SHORT
 from windlass.api.turns import turns
 from windlass.core.duration import Duration, micros
-from windlass.core.job import MAX_PARENTS
+from windlass.core.job import MAX_PARENTS, JobDetail
 from windlass.core.lease import DRAW_RANGE, Ask, Asker
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.session import SessionInfo
@@ -63,24 +63,24 @@ _OUTCOMES = {
 # --- claiming -----------------------------------------------------------------------------------------------
 
 
-@post("/v1/leases", guards=[requires(Scope.WORK)], status_code=200, opt={SHORT: True}, tags=["leases"])
-async def claim(desk: AtDesk, request: Request[Any, Any, Any], data: JSONBody[Claim]) -> Claimed:
+@post("/v1/leases", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def claim(context: RouteContext, request: Request[Any, Any, Any], data: JSONBody[Claim]) -> Claimed:
     """Claim jobs. With `wait`, the answer comes as soon as there is one."""
-    ask = await _ask(desk, data)
+    ask = await _ask(context, data)
     if not data.wait:
-        return _claimed(desk, await desk.running.leasing.claim(desk.broker, ask))
-    with desk.running.long_poll(desk.caller.name):
-        async with desk.running.patience(request) as patience:
-            return _claimed(desk, await _patient_claim(desk, patience, ask, data.wait))
+        return _claimed(context, await context.service.leases.claim(ask))
+    with context.running.long_poll(context.caller.name):
+        async with context.running.patience(request) as patience:
+            return _claimed(context, await _patient_claim(context, patience, ask, data.wait))
 
 
-async def _ask(desk: Desk, data: Claim) -> Ask:
+async def _ask(context: Context, data: Claim) -> Ask:
     with field("queues"):
         check_work(data.queues)
     for queue in data.queues:
-        if desk.caller.lanes is not None or not desk.caller.sees_queue(queue):
+        if context.caller.lanes is not None or not context.caller.sees_queue(queue):
             raise unseen_queue(queue)
-        await desk.seen_queue(queue)
+        await context.seen_queue(queue)
     limit = 1 if data.alone else data.limit
     rest: dict[str, Any] = {
         "queues": tuple(dict.fromkeys(data.queues)),
@@ -94,51 +94,51 @@ async def _ask(desk: Desk, data: Claim) -> Ask:
     if data.session is not None:
         if data.visibility is not None:
             raise invalid("leases of a session have no visibility", field="visibility")
-        return Ask(session=_session(desk, data.session), seq=data.seq, **rest)
-    return Ask(visibility=_visibility(desk, data.visibility), **rest)
+        return Ask(session=_session(context, data.session), seq=data.seq, **rest)
+    return Ask(visibility=_visibility(context, data.visibility), **rest)
 
 
-async def _patient_claim(desk: Desk, patience: Patience, ask: Ask, wait: float) -> Work:
+async def _patient_claim(context: Context, patience: Patience, ask: Ask, wait: float) -> Work:
     """Claim until there is a job, or no time left."""
-    leasing = desk.running.leasing
+    leases = context.service.leases
     until = time.monotonic() + wait
     while True:
-        work = await leasing.claim(desk.broker, ask)
+        work = await leases.claim(ask)
         if work.handed and patience.is_gone and ask.session is None:
-            await leasing.give_back(desk.broker, work)  # else they would wait for their deadline
+            await leases.give_back(work)  # else they would wait for their deadline
             return Work()
         left = until - time.monotonic()
         if work.handed or work.session is not Asker.ALIVE or left <= 0:
             return work
-        pauses = [left, desk.app.config.poll_floor / SECOND]
+        pauses = [left, context.app.config.poll_floor / SECOND]
         if work.next_in is not None:
             pauses.append(work.next_in / SECOND)
         hint = 0.0 if work.more else max(0.0, min(pauses))
-        came = await patience.wait(_waited(desk, ask.queues, hint))
+        came = await patience.wait(_waited(context, ask.queues, hint))
         if came is None or ask.session is not None:
             # In a session every answer has a number of its own: the next ask is the worker's to send.
             return work
 
 
-async def _waited(desk: Desk, queues: tuple[str, ...], seconds_: float) -> bool:
-    await desk.broker.wait(queues, seconds_)
+async def _waited(context: Context, queues: tuple[str, ...], seconds_: float) -> bool:
+    await context.service.leases.wait(queues, seconds_)
     return True
 
 
-def _claimed(desk: Desk, work: Work) -> Claimed:
+def _claimed(context: Context, work: Work) -> Claimed:
     return Claimed(
         session=work.session,
-        leases=[_lease(desk, handed) for handed in work.handed],
+        leases=[_lease(context, handed) for handed in work.handed],
         more=work.more,
         next_in=None if work.next_in is None else seconds(work.next_in),
         suspects=work.suspects,
     )
 
 
-def _lease(desk: Desk, handed: Handed) -> LeaseShown:
+def _lease(context: Context, handed: Handed) -> LeaseShown:
     lease, payload = handed.lease, handed.payload
     return LeaseShown(
-        lease=desk.seals.lease(lease.job, lease.fence),
+        lease=context.seals.lease(lease.job, lease.fence),
         job=lease.job,
         task=lease.task,
         payload=Arguments(args=payload.a, kwargs=payload.k),
@@ -163,27 +163,23 @@ def _lease(desk: Desk, handed: Handed) -> LeaseShown:
 
 
 @post("/v1/leases/{lease:str}/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def settle(desk: AtDesk, lease: FromPath[str], data: JSONBody[Settle]) -> Settled:
+async def settle(context: RouteContext, lease: FromPath[str], data: JSONBody[Settle]) -> Settled:
     """End a lease. Said again it is answered the same; a lease that was taken away is 409."""
-    job, fence = await _opened(desk, lease)
-    answer = (await desk.running.leasing.settle(desk.broker, [_ending(job, fence, data, "")]))[0]
+    opened, known = await _opened(context, [lease])
+    answer = (await context.service.leases.settle([_ending(opened[0], data, "")], known))[0]
     _check(answer.verdict, answer.why)
     return _settled(answer)
 
 
-@post("/v1/leases/settle", guards=[requires(Scope.WORK)], status_code=200, opt={SHORT: True}, tags=["leases"])
-async def settle_many(desk: AtDesk, data: JSONBody[SettleMany]) -> SettledMany:
+@post("/v1/leases/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
+async def settle_many(context: RouteContext, data: JSONBody[SettleMany]) -> SettledMany:
     """End up to 1,000 leases, each judged by itself."""
-    endings = [
-        _ending(*(await _opened(desk, each.lease, f"items[{number}].")), each, f"items[{number}].")
-        async for number, each in turns(data.items)
-    ]
-    return SettledMany(
-        items=[_settled(each) for each in await desk.running.leasing.settle(desk.broker, endings)]
-    )
+    opened, known = await _opened(context, [each.lease for each in data.items], at="items[{}].")
+    endings = [_ending(opened[number], each, f"items[{number}].") async for number, each in turns(data.items)]
+    return SettledMany(items=[_settled(each) for each in await context.service.leases.settle(endings, known)])
 
 
-def _ending(job: JobId, fence: Fence, data: Settle, at: str) -> Ending:
+def _ending(lease: tuple[JobId, Fence], data: Settle, at: str) -> Ending:
     outcome = _OUTCOMES[data.outcome]
     _check_fields(data, outcome, at)
     result: object = None
@@ -194,8 +190,8 @@ def _ending(job: JobId, fence: Fence, data: Settle, at: str) -> Ending:
             raise invalid(f"the result cannot be read: {error}", field=f"{at}result") from None
     error = data.error
     return Ending(
-        job=job,
-        fence=fence,
+        job=lease[0],
+        fence=lease[1],
         outcome=outcome,
         result=result,
         has_result=data.result is not UNSET,
@@ -228,22 +224,28 @@ def _settled(answer: Answer) -> Settled:
 
 
 @post("/v1/leases/{lease:str}/extend", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def extend(desk: AtDesk, lease: FromPath[str], data: JSONBody[Extend]) -> Extended:
+async def extend(context: RouteContext, lease: FromPath[str], data: JSONBody[Extend]) -> Extended:
     """Let a lease stand for longer, counted from now. The answer says if the job is to be cancelled."""
-    job, fence = await _opened(desk, lease)
-    more = _visibility(desk, data.visibility)
-    verdict, cancel = await desk.running.leasing.note(desk.broker, job, fence, extend=more)
+    ((job, fence),), known = await _opened(context, [lease])
+    more = _visibility(context, data.visibility)
+    verdict, cancel = await context.service.leases.note(job, fence, extend=more, known=known)
     _check_stands(verdict)
     return Extended(visibility=seconds(more), cancel=cancel)
 
 
 @post("/v1/leases/{lease:str}/progress", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
-async def progress(desk: AtDesk, lease: FromPath[str], data: JSONBody[Progress]) -> Extended:
+async def progress(context: RouteContext, lease: FromPath[str], data: JSONBody[Progress]) -> Extended:
     """Say how far a run is, and keep log lines."""
-    job, fence = await _opened(desk, lease)
-    more = None if data.visibility is None else _visibility(desk, data.visibility)
-    verdict, cancel = await desk.running.leasing.note(
-        desk.broker, job, fence, extend=more, fraction=data.fraction, message=data.message, logs=data.logs
+    ((job, fence),), known = await _opened(context, [lease])
+    more = None if data.visibility is None else _visibility(context, data.visibility)
+    verdict, cancel = await context.service.leases.note(
+        job,
+        fence,
+        extend=more,
+        fraction=data.fraction,
+        message=data.message,
+        logs=data.logs,
+        known=known,
     )
     _check_stands(verdict)
     return Extended(visibility=None if more is None else seconds(more), cancel=cancel)
@@ -253,13 +255,13 @@ async def progress(desk: AtDesk, lease: FromPath[str], data: JSONBody[Progress])
 
 
 @post("/v1/leases/sessions", guards=[requires(Scope.WORK)], tags=["leases"])
-async def open_session(desk: AtDesk, data: JSONBody[OpenSession]) -> SessionOpened:
+async def open_session(context: RouteContext, data: JSONBody[OpenSession]) -> SessionOpened:
     """Open a session: its leases have no deadline, and stand for as long as it beats."""
     with field("queues"):
         check_work(data.queues)
     for queue in data.queues:
-        await desk.seen_queue(queue)
-    config = desk.app.config
+        await context.seen_queue(queue)
+    config = context.app.config
     ttl = config.session_ttl if data.ttl is None else _duration(data.ttl, "ttl")
     if not SECOND <= ttl <= LONGEST_TTL:
         raise invalid(f"ttl must be from 1 s to {LONGEST_TTL // SECOND} s", field="ttl")
@@ -267,15 +269,15 @@ async def open_session(desk: AtDesk, data: JSONBody[OpenSession]) -> SessionOpen
     info = SessionInfo(
         host=_plain(data.host),
         pid=data.pid,
-        app=desk.app.name,
+        app=context.app.name,
         version=_plain(data.version) or "http",
         queues=tuple(data.queues),
         slots=data.slots,
         ttl=ttl,
     )
-    await desk.running.leasing.open(desk.broker, session, info)
+    await context.service.leases.open(session, info)
     return SessionOpened(
-        session=desk.seals.session(session),
+        session=context.seals.session(session),
         id=session,
         ttl=seconds(ttl),
         beat=min(seconds(config.beat), seconds(ttl) / 4),
@@ -285,43 +287,53 @@ async def open_session(desk: AtDesk, data: JSONBody[OpenSession]) -> SessionOpen
 @post(
     "/v1/leases/sessions/{session:str}/beat", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"]
 )
-async def beat(desk: AtDesk, session: FromPath[str], data: JSONBody[BeatGiven]) -> BeatAnswer:
+async def beat(context: RouteContext, session: FromPath[str], data: JSONBody[BeatGiven]) -> BeatAnswer:
     """Say that a session is alive."""
-    pulse = await desk.running.leasing.beat(desk.broker, _session(desk, session), data.memory)
-    return BeatAnswer(alive=pulse.alive, cancel=[desk.seals.lease(job, fence) for job, fence in pulse.cancel])
+    pulse = await context.service.leases.beat(_session(context, session), data.memory)
+    return BeatAnswer(
+        alive=pulse.alive, cancel=[context.seals.lease(job, fence) for job, fence in pulse.cancel]
+    )
 
 
 @delete("/v1/leases/sessions/{session:str}", guards=[requires(Scope.WORK)], status_code=204, tags=["leases"])
-async def end_session(desk: AtDesk, session: FromPath[str]) -> None:
+async def end_session(context: RouteContext, session: FromPath[str]) -> None:
     """End a session: what it holds goes back at once, and nobody is charged."""
-    await desk.running.leasing.end(desk.broker, _session(desk, session))
+    await context.service.leases.end(_session(context, session))
 
 
 # --- reading what was given ---------------------------------------------------------------------------------
 
 
-async def _opened(desk: Desk, token: str, at: str = "") -> tuple[JobId, Fence]:
-    """The job and the fence of a lease; 404 for what is no token, or out of sight."""
-    found = desk.seals.open_lease(token)
-    if found is not None and desk.caller.is_bound:
-        job = (await desk.broker.get([found[0]]))[0]
-        if job is not None and not job.pruned and not desk.sees(job):
-            found = None
-    if found is None:
-        raise not_found("there is no such lease", field=f"{at}lease")
-    return found
+async def _opened(
+    context: Context, tokens: Sequence[str], at: str = ""
+) -> tuple[list[tuple[JobId, Fence]], Mapping[JobId, JobDetail] | None]:
+    """The job and the fence of each lease. For a caller with a bound key also the jobs, which had to be read
+    to know whether it sees them. 404 for what is no token, and for a job that the caller does not see.
+    """
+    opened = [context.seals.open_lease(token) for token in tokens]
+    known = None
+    if context.caller.is_bound:
+        known = await context.service.jobs.details([lease[0] for lease in opened if lease is not None])
+    found: list[tuple[JobId, Fence]] = []
+    for number, lease in enumerate(opened):
+        job = None if lease is None or known is None else known.get(lease[0])
+        is_hidden = job is not None and not job.pruned and not context.sees(job)
+        if lease is None or is_hidden:
+            raise not_found("there is no such lease", field=f"{at.format(number)}lease")
+        found.append(lease)
+    return found, known
 
 
-def _session(desk: Desk, token: str) -> str:
-    found = desk.seals.open_session(token)
+def _session(context: Context, token: str) -> str:
+    found = context.seals.open_session(token)
     if found is None:
         raise not_found("there is no such session", field="session")
     return found
 
 
-def _visibility(desk: Desk, given: Duration | None) -> Micros:
+def _visibility(context: Context, given: Duration | None) -> Micros:
     if given is None:
-        return desk.app.config.visibility
+        return context.app.config.visibility
     with field("visibility"):
         return check_visibility(micros(given, name="visibility"), name="visibility")
 

@@ -4,9 +4,8 @@ from litestar import MediaType, Response, get
 
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk
+from windlass.api.context import RouteContext
 from windlass.observe.measures import CONTENT_TYPE
-from windlass.observe.watch import page
 
 
 @get(
@@ -15,9 +14,9 @@ from windlass.observe.watch import page
     tags=["metrics"],
     media_type=MediaType.TEXT,
 )
-async def metrics(desk: AtDesk) -> Response[str]:
+async def metrics(context: RouteContext) -> Response[str]:
     """Metrics in Prometheus's text format."""
-    return Response(await page([(desk.running.watch, desk.broker)]), media_type=CONTENT_TYPE)
+    return Response(await context.service.metrics(context.running.watch), media_type=CONTENT_TYPE)
 
 
 ROUTES = (metrics,)

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from windlass.admin.keys import Scope
 from windlass.admin.views import QueueShown
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.overriding import on_record, overrides
 from windlass.api.sight import whole_queues
@@ -44,62 +44,64 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 @get("/v1/queues", guards=[requires(Scope.READ)], tags=["queues"])
-async def list_queues(desk: AtDesk) -> list[QueueShown]:
+async def list_queues(context: RouteContext) -> list[QueueShown]:
     """Every declared queue: jobs by state, age of the oldest, settings declared, overridden and in force."""
-    whole_queues(desk.caller)
-    return [queue for queue in await desk.insight.queues() if desk.caller.sees_queue(queue.name)]
+    whole_queues(context.caller)
+    return [queue for queue in await context.service.queues.all() if context.caller.sees_queue(queue.name)]
 
 
 @get("/v1/queues/{queue:str}", guards=[requires(Scope.READ)], tags=["queues"])
-async def show_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
+async def show_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
     """One queue."""
-    return await _shown(desk, queue)
+    return await _shown(context, queue)
 
 
 @post("/v1/queues/{queue:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def pause_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
+async def pause_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
     """Stop handing out its jobs; what runs goes on."""
-    name = await _mine(desk, queue)
-    await desk.operator.pause(name)
-    await desk.record("queue paused", {"queue": name}, jobs=0, wanted=0)
-    return await _shown(desk, queue)
+    name = await _mine(context, queue)
+    await context.service.queues.pause(name)
+    await context.record("queue paused", {"queue": name}, jobs=0, wanted=0)
+    return await _shown(context, queue)
 
 
 @post("/v1/queues/{queue:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def resume_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
+async def resume_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
     """Let its jobs go on."""
-    name = await _mine(desk, queue)
-    await desk.operator.resume(name)
-    await desk.record("queue resumed", {"queue": name}, jobs=0, wanted=0)
-    return await _shown(desk, queue)
+    name = await _mine(context, queue)
+    await context.service.queues.resume(name)
+    await context.record("queue resumed", {"queue": name}, jobs=0, wanted=0)
+    return await _shown(context, queue)
 
 
 @patch("/v1/queues/{queue:str}/override", guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def override_queue(desk: AtDesk, queue: FromPath[str], data: JSONBody[QueueChange]) -> QueueShown:
+async def override_queue(
+    context: RouteContext, queue: FromPath[str], data: JSONBody[QueueChange]
+) -> QueueShown:
     """Override some of its settings until they are reset; other overrides stay."""
-    name = await _mine(desk, queue)
+    name = await _mine(context, queue)
     settings = overrides(data, QueueSettings, queue_settings, check_queue_settings)
-    await desk.operator.set_queue(name, settings)
-    await desk.record("queue overridden", {"queue": name, **on_record(data)}, jobs=0, wanted=0)
-    return await _shown(desk, queue)
+    await context.service.queues.override(name, settings)
+    await context.record("queue overridden", {"queue": name, **on_record(data)}, jobs=0, wanted=0)
+    return await _shown(context, queue)
 
 
 @delete("/v1/queues/{queue:str}/override", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
-async def reset_queue(desk: AtDesk, queue: FromPath[str]) -> QueueShown:
+async def reset_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
     """Let its declared settings count again."""
-    name = await _mine(desk, queue)
-    if await desk.operator.reset_queue(name):
-        await desk.record("queue reset", {"queue": name}, jobs=0, wanted=0)
-    return await _shown(desk, queue)
+    name = await _mine(context, queue)
+    if await context.service.queues.reset(name):
+        await context.record("queue reset", {"queue": name}, jobs=0, wanted=0)
+    return await _shown(context, queue)
 
 
-async def _mine(desk: Desk, queue: str) -> str:
-    whole_queues(desk.caller)
-    return await desk.seen_queue(named(queue))
+async def _mine(context: Context, queue: str) -> str:
+    whole_queues(context.caller)
+    return await context.seen_queue(named(queue))
 
 
-async def _shown(desk: Desk, queue: str) -> QueueShown:
-    return await desk.insight.queue(await _mine(desk, queue))
+async def _shown(context: Context, queue: str) -> QueueShown:
+    return await context.service.queues.one(await _mine(context, queue))
 
 
 ROUTES = (list_queues, show_queue, pause_queue, resume_queue, override_queue, reset_queue)

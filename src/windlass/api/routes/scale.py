@@ -6,16 +6,16 @@ from litestar import get
 from litestar.params import QueryParameter
 
 from windlass.admin.keys import Scope
-from windlass.admin.scale import MOST_WORKERS, Scale, scale
+from windlass.admin.scale import MOST_WORKERS, Scale
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk
+from windlass.api.context import RouteContext
 from windlass.api.problems import invalid
 from windlass.api.sight import whole_queues
 
 
 @get("/v1/scale", guards=[requires(Scope.READ)], tags=["scale"])
 async def show_scale(
-    desk: AtDesk,
+    context: RouteContext,
     queue: Annotated[
         list[str] | None,
         QueryParameter(name="queue", max_items=100, description="Only these; by default all."),
@@ -28,16 +28,16 @@ async def show_scale(
     most: Annotated[int, QueryParameter(name="most", ge=0, le=MOST_WORKERS)] = MOST_WORKERS,
 ) -> Scale:
     """How much waits and runs, for how long, and how many worker processes it could keep busy (`wanted`)."""
-    whole_queues(desk.caller)
+    whole_queues(context.caller)
     if most < least:
         raise invalid(f"most ({most}) is below least ({least})", field="most")
-    names = [await desk.seen_queue(name) for name in queue or ()]
-    if not names and desk.caller.queues is not None:
-        known = [shown.name for shown in await desk.insight.queues()]
-        names = [name for name in known if desk.caller.sees_queue(name)]
+    names = [await context.seen_queue(name) for name in queue or ()]
+    if not names and context.caller.queues is not None:
+        known = [shown.name for shown in await context.service.queues.all()]
+        names = [name for name in known if context.caller.sees_queue(name)]
         if not names:
             return Scale(queued=0, running=0, oldest=0.0, workers=0, slots=0, wanted=least, queues=())
-    return await scale(desk.insight, queues=names, slots=slots, least=least, most=most)
+    return await context.service.scale(queues=names, slots=slots, least=least, most=most)
 
 
 ROUTES = (show_scale,)

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from windlass.admin.keys import Scope
 from windlass.admin.schedules import MOST_PREVIEWED, ScheduleShown
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.problems import conflict, field, invalid, not_found
 from windlass.api.sight import name_shown, own_name, seen_task
@@ -64,137 +64,137 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/v1/schedules", guards=[requires(Scope.READ)], tags=["schedules"])
-async def list_schedules(desk: AtDesk) -> list[ScheduleShown]:
+async def list_schedules(context: RouteContext) -> list[ScheduleShown]:
     """Every schedule, by name, with its latest fires."""
-    return [_shown(desk, each) async for each in desk.schedules.all() if _sees(desk, each)]
+    return [_shown(context, each) async for each in context.service.schedules.all() if _sees(context, each)]
 
 
 @get("/v1/schedules/{name:str}", guards=[requires(Scope.READ)], tags=["schedules"])
-async def show_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
+async def show_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
     """One schedule, with its latest fires: the tick, when it happened, the jobs that came of it, and how many
     ticks made no job.
     """
-    return _shown(desk, await _mine(desk, name))
+    return _shown(context, await _mine(context, name))
 
 
 @get("/v1/schedules/{name:str}/preview", guards=[requires(Scope.READ)], tags=["schedules"])
 async def preview_schedule(
-    desk: AtDesk,
+    context: RouteContext,
     name: FromPath[str],
     count: Annotated[int, QueryParameter(name="count", ge=1, le=MOST_PREVIEWED)] = 10,
 ) -> list[datetime]:
     """The next times of a schedule, as if it were not paused."""
-    return await desk.schedules.preview((await _mine(desk, name)).name, count)
+    return await context.service.schedules.preview((await _mine(context, name)).name, count)
 
 
 @post("/v1/schedules/preview", status_code=200, guards=[requires(Scope.READ)], tags=["schedules"])
-async def preview_rule(desk: AtDesk, data: JSONBody[PreviewWanted]) -> list[datetime]:
+async def preview_rule(context: RouteContext, data: JSONBody[PreviewWanted]) -> list[datetime]:
     """The next times of a rule that is not kept; for forms."""
-    return await desk.schedules.preview_rule(_timing(data), data.count)
+    return await context.service.schedules.preview_rule(_timing(data), data.count)
 
 
 @post("/v1/schedules", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def create_schedule(desk: AtDesk, data: JSONBody[NewSchedule]) -> ScheduleShown:
+async def create_schedule(context: RouteContext, data: JSONBody[NewSchedule]) -> ScheduleShown:
     """Make a schedule of a task."""
     with field("name"):
-        name = check_schedule(own_name(desk.caller, check_schedule(data.name)))
-    task = seen_task(desk.app, desk.caller, data.task)
+        name = check_schedule(own_name(context.caller, check_schedule(data.name)))
+    task = seen_task(context.app, context.caller, data.task)
     with field("queue"):
-        queue = await desk.seen_queue(check_own_queue(data.queue or task.options.queue))
-    desk.seen_lane(data.lane or "")
-    if await _found(desk, data.name) is not None:
+        queue = await context.seen_queue(check_own_queue(data.queue or task.options.queue))
+    context.seen_lane(data.lane or "")
+    if await _found(context, data.name) is not None:
         raise conflict(f'there is a schedule "{data.name}" already', field="name")
     given = {"lane": data.lane, "priority": data.priority, "tags": data.tags, "queue": data.queue and queue}
     calls = {option: value for option, value in given.items() if value is not None}
-    made = await desk.schedules.create(
+    made = await context.service.schedules.create(
         name, data.task, msgspec.json.encode(data.arguments), cast("CallOptions", calls), _timing(data)
     )
-    await desk.record("schedule created", {"schedule": name, "task": data.task}, jobs=0, wanted=0)
-    return _shown(desk, made)
+    await context.record("schedule created", {"schedule": name, "task": data.task}, jobs=0, wanted=0)
+    return _shown(context, made)
 
 
 @patch("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def edit_schedule(desk: AtDesk, name: FromPath[str], data: JSONBody[Timing]) -> ScheduleShown:
+async def edit_schedule(context: RouteContext, name: FromPath[str], data: JSONBody[Timing]) -> ScheduleShown:
     """Override when and how a schedule fires, until it is reset. Its call stays as it is."""
-    known = (await _mine(desk, name)).name
+    known = (await _mine(context, name)).name
     timing = _timing(data)
     if not timing:
         raise invalid("say what to change: " + ", ".join(Timing.__struct_fields__))
-    edited = await desk.schedules.edit(known, timing)
-    await desk.record("schedule edited", {"schedule": known, **_said(timing)}, jobs=0, wanted=0)
-    return _shown(desk, edited)
+    edited = await context.service.schedules.edit(known, timing)
+    await context.record("schedule edited", {"schedule": known, **_said(timing)}, jobs=0, wanted=0)
+    return _shown(context, edited)
 
 
 @post("/v1/schedules/{name:str}/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def reset_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
+async def reset_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
     """Let what the code declares count again."""
-    known = (await _mine(desk, name)).name
-    if await desk.schedules.reset(known):
-        await desk.record("schedule reset", {"schedule": known}, jobs=0, wanted=0)
-    return _shown(desk, await desk.schedules.one(known))
+    known = (await _mine(context, name)).name
+    if await context.service.schedules.reset(known):
+        await context.record("schedule reset", {"schedule": known}, jobs=0, wanted=0)
+    return _shown(context, await context.service.schedules.one(known))
 
 
 @post("/v1/schedules/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def pause_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
+async def pause_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
     """Stop its firing; what becomes of the ticks meanwhile is what `catch_up` says."""
-    return await _paused(desk, name, paused=True)
+    return await _paused(context, name, paused=True)
 
 
 @post(
     "/v1/schedules/{name:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"]
 )
-async def resume_schedule(desk: AtDesk, name: FromPath[str]) -> ScheduleShown:
+async def resume_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
     """Let its firing go on."""
-    return await _paused(desk, name, paused=False)
+    return await _paused(context, name, paused=False)
 
 
 @post("/v1/schedules/{name:str}/run", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def run_schedule(desk: AtDesk, name: FromPath[str]) -> Ran:
+async def run_schedule(context: RouteContext, name: FromPath[str]) -> Ran:
     """Make its call now, besides its ticks."""
-    known = (await _mine(desk, name)).name
-    job = await desk.schedules.run_now(known)
-    await desk.record("schedule run", {"schedule": known}, jobs=1, wanted=1)
+    known = (await _mine(context, name)).name
+    job = await context.service.schedules.run_now(known)
+    await context.record("schedule run", {"schedule": known}, jobs=1, wanted=1)
     return Ran(job=job)
 
 
 @delete("/v1/schedules/{name:str}", guards=[requires(Scope.OPERATE)], tags=["schedules"])
-async def delete_schedule(desk: AtDesk, name: FromPath[str]) -> None:
+async def delete_schedule(context: RouteContext, name: FromPath[str]) -> None:
     """Remove a schedule and its history. One that code declares comes back with the next worker."""
-    known = (await _mine(desk, name)).name
-    await desk.schedules.delete(known)
-    await desk.record("schedule deleted", {"schedule": known}, jobs=0, wanted=0)
+    known = (await _mine(context, name)).name
+    await context.service.schedules.delete(known)
+    await context.record("schedule deleted", {"schedule": known}, jobs=0, wanted=0)
 
 
-async def _paused(desk: Desk, name: str, *, paused: bool) -> ScheduleShown:
-    known = (await _mine(desk, name)).name
-    await desk.schedules.pause(known, paused=paused)
+async def _paused(context: Context, name: str, *, paused: bool) -> ScheduleShown:
+    known = (await _mine(context, name)).name
+    await context.service.schedules.pause(known, paused=paused)
     what = "schedule paused" if paused else "schedule resumed"
-    await desk.record(what, {"schedule": known}, jobs=0, wanted=0)
-    return _shown(desk, await desk.schedules.one(known))
+    await context.record(what, {"schedule": known}, jobs=0, wanted=0)
+    return _shown(context, await context.service.schedules.one(known))
 
 
-async def _mine(desk: Desk, name: str) -> ScheduleShown:
+async def _mine(context: Context, name: str) -> ScheduleShown:
     known = named(name)
-    found = await _found(desk, known)
+    found = await _found(context, known)
     if found is None:
         raise not_found(f'there is no schedule "{known}"', field="name")
     return found
 
 
-async def _found(desk: Desk, name: str) -> ScheduleShown | None:
+async def _found(context: Context, name: str) -> ScheduleShown | None:
     """What the caller calls by a name: its own, else what others have made where it sees it."""
-    seen = {each.name: each async for each in desk.schedules.all() if _sees(desk, each)}
-    return seen.get(own_name(desk.caller, name)) or seen.get(name)
+    seen = {each.name: each async for each in context.service.schedules.all() if _sees(context, each)}
+    return seen.get(own_name(context.caller, name)) or seen.get(name)
 
 
-def _shown(desk: Desk, schedule: ScheduleShown) -> ScheduleShown:
-    return msgspec.structs.replace(schedule, name=name_shown(desk.caller, schedule.name))
+def _shown(context: Context, schedule: ScheduleShown) -> ScheduleShown:
+    return msgspec.structs.replace(schedule, name=name_shown(context.caller, schedule.name))
 
 
-def _sees(desk: Desk, schedule: ScheduleShown) -> bool:
+def _sees(context: Context, schedule: ScheduleShown) -> bool:
     if schedule.problem:  # nobody can tell where its jobs go
-        return not desk.caller.is_bound
-    return desk.caller.sees(schedule.queue, schedule.lane)
+        return not context.caller.is_bound
+    return context.caller.sees(schedule.queue, schedule.lane)
 
 
 def _timing(data: Timing) -> ScheduleOptions:

@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 
 from windlass.admin.keys import Scope
 from windlass.api.access import OPEN, present, requires
-from windlass.api.desk import RUNNING
+from windlass.api.context import RUNNING
 from windlass.api.gate import COOKIE, address_of, cookie_of
 from windlass.api.options import ServeOptions
 from windlass.api.problems import Refusal

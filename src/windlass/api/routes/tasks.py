@@ -8,10 +8,10 @@ from litestar import delete, get, post
 from litestar.params import FromPath, JSONBody
 
 from windlass.admin.keys import Scope
-from windlass.admin.registry import Registry, TaskEntry
-from windlass.admin.strikes import Strikes, StrikeShown, Striking
+from windlass.admin.strikes import StrikeShown, Striking
+from windlass.admin.tasks import TaskEntry
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.problems import Refusal, not_found
 
@@ -32,18 +32,22 @@ class NewStrike(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @get("/v1/tasks", guards=[requires(Scope.READ, Scope.ENQUEUE)], tags=["tasks"])
-async def list_tasks(desk: AtDesk) -> list[TaskEntry]:
+async def list_tasks(context: RouteContext) -> list[TaskEntry]:
     """Every task that the app has or workers have declared, with the JSON Schema of its arguments."""
-    return [_seen(desk, task) for task in await _registry(desk).all(_counts(desk)) if _sees(desk, task)]
+    return [
+        _seen(context, task)
+        for task in await context.service.tasks.all(_counts(context))
+        if _sees(context, task)
+    ]
 
 
 @get("/v1/tasks/{task:str}", guards=[requires(Scope.READ, Scope.ENQUEUE)], tags=["tasks"])
-async def show_task(desk: AtDesk, task: FromPath[str]) -> TaskEntry:
+async def show_task(context: RouteContext, task: FromPath[str]) -> TaskEntry:
     """One task."""
     name = named(task)
-    for each in await _registry(desk).all(_counts(desk)):
-        if each.name == name and _sees(desk, each):
-            return _seen(desk, each)
+    for each in await context.service.tasks.all(_counts(context)):
+        if each.name == name and _sees(context, each):
+            return _seen(context, each)
     raise _unknown(name)
 
 
@@ -53,11 +57,13 @@ async def show_task(desk: AtDesk, task: FromPath[str]) -> TaskEntry:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["tasks"],
 )
-async def pause_task(desk: AtDesk, task: FromPath[str], data: JSONBody[Why | None] = None) -> Striking:
+async def pause_task(
+    context: RouteContext, task: FromPath[str], data: JSONBody[Why | None] = None
+) -> Striking:
     """Hold every job of a task before it starts; what runs goes on."""
-    name = _own(desk, task)
+    name = _own(context, task)
     reason = "" if data is None else data.reason
-    return await _strikes(desk).pause(name, reason=reason, by=desk.caller.name)
+    return await context.service.strikes.pause(name, reason=reason, by=context.caller.name)
 
 
 @post(
@@ -66,21 +72,23 @@ async def pause_task(desk: AtDesk, task: FromPath[str], data: JSONBody[Why | Non
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["tasks"],
 )
-async def resume_task(desk: AtDesk, task: FromPath[str]) -> Striking | None:
+async def resume_task(context: RouteContext, task: FromPath[str]) -> Striking | None:
     """Let the jobs of a task run again; null: it was not paused."""
-    return await _strikes(desk).resume(_own(desk, task), by=desk.caller.name)
+    return await context.service.strikes.resume(_own(context, task), by=context.caller.name)
 
 
 @get("/v1/strikes", guards=[requires(Scope.READ, unbound=True)], tags=["tasks"])
-async def list_strikes(desk: AtDesk) -> list[StrikeShown]:
+async def list_strikes(context: RouteContext) -> list[StrikeShown]:
     """Strikes in force; one without conditions pauses its task."""
-    return [strike async for strike in _strikes(desk).all()]
+    return [strike async for strike in context.service.strikes.all()]
 
 
 @post("/v1/strikes", guards=[requires(Scope.OPERATE, unbound=True)], tags=["tasks"])
-async def make_strike(desk: AtDesk, data: JSONBody[NewStrike]) -> Striking:
+async def make_strike(context: RouteContext, data: JSONBody[NewStrike]) -> Striking:
     """Hold the jobs of a task whose arguments match, without a deploy."""
-    return await _strikes(desk).strike(data.task, data.where, reason=data.reason, by=desk.caller.name)
+    return await context.service.strikes.strike(
+        data.task, data.where, reason=data.reason, by=context.caller.name
+    )
 
 
 @delete(
@@ -89,39 +97,31 @@ async def make_strike(desk: AtDesk, data: JSONBody[NewStrike]) -> Striking:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["tasks"],
 )
-async def lift_strike(desk: AtDesk, strike: FromPath[str]) -> Striking:
+async def lift_strike(context: RouteContext, strike: FromPath[str]) -> Striking:
     """Remove a strike, and let the jobs run that it held."""
-    if not any([each.id == strike async for each in _strikes(desk).all()]):
+    if not any([each.id == strike async for each in context.service.strikes.all()]):
         raise not_found(f'there is no strike "{strike}"', field="strike")
-    return await _strikes(desk).lift(strike, by=desk.caller.name)
+    return await context.service.strikes.lift(strike, by=context.caller.name)
 
 
-def _registry(desk: Desk) -> Registry:
-    return Registry(desk.app, desk.broker)
-
-
-def _strikes(desk: Desk) -> Strikes:
-    return Strikes(desk.app, desk.broker)
-
-
-def _counts(desk: Desk) -> Callable[[str], bool]:
+def _counts(context: Context) -> Callable[[str], bool]:
     """Jobs of which queues are counted: none for who does not see whole queues."""
-    caller = desk.caller
+    caller = context.caller
     return lambda queue: caller.lanes is None and caller.sees_queue(queue)
 
 
-def _sees(desk: Desk, task: TaskEntry) -> bool:
-    return desk.caller.sees_queue(task.queue)
+def _sees(context: Context, task: TaskEntry) -> bool:
+    return context.caller.sees_queue(task.queue)
 
 
-def _seen(desk: Desk, task: TaskEntry) -> TaskEntry:
+def _seen(context: Context, task: TaskEntry) -> TaskEntry:
     """Without counts, to who may enqueue only."""
-    return task if desk.caller.may(Scope.READ) else msgspec.structs.replace(task, jobs={})
+    return task if context.caller.may(Scope.READ) else msgspec.structs.replace(task, jobs={})
 
 
-def _own(desk: Desk, task: str) -> str:
+def _own(context: Context, task: str) -> str:
     name = named(task)
-    if name not in desk.app.tasks:
+    if name not in context.app.tasks:
         raise _unknown(name)
     return name
 

@@ -7,9 +7,9 @@ from litestar import delete, get, post, put
 from litestar.params import FromPath, JSONBody
 
 from windlass.admin.keys import Scope
-from windlass.admin.webhooks import HookShown, ReceiverSecret, Rotated, Webhooks
+from windlass.admin.webhooks import HookShown, ReceiverSecret, Rotated
 from windlass.api.access import requires
-from windlass.api.desk import AtDesk, Desk
+from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.problems import conflict, field, not_found
 from windlass.api.sight import name_shown, own_name, whole_queues
@@ -32,43 +32,45 @@ class SecretWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 @get("/v1/webhooks", guards=[requires(Scope.READ)], tags=["webhooks"])
-async def list_webhooks(desk: AtDesk) -> list[HookShown]:
+async def list_webhooks(context: RouteContext) -> list[HookShown]:
     """Who is told of the ends of which queue's jobs; the path of a URL is shown to operators alone."""
-    whole_queues(desk.caller)
-    hooks = await _webhooks(desk).all(whole=desk.caller.may(Scope.OPERATE))
-    return [_shown(desk, hook) for hook in hooks if desk.caller.sees_queue(hook.queue)]
+    whole_queues(context.caller)
+    hooks = await context.service.webhooks.all(whole=context.caller.may(Scope.OPERATE))
+    return [_shown(context, hook) for hook in hooks if context.caller.sees_queue(hook.queue)]
 
 
 @put("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
-async def put_webhook(desk: AtDesk, name: FromPath[str], data: JSONBody[HookWanted]) -> HookShown:
+async def put_webhook(context: RouteContext, name: FromPath[str], data: JSONBody[HookWanted]) -> HookShown:
     """Tell a URL of the jobs of a queue that are done, or dead, from now on."""
-    whole_queues(desk.caller)
+    whole_queues(context.caller)
     with field("name"):
-        known = check_webhook(own_name(desk.caller, check_webhook(named(name))))
+        known = check_webhook(own_name(context.caller, check_webhook(named(name))))
     with field("url"):
         check_target(data.url)
     with field("on"):
         check_ends(data.on)
-    queue = await desk.seen_queue(data.queue)
-    if not desk.app.config.webhooks:
+    queue = await context.seen_queue(data.queue)
+    if not context.app.config.webhooks:
         raise conflict("this app has no webhooks; start server and workers with WINDLASS_WEBHOOKS=true")
-    before = await _found(desk, named(name))
+    before = await _found(context, named(name))
     known = known if before is None else before.name
-    made = await _webhooks(desk).put(known, queue=queue, url=data.url, on=data.on, by=desk.caller.name)
+    made = await context.service.webhooks.put(
+        known, queue=queue, url=data.url, on=data.on, by=context.caller.name
+    )
     said = {"webhook": known, "queue": queue, "url": made.url}
-    await desk.record("webhook set", said, jobs=0, wanted=0)
-    return _shown(desk, made)
+    await context.record("webhook set", said, jobs=0, wanted=0)
+    return _shown(context, made)
 
 
 @delete("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
-async def remove_webhook(desk: AtDesk, name: FromPath[str]) -> None:
+async def remove_webhook(context: RouteContext, name: FromPath[str]) -> None:
     """Tell it no more; what is on its way is delivered."""
-    whole_queues(desk.caller)
-    found = await _found(desk, named(name))
+    whole_queues(context.caller)
+    found = await _found(context, named(name))
     if found is None:
         raise not_found(f'there is no webhook "{named(name)}"', field="name")
-    await _webhooks(desk).remove(found.name)
-    await desk.record("webhook removed", {"webhook": found.name}, jobs=0, wanted=0)
+    await context.service.webhooks.remove(found.name)
+    await context.record("webhook removed", {"webhook": found.name}, jobs=0, wanted=0)
 
 
 @post(
@@ -77,12 +79,12 @@ async def remove_webhook(desk: AtDesk, name: FromPath[str]) -> None:
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["webhooks"],
 )
-async def show_secret(desk: AtDesk, data: JSONBody[SecretWanted]) -> ReceiverSecret:
+async def show_secret(context: RouteContext, data: JSONBody[SecretWanted]) -> ReceiverSecret:
     """The secret that the receiver of a URL checks signatures with; that it was asked for is on record."""
     with field("url"):
         target = check_target(data.url)
-    await desk.record("webhook secret read", {"receiver": target.origin}, jobs=0, wanted=0)
-    return await _webhooks(desk).secret(data.url)
+    await context.record("webhook secret read", {"receiver": target.origin}, jobs=0, wanted=0)
+    return await context.service.webhooks.secret(data.url)
 
 
 @post(
@@ -91,26 +93,22 @@ async def show_secret(desk: AtDesk, data: JSONBody[SecretWanted]) -> ReceiverSec
     guards=[requires(Scope.OPERATE, unbound=True)],
     tags=["webhooks"],
 )
-async def rotate_secrets(desk: AtDesk) -> Rotated:
+async def rotate_secrets(context: RouteContext) -> Rotated:
     """Give every receiver a new secret; for a day messages are signed with both."""
-    rotated = await _webhooks(desk).rotate()
-    await desk.record("webhook secrets rotated", {}, jobs=0, wanted=0)
+    rotated = await context.service.webhooks.rotate()
+    await context.record("webhook secrets rotated", {}, jobs=0, wanted=0)
     return rotated
 
 
-async def _found(desk: Desk, name: str) -> HookShown | None:
+async def _found(context: Context, name: str) -> HookShown | None:
     """What the caller calls by a name: its own, else what others have made where it sees it."""
-    hooks = [hook for hook in await _webhooks(desk).all() if hook.url]
-    seen = {hook.name: hook for hook in hooks if desk.caller.sees_queue(hook.queue)}
-    return seen.get(own_name(desk.caller, name)) or seen.get(name)
+    hooks = [hook for hook in await context.service.webhooks.all() if hook.url]
+    seen = {hook.name: hook for hook in hooks if context.caller.sees_queue(hook.queue)}
+    return seen.get(own_name(context.caller, name)) or seen.get(name)
 
 
-def _shown(desk: Desk, hook: HookShown) -> HookShown:
-    return msgspec.structs.replace(hook, name=name_shown(desk.caller, hook.name))
-
-
-def _webhooks(desk: Desk) -> Webhooks:
-    return Webhooks(desk.app, desk.broker)
+def _shown(context: Context, hook: HookShown) -> HookShown:
+    return msgspec.structs.replace(hook, name=name_shown(context.caller, hook.name))
 
 
 ROUTES = (list_webhooks, put_webhook, remove_webhook, show_secret, rotate_secrets)

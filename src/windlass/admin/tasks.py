@@ -1,4 +1,4 @@
-"""The registry of tasks: what each takes, as JSON Schema, and how its jobs are doing."""
+"""Tasks: what each takes, as JSON Schema, and how its jobs are doing."""
 
 import inspect
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from windlass.admin.insight import Insight
+from windlass.admin.reading import documents
 from windlass.admin.strikes import Strikes, StrikeShown
 from windlass.admin.views import seconds
 from windlass.broker.contract import Broker
@@ -45,7 +45,7 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
     """JSON Schema of its arguments by name. What is secret is marked `writeOnly` and shows no values."""
 
 
-class Registry:
+class Tasks:
     """All tasks that a namespace knows."""
 
     def __init__(self, app: Windlass, broker: Broker) -> None:
@@ -66,7 +66,7 @@ class Registry:
         return [self._entry(name, told.get(name), counts.get(name, Counter()), strikes) for name in names]
 
     async def _documents(self) -> AsyncIterator[tuple[str, TaskDocument]]:
-        async for document in Insight(self._broker).documents(Kind.TASK):
+        async for document in documents(self._broker, Kind.TASK):
             told = _decoded(document)
             if told is not None:
                 yield document.app, told

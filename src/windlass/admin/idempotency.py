@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.admin.insight import Insight
+from windlass.admin.reading import store_time
 from windlass.broker.contract import Broker
 from windlass.core.settings import Change, Kind, Subject
 from windlass.core.units import DAY, JobId, Micros
@@ -45,7 +45,7 @@ class Requests:
 
     async def begin(self, key: str, body: bytes, jobs: Sequence[JobId]) -> "Begun":
         """Take a key for a request. `OtherBody` if it stands for another one."""
-        now = await Insight(self._broker).now()
+        now = await store_time(self._broker)
         mark, digest = self._mark(key), hashlib.sha256(body).hexdigest()
         yesterday = await self._read(_name(now - DAY, mark))
         if yesterday is not None and yesterday[0].at > now - KEPT:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from tests.admin.admin_bench import Bench, gathered
 
-from windlass.admin.listing import Selection
-from windlass.admin.operate import Operator, enqueue
+from windlass.admin.dead import Selection
+from windlass.admin.queues import Queues
+from windlass.admin.service import Service
 from windlass.core.lease import Ask
 from windlass.core.limits import Rate
 from windlass.core.operate import Effect
@@ -28,7 +29,7 @@ def test_replay_by_ids_judges_each_by_itself_and_names_it_once(bench: Bench) -> 
     dead, waiting = bench.add.enqueue(1), bench.add.using(delay=60).enqueue(2)
     bench.die()
     ids = [dead.id, waiting.id, UNKNOWN, dead.id]
-    batches = bench.operate(lambda operator: gathered(operator.replay(ids)))
+    batches = bench.service(lambda service: gathered(service.dead.replay(ids)))
     assert _effects(batches) == [Effect.APPLIED, Effect.WRONG_STATE, Effect.NOT_FOUND]
     assert dead.state() is State.READY
 
@@ -37,13 +38,13 @@ def test_one_bad_id_and_nothing_is_done(bench: Bench) -> None:
     dead = bench.add.enqueue(1)
     bench.die()
     with pytest.raises(InvalidOption, match="'x' is not a UUIDv7"):
-        bench.operate(lambda operator: gathered(operator.discard([dead.id, "x"])))
+        bench.service(lambda service: gathered(service.dead.discard([dead.id, "x"])))
     assert dead.state() is State.DEAD
 
 
 def test_more_ids_than_a_call_takes(bench: Bench) -> None:
     jobs = bench.app.enqueue_many(bench.add.call(number) for number in range(1_500))
-    batches = bench.operate(lambda operator: gathered(operator.cancel([job.id for job in jobs])))
+    batches = bench.service(lambda service: gathered(service.jobs.cancel([job.id for job in jobs])))
     assert [len(batch) for batch in batches] == [1_000, 500]
     assert set(_effects(batches)) == {Effect.APPLIED}
 
@@ -55,15 +56,15 @@ def test_a_filter_replays_what_had_died_and_no_job_twice(bench: Bench) -> None:
     selection = Selection(died_before=bench.clock.now())
     bench.clock.advance(SECOND)
 
-    async def replay_while_they_die_again(operator: Any) -> int:
+    async def replay_while_they_die_again(service: Any) -> int:
         count = 0
-        async for batch in operator.replay_chosen(selection):
+        async for batch in service.dead.replay_chosen(selection):
             count += len(batch)
             assert all(operated.effect is Effect.APPLIED for operated in batch)
             await _die_again(bench)
         return count
 
-    assert bench.operate(replay_while_they_die_again) == 1_200
+    assert bench.service(replay_while_they_die_again) == 1_200
 
 
 async def _die_again(bench: Bench) -> None:
@@ -82,45 +83,47 @@ def test_discard_by_filter_leaves_the_others(bench: Bench) -> None:
     bench.die(kind="KeyError")
     other = bench.add.enqueue(2)
     bench.die(kind="ValueError")
-    batches = bench.operate(lambda operator: gathered(operator.discard_chosen(Selection(error="keyerror"))))
+    batches = bench.service(
+        lambda service: gathered(service.dead.discard_chosen(Selection(error="keyerror")))
+    )
     assert [operated.job for batch in batches for operated in batch] == [job.id]
     assert other.state() is State.DEAD
 
 
 def test_pause_and_resume(bench: Bench) -> None:
     bench.send.enqueue("a")
-    bench.operate(lambda operator: operator.pause("mail"))
+    bench.service(lambda service: service.queues.pause("mail"))
     assert not bench.take(1, "mail")
-    bench.operate(lambda operator: operator.resume("mail"))
+    bench.service(lambda service: service.queues.resume("mail"))
     assert bench.take(1, "mail")
     for verb in ("pause", "resume"):
         with pytest.raises(InvalidOption, match='"nope" is not declared; declared queues: default, mail'):
-            bench.operate(lambda operator, verb=verb: getattr(operator, verb)("nope"))
+            bench.service(lambda service, verb=verb: getattr(service.queues, verb)("nope"))
 
 
 def test_overrides_add_up_until_they_are_reset(bench: Bench) -> None:
     def settings() -> tuple[Any, Any]:
-        queue = bench.insight(lambda insight: insight.queue("mail"))
+        queue = bench.service(lambda service: service.queues.one("mail"))
         return queue.override, queue.settings
 
-    bench.operate(lambda operator: operator.set_queue("mail", QueueSettings(concurrency=None)))
-    bench.operate(
-        lambda operator: operator.set_queue("mail", QueueSettings(lane_rate=Rate(5, 60 * SECOND, 2)))
+    bench.service(lambda service: service.queues.override("mail", QueueSettings(concurrency=None)))
+    bench.service(
+        lambda service: service.queues.override("mail", QueueSettings(lane_rate=Rate(5, 60 * SECOND, 2)))
     )
     override = {"concurrency": None, "lane_rate": "5/m burst 2"}
     assert settings() == (override, {"rate": "100/s", **override})
-    assert bench.operate(lambda operator: operator.reset_queue("mail")) is True
+    assert bench.service(lambda service: service.queues.reset("mail")) is True
     assert settings() == ({}, {"concurrency": 2, "rate": "100/s"})
-    assert bench.operate(lambda operator: operator.reset_queue("mail")) is False
+    assert bench.service(lambda service: service.queues.reset("mail")) is False
 
 
 def test_a_lane_is_overridden_although_nobody_declared_it(bench: Bench) -> None:
-    bench.operate(lambda operator: operator.set_lane("default", "acme", LaneSettings(weight=7)))
-    bench.operate(lambda operator: operator.set_lane("default", "acme", LaneSettings(concurrency=3)))
-    (lane,) = bench.insight(lambda insight: gathered(insight.lanes("default")))
+    bench.service(lambda service: service.lanes.override("default", "acme", LaneSettings(weight=7)))
+    bench.service(lambda service: service.lanes.override("default", "acme", LaneSettings(concurrency=3)))
+    (lane,) = bench.service(lambda service: gathered(service.lanes.all("default")))
     assert (lane.lane, lane.weight, lane.concurrency) == ("acme", 7, 3)
-    assert bench.operate(lambda operator: operator.reset_lane("default", "acme")) is True
-    assert bench.operate(lambda operator: operator.reset_lane("default", "acme")) is False
+    assert bench.service(lambda service: service.lanes.reset("default", "acme")) is True
+    assert bench.service(lambda service: service.lanes.reset("default", "acme")) is False
 
 
 def test_an_override_that_others_change_at_the_same_time_is_tried_again(bench: Bench) -> None:
@@ -141,24 +144,24 @@ def test_an_override_that_others_change_at_the_same_time_is_tried_again(bench: B
             return await self._broker.override(subject, body, expect)
 
     async def race(_: Bench, broker: Any) -> None:
-        await Operator(Racing(broker)).set_queue("mail", QueueSettings(concurrency=9))  # type: ignore[arg-type]
+        await Queues(Racing(broker)).override("mail", QueueSettings(concurrency=9))  # type: ignore[arg-type]
 
     bench.run(race)
-    assert bench.insight(lambda insight: insight.queue("mail")).override == {"concurrency": 9}
+    assert bench.service(lambda service: service.queues.one("mail")).override == {"concurrency": 9}
 
 
 def test_the_layout_of_a_queue_in_use_cannot_be_overridden(bench: Bench) -> None:
     bench.add.enqueue(1)
     with pytest.raises(InvalidOption, match="unfinished jobs; drain it first"):
-        bench.operate(lambda operator: operator.set_queue("default", QueueSettings(sequence=True)))
+        bench.service(lambda service: service.queues.override("default", QueueSettings(sequence=True)))
 
 
 def test_enqueue_by_name_checks_task_arguments_and_queue(bench: Bench) -> None:
     def call(task: str, arguments: bytes, **options: Any) -> Any:
-        return bench.app.connection.run(enqueue(bench.app, task, arguments, options))  # type: ignore[arg-type]
+        return bench.service(lambda service: service.enqueueing.call(task, arguments, options))  # type: ignore[arg-type]
 
     job = call("add", b'{"a": 1}', lane="acme", priority=3)
-    whole = bench.insight(lambda insight: insight.job(job.id, payload=True))
+    whole = bench.shown(job.id, payload=True)
     assert (whole.payload["kwargs"], whole.lane, whole.priority) == ({"a": 1}, "acme", 3)
     assert job.created
     with pytest.raises(InvalidOption, match=r'no task "ad"; did you mean "add"\?'):
@@ -172,9 +175,10 @@ def test_enqueue_by_name_checks_task_arguments_and_queue(bench: Bench) -> None:
 
 
 def test_a_key_that_is_taken_names_the_job_that_stands_for_the_call(bench: Bench) -> None:
-    async def twice() -> list[Any]:
-        return [await enqueue(bench.app, "add", b'{"a": 1}', {"key": "k"}) for _ in range(2)]
+    async def twice(service: Service) -> list[Any]:
+        call = service.enqueueing.call
+        return [await call("add", b'{"a": 1}', {"key": "k"}) for _ in range(2)]
 
-    first, second = bench.app.connection.run(twice())
+    first, second = bench.service(twice)
     assert (first.created, second.created) == (True, False)
     assert first.id == second.id

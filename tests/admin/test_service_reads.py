@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 from tests.admin.admin_bench import Bench, gathered
 
+from windlass.admin.dead import DeadLetters, Selection
 from windlass.admin.filtering import JobFilter
-from windlass.admin.insight import Insight
-from windlass.admin.listing import Selection, dead_ids
+from windlass.admin.service import Service
 from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind, Error, Outcome
 from windlass.core.query import JobQuery
@@ -21,13 +21,13 @@ UNKNOWN = "0192e4a0-5b3c-7abc-8def-0123456789ab"
 
 def test_a_listing_has_every_job_once_over_many_pages(bench: Bench) -> None:
     jobs = bench.app.enqueue_many(bench.add.call(number) for number in range(2_300))
-    listed = bench.insight(lambda insight: gathered(insight.jobs(JobFilter())))
+    listed = bench.service(lambda service: gathered(service.jobs.all(JobFilter())))
     assert [job.id for job in listed] == [job.id for job in reversed(jobs)]
 
 
 def test_a_listing_shows_times_in_utc_and_no_payload(bench: Bench) -> None:
     bench.add.using(delay=60, lane="acme", tags=["x"]).enqueue(1)
-    (job,) = bench.insight(lambda insight: gathered(insight.jobs(JobFilter())))
+    (job,) = bench.service(lambda service: gathered(service.jobs.all(JobFilter())))
     accepted = datetime.fromtimestamp(bench.clock.now() / 1e6, UTC)
     assert job.accepted_at == accepted
     assert (job.due_at - accepted).total_seconds() == 60
@@ -37,20 +37,20 @@ def test_a_listing_shows_times_in_utc_and_no_payload(bench: Bench) -> None:
 
 def test_an_unknown_queue_is_named_with_those_that_are_declared(bench: Bench) -> None:
     with pytest.raises(InvalidOption, match='queue "nope" is not declared; declared queues: default, mail'):
-        bench.insight(lambda insight: gathered(insight.jobs(JobFilter(query=JobQuery(queue="nope")))))
+        bench.service(lambda service: gathered(service.jobs.all(JobFilter(query=JobQuery(queue="nope")))))
     with pytest.raises(InvalidOption, match="declared queues: default, mail"):
-        bench.insight(lambda insight: insight.count_dead(Selection(queue="nope")))
+        bench.service(lambda service: service.dead.count(Selection(queue="nope")))
     with pytest.raises(InvalidOption, match="declared queues: default, mail"):
-        bench.insight(lambda insight: gathered(insight.lanes("nope")))
+        bench.service(lambda service: gathered(service.lanes.all("nope")))
 
 
 def test_payload_and_result_are_shown_only_when_asked_for(bench: Bench) -> None:
     job = bench.add.using(headers={"trace": "t"}).enqueue(1, b=2)
     bench.settle(bench.take(), Outcome.DONE, result=bench.add.signature.encode_result(3))
-    plain = bench.insight(lambda insight: insight.job(job.id))
+    plain = bench.shown(job.id)
     assert (plain.payload, plain.result) == (None, None)
     assert plain.payload_bytes > 0
-    whole = bench.insight(lambda insight: insight.job(job.id, payload=True))
+    whole = bench.shown(job.id, payload=True)
     assert whole.payload == {"args": [], "kwargs": {"a": 1, "b": 2}}
     assert whole.result == 3
     assert whole.headers == {"trace": "t"}
@@ -59,9 +59,9 @@ def test_payload_and_result_are_shown_only_when_asked_for(bench: Bench) -> None:
 
 def test_a_job_that_is_not_known_and_an_id_that_is_none(bench: Bench) -> None:
     with pytest.raises(JobNotFound, match=UNKNOWN):
-        bench.insight(lambda insight: insight.job(UNKNOWN))
+        bench.shown(UNKNOWN)
     with pytest.raises(InvalidOption, match="not a UUIDv7"):
-        bench.insight(lambda insight: insight.job("17"))
+        bench.shown("17")
 
 
 def test_dead_letters_are_chosen_by_task_queue_lane_error_and_age(bench: Bench) -> None:
@@ -76,9 +76,9 @@ def test_dead_letters_are_chosen_by_task_queue_lane_error_and_age(bench: Bench) 
 
     def chosen(**how: object) -> set[str]:
         selection = Selection(**how)  # type: ignore[arg-type]
-        found = bench.insight(lambda insight: gathered(insight.dead(selection)))
-        count = bench.insight(lambda insight: insight.count_dead(selection))
-        ids = bench.run(lambda _, broker: gathered(dead_ids(broker, selection)))
+        found = bench.service(lambda service: gathered(service.dead.all(selection)))
+        count = bench.service(lambda service: service.dead.count(selection))
+        ids = bench.run(lambda _, broker: gathered(DeadLetters(broker).ids(selection)))
         assert {job.id for job in found} == {job for batch in ids for job in batch}
         assert count == len(found)
         return {job.id for job in found}
@@ -96,7 +96,7 @@ def test_dead_letters_are_chosen_by_task_queue_lane_error_and_age(bench: Bench) 
 def test_a_dead_letter_is_listed_with_its_error(bench: Bench) -> None:
     bench.add.enqueue(1)
     bench.die(kind="KeyError", message="'x'")
-    (job,) = bench.insight(lambda insight: gathered(insight.dead(Selection())))
+    (job,) = bench.service(lambda service: gathered(service.dead.all(Selection())))
     assert (job.error.type, job.error.message, job.reason) == ("KeyError", "'x'", "gave up")
 
 
@@ -104,16 +104,16 @@ def test_a_dead_letter_that_was_replayed_while_it_was_read_is_left_out(bench: Be
     jobs = bench.app.enqueue_many(bench.add.call(number) for number in range(50))
     bench.die(50)
 
-    async def replayed_meanwhile(insight: Insight) -> list[str]:
+    async def replayed_meanwhile(service: Service) -> list[str]:
         found: list[str] = []
-        async for job in insight.dead(Selection()):
+        async for job in service.dead.all(Selection()):
             if not found:
                 broker = await bench.app.connection.broker()
                 await broker.replay([Target(jobs[0].id)])  # on the last batch of the page
             found.append(job.id)
         return found
 
-    found = bench.insight(replayed_meanwhile)
+    found = bench.service(replayed_meanwhile)
     assert sorted(found) == sorted(job.id for job in jobs[1:])
 
 
@@ -122,7 +122,7 @@ def test_queues_show_depth_age_and_both_layers(bench: Bench) -> None:
     bench.clock.advance(5_000_000)
     bench.send.enqueue("b")
     bench.add.using(delay=10).enqueue(1)
-    default, mail = bench.insight(lambda insight: insight.queues())
+    default, mail = bench.service(lambda service: service.queues.all())
     assert (default.name, default.jobs["scheduled"], default.jobs["ready"], default.oldest) == (
         "default",
         1,
@@ -133,17 +133,17 @@ def test_queues_show_depth_age_and_both_layers(bench: Bench) -> None:
     assert mail.declared == mail.settings == {"concurrency": 2, "rate": "100/s"}
     assert mail.override == {}
     assert (mail.paused, default.paused) == (False, False)
-    bench.operate(lambda operator: operator.pause("mail"))
-    assert bench.insight(lambda insight: insight.queue("mail")).paused is True
+    bench.service(lambda service: service.queues.pause("mail"))
+    assert bench.service(lambda service: service.queues.one("mail")).paused is True
 
 
 def test_lanes_show_backlog_share_and_why_they_are_parked(bench: Bench) -> None:
     for lane, count in (("a", 3), ("b", 1), ("c", 1)):
         for number in range(count):
             bench.add.using(lane=lane).enqueue(number)
-    bench.operate(lambda operator: operator.set_lane("default", "a", LaneSettings(weight=3)))
-    bench.operate(lambda operator: operator.pause("default", "c"))
-    a, b, c = bench.insight(lambda insight: gathered(insight.lanes("default")))
+    bench.service(lambda service: service.lanes.override("default", "a", LaneSettings(weight=3)))
+    bench.service(lambda service: service.lanes.pause("default", "c"))
+    a, b, c = bench.service(lambda service: gathered(service.lanes.all("default")))
     assert [(lane.lane, lane.ready, lane.weight, lane.share) for lane in (a, b, c)] == [
         ("a", 3, 3, 0.75),
         ("b", 1, 1, 0.25),
@@ -151,7 +151,9 @@ def test_lanes_show_backlog_share_and_why_they_are_parked(bench: Bench) -> None:
     ]
     assert (c.parked, c.paused) == ("paused", True)
     bench.take(1, "default")
-    lag = {lane.lane: lane.lag for lane in bench.insight(lambda insight: gathered(insight.lanes("default")))}
+    lag = {
+        lane.lane: lane.lag for lane in bench.service(lambda service: gathered(service.lanes.all("default")))
+    }
     assert sum(lag.values()) > 0
 
 
@@ -159,7 +161,7 @@ def test_workers_show_who_is_alive_and_why_others_ended(bench: Bench) -> None:
     bench.open(host="h", pid=7)
     bench.add.enqueue(1)
     bench.take()
-    (worker,) = bench.insight(lambda insight: gathered(insight.workers()))
+    (worker,) = bench.service(lambda service: gathered(service.workers.all()))
     assert (worker.state, worker.host, worker.pid, worker.leases, worker.slots, worker.ttl) == (
         "alive",
         "h",
@@ -169,14 +171,14 @@ def test_workers_show_who_is_alive_and_why_others_ended(bench: Bench) -> None:
         30.0,
     )
     bench.run(lambda _, broker: broker.end_session("s", Cause(CauseKind.CRASH, "signal 9"), []))
-    (worker,) = bench.insight(lambda insight: gathered(insight.workers()))
+    (worker,) = bench.service(lambda service: gathered(service.workers.all()))
     assert (worker.state, worker.cause.kind, worker.cause.detail) == ("ended", "crash", "signal 9")
 
 
 def test_an_error_in_a_run_is_kept_with_it(bench: Bench) -> None:
     job = bench.add.enqueue(1)
     bench.settle(bench.take(), Outcome.RETRY, error=Error(type="E", message="m"), delay=1)
-    whole = bench.insight(lambda insight: insight.job(job.id))
+    whole = bench.shown(job.id)
     assert whole.state == State.SCHEDULED
     assert whole.deliveries[0].error.type == "E"
     assert whole.deliveries[0].runtime == 1e-6

@@ -1,14 +1,14 @@
-"""Work for workers in any language: leases handed out and ended on their behalf.
+"""Leases of workers in any language, who speak HTTP.
 
-What Python workers do for themselves is done here for those who speak HTTP: jobs that an operator has struck
-are held, a retry waits as the task's policy says, and secrets are taken out of what is said about a job.
+This does for them what Python workers do for themselves: it holds jobs that an operator has struck, makes a
+retry wait as the task's policy says, and takes secrets out of what a worker says about a job.
 """
 
 import asyncio
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -79,11 +79,12 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """For hold."""
 
 
-class Leasing:
-    """Hands out and ends leases of one namespace; made once, as it remembers strikes and what is secret."""
+class Leases:
+    """The leases of one namespace. Made once for a server: it remembers strikes, and the secrets of jobs."""
 
-    def __init__(self, app: Windlass) -> None:
+    def __init__(self, app: Windlass, broker: Broker) -> None:
         self._app = app
+        self._broker = broker
         self._strikes = Strikes()
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
@@ -91,24 +92,24 @@ class Leasing:
 
     # --- claiming -------------------------------------------------------------------------------------------
 
-    async def claim(self, broker: Broker, ask: Ask) -> Work:
+    async def claim(self, ask: Ask) -> Work:
         """Hand out jobs, without those that are struck, that nobody could read, and Windlass's own."""
         check_work(ask.queues)
-        await self._renew_strikes(broker)
-        claimed = await broker.claim(ask)
+        await self._renew_strikes()
+        claimed = await self._broker.claim(ask)
         if ask.visibility is not None and ask.limit == 1 and not claimed.leases and claimed.suspects:
-            # Who asks for one job at a time runs it alone.
-            claimed = await broker.claim(msgspec.structs.replace(ask, alone=True))
-        return await self._handed(broker, claimed)
+            # A worker that asks for one job at a time runs it alone.
+            claimed = await self._broker.claim(msgspec.structs.replace(ask, alone=True))
+        return await self._handed(claimed)
 
-    async def give_back(self, broker: Broker, work: Work) -> None:
-        """Return what was handed to somebody who is not there any more: no attempt is spent."""
+    async def give_back(self, work: Work) -> None:
+        """Return what was handed to a worker that is gone: no attempt is spent."""
         leases = [handed.lease for handed in work.handed]
-        await broker.settle(
+        await self._broker.settle(
             [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.RELEASE) for lease in leases]
         )
 
-    async def _handed(self, broker: Broker, claimed: Claimed) -> Work:
+    async def _handed(self, claimed: Claimed) -> Work:
         held: list[Settlement] = []
         handed: list[Handed] = []
         for lease in claimed.leases:
@@ -124,7 +125,7 @@ class Leasing:
             except UnreadablePayload as error:
                 held.append(_hold(lease.job, lease.fence, lease.task, str(error)))
         if held:
-            await broker.settle(held)
+            await self._broker.settle(held)
         return Work(
             session=claimed.session,
             handed=tuple(handed),
@@ -133,23 +134,27 @@ class Leasing:
             suspects=claimed.suspects,
         )
 
-    async def _renew_strikes(self, broker: Broker) -> None:
+    async def _renew_strikes(self) -> None:
         async with self._reading:
             if self._read_at is None or time.monotonic() - self._read_at > STRIKES_READ:
-                await self._strikes.read(broker)
+                await self._strikes.read(self._broker)
                 self._read_at = time.monotonic()
 
     # --- ending ---------------------------------------------------------------------------------------------
 
-    async def settle(self, broker: Broker, endings: Sequence[Ending]) -> list[Answer]:
-        """End leases, each judged by itself. `InvalidOption`, `InvalidPayload`: one of them has no meaning,
-        and none was sent.
+    async def settle(
+        self, endings: Sequence[Ending], known: Mapping[JobId, JobDetail] | None = None
+    ) -> list[Answer]:
+        """End leases, each judged by itself. `known` are their jobs, if the caller has read them already.
+        `InvalidOption`, `InvalidPayload`: one of them has no meaning, and none was sent.
         """
-        wanting = [ending.job for ending in endings if _needs_job(ending)]
-        found = await broker.get(wanting) if wanting else ()
-        details = {job.id: job for job in found if job is not None}
+        details = known
+        if details is None:
+            wanting = [ending.job for ending in endings if _needs_job(ending)]
+            found = await self._broker.get(wanting) if wanting else ()
+            details = {job.id: job for job in found if job is not None}
         settlements = [self._settlement(ending, details.get(ending.job)) for ending in endings]
-        settled = await broker.settle(settlements)
+        settled = await self._broker.settle(settlements)
         for settlement, answer in zip(settlements, settled.answers, strict=True):
             if answer.verdict is not Verdict.REFUSED:
                 self._cleaners.pop(settlement.job, None)
@@ -210,7 +215,6 @@ class Leasing:
 
     async def note(
         self,
-        broker: Broker,
         job: JobId,
         fence: Fence,
         *,
@@ -218,11 +222,12 @@ class Leasing:
         fraction: float | None = None,
         message: str = "",
         logs: Sequence[str] = (),
+        known: Mapping[JobId, JobDetail] | None = None,
     ) -> tuple[Verdict, bool]:
-        """Keep what a worker says about its run; what the store makes of it, and whether the job is to be
-        cancelled.
+        """Keep what a worker says about its run. Returns the store's verdict, and whether the job is to be
+        cancelled. `known` has the job, if the caller has read it already.
         """
-        detail = (await broker.get([job]))[0]
+        detail = (await self._broker.get([job]))[0] if known is None else known.get(job)
         clean = self._clean(detail)
         note = Note(
             job=job,
@@ -232,7 +237,7 @@ class Leasing:
             message=clipped(clean(message), LOG_LINE_CHARS),
             logs=tuple(clipped(clean(line), LOG_LINE_CHARS) for line in logs[-LOG_LINES:]),
         )
-        verdict = (await broker.annotate([note]))[0]
+        verdict = (await self._broker.annotate([note]))[0]
         cancel = detail is not None and detail.fence == fence and detail.cancel_requested
         return verdict, cancel and verdict is Verdict.APPLIED
 
@@ -248,21 +253,27 @@ class Leasing:
                 self._cleaners.popitem(last=False)
         return cleaner
 
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    async def wait(self, queues: Sequence[str], seconds: float) -> None:
+        """Wait until one of the queues may have a job, but no longer than so many seconds."""
+        await self._broker.wait(queues, seconds)
+
     # --- sessions -------------------------------------------------------------------------------------------
 
-    async def open(self, broker: Broker, session: SessionId, info: SessionInfo) -> Pulse:
+    async def open(self, session: SessionId, info: SessionInfo) -> Pulse:
         """Open a session for a worker that beats."""
-        return (await broker.beat([Beat(session=session, open=info)]))[0]
+        return (await self._broker.beat([Beat(session=session, open=info)]))[0]
 
-    async def beat(self, broker: Broker, session: SessionId, memory: int) -> Pulse:
+    async def beat(self, session: SessionId, memory: int) -> Pulse:
         """Take a sign of life."""
-        return (await broker.beat([Beat(session=session, memory=memory)]))[0]
+        return (await self._broker.beat([Beat(session=session, memory=memory)]))[0]
 
-    async def end(self, broker: Broker, session: SessionId) -> bool:
+    async def end(self, session: SessionId) -> bool:
         """End a session: its jobs go back, and nobody is charged. Whether it was known."""
         known = False
         while True:
-            ended = await broker.end_session(session, Cause(CauseKind.STOP, "its worker said so"))
+            ended = await self._broker.end_session(session, Cause(CauseKind.STOP, "its worker said so"))
             known = known or ended.known
             if not ended.more:
                 return known

@@ -1,57 +1,34 @@
-"""A command at work: the app is loaded, its store opened, and closed in the end."""
+"""Running a command: load the app, open its store, do the work, close the store."""
 
 import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TypeVar
 
 from windlass import Windlass
 from windlass.admin.doctor import store_file
-from windlass.admin.insight import Insight
-from windlass.admin.operate import Operator
-from windlass.admin.views import moment
-from windlass.broker.contract import Broker
-from windlass.cli.failure import UsageError
+from windlass.admin.service import Service
 from windlass.cli.loading import load_app
 from windlass.errors import WindlassError
 
 _T = TypeVar("_T")
 
 
-class Desk:
-    """What a command works with."""
-
-    def __init__(self, name: str, app: Windlass, broker: Broker) -> None:
-        self.name = name
-        self.app = app
-        self.broker = broker
-        self.insight = Insight(broker, not_known=app.not_known)
-        self.operator = Operator(broker)
-
-    async def now(self) -> datetime:
-        """The store's time."""
-        return moment(await self.insight.now())
-
-
-def at_desk(name: str, work: Callable[[Desk], Awaitable[int | None]], *, quiet: bool = False) -> int:
-    """Load the app, open its store and do the work; its exit code. `quiet`: a new store is what is wanted."""
+def with_service(name: str, work: Callable[[Service], Awaitable[int | None]], *, quiet: bool = False) -> int:
+    """Load the app, open its store and do the work; returns its exit code. `quiet`: do not mention that the
+    store is new.
+    """
     app = load_app(name)  # not inside the loop: a module may run one of its own when it is imported
     if not quiet:
         _mention_new_file(app)
 
     async def run() -> int:
         with _patience():
-            broker = await app.connection.broker()
-        if not broker.capabilities.shared:
-            # What is enqueued here would be accepted, and gone with this command.
-            raise UsageError(
-                f"a {broker.capabilities.store} store lives inside one process: this command has one of its "
-                "own; use one that is shared, such as sqlite:///windlass.db"
-            )
-        return await work(Desk(name, app, broker)) or 0
+            service = await Service.of(app)
+        service.check_shared("this command has one of its own")
+        return await work(service) or 0
 
     return in_loop(app, run)
 

@@ -1,0 +1,32 @@
+"""What a server does for its namespace besides answering: the maintenance that workers do as well.
+
+Each function runs until it is cancelled.
+"""
+
+from windlass.client.app import Windlass
+from windlass.observe.history.reader import keep_history as copy_events
+from windlass.worker.alerting import look_and_tell
+from windlass.worker.firing import Firing
+from windlass.worker.janitor import Janitor
+from windlass.worker.pace import MachinePace
+
+
+async def sweep(app: Windlass) -> None:
+    """Sweep the namespace in turn with its workers, fire schedules that are due, and judge alerts."""
+    broker = await app.broker()
+    janitor = Janitor(
+        broker,
+        MachinePace(),
+        app.config,
+        fire=Firing(broker, app.new_id).due,
+        look=lambda: look_and_tell(broker, namespace=app.config.namespace),
+    )
+    await janitor.run()
+
+
+async def keep_history(app: Windlass) -> None:
+    """Copy finished attempts from the log of events to the place where the app keeps history, if it has
+    one.
+    """
+    if app.config.history is not None:
+        await copy_events(app.config.history, await app.broker(), app.config.namespace)
