@@ -1,8 +1,8 @@
 """Requests that may come twice: under an idempotency key the jobs of the first are the answer to all.
 
-A document is kept for each key, named by the day and a hash of caller and key, so that old ones are found at
-the beginning and dropped. It is written before the jobs are sent, with their ids, and marked when they were
-accepted: whoever finds it unmarked sends the same ids again, which makes no second job.
+The store keeps a document for each key, named by the day and a hash of caller and key, so that old ones come
+first and are dropped. The server writes it before it sends the jobs, with their ids, and marks it when they
+were accepted. A server that finds it unmarked sends the same ids again, which makes no second job.
 """
 
 import hashlib

@@ -32,7 +32,7 @@ async def at_rate(
     """Apply a verb to everything in the batches, never faster than the rate; what it answered, as it comes.
 
     Nothing is saved up: after a slow step the next ones come no faster than before. A caller that is
-    cancelled in the middle of a step still gets the answer to that step: the store carries it out anyway.
+    cancelled in the middle of a step still gets its answer, because the store carries it out anyway.
     """
     if rate is None:
         async for batch in batches:

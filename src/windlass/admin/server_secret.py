@@ -14,7 +14,7 @@ _TRIES = 5
 
 
 async def server_secret(broker: Broker) -> bytes:
-    """The secret of a namespace, made by whoever asks first."""
+    """The secret of a namespace. The first server that asks makes it."""
     for _ in range(_TRIES):
         for document in await broker.documents(Kind.SECRET, limit=1_000):
             if document.subject.name == NAME and isinstance(document.override, bytes):

@@ -57,8 +57,8 @@ class Service:
         return cls(app, await app.broker())
 
     async def renewed(self) -> "Service":
-        """Return this service, or a new one if the app has opened its store again. What the app has
-        declared since is declared first.
+        """Return this service, or a new one if the app has opened its store anew. The store is told first of
+        what the app has declared in between.
         """
         broker = await self.app.broker()
         return self if broker is self._broker else Service(self.app, broker)

@@ -1,7 +1,7 @@
 """Pages: listings come with a cursor to go on from; how they are asked for is the same everywhere.
 
 Cursors are sealed (`Context.sealed`, `Context.opened`), each for the listing that it came from (`listing`).
-Another listing, the same one under another filter, and a caller who may see other jobs cannot use it.
+It is refused for another listing, another filter, and a caller that sees other queues or lanes.
 """
 
 from typing import Annotated, Generic, TypeVar

@@ -29,9 +29,7 @@ async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
 
 @lru_cache(maxsize=1_024)
 def _known(handler: Any) -> frozenset[str]:
-    """The parameters of a route, and of what is provided for it. What is provided (the context) is no
-    parameter.
-    """
+    """The parameters of a route, and of what is provided for it. What is provided (the context) is none."""
     provided = handler.resolve_dependencies()
     used = [provided[name] for name in handler.parsed_fn_signature.parameters if name in provided]
     signatures = [handler.parsed_fn_signature, *(provider.parsed_fn_signature for provider in used)]

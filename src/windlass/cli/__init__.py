@@ -33,7 +33,7 @@ def _answered(tokens: Sequence[str]) -> int:
         _flush()
     except BrokenPipeError:
         _let_go_of_stdout()
-        return 0  # whoever read had enough, as in `| head`
+        return 0  # the reader has had enough, as in `| head`
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except BaseException as error:  # noqa: BLE001 - a user is told in one line, whatever it is

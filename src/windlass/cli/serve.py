@@ -124,7 +124,7 @@ def run_serve(
             )
         if trust_local and not found.needs_keys:
             say_aside(_TRUSTING)
-        sys.stdout.flush()  # whoever started this reads on while the server runs
+        sys.stdout.flush()  # the program that started this reads it while the server runs
 
     loaded = load_app(app)
     _log_from(log_level, log_format)

@@ -129,7 +129,7 @@ def _check(declaration: Declaration, changed: Changed, *, said: Body) -> None:
     if subject.kind is Kind.LANE:
         what = f'lane "{subject.lane}" of queue "{subject.name}"'
     if subject.kind is Kind.WEBHOOK or subject == Subject(Kind.QUEUE, WEBHOOKS):
-        return  # the same whoever said so first
+        return  # every app declares the same
     if changed.change is Change.OTHER_APP and said != type(said)():
         raise InvalidOption(
             f"{what} belongs to another app; give this one a queue of its own, or declare it without settings"

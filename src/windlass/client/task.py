@@ -155,7 +155,7 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
 
 
 class _Making:
-    """Held while jobs are made of calls, so that a call becomes one job, whoever asks for it. A signal
+    """A lock, held while jobs are made of calls, so that a call becomes one job in all threads. A signal
     handler that makes jobs of its own does not wait for the thread that it interrupted.
     """
 

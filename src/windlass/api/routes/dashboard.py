@@ -1,6 +1,6 @@
 """The dashboard: files that were built into `windlass/api/static`, if they are there.
 
-They tell nothing of the app: what they show they ask the API for, with the key of whoever looks.
+They tell nothing of the app: its pages ask the API for what they show, with the key of the person who looks.
 """
 
 import gzip
