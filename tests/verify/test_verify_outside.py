@@ -10,7 +10,7 @@ from windlass.verify.recording import wait_outside
 
 
 def test_no_store_is_opened_while_the_sign_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_OPENERS", dict(registry._OPENERS))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(registry, "_OPENERS", dict(registry._OPENERS))
     store, sign = tmp_path / "windlass.db", tmp_path / "closed"
     wait_outside(sign)
 

@@ -33,13 +33,14 @@ def test_no_secret_is_found_where_it_should_not_be(fleet: Fleet, canary: Windlas
     worker = fleet.start("processes=1, concurrency=8", app=APP)
     kinds = ("loop", "inline", "thread", "process")
     jobs = [canary.tasks[f"says_{kind}"].enqueue(**arguments(how)) for kind in kinds for how in WAYS]
-    refused = Windlass(fleet.url).external("refuses").enqueue(picky={"hidden": f"{WORD}-{'z' * 90}"})
+    careless = Windlass(fleet.url)
+    refused = careless.external("refuses").enqueue(picky={"hidden": f"{WORD}-{'z' * 90}"})
     for job in jobs:
         with contextlib.suppress(JobFailed):
             job.result(timeout=120)
     eventually("refused", lambda: fleet.detail(refused.id).held, hint=fleet.trouble)
     assert worker.stop() == 0
-    for app in (canary, fleet.app):
+    for app in (canary, careless, fleet.app):
         app.close()  # the second SQLite of this process drops the locks of the first when it closes the file
     found = dict(_cells(fleet))
     assert any(WORD in text for (_, column), text in found.items() if column in PAYLOADS), "of payloads it is"
