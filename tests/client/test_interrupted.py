@@ -5,6 +5,7 @@ not, never half, and the next one works.
 import asyncio
 import contextlib
 import gc
+import os
 import random
 import signal
 import subprocess
@@ -137,6 +138,33 @@ def test_a_handler_that_raises_while_the_app_is_opened(app: Windlass) -> None:
         assert app.job(send.enqueue(2).id).state() is State.READY
         count += 1
     assert count > 20
+
+
+def test_a_handler_that_forks_leaves_no_child_waiting() -> None:
+    """The child has no helper thread; it is told so instead of waiting for ever."""
+    calls, parent, go_on = Uninterrupted(), os.getpid(), threading.Event()
+    told, tell = os.pipe()
+
+    def fork(*_: object) -> None:
+        if os.fork() != 0:
+            go_on.set()
+
+    before = signal.signal(signal.SIGUSR1, fork)
+    try:
+        threading.Timer(0.05, os.kill, (parent, signal.SIGUSR1)).start()
+        answer = calls.call(go_on.wait, 30)
+    except BaseException as error:  # noqa: BLE001 - in the child, which must not go on with the tests
+        os.write(tell, type(error).__name__.encode())
+        os._exit(0)
+    finally:
+        if os.getpid() == parent:
+            signal.signal(signal.SIGUSR1, before)
+    if os.getpid() != parent:
+        os._exit(1)
+    os.close(tell)
+    with os.fdopen(told) as words:
+        assert (answer, words.read()) == (True, "StoreError")
+    os.wait()
 
 
 def test_a_close_that_was_interrupted_does_not_close_what_is_opened_after_it(

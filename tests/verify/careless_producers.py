@@ -15,20 +15,20 @@ FOUND_BY = ("enqueues_are_answered",)
 _one_at_a_time = threading.Lock()
 
 
-def _in_the_main_thread(_calls: Uninterrupted, work: Callable[[], Any]) -> Any:
+def _in_the_main_thread(_calls: Uninterrupted, work: Callable[..., Any], *args: Any) -> Any:
     """A handler that raises leaves a lock behind."""
     if threading.current_thread() is not threading.main_thread():
-        return work()
+        return work(*args)
     _one_at_a_time.acquire()
-    answer = _nested(work)
+    answer = _nested(work, *args)
     _one_at_a_time.release()
     return answer
 
 
-def _nested(work: Callable[[], Any]) -> Any:
-    before, Uninterrupted.call = Uninterrupted.call, lambda _calls, work: work()
+def _nested(work: Callable[..., Any], *args: Any) -> Any:
+    before, Uninterrupted.call = Uninterrupted.call, lambda _calls, work, *args: work(*args)
     try:
-        return work()
+        return work(*args)
     finally:
         Uninterrupted.call = before
 

@@ -7,6 +7,8 @@ helper thread, where no handler runs, and waits for the outcome:
 
 - A handler that raises ends the waiting. The call itself goes on to its end.
 - A handler that calls gets a helper of its own.
+- A handler that forks leaves the child without the helper. If the handler returns there, the call ends with
+  an error: what it asked for is the parent's.
 
 A hop to a helper and back costs 35 µs. Other threads run no handlers, so they make their calls themselves.
 Nothing here holds a lock: what the main thread does for itself must be safe at every instruction, too.
@@ -14,12 +16,15 @@ Nothing here holds a lock: what the main thread does for itself must be safe at 
 
 import _thread
 import contextvars
+import os
 import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
+
+from windlass.errors import StoreError
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -59,6 +64,7 @@ class _Errand:
         self._helper = helper
         self._idle = idle
         self._context = contextvars.copy_context()
+        self._pid = os.getpid()
         self._answer: Any = None
         self._error: BaseException | None = None
         self._under_way = threading.Lock()
@@ -76,7 +82,10 @@ class _Errand:
     def outcome(self) -> Any:
         """Wait for the end; the answer, or the error raised."""
         while not self._under_way.acquire(timeout=_LOOK):
-            pass
+            if os.getpid() != self._pid:
+                raise StoreError(
+                    "a signal handler forked this process in the middle of this call: its answer is the parent's"
+                )
         if self._error is None:
             return self._answer
         try:
