@@ -84,7 +84,7 @@ class _Errand:
         while not self._under_way.acquire(timeout=_LOOK):
             if os.getpid() != self._pid:
                 raise StoreError(
-                    "a signal handler forked this process in the middle of this call: its answer is the parent's"
+                    "a signal handler forked this process during this call: its answer is the parent's"
                 )
         if self._error is None:
             return self._answer
