@@ -22,10 +22,6 @@ from windlass.core.timetable import Fire, NewSchedule
 from windlass.core.units import MINUTE, SECOND
 
 __all__ = ["namespaces", "only_told", "run"]
-_WAYS = (
-    *("given back", "promoted", "resumed", "replayed", "retried"),
-    *("spawned", "freed", "let go", "fired", "taken in"),
-)
 _SHARING = """
     SELECT DISTINCT u FROM unnest(array(
         SELECT name FROM (SELECT 'n' || g AS name FROM generate_series(1, 9999) g) n
@@ -45,6 +41,8 @@ _SHARING = """
         "retried",
         "spawned",
         "freed",
+        "slot of the queue",
+        "slot of lane ''",
         "let go",
         "fired",
         "taken in",
@@ -106,6 +104,15 @@ class _Ways:
                 await broker.enqueue([[msgspec.structs.replace(job, after=(Edge(parent.id),))]])
                 done = Settlement(job=parent.id, fence=lease.fence, outcome=Outcome.DONE)
                 return (lambda: broker.settle([done])) if how == "freed" else (lambda: self._settle_own(done))
+            case "slot of the queue" | "slot of lane ''":
+                of_queue = how == "slot of the queue"
+                settings = QueueSettings(concurrency=1) if of_queue else QueueSettings(lane_concurrency=1)
+                await broker.declare([Declaration(subject=Subject(Kind.QUEUE, "q"), body=settings, app=APP)])
+                first = NewJob(id=new_id(), task="t", queue="q")
+                lease = await self._lease_of(first)
+                await broker.enqueue([[job]])
+                done = Settlement(job=first.id, fence=lease.fence, outcome=Outcome.DONE)
+                return lambda: broker.settle([done])
             case "let go":
                 lease = await self._lease_of(job)
                 hold = HoldKey("k", "r")

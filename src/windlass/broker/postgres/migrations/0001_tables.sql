@@ -135,7 +135,7 @@ CREATE TABLE job (
     payload          bytea    NOT NULL,
     slot             smallint,                        -- in `past`: which
     -- Kept by every statement that changes what they follow from; generated columns would cost each statement 11 µs a column.
-    timer            bigint,                          -- when time alone changes it: expiry (not started), deadline, oblivion
+    timer            bigint,                          -- when time alone changes it: expiry (not started), or when it is forgotten
     waits            smallint                         -- its state, if it is blocked or scheduled
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
         autovacuum_analyze_scale_factor = 0.05);

@@ -1,14 +1,15 @@
 -- The step: its time, its locks, its bounds.
 --
--- A verb is one transaction. It begins with `_begin_beside` or `_begin_alone`, and ends with `_ring`. What its inner functions need to know is kept in
+-- A verb is one transaction. It begins with `_begin_beside` or `_begin_alone`, and ends with `_ring`. (`beat` and the steps in callers' own
+-- transactions begin with `_begin` and take no lock of the namespace. `annotate` makes nothing claimable and does not ring.) What its inner functions need to know is kept in
 -- settings of the transaction: windlass.at (the time), windlass.fan_out (dependents that may still be told), windlass.telling (whether an end is put
 -- in line instead of being told at once), windlass.recording (whether transitions are collected in `moved`), windlass.filled (queues to ring for).
 --
 -- Locks, in this order:
---   1. of the namespace. Steps that touch nothing but plain jobs and lanes share it; every other step has it alone. So what is written for one step
---      at a time is never interleaved, and most steps wait for nobody but those.
---   2. of the lanes of a queue, for steps that share the first. One who has the namespace alone needs none.
---   3. of rows.
+--   1. of the namespace. Claim, settle, annotate, and an enqueue into queues without lanes share it. Every other step has it alone, and so has an
+--      enqueue into a queue with lanes. So what is written for one step at a time is never interleaved.
+--   2. of the lanes of a queue, for steps that share the first. A step that has the namespace alone needs none.
+--   3. of rows. `settle` ends its jobs before it locks lanes; a step that holds lanes never waits for such rows (SKIP LOCKED, NOWAIT).
 -- A verb looks at its arguments and at the flags of its queues, takes the locks, and looks again. If more is needed than it has, `_must_be_alone`
 -- undoes the step, and the verb begins it anew, alone.
 
@@ -120,6 +121,12 @@ BEGIN
         PERFORM set_config('windlass.filled', v_filled || E'\n' || p_queue, true);
     END IF;
 END $$;
+
+-- Note that slots of these queues are free. A lane that has a free slot enters its ring, which notes its queue; this is for limits of the whole
+-- queue, and of lane '' in a queue without lanes.
+CREATE OR REPLACE FUNCTION _note_freed(p_queues text[]) RETURNS void LANGUAGE sql AS $$
+    SELECT _note(name) FROM queue WHERE name = ANY (p_queues) AND (concurrency IS NOT NULL OR (NOT laned AND lane_concurrency IS NOT NULL))
+$$;
 
 -- Ring for the queues that were noted. The last thing that a verb does: a bell that was rung stays so if the transaction fails. Keys touched: bell_0 …
 -- bell_7, which belong to no transaction: each knows when it was rung, in ms, and for whom (20 bits of a hash). A queue has two of them, and rings

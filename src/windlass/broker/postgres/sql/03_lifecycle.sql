@@ -175,9 +175,7 @@ BEGIN
     IF p_unstarted THEN
         PERFORM _return_tokens(j.queue, j.lane, j.claimed_at);
     END IF;
-    IF (SELECT concurrency IS NOT NULL FROM queue WHERE name = j.queue) THEN
-        PERFORM _note(j.queue);   -- a slot is free
-    END IF;
+    PERFORM _note_freed(ARRAY[j.queue]);
     IF r.state >= STATE_DONE THEN
         PERFORM _finish(j, STATE_RUNNING::smallint, r.move, r.state, r.reason, r.outcome, p_runtime);
         RETURN;

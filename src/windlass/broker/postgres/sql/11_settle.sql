@@ -167,6 +167,7 @@ BEGIN
         SELECT FROM aftermath WHERE job = ANY (p_jobs) AND job <> ALL (v_aside)) THEN
         RAISE EXCEPTION 'another step has ended one of these meanwhile' USING ERRCODE = 'serialization_failure';
     END IF;
+    PERFORM _note_freed(f.queues);
     queues := f.queues;
     "of" := f.of;
     lanes := f.lanes;
