@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from windlass.admin import audit, filtering, listing, requests
+from windlass.admin import audit, idempotency, listing
 from windlass.admin.doctor import OTHER_VARIABLES
+from windlass.admin.jobs import LOOKS_FOR_COUNT
 from windlass.api import callers, connection
 from windlass.api import options as api_options
 from windlass.api.shapes import LONGEST_WAIT, MOST_LEASES
@@ -73,10 +74,10 @@ CLAIMS = [
     ("forking.md", f"call of the library, {FORK_SQLITE:.0f} seconds at the most"),
     ("forking.md", f"no thread is connecting, {CONNECTING._patience:.0f} seconds at the most"),
     ("http.md", f"Wait for the end for up to {LONGEST_WAIT} s"),
-    ("http.md", f"the same request within {requests.KEPT // HOUR} hours"),
+    ("http.md", f"the same request within {idempotency.KEPT // HOUR} hours"),
     ("http.md", f'takes up to {job.GROUP_JOBS:,} such calls (`{{"jobs": [...]}}`), {job.GROUP_BYTES >> 20} MiB'),
     ("http.md", f"a page looks at about {listing.LOOKS * 1_000:,} jobs"),
-    ("http.md", f"of up to {filtering.LOOKS_FOR_COUNT * 1_000:,} jobs looked at"),
+    ("http.md", f"of up to {LOOKS_FOR_COUNT * 1_000:,} jobs looked at"),
     ("http.md", f"`limit` up to {MOST_LEASES}"),
     ("http.md", f"a cookie for {WORDS[callers.LOGIN_TTL // HOUR]} hours"),
     ("http.md", f"may send {LIMITS.rate:,} requests a second"),

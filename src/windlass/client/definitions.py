@@ -52,7 +52,8 @@ class Definitions(Namespaces):
         self._owned: set[str] = set()
         """Queues that belong to the task of the same name."""
         self._built_in = built_in(config)
-        self._use_queue("default")
+        self._use_queue("default")  # the first one: workers ask for it first
+        self._use_webhooks()
 
     # --- tasks ----------------------------------------------------------------------------------------------
 

@@ -58,7 +58,10 @@ class Namespaces:
             tag=namespace_tag(config.namespace),
         )
         renew_after_fork(self)
-        if config.webhooks:
+
+    def _use_webhooks(self) -> None:
+        """Declare the queue that delivers webhooks, if the app has any."""
+        if self.config.webhooks:
             self._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)
 
     def renew(self) -> None:
@@ -101,6 +104,7 @@ class Namespaces:
         )
         for observer in self.home.connection.observers:
             branch.connection.observe(observer)
+        branch._use_webhooks()  # noqa: SLF001 - likewise
         self.namespaces[namespace] = branch
         return branch
 
