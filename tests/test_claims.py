@@ -31,7 +31,7 @@ from windlass.core.webhook import DELIVERIES, LONGEST_URL
 from windlass.forks import CONNECTING
 from windlass.observe import exposition, stock
 from windlass.observe.history import place, reader
-from windlass.worker import delivering, keyring, leaving, posting, prefetch, supervisor, table, ward
+from windlass.worker import asking, delivering, keyring, leaving, posting, supervisor, table, ward
 from windlass.worker.alerting import EVERY as ALERTS
 from windlass.worker.options import Group, WorkerOptions
 from windlass.worker.worker import rows_for
@@ -50,7 +50,7 @@ WAITS = [
 CLAIMS = [
     ("alerts.md", f"look every {WORDS[int(ALERTS)]} seconds"),
     ("alerts.md", f"thresholds ({alert.CLEAR} unless said)"),
-    ("coming-from-celery.md", f"jobs worth about {prefetch.WAIT * 1000:.0f} ms"),
+    ("coming-from-celery.md", f"jobs worth about {asking.PREFETCH * 1000:.0f} ms"),
     ("coming-from-celery.md", f"{WORDS[RetryPolicy().max_attempts]} attempts in all"),
     ("configuration.md", f"`?lock_timeout={LOCK_TIMEOUT:.0f}` is how long"),
     ("configuration.md", f"less than {RESERVE >> 20} MiB are free"),
