@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.admin import audit, filtering, listing, requests
+from windlass.admin import audit, idempotency, jobs, listing
 from windlass.admin.doctor import OTHER_VARIABLES
 from windlass.api import callers, connection
 from windlass.api import options as api_options
@@ -30,7 +30,7 @@ from windlass.core.webhook import DELIVERIES, LONGEST_URL
 from windlass.forks import CONNECTING
 from windlass.observe import exposition, stock
 from windlass.observe.history import place, reader
-from windlass.worker import delivering, keyring, leaving, posting, prefetch, supervisor, table, ward
+from windlass.worker import asking, delivering, keyring, leaving, posting, supervisor, table, ward
 from windlass.worker.alerting import EVERY as ALERTS
 from windlass.worker.options import Group, WorkerOptions
 from windlass.worker.worker import rows_for
@@ -49,7 +49,7 @@ WAITS = [
 CLAIMS = [
     ("alerts.md", f"look every {WORDS[int(ALERTS)]} seconds"),
     ("alerts.md", f"thresholds ({alert.CLEAR} unless said)"),
-    ("coming-from-celery.md", f"jobs worth about {prefetch.WAIT * 1000:.0f} ms"),
+    ("coming-from-celery.md", f"jobs worth about {asking.PREFETCH * 1000:.0f} ms"),
     ("coming-from-celery.md", f"{WORDS[RetryPolicy().max_attempts]} attempts in all"),
     ("configuration.md", f"`?lock_timeout={LOCK_TIMEOUT:.0f}` is how long"),
     ("configuration.md", f"less than {RESERVE >> 20} MiB are free"),
@@ -73,10 +73,10 @@ CLAIMS = [
     ("forking.md", f"call of the library, {FORK_SQLITE:.0f} seconds at the most"),
     ("forking.md", f"no thread is connecting, {CONNECTING._patience:.0f} seconds at the most"),
     ("http.md", f"Wait for the end for up to {LONGEST_WAIT} s"),
-    ("http.md", f"the same request within {requests.KEPT // HOUR} hours"),
+    ("http.md", f"the same request within {idempotency.KEPT // HOUR} hours"),
     ("http.md", f'takes up to {job.GROUP_JOBS:,} such calls (`{{"jobs": [...]}}`), {job.GROUP_BYTES >> 20} MiB'),
     ("http.md", f"a page looks at about {listing.LOOKS * 1_000:,} jobs"),
-    ("http.md", f"of up to {filtering.LOOKS_FOR_COUNT * 1_000:,} jobs looked at"),
+    ("http.md", f"of up to {jobs.LOOKS_FOR_COUNT * 1_000:,} jobs looked at"),
     ("http.md", f"`limit` up to {MOST_LEASES}"),
     ("http.md", f"a cookie for {WORDS[callers.LOGIN_TTL // HOUR]} hours"),
     ("http.md", f"may send {LIMITS.rate:,} requests a second"),
