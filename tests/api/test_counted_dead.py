@@ -9,7 +9,7 @@ from tests.api.house import House, on_every_store
 from tests.api.test_dead_routes import dead, ended
 from tests.api.test_operators_routes import Fleet, said, until
 
-from windlass.admin.listing import mark
+from windlass.admin.groups import mark
 from windlass.core.outcome import Error
 
 KINDS = ("ConnectionError", "KeyError", "ValueError")

@@ -11,7 +11,7 @@ from tests.broker.redis.servers import Server
 from tests.webhooks.receiver import receiving
 
 from windlass import Windlass
-from windlass.admin.listing import Selection
+from windlass.admin.dead import Selection
 from windlass.admin.operations import Operations
 from windlass.admin.webhooks import Webhooks
 
