@@ -12,6 +12,7 @@ from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind, Error, Outcome
 from windlass.core.query import JobQuery
 from windlass.core.settings import LaneSettings
+from windlass.core.settlement import HoldKey
 from windlass.core.state import State
 from windlass.core.units import HOUR, MINUTE
 from windlass.errors import InvalidOption, JobNotFound
@@ -182,3 +183,14 @@ def test_an_error_in_a_run_is_kept_with_it(bench: Bench) -> None:
     assert whole.state == State.SCHEDULED
     assert whole.deliveries[0].error.type == "E"
     assert whole.deliveries[0].runtime == 1e-6
+
+
+def test_a_flow_whose_only_job_is_held_is_stuck_to_its_handle_as_to_operators(bench: Bench) -> None:
+    bench.add.using(flow="f").enqueue(1)
+    flow = bench.app.flow("f")
+    assert flow.state() == "running"
+    bench.settle(bench.take(), Outcome.HOLD, hold=HoldKey("task:add", "unknown task"), runtime=None)
+    assert flow.state() == bench.service(lambda service: service.flows.one("f")).state == "stuck"
+    assert flow.finish(timeout=60).state == "stuck"
+    seen = bench.service(lambda service: service.flows.stuck())
+    assert [each.id for each in seen.flows] == ["f"]

@@ -12,7 +12,7 @@ from tests.api.house import TOKEN, until
 
 from windlass.api.connection import Deadlines
 from windlass.api.connections import Connections
-from windlass.api.listening import answering
+from windlass.api.socket_server import serve_socket
 
 PATIENT = Deadlines(head=600, idle=600, read=600, linger=600)
 HASTY = Deadlines(head=0.1, idle=0.1, read=0.1, linger=0.1)
@@ -92,7 +92,7 @@ class Door:
 async def door(app: Any, *, most: int = 100, deadlines: Deadlines = PATIENT) -> AsyncIterator[Door]:
     listening = socket.create_server(("127.0.0.1", 0))
     port: int = listening.getsockname()[1]
-    async with answering(app, listening, most=most, deadlines=deadlines) as connections:
+    async with serve_socket(app, listening, most=most, deadlines=deadlines) as connections:
         made = Door(port, connections)
         try:
             yield made

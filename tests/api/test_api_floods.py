@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import httpx
 from tests.api.house import House, until
 
-from windlass.api.context import RUNNING
-from windlass.api.running import Running
-from windlass.api.turns import STRETCH
+from windlass.api.context import SERVER_STATE
+from windlass.api.server_state import ServerState
+from windlass.api.yielding import ITEMS_PER_YIELD
 
 
 def test_a_flood_by_one_key_is_429_and_others_are_not_slowed(house: House) -> None:
@@ -138,7 +138,7 @@ def test_others_have_their_turn_while_a_long_list_is_read(memory_house: House) -
 
             await turns_during(1)  # the first reads keys and secrets, too
             few = await turns_during(1)
-            assert await turns_during(1_000) - few >= 1_000 // STRETCH // 2
+            assert await turns_during(1_000) - few >= 1_000 // ITEMS_PER_YIELD // 2
 
     house.run(story)
 
@@ -164,10 +164,11 @@ def test_too_many_long_polls_are_refused(house: House) -> None:
 def test_who_takes_every_place_to_wait_leaves_some_to_the_others(house: House) -> None:
     async def story() -> None:
         loud, quiet = await house.key("read", "enqueue"), await house.key("read")
-        async with house.open(loud, waiting=8) as client:
+        server = house.server(waiting=8)
+        running: ServerState = server.state[SERVER_STATE]
+        async with house.open(loud, server=server) as client:
             body = {"task": "add", "payload": {"a": 1}, "delay": 60}
             job = (await client.post("/v1/jobs", json=body)).json()["id"]
-            running: Running = client._transport.app.state[RUNNING]
 
             async def waited(key: str) -> int:
                 own = {"authorization": f"Bearer {key}"}
@@ -175,7 +176,7 @@ def test_who_takes_every_place_to_wait_leaves_some_to_the_others(house: House) -
                 return answer.status_code
 
             async def are_there(count: int) -> bool:
-                return running.waiting.total() == count
+                return running.long_polls.total() == count
 
             async def are_refused() -> bool:
                 return sum(each.done() for each in flood) == 16
@@ -189,6 +190,6 @@ def test_who_takes_every_place_to_wait_leaves_some_to_the_others(house: House) -
             codes = [await each for each in flood]
             assert (codes.count(200), codes.count(429)) == (4, 16)
             assert await other == 200
-            assert not running.waiting
+            assert not running.long_polls
 
     house.run(story)

@@ -5,10 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
+from litestar import Litestar
 from tests.api.house import House, on_every_store, until
 
 from windlass.admin.strikes import Strikes
+from windlass.api.context import SERVER_STATE
 from windlass.api.seals import Login, Seals
+from windlass.api.server_state import ServerState
 from windlass.core.ids import new_job_id
 
 
@@ -58,9 +61,10 @@ def test_a_job_is_claimed_and_acknowledged(house: House) -> None:
 @on_every_store
 def test_a_claim_waits_for_a_job(house: House) -> None:
     async def story() -> None:
-        async with house.open() as client:
+        server = house.server()
+        async with house.open(server=server) as client:
             waiting = asyncio.create_task(claimed(client, wait=30))
-            await until(lambda: somebody_waits(client))
+            await until(lambda: somebody_waits(server))
             (job,) = await enqueued(client)
             assert [lease["job"] for lease in await waiting] == [job]
             assert await claimed(client, wait=0.05) == []
@@ -68,8 +72,9 @@ def test_a_claim_waits_for_a_job(house: House) -> None:
     house.run(story)
 
 
-async def somebody_waits(client: httpx.AsyncClient) -> bool:
-    return client._transport.app.state["windlass_running"].waiting.total() > 0
+async def somebody_waits(server: Litestar) -> bool:
+    state: ServerState = server.state[SERVER_STATE]
+    return state.long_polls.total() > 0
 
 
 def test_a_claim_takes_a_batch_in_the_order_of_its_queues(house: House) -> None:

@@ -378,6 +378,33 @@ def test_a_redis_that_was_emptied_opens_nothing(tmp_path: Path) -> None:
         _emptied(server.url, tmp_path)
 
 
+def test_servers_of_a_redis_that_was_emptied_agree_on_what_they_seal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.api.server_state.SECRET_FRESH", 0.0)  # the two seconds are over
+    with running(redis_binary()) as server:
+        earlier, later = House(server.url, namespace="emptied"), House(server.url, namespace="emptied")
+
+        async def story() -> None:
+            async with earlier.open("") as first:
+                old = await _login(first)
+                _flush(server.url)
+                async with later.open("") as second:  # as a process that takes the place of one that has died
+                    new = await _login(second)
+                await later.app.aclose()
+                first.cookies.clear()
+                answers = [
+                    (await first.get("/v1/session", headers=cookie)).status_code for cookie in (new, old)
+                ]
+                assert answers == [200, 401]
+
+        earlier.run(story)
+
+
+async def _login(client: httpx.AsyncClient) -> dict[str, str]:
+    """The headers of a browser that has logged in."""
+    login = await client.post("/v1/session", json={"key": TOKEN})
+    return {"cookie": login.headers["set-cookie"].partition(";")[0]}
+
+
 def _emptied(url: str, tmp_path: Path) -> None:
     served = Served(tmp_path, "--workers", "2")
     tasks = (tmp_path / "tasks.py").read_text()

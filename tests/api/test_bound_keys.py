@@ -133,6 +133,64 @@ def test_flows_of_others_do_not_crowd_out_those_that_a_bound_key_sees(house: Hou
     house.run(story)
 
 
+@on_every_store
+@pytest.mark.parametrize("door", ["/v1/jobs", "/v1/jobs/batch"])
+@pytest.mark.parametrize("bound", BOUND)
+def test_a_bound_key_cannot_add_to_a_flow_of_others_nor_learn_that_it_is_there(
+    house: House, bound: str, door: str
+) -> None:
+    async def story() -> None:
+        server = house.server()
+        await house.app.tasks["send"].using(queue="mail", lane="hushlane", flow="theirs").aenqueue("a")
+        key = await house.key("enqueue", "read", **BOUND[bound])
+        async with house.open(key, server=server) as client:
+            answers = []
+            for flow in ("theirs", "nobodys"):
+                job = {"task": "resize", "lane": "acme", "queue": "images", "flow": flow, "payload": {}}
+                answer = await client.post(door, json={"jobs": [job]} if "batch" in door else job)
+                made = answer.json()["jobs"][0] if "batch" in door else answer.json()
+                shown = (await client.get(f"/v1/jobs/{made['id']}")).json()
+                listed = (await client.get("/v1/jobs", params={"flow": flow})).json()["items"]
+                graph = (await client.get(f"/v1/flows/{flow}")).json()
+                assert [each["id"] for each in (*listed, *graph["jobs"])] == [made["id"]] * 2
+                names = (shown["flow"], listed[0]["flow"], graph["flow"]["id"], graph["jobs"][0]["flow"])
+                assert names == (flow,) * 4
+                answers.append((answer.status_code, sorted(made), sorted(shown)))
+            assert answers[0] == answers[1]
+            flows = (await client.get("/v1/flows")).json()["items"]
+            assert {flow["id"] for flow in flows} == {"theirs", "nobodys"}
+        view = await house.app.flow("theirs").aview()
+        assert view.total == 1
+
+    house.run(story)
+
+
+@on_every_store
+def test_a_worker_with_a_bound_key_is_told_the_flow_by_its_own_name(house: House) -> None:
+    async def story() -> None:
+        async with house.open(await house.key("enqueue", "work", queues=("images",))) as client:
+            job = {"task": "resize", "flow": "mine", "payload": {}}
+            assert (await client.post("/v1/jobs", json=job)).status_code == 201
+            work = (await client.post("/v1/leases", json={"queues": ["images"], "visibility": 60})).json()
+            assert [lease["flow"] for lease in work["leases"]] == ["mine"]
+
+    house.run(story)
+
+
+@on_every_store
+def test_a_bound_key_sees_its_part_of_a_flow_that_the_application_has_made(house: House) -> None:
+    async def story() -> None:
+        mine = await house.add.using(queue="images", lane="acme", flow="whole").aenqueue(1)
+        await house.app.tasks["send"].using(queue="mail", flow="whole").aenqueue("a")
+        async with house.open(await house.key("read", queues=("images",))) as client:
+            graph = (await client.get("/v1/flows/whole")).json()
+            assert [job["id"] for job in graph["jobs"]] == [mine.id]
+            listed = (await client.get("/v1/jobs", params={"flow": "whole"})).json()["items"]
+            assert [job["id"] for job in listed] == [mine.id]
+
+    house.run(story)
+
+
 def _asked(path: str, methods: list[str], ids: Mapping[str, str]) -> list[tuple[str, str, Any]]:
     """Requests for a route that mean what belongs to others."""
     values = {

@@ -1,5 +1,6 @@
 """Dead letters over HTTP: listed, grouped, edited, replayed and discarded, also in the background."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -81,6 +82,29 @@ def test_a_dead_letter_is_edited_and_replayed(house: House) -> None:
             assert house.add.signature.decode(lease.payload) == ((), {"a": 5})
             said(await client.patch(f"/v1/dead/{job}", json=change), 409)
             said(await client.patch(f"/v1/dead/{UNKNOWN}", json=change), 404)
+
+    house.run(story)
+
+
+def test_a_bound_key_that_replays_an_edited_letter_has_it_read_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        (job,) = await dead(house, 1)
+        broker = await house.app.connection.broker()
+        key = await house.key("operate", queues=("default",))
+        reads: list[str] = []
+        get = broker.get
+
+        async def counted(jobs: Sequence[str], **options: Any) -> Any:
+            reads.extend(jobs)
+            return await get(jobs, **options)
+
+        monkeypatch.setattr(broker, "get", counted)
+        async with house.open(key) as client:
+            change = {"priority": 3, "replay": True}
+            assert said(await client.patch(f"/v1/dead/{job}", json=change))["effect"] == "applied"
+        assert reads == [job]
 
     house.run(story)
 

@@ -13,7 +13,7 @@ from tests.api.test_operators_routes import Fleet
 
 from windlass.admin.keys import Keys
 from windlass.api.access import LOCAL
-from windlass.api.context import RUNNING
+from windlass.api.context import SERVER_STATE
 from windlass.api.page import listing
 from windlass.core.units import Cursor
 
@@ -212,13 +212,13 @@ def test_a_stream_ends_when_the_server_stops(house: House) -> None:
         async with serving(house) as server:
             async with listening(server) as listener:
                 await listener.told()
-                running = server.state[RUNNING]
-                assert running.waiting.total() == 1
+                running = server.state[SERVER_STATE]
+                assert running.long_polls.total() == 1
                 running.stopping.set()
                 assert (await listener.told()).data["text"] == "the server stops"
                 async with asyncio.timeout(10):
                     await listener.ended.wait()
-            assert not running.waiting
+            assert not running.long_polls
             async with listening(server) as listener:
                 assert await listener.status == 503
 
@@ -258,7 +258,7 @@ def test_who_fell_behind_the_log_is_told_of_a_gap(house: House) -> None:
                 first = await listener.told()
                 await house.add.aenqueue(0)
                 first = await listener.told()
-            seals = await server.state[RUNNING].seals()
+            seals = await server.state[SERVER_STATE].seals()
             beyond = seals.cursor(
                 Cursor(str(10**12)), listing(LOCAL, "events")
             )  # of a store that was restored from a backup
@@ -298,7 +298,7 @@ def test_the_reader_of_a_trimmed_log_goes_on_at_the_oldest(house: House) -> None
                 page = await real(after, limit, timeout)
                 return msgspec.structs.replace(page, gap=page.items != () and str(after) == "0")
 
-            running = server.state[RUNNING]
+            running = server.state[SERVER_STATE]
             seals = await running.seals()
             place = seals.cursor(Cursor("0"), listing(LOCAL, "events"))
             wrapped = _Wrapped(broker, trimmed)

@@ -10,14 +10,12 @@ from windlass.admin.listing import DETAILS, pages
 from windlass.admin.views import JobShown, job_shown, moment
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
-from windlass.client.flow_handle import FlowState, FlowView, flow_state
+from windlass.client.flow_handle import FlowTally, FlowView
 from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import JobView
 from windlass.core.names import check_flow
-from windlass.core.query import FIRST_PAGE, NO_RECORD, PAGE_ROWS, JobQuery, UnfinishedFlow
-from windlass.core.state import UNFINISHED, State
+from windlass.core.query import FIRST_PAGE, PAGE_ROWS, JobQuery, UnfinishedFlow
 from windlass.core.units import Cursor, JobId
-from windlass.errors import JobNotFound
 
 LOOKED_AT = 10_000
 """Jobs that are looked through for flows that have finished: no store keeps a list of these."""
@@ -180,20 +178,13 @@ class Flows:
         self, flow: str, *, most: int, sees: Callable[[JobView], bool] = lambda _: True
     ) -> "_Whole":
         jobs: list[JobView] = []
-        counts: Counter[State] = Counter()
-        moving = held = 0
+        tally = FlowTally()
         async for page in pages(self._broker, JobQuery(flow=check_flow(flow))):
             for job in filter(sees, page):
-                counts[job.state] += 1
-                is_held = job.state is State.SCHEDULED and job.held is not None
-                held += is_held
-                moving += job.state in UNFINISHED and job.state is not State.BLOCKED and not is_held
+                tally.add(job)
                 if len(jobs) < most:
                     jobs.append(job)
-        if not counts:
-            raise JobNotFound(f'no job of a flow "{flow}" is kept: {NO_RECORD}')
-        state = FlowState.STUCK if held and not moving else flow_state(counts, moving)
-        return _Whole(shown=_shown(FlowView(id=flow, state=state, counts=dict(counts))), jobs=jobs)
+        return _Whole(shown=_shown(tally.view(flow)), jobs=jobs)
 
     async def _edges(self, ids: list[JobId]) -> AsyncIterator[FlowEdge]:
         for start in range(0, len(ids), DETAILS):

@@ -6,9 +6,9 @@ import msgspec
 
 from windlass.admin.jobs import JobChange
 from windlass.admin.service import Service
+from windlass.api.bound_keys import visible_task
 from windlass.api.context import Context
 from windlass.api.problems import field, invalid
-from windlass.api.sight import seen_task
 from windlass.core.job import JobDetail
 from windlass.core.operate import Operated
 
@@ -45,7 +45,7 @@ async def change_job(context: Context, service: Service, found: JobDetail, asked
     )
     if asked.arguments is not None and context.caller.is_bound:
         # With other arguments it is another call: only of a task that this key may call.
-        seen_task(context.app, context.caller, found.task)
+        visible_task(context.app, context.caller, found.task)
     with field(_guilty(said)):
         return await service.jobs.edit(found, change)
 

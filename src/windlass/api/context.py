@@ -1,35 +1,39 @@
 """What a route works with: the service, the caller, and what the caller may see."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from windlass import Windlass
+from windlass.admin.filtering import JobFilter
 from windlass.admin.service import Service
 from windlass.admin.views import JobShown
 from windlass.api.access import Caller, present, unseen_queue
+from windlass.api.bound_keys import shown_name, stored_name
 from windlass.api.problems import Refusal, not_found
-from windlass.api.running import Running
 from windlass.api.seals import Seals
+from windlass.api.server_state import ServerState
 from windlass.core.ids import check_job_id
 from windlass.core.job import JobDetail, JobView
-from windlass.core.query import FIRST_PAGE, NO_RECORD
+from windlass.core.query import FIRST_PAGE, NO_RECORD, JobQuery
 from windlass.core.units import Cursor
 from windlass.errors import InvalidOption
 
-RUNNING = "windlass_running"
+_Shown = TypeVar("_Shown", bound=JobShown)
+SERVER_STATE = "windlass_server_state"
 """Where the server keeps what it runs with, in the state of the application."""
 
 
 class Context:
     """The service for one caller. A route asks it which queues, lanes and jobs the caller sees."""
 
-    def __init__(self, running: Running, service: Service, caller: Caller, seals: Seals) -> None:
-        self.running = running
-        self.app: Windlass = running.app
+    def __init__(self, server_state: ServerState, service: Service, caller: Caller, seals: Seals) -> None:
+        self.server_state = server_state
+        self.app: Windlass = server_state.app
         self.service = service
         self.caller = caller
         self.seals = seals
@@ -77,6 +81,22 @@ class Context:
             raise not_found(f'there is no lane "{lane}"', field="lane")
         return lane
 
+    async def kept_flow(self, flow: str) -> str:
+        """The name under which the store keeps a flow that the caller calls by a name: its own, else what
+        others have made, where it sees jobs of it.
+        """
+        own = stored_name(self.caller, flow)
+        if own != flow:
+            mine = JobFilter(query=JobQuery(flow=own))
+            if not (await self.service.jobs.page(mine, FIRST_PAGE, 1, sees=self.sees))[0]:
+                return flow
+        return own
+
+    def shown(self, job: _Shown) -> _Shown:
+        """A job with the name by which the caller calls its flow."""
+        name = shown_name(self.caller, job.flow)
+        return job if name == job.flow else msgspec.structs.replace(job, flow=name)
+
     async def seen_job(self, job_id: str) -> JobDetail:
         """A job of this namespace that the caller sees; else 404, also for what is no id."""
         return (await self._found(job_id, elsewhere=False))[1]
@@ -113,9 +133,9 @@ def unknown_job(job_id: str) -> Refusal:
 
 async def route_context(request: Request[Any, Any, Any]) -> Context:
     """Provide the context of a request."""
-    running: Running = request.app.state[RUNNING]
+    server_state: ServerState = request.app.state[SERVER_STATE]
     caller = present(request.scope)
-    return Context(running, await running.service(), caller, await running.seals())
+    return Context(server_state, await server_state.service(), caller, await server_state.seals())
 
 
 RouteContext = NamedDependency[SkipValidation[Context]]

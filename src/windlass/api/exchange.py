@@ -22,7 +22,7 @@ _UNDER_WAY: "set[asyncio.Task[None]]" = set()
 """The loop itself holds its tasks by weak references only."""
 
 
-class Keeper(Protocol):
+class ExchangeOwner(Protocol):
     """The connection that an exchange belongs to."""
 
     def wants_body(self) -> None:
@@ -42,7 +42,12 @@ class Exchange:
     """Gives an application a request, and writes its answer."""
 
     def __init__(
-        self, scope: dict[str, Any], transport: asyncio.Transport, connection: Keeper, *, keep_alive: bool
+        self,
+        scope: dict[str, Any],
+        transport: asyncio.Transport,
+        connection: ExchangeOwner,
+        *,
+        keep_alive: bool,
     ) -> None:
         self.scope = scope
         self.keep_alive = keep_alive

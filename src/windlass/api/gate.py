@@ -13,11 +13,11 @@ from urllib.parse import unquote
 from litestar.types import ASGIApp, Message, Receive, Send
 
 from windlass.api.access import THE_TOKEN, WANTED, Caller
-from windlass.api.arriving import Arriving
 from windlass.api.hosts import LOCAL_NAMES, host_name, is_address
+from windlass.api.incoming_body import IncomingBody
 from windlass.api.problems import CALLER, PROBLEM_JSON, STORE_AWAY, Refusal, encoded
 from windlass.api.rates import Rates
-from windlass.api.running import Running
+from windlass.api.server_state import ServerState
 from windlass.core.job import GROUP_BYTES
 from windlass.errors import StoreError
 
@@ -49,12 +49,12 @@ _HEADERS: tuple[tuple[bytes, bytes], ...] = (
 class Gate:
     """Lets requests pass, with their caller, or answers them itself."""
 
-    def __init__(self, inner: ASGIApp, running: Running) -> None:
+    def __init__(self, inner: ASGIApp, server_state: ServerState) -> None:
         self._inner = inner
-        self._running = running
-        self._options = running.options
-        self._names = LOCAL_NAMES | {name.lower().rstrip(".") for name in running.options.hosts}
-        self._callers = Rates(rate=running.options.rate, burst=running.options.rate)
+        self._server_state = server_state
+        self._options = server_state.options
+        self._names = LOCAL_NAMES | {name.lower().rstrip(".") for name in server_state.options.hosts}
+        self._callers = Rates(rate=server_state.options.rate, burst=server_state.options.rate)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -71,7 +71,7 @@ class Gate:
                 _check_origin(scope["method"], headers, caller)
                 self._check_rate(caller)
                 scope["state"][CALLER] = caller
-                if caller is None and await self._running.callers.wants_token():
+                if caller is None and await self._server_state.callers.wants_token():
                     scope["state"][WANTED] = THE_TOKEN
             receive = self._limited(scope, headers, receive)
         except Refusal as refusal:
@@ -105,7 +105,7 @@ class Gate:
 
     async def _caller(self, headers: dict[bytes, bytes], scope: dict[str, Any]) -> Caller | None:
         """Who sends a request; None: nobody who is known."""
-        callers = self._running.callers
+        callers = self._server_state.callers
         given, cookie = headers.get(b"authorization"), cookie_of(headers.get(b"cookie", b""))
         caller: Caller | None = None
         if given is not None:
@@ -120,7 +120,7 @@ class Gate:
             caller = await callers.without()
             if caller is not None:
                 _check_direct(headers)
-        if caller is None and await self._running.keys.are_lost():
+        if caller is None and await self._server_state.keys.are_lost():
             raise Refusal(
                 503,
                 "keys-missing",
@@ -136,7 +136,7 @@ class Gate:
             self._callers.take(caller.key, "requests")
 
     def _limited(self, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive) -> Receive:
-        return Arriving(
+        return IncomingBody(
             receive,
             headers.get(b"content-length", b"0"),
             most=self._largest(scope["path"]),
@@ -144,7 +144,7 @@ class Gate:
         )
 
     def _largest(self, path: str) -> int:
-        payload = self._running.app.config.max_payload
+        payload = self._server_state.app.config.max_payload
         return max(GROUP_BYTES, payload) * 2 if path.startswith(_BATCHES) else payload + ENVELOPE
 
 

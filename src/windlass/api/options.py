@@ -32,7 +32,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether, without keys, everybody who reaches the loopback address is let in."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessArguments(msgspec.Struct, frozen=True, kw_only=True):
     """What a server process is told."""
 
     app: str

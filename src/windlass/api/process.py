@@ -11,11 +11,11 @@ from pathlib import Path
 from litestar import Litestar
 
 from windlass import Windlass
-from windlass.api.context import RUNNING
-from windlass.api.listening import answering
-from windlass.api.options import Told
-from windlass.api.running import Running
+from windlass.api.context import SERVER_STATE
+from windlass.api.options import ProcessArguments
 from windlass.api.server import build
+from windlass.api.server_state import ServerState
+from windlass.api.socket_server import serve_socket
 from windlass.errors import InvalidOption
 from windlass.loading import load_app
 from windlass.observe.logs import begin_logging
@@ -25,14 +25,14 @@ OTHER_FILES = 200
 """Files that a process has open besides its connections."""
 
 
-def run_process(told: Told, listening: socket.socket) -> None:
+def run_process(arguments: ProcessArguments, listening: socket.socket) -> None:
     """Answer requests that come in at a socket, until stopped."""
-    begin_logging()
-    app = load_app(told.app)
+    app = load_app(arguments.app)
+    begin_logging()  # by now the app has set up what it wants
     if not isinstance(app, Windlass):
-        raise InvalidOption(f"{told.app} is no Windlass app")
-    server = build(app, told.options, folder=Path(told.folder))
-    asyncio.run(_until_stopped(server, listening, room_for(told.options.connections)))
+        raise InvalidOption(f"{arguments.app} is no Windlass app")
+    server = build(app, arguments.options, folder=Path(arguments.folder))
+    asyncio.run(_until_stopped(server, listening, room_for(arguments.options.connections)))
     leave_soon(0)  # a thread of the module of the app would keep this process
 
 
@@ -49,15 +49,15 @@ def room_for(connections: int) -> int:
 
 
 async def _until_stopped(server: Litestar, listening: socket.socket, room: int) -> None:
-    running: Running = server.state[RUNNING]
-    _stop_when_told(running.stopping)
+    server_state: ServerState = server.state[SERVER_STATE]
+    _stop_when_told(server_state.stopping)
     async with server.lifespan():
         # What is there by now stays: the collector would take 20 ms to look through it again, now and then,
         # in which nobody is answered.
         gc.collect()
         gc.freeze()
-        async with answering(server, listening, most=room):
-            await running.stopping.wait()
+        async with serve_socket(server, listening, most=room):
+            await server_state.stopping.wait()
 
 
 def _stop_when_told(stopping: asyncio.Event) -> None:

@@ -9,9 +9,9 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 
-from windlass.api.listening import STOPPING
-from windlass.api.options import Told
+from windlass.api.options import ProcessArguments
 from windlass.api.process import run_process
+from windlass.api.socket_server import STOPPING
 
 _log = logging.getLogger("windlass.api")
 
@@ -23,11 +23,11 @@ _START = multiprocessing.get_context("spawn")
 class Processes:
     """Starts processes, keeps their number, and stops them when this one is told to stop."""
 
-    def __init__(self, told: Told, listening: socket.socket, count: int) -> None:
-        self._told = told
+    def __init__(self, arguments: ProcessArguments, listening: socket.socket, count: int) -> None:
+        self._arguments = arguments
         self._listening = listening
         self._count = count
-        self._running: list[SpawnProcess] = []
+        self._processes: list[SpawnProcess] = []
         self._is_told_to_stop = False
 
     def run(self) -> None:
@@ -37,21 +37,21 @@ class Processes:
         try:
             while not self._is_told_to_stop:
                 self._fill()
-                wait([each.sentinel for each in self._running], timeout=PAUSE)
+                wait([each.sentinel for each in self._processes], timeout=PAUSE)
                 self._bury()
         finally:
             self._end()
 
     def _fill(self) -> None:
-        while len(self._running) < self._count and not self._is_told_to_stop:
-            process = _START.Process(target=run_process, args=(self._told, self._listening))
+        while len(self._processes) < self._count and not self._is_told_to_stop:
+            process = _START.Process(target=run_process, args=(self._arguments, self._listening))
             process.start()
-            self._running.append(process)
+            self._processes.append(process)
 
     def _bury(self) -> None:
-        dead = [each for each in self._running if not each.is_alive()]
+        dead = [each for each in self._processes if not each.is_alive()]
         for process in dead:
-            self._running.remove(process)
+            self._processes.remove(process)
             if not self._is_told_to_stop:
                 _log.error(
                     "server process %s has ended (exit code %s); another one takes its place",
@@ -63,15 +63,15 @@ class Processes:
 
     def _stop(self, _: int, __: FrameType | None) -> None:
         self._is_told_to_stop = True
-        for process in self._running:
+        for process in self._processes:
             process.terminate()
 
     def _end(self) -> None:
         self._is_told_to_stop = True
         until = time.monotonic() + STOPPING + 2 * PAUSE
-        for process in self._running:
+        for process in self._processes:
             process.terminate()
-        for process in self._running:
+        for process in self._processes:
             process.join(max(0.0, until - time.monotonic()))
             if process.is_alive():
                 process.kill()

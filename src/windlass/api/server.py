@@ -10,14 +10,14 @@ from windlass import Windlass
 from windlass.api.access import declared
 from windlass.api.background import serving
 from windlass.api.body import JsonRequest
-from windlass.api.context import RUNNING, route_context
+from windlass.api.context import SERVER_STATE, route_context
 from windlass.api.gate import Gate
 from windlass.api.openapi import configuration
 from windlass.api.options import ServeOptions
 from windlass.api.problems import HANDLERS
 from windlass.api.query import refuse_unknown
-from windlass.api.routes.gathered import all_routes
-from windlass.api.running import Running
+from windlass.api.routes.all_routes import all_routes
+from windlass.api.server_state import ServerState
 from windlass.observe.traces import traced
 
 
@@ -25,21 +25,21 @@ def build(app: Windlass, options: ServeOptions | None = None, *, folder: Path | 
     """Make the application that serves an app's namespace over HTTP. Processes of one server share a
     folder.
     """
-    running = Running(app, options or ServeOptions(), folder)
+    server_state = ServerState(app, options or ServeOptions(), folder)
     server = Litestar(
         route_handlers=list(all_routes()),
         dependencies={"context": Provide(route_context)},
         exception_handlers=dict(HANDLERS),
         request_class=JsonRequest,
         before_request=refuse_unknown,
-        lifespan=[lambda _: serving(running)],
+        lifespan=[lambda _: serving(server_state)],
         openapi_config=configuration(),
         request_max_body_size=None,  # the gate knows the limit of each route
         logging_config=None,
     )
-    server.state[RUNNING] = running
+    server.state[SERVER_STATE] = server_state
     check_routes(server)
-    server.asgi_handler = Gate(traced(server.asgi_handler), running)
+    server.asgi_handler = Gate(traced(server.asgi_handler), server_state)
     return server
 
 

@@ -1,4 +1,4 @@
-"""`windlass serve`: what is checked before anybody reaches the server, and what its operator is told."""
+"""`windlass serve`: checks the options before the server listens, and says how the server is reached."""
 
 import asyncio
 import base64
@@ -14,9 +14,9 @@ from windlass import Windlass
 from windlass.admin.server_secret import derived
 from windlass.admin.service import Service
 from windlass.api.hosts import is_address, is_loopback
-from windlass.api.listening import BACKLOG
-from windlass.api.options import ServeOptions, Told
+from windlass.api.options import ProcessArguments, ServeOptions
 from windlass.api.processes import Processes
+from windlass.api.socket_server import BACKLOG
 from windlass.errors import InvalidOption
 from windlass.observe.listener import why_not_listening
 from windlass.observe.together import FOLDER_VARIABLE
@@ -26,7 +26,7 @@ _log = logging.getLogger("windlass.api")
 _TOKEN_BYTES = 24
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
     """How a server that has started is reached."""
 
     app: str
@@ -40,7 +40,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(
-    name: str, app: Windlass, options: ServeOptions, *, workers: int, tell: Callable[[Found], None]
+    name: str, app: Windlass, options: ServeOptions, *, workers: int, tell: Callable[[ServerAddress], None]
 ) -> int:
     """Answer requests until stopped; the exit code. `InvalidOption` says why it cannot start.
 
@@ -53,10 +53,10 @@ def serve(
     ):
         if workers > 1:
             os.environ[FOLDER_VARIABLE] = folder  # its processes add up what they count
-        told = Told(app=name, options=options, folder=folder)
+        arguments = ProcessArguments(app=name, options=options, folder=folder)
         _log.info("serving %s on %s", name, address_of(options))
         tell(_found(name, options))
-        Processes(told, listening, workers).run()
+        Processes(arguments, listening, workers).run()
     return 0
 
 
@@ -66,10 +66,10 @@ def address_of(options: ServeOptions) -> str:
     return f"http://{host}:{options.port}"
 
 
-def _found(name: str, options: ServeOptions) -> Found:
+def _found(name: str, options: ServeOptions) -> ServerAddress:
     address, token = address_of(options), None if options.require_keys else options.token
     url = address if token is None else f"{address}/?token={token}"
-    return Found(app=name, address=address, url=url, token=token, needs_keys=options.require_keys)
+    return ServerAddress(app=name, address=address, url=url, token=token, needs_keys=options.require_keys)
 
 
 async def _checked(app: Windlass, options: ServeOptions) -> ServeOptions:

@@ -31,7 +31,9 @@ class FlowState(StrEnum):
     RUNNING = "running"
     """Something of it is unfinished and can go on."""
     STUCK = "stuck"
-    """All that is unfinished waits for a dead letter: replay it, or discard it."""
+    """Nothing of it goes on by itself: it needs somebody who replays or discards a dead letter, or a worker
+    that can run what is held.
+    """
     DONE = "done"
     FAILED = "failed"
     """Finished, with a dead letter."""
@@ -113,14 +115,10 @@ class Flow:
 
     async def aview(self) -> FlowView:
         """Async twin of `view`."""
-        counts: Counter[State] = Counter()
-        waiting = 0
+        tally = FlowTally()
         async for job in self._all(frozenset(State)):
-            counts[job.state] += 1
-            waiting += job.state in UNFINISHED and job.state is not State.BLOCKED
-        if not counts:
-            raise JobNotFound(f'no job of a flow "{self.id}" is kept: {NO_RECORD}')
-        return FlowView(id=self.id, state=flow_state(counts, waiting), counts=dict(counts))
+            tally.add(job)
+        return tally.view(self.id)
 
     async def astate(self) -> FlowState:
         """Async twin of `state`."""
@@ -131,7 +129,7 @@ class Flow:
         return (await self.aview()).progress
 
     async def afinish(self, timeout: Duration | None = None) -> FlowView:
-        """Wait until it has finished, or is stuck behind a dead letter. `ResultTimeout`: not in time."""
+        """Wait until it has finished, or is stuck. `ResultTimeout`: not in time."""
         length = None if timeout is None else micros(timeout, name="timeout") / SECOND
         end = None if length is None else time.monotonic() + length
         pause = _FIRST_LOOK
@@ -215,16 +213,38 @@ class Flow:
         return [job for job in ids if job not in parents]
 
 
-def flow_state(counts: Counter[State], moving: int) -> FlowState:
-    """How a flow with so many jobs in each state is doing; `moving` of them can go on by themselves."""
-    if moving:
-        return FlowState.RUNNING
-    if counts[State.BLOCKED]:
-        # With nothing that moves and nothing dead, the next sweep moves what is blocked.
-        return FlowState.STUCK if counts[State.DEAD] else FlowState.RUNNING
-    if counts[State.DEAD]:
-        return FlowState.FAILED
-    return FlowState.CANCELLED if counts[State.CANCELLED] else FlowState.DONE
+class FlowTally:
+    """Counts the jobs of a flow, and says how it is doing."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[State] = Counter()
+        self._moving = self._held = 0
+
+    def add(self, job: JobView) -> None:
+        """Count a job."""
+        is_held = job.state is State.SCHEDULED and job.held is not None
+        self._counts[job.state] += 1
+        self._held += is_held
+        self._moving += job.state in UNFINISHED and job.state is not State.BLOCKED and not is_held
+
+    def view(self, flow: str) -> FlowView:
+        """What was counted; `JobNotFound` if that is nothing."""
+        if not self._counts:
+            raise JobNotFound(f'no job of a flow "{flow}" is kept: {NO_RECORD}')
+        return FlowView(id=flow, state=self._state(), counts=dict(self._counts))
+
+    def _state(self) -> FlowState:
+        counts = self._counts
+        if self._moving:
+            return FlowState.RUNNING
+        if self._held:
+            return FlowState.STUCK
+        if counts[State.BLOCKED]:
+            # With nothing that moves and nothing dead, the next sweep moves what is blocked.
+            return FlowState.STUCK if counts[State.DEAD] else FlowState.RUNNING
+        if counts[State.DEAD]:
+            return FlowState.FAILED
+        return FlowState.CANCELLED if counts[State.CANCELLED] else FlowState.DONE
 
 
 _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0

@@ -18,11 +18,11 @@ from litestar.datastructures import Cookie
 from litestar.params import FromPath
 
 from windlass.api.access import OPEN
-from windlass.api.context import RUNNING
+from windlass.api.context import SERVER_STATE
 from windlass.api.gate import address_of
 from windlass.api.problems import not_found
 from windlass.api.routes.session import login_cookie
-from windlass.api.running import Running
+from windlass.api.server_state import ServerState
 
 FOLDER = Path(__file__).parent.parent / "static"
 INDEX = "index.html"
@@ -116,12 +116,12 @@ async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Re
 
 async def _with_cookie(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
     """Take the token of a server without keys out of the address, and give its browser a cookie instead."""
-    running: Running = request.app.state[RUNNING]
+    server_state: ServerState = request.app.state[SERVER_STATE]
     rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
     cookies: list[Cookie] = []
-    if await running.callers.wants_token():
-        login = await running.callers.log_in(request.query_params["token"], address_of(request.scope))
-        cookies = [] if login is None else [login_cookie(running.options, *login)]
+    if await server_state.callers.wants_token():
+        login = await server_state.callers.log_in(request.query_params["token"], address_of(request.scope))
+        cookies = [] if login is None else [login_cookie(server_state.options, *login)]
     # One slash: a browser would take what follows two for a host.
     to = f"/{quote(name)}" + (f"?{urlencode(rest)}" if rest else "")
     return Response(

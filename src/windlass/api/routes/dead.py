@@ -14,12 +14,12 @@ from windlass.admin.keys import Scope
 from windlass.admin.operations import KEPT, OperationShown
 from windlass.admin.views import DeadShown, moment
 from windlass.api.access import requires
+from windlass.api.bound_keys import require_named_scope
 from windlass.api.by_ids import Ids, Reason, each
 from windlass.api.changing import Change, change_job, changes
 from windlass.api.context import Context, RouteContext
 from windlass.api.page import USUAL, After, Limit, Page, listing
 from windlass.api.problems import conflict, field, invalid, not_found
-from windlass.api.sight import within_sight
 from windlass.core.duration import instant, micros, when
 from windlass.core.limits import parse_rate
 from windlass.core.operate import Effect, Operated
@@ -101,7 +101,8 @@ async def list_dead(
     found, place = await context.service.dead.page(
         chosen, context.opened(cursor, listed), limit, sees=context.sees
     )
-    return Page(items=found, cursor=context.sealed(place, listed))
+    items = [context.shown(letter) for letter in found]
+    return Page(items=items, cursor=context.sealed(place, listed))
 
 
 @get("/v1/dead/groups", guards=[requires(Scope.READ)], tags=["dead"])
@@ -174,7 +175,9 @@ async def edit_dead(context: RouteContext, job: FromPath[str], data: JSONBody[De
             raise conflict(f"job {job} was not changed: it is {answer.state or 'not known'} by now")
         await context.record("edited", {"job": job, **said}, jobs=1, wanted=1)
     if data.replay:
-        (answer,) = await each(context, Ids(ids=[job]), "replayed", context.service.dead.replay)
+        answer = await context.service.dead.replay_one(found.id)
+        done = int(answer.effect is Effect.APPLIED)
+        await context.record("replayed", {"job": job}, jobs=done, wanted=1)
     return answer
 
 
@@ -190,7 +193,7 @@ async def start_operation(context: RouteContext, data: JSONBody[NewOperation]) -
     chosen = _Chosen(data.queue, data.task, data.lane, data.error, data.group, data.older_than)
     if not chosen.said() and not data.all:
         raise invalid('give a filter, such as task, or say "all": true')
-    within_sight(context.caller, data.queue, data.lane)
+    require_named_scope(context.caller, data.queue, data.lane)
     selection = await chosen.selection(context)
     if data.until is not None:
         with field("until"):

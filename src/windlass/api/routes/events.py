@@ -82,7 +82,7 @@ async def events(
     """Events as server-sent events: `hello` (which queues write what), `job` (one transition), `gap` (some
     were dropped before you read them), `bye`. Only queues whose `emit` is final or all write any.
     """
-    if context.running.stopping.is_set():
+    if context.server_state.stopping.is_set():
         raise Refusal(503, "stopping", "the server is about to stop", headers={"retry-after": "1"})
     wanted = _Wanted(
         queues=None if queue is None else frozenset(queue),
@@ -91,7 +91,7 @@ async def events(
         kinds=None if kind is None else frozenset(kind),
     )
     cursor, gap = await _beginning(context, last_event_id, start)
-    with context.running.long_poll(context.caller.name):
+    with context.server_state.long_poll(context.caller.name):
         pass  # a stream that may not begin is told so by its status
     return Stream(
         _Stream(context, wanted, cursor, gap=gap).placed(),
@@ -128,7 +128,7 @@ class _Stream:
         who leaves before that holds none.
         """
         try:
-            with self._context.running.long_poll(self._context.caller.name):
+            with self._context.server_state.long_poll(self._context.caller.name):
                 async for line in self.lines():
                     yield line
         except Refusal as refusal:
@@ -163,7 +163,7 @@ class _Stream:
 
     @property
     def _is_stopping(self) -> bool:
-        return self._context.running.stopping.is_set()
+        return self._context.server_state.stopping.is_set()
 
     async def _told(self, page: Events) -> AsyncIterator[bytes]:
         """The events of a page that are asked for and in sight. Their numbers follow each other; of a store
@@ -181,7 +181,7 @@ class _Stream:
     async def _page(self) -> Events | None:
         """The next page with events; None after a while, to look around."""
         waiting = asyncio.ensure_future(self._context.service.events.page(self._cursor, PAGE, LOOKS))
-        stopping = asyncio.ensure_future(self._context.running.stopping.wait())
+        stopping = asyncio.ensure_future(self._context.server_state.stopping.wait())
         try:
             await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
@@ -203,7 +203,7 @@ class _Stream:
             return True
         self._trusted = time.monotonic()
         try:
-            return await self._context.running.callers.is_still(self._context.caller)
+            return await self._context.server_state.callers.is_still(self._context.caller)
         except WindlassError:
             return False
 

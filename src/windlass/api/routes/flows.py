@@ -7,6 +7,7 @@ from litestar.params import FromPath, FromQuery
 from windlass.admin.flows import FlowGraph, FlowSeen
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
+from windlass.api.bound_keys import shown_name
 from windlass.api.context import RouteContext
 from windlass.api.gate import named
 from windlass.api.page import USUAL, Limit, Page
@@ -47,13 +48,20 @@ async def list_flows(
     """
     listed = context.service.flows.stuck if stuck else context.service.flows.seen
     seen = await listed(context.sees, limit=limit)
-    return FlowPage(items=seen.flows, examined=seen.examined, more=seen.more)
+    items = [msgspec.structs.replace(each, id=shown_name(context.caller, each.id)) for each in seen.flows]
+    return FlowPage(items=items, examined=seen.examined, more=seen.more)
 
 
 @get("/v1/flows/{flow:str}", guards=[requires(Scope.READ)], tags=["flows"])
 async def show_flow(context: RouteContext, flow: FromPath[str], limit: Limit = 1_000) -> FlowGraph:
     """One flow: its state, its jobs with theirs, and which waits for which."""
-    return await context.service.flows.graph(_name(flow), most=limit, sees=context.sees)
+    name = await context.kept_flow(_name(flow))
+    graph = await context.service.flows.graph(name, most=limit, sees=context.sees)
+    return msgspec.structs.replace(
+        graph,
+        flow=msgspec.structs.replace(graph.flow, id=shown_name(context.caller, graph.flow.id)),
+        jobs=tuple(context.shown(job) for job in graph.jobs),
+    )
 
 
 @post(

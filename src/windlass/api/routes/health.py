@@ -7,8 +7,8 @@ import msgspec
 from litestar import Request, Response, get
 
 from windlass.api.access import OPEN
-from windlass.api.context import RUNNING
-from windlass.api.running import Running
+from windlass.api.context import SERVER_STATE
+from windlass.api.server_state import ServerState
 from windlass.errors import WindlassError
 
 PATIENCE = 2.0
@@ -33,13 +33,13 @@ async def readyz(request: Request[Any, Any, Any]) -> Response[Health]:
     """Whether requests can be served: the store answers and has the keys that are needed, and the server is
     not about to stop.
     """
-    running: Running = request.app.state[RUNNING]
-    if running.is_stopping:
+    server_state: ServerState = request.app.state[SERVER_STATE]
+    if server_state.is_stopping:
         return Response(Health(status="stopping"), status_code=503)
     try:
         async with asyncio.timeout(PATIENCE):
-            await (await running.service()).now()
-            keys_are_lost = await running.keys.are_lost()
+            await (await server_state.service()).now()
+            keys_are_lost = await server_state.keys.are_lost()
     except (WindlassError, TimeoutError):
         return Response(Health(status="the store does not answer"), status_code=503)
     if keys_are_lost:

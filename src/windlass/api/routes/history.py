@@ -7,9 +7,9 @@ from litestar.params import QueryParameter
 
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
+from windlass.api.bound_keys import require_named_scope, require_whole_queues
 from windlass.api.context import RouteContext
 from windlass.api.problems import field
-from windlass.api.sight import whole_queues, within_sight
 from windlass.core.duration import micros
 from windlass.core.names import check_task
 from windlass.observe.history.report import History, checked, window_of
@@ -45,8 +45,8 @@ async def history(
 
     Needs a place where history is kept (`WINDLASS_HISTORY`), else 501. It is about five seconds behind.
     """
-    whole_queues(context.caller)
-    within_sight(context.caller, queue, None)
+    require_whole_queues(context.caller)
+    require_named_scope(context.caller, queue, None)
     if queue is not None:
         await context.seen_queue(queue)
     now = await context.service.now()

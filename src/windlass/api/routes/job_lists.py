@@ -65,6 +65,8 @@ async def chosen(
         await context.seen_queue(queue)
     if lane is not None:
         context.seen_lane(lane)
+    if flow is not None:
+        flow = await context.kept_flow(flow)
     query = JobQuery(queue=queue, task=task, lane=lane, flow=flow, states=frozenset(states or State))
     found = JobFilter(query=query, text=text or None)
     given = {"tag": tag, "since": since, "until": until, "parent": parent}
@@ -91,7 +93,7 @@ async def list_jobs(
     listed = listing(context.caller, "jobs", chosen.query)
     after = context.opened(cursor, listed)
     jobs, place = await context.service.jobs.page(chosen, after, limit, sees=context.sees)
-    return Page(items=[job_shown(job) for job in jobs], cursor=context.sealed(place, listed))
+    return Page(items=[context.shown(job_shown(job)) for job in jobs], cursor=context.sealed(place, listed))
 
 
 @get("/v1/jobs/count", guards=[requires(Scope.READ)], dependencies=_CHOSEN, tags=["jobs"])

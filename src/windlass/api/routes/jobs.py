@@ -14,15 +14,16 @@ from windlass.admin.idempotency import OtherBody
 from windlass.admin.keys import Scope
 from windlass.admin.views import JobWhole
 from windlass.api.access import requires, unseen_queue
+from windlass.api.bound_keys import stored_name, visible_task
 from windlass.api.changing import Change, change_job, changes
 from windlass.api.context import Context, RouteContext, unknown_job
-from windlass.api.problems import Refusal, conflict, invalid
+from windlass.api.problems import Refusal, conflict, field, invalid
 from windlass.api.shapes import LONGEST_WAIT, Seconds
-from windlass.api.sight import seen_task
-from windlass.api.turns import turns
+from windlass.api.yielding import enumerate_yielding
 from windlass.client.callbacks import check_callback
 from windlass.core.job import GROUP_JOBS, NewJob
 from windlass.core.job import Refusal as Why
+from windlass.core.names import check_flow
 from windlass.core.operate import Effect, Operated
 from windlass.core.state import TERMINAL
 from windlass.core.webhook import CALLBACK
@@ -156,7 +157,7 @@ async def create_jobs(
     """Enqueue up to 1,000 calls in one step: all of them are accepted, or none."""
     made = [
         _made(context, each.task, each.payload, _options(each), at=f"jobs[{number}].")
-        async for number, each in turns(data.jobs)
+        async for number, each in enumerate_yielding(data.jobs)
     ]
     return AcceptedMany(jobs=await _accept(context, made, idempotency_key, request))
 
@@ -185,7 +186,9 @@ def _made(
         options["lane"] = next(iter(lanes))
     arguments = b"{}" if payload is UNSET else bytes(payload)
     try:
-        known = seen_task(context.app, context.caller, task)
+        known = visible_task(context.app, context.caller, task)
+        if "flow" in options:
+            options["flow"] = _own_flow(context, options["flow"])
         _check_callback(context, options)
         return make(known, arguments, options, check=lambda job: _in_sight(context, job))
     except (OptionRefused, InvalidPayload, Refusal) as error:
@@ -193,6 +196,12 @@ def _made(
     if refusal.field is not None:
         refusal.field = at + (fields or {}).get(refusal.field, refusal.field)
     raise refusal
+
+
+def _own_flow(context: Context, flow: str) -> str:
+    """The name under which a flow is kept."""
+    with field("flow"):
+        return check_flow(stored_name(context.caller, check_flow(flow)))
 
 
 def _check_callback(context: Context, options: Mapping[str, Any]) -> None:
@@ -311,15 +320,15 @@ async def show_job(
         raise Refusal(403, "forbidden", "secrets are shown to keys with scope operate only", field="secrets")
     service, found = await context.seen_job_anywhere(job)
     if wait and found.state not in TERMINAL:
-        with context.running.long_poll(context.caller.name):
-            async with context.running.patience(request) as patience:
-                await patience.wait(service.jobs.wait(job, wait))
+        with context.server_state.long_poll(context.caller.name):
+            async with context.server_state.waiting_request(request) as waiting:
+                await waiting.wait(service.jobs.wait(job, wait))
         found = await service.jobs.find(job)
         if found is None or not context.sees(found):
             raise unknown_job(job)
     if secrets:
         await context.record("secrets shown", {"job": job}, jobs=1, wanted=1)
-    return service.jobs.shown(found, payload=True, secrets=secrets)
+    return context.shown(service.jobs.shown(found, payload=True, secrets=secrets))
 
 
 # --- operating ----------------------------------------------------------------------------------------------

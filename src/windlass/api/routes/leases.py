@@ -20,8 +20,8 @@ from windlass.admin.keys import Scope
 from windlass.admin.leases import Ending, Failure, Handed, Work, check_visibility, check_work
 from windlass.admin.views import seconds
 from windlass.api.access import requires, unseen_queue
+from windlass.api.bound_keys import shown_name
 from windlass.api.context import Context, RouteContext
-from windlass.api.patience import Patience
 from windlass.api.problems import Refusal, field, invalid, not_found
 from windlass.api.shapes import (
     Arguments,
@@ -40,7 +40,8 @@ from windlass.api.shapes import (
     SettledMany,
     SettleMany,
 )
-from windlass.api.turns import turns
+from windlass.api.waiting_request import WaitingRequest
+from windlass.api.yielding import enumerate_yielding
 from windlass.core.duration import Duration, micros
 from windlass.core.job import MAX_PARENTS, JobDetail
 from windlass.core.lease import DRAW_RANGE, Ask, Asker
@@ -69,9 +70,9 @@ async def claim(context: RouteContext, request: Request[Any, Any, Any], data: JS
     ask = await _ask(context, data)
     if not data.wait:
         return _claimed(context, await context.service.leases.claim(ask))
-    with context.running.long_poll(context.caller.name):
-        async with context.running.patience(request) as patience:
-            return _claimed(context, await _patient_claim(context, patience, ask, data.wait))
+    with context.server_state.long_poll(context.caller.name):
+        async with context.server_state.waiting_request(request) as waiting:
+            return _claimed(context, await _patient_claim(context, waiting, ask, data.wait))
 
 
 async def _ask(context: Context, data: Claim) -> Ask:
@@ -98,13 +99,13 @@ async def _ask(context: Context, data: Claim) -> Ask:
     return Ask(visibility=_visibility(context, data.visibility), **rest)
 
 
-async def _patient_claim(context: Context, patience: Patience, ask: Ask, wait: float) -> Work:
+async def _patient_claim(context: Context, waiting: WaitingRequest, ask: Ask, wait: float) -> Work:
     """Claim until there is a job, or no time left."""
     leases = context.service.leases
     until = time.monotonic() + wait
     while True:
         work = await leases.claim(ask)
-        if work.handed and patience.is_gone and ask.session is None:
+        if work.handed and waiting.is_gone and ask.session is None:
             await leases.give_back(work)  # else they would wait for their deadline
             return Work()
         left = until - time.monotonic()
@@ -114,7 +115,7 @@ async def _patient_claim(context: Context, patience: Patience, ask: Ask, wait: f
         if work.next_in is not None:
             pauses.append(work.next_in / SECOND)
         hint = 0.0 if work.more else max(0.0, min(pauses))
-        came = await patience.wait(_waited(context, ask.queues, hint))
+        came = await waiting.wait(_waited(context, ask.queues, hint))
         if came is None or ask.session is not None:
             # In a session every answer has a number of its own: the next ask is the worker's to send.
             return work
@@ -150,7 +151,7 @@ def _lease(context: Context, handed: Handed) -> LeaseShown:
         fence=lease.fence,
         headers=without_callback(lease.headers),
         tags=lease.tags,
-        flow=lease.flow,
+        flow=shown_name(context.caller, lease.flow),
         parents=lease.parents[:MAX_PARENTS],
         idempotency_key=lease.job,
         waited=seconds(lease.waited),
@@ -175,7 +176,10 @@ async def settle(context: RouteContext, lease: FromPath[str], data: JSONBody[Set
 async def settle_many(context: RouteContext, data: JSONBody[SettleMany]) -> SettledMany:
     """End up to 1,000 leases, each judged by itself."""
     opened, known = await _opened(context, [each.lease for each in data.items], at="items[{}].")
-    endings = [_ending(opened[number], each, f"items[{number}].") async for number, each in turns(data.items)]
+    endings = [
+        _ending(opened[number], each, f"items[{number}].")
+        async for number, each in enumerate_yielding(data.items)
+    ]
     return SettledMany(items=[_settled(each) for each in await context.service.leases.settle(endings, known)])
 
 

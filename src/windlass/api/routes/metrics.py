@@ -16,7 +16,7 @@ from windlass.observe.measures import CONTENT_TYPE
 )
 async def metrics(context: RouteContext) -> Response[str]:
     """Metrics in Prometheus's text format."""
-    return Response(await context.service.metrics(context.running.watch), media_type=CONTENT_TYPE)
+    return Response(await context.service.metrics(context.server_state.watch), media_type=CONTENT_TYPE)
 
 
 ROUTES = (metrics,)

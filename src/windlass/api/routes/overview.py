@@ -7,22 +7,22 @@ from windlass.admin.audit import ActShown
 from windlass.admin.keys import Scope
 from windlass.admin.overview import Overview
 from windlass.api.access import requires
+from windlass.api.bound_keys import require_whole_queues
 from windlass.api.context import RouteContext
 from windlass.api.page import USUAL, Limit, Page
-from windlass.api.sight import whole_queues
 
 
 @get("/v1/overview", guards=[requires(Scope.READ)], tags=["overview"])
 async def overview(context: RouteContext) -> Overview:
     """Everything at a glance: queues, workers, schedules, alerts, and what is wrong, in words."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     return await context.service.overview(context.caller.sees_queue)
 
 
 @get("/v1/alerts", guards=[requires(Scope.READ)], tags=["overview"])
 async def alerts(context: RouteContext) -> list[AlertShown]:
     """Alerts, and how they stand."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     caller = context.caller
     return [
         alert

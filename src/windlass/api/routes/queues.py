@@ -10,10 +10,10 @@ from msgspec import UNSET, UnsetType
 from windlass.admin.keys import Scope
 from windlass.admin.views import QueueShown
 from windlass.api.access import requires
+from windlass.api.bound_keys import require_whole_queues
 from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.overriding import on_record, overrides
-from windlass.api.sight import whole_queues
 from windlass.client.settings import queue_settings
 from windlass.core.settings import QueueSettings, check_queue_settings
 
@@ -46,7 +46,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 @get("/v1/queues", guards=[requires(Scope.READ)], tags=["queues"])
 async def list_queues(context: RouteContext) -> list[QueueShown]:
     """Every declared queue: jobs by state, age of the oldest, settings declared, overridden and in force."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     return [queue for queue in await context.service.queues.all() if context.caller.sees_queue(queue.name)]
 
 
@@ -96,7 +96,7 @@ async def reset_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown
 
 
 async def _mine(context: Context, queue: str) -> str:
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     return await context.seen_queue(named(queue))
 
 

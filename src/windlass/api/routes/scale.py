@@ -8,9 +8,9 @@ from litestar.params import QueryParameter
 from windlass.admin.keys import Scope
 from windlass.admin.scale import MOST_WORKERS, Scale
 from windlass.api.access import requires
+from windlass.api.bound_keys import require_whole_queues
 from windlass.api.context import RouteContext
 from windlass.api.problems import invalid
-from windlass.api.sight import whole_queues
 
 
 @get("/v1/scale", guards=[requires(Scope.READ)], tags=["scale"])
@@ -28,7 +28,7 @@ async def show_scale(
     most: Annotated[int, QueryParameter(name="most", ge=0, le=MOST_WORKERS)] = MOST_WORKERS,
 ) -> Scale:
     """How much waits and runs, for how long, and how many worker processes it could keep busy (`wanted`)."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     if most < least:
         raise invalid(f"most ({most}) is below least ({least})", field="most")
     names = [await context.seen_queue(name) for name in queue or ()]

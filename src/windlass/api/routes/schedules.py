@@ -10,10 +10,10 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from windlass.admin.keys import Scope
 from windlass.admin.schedules import MOST_PREVIEWED, ScheduleShown
 from windlass.api.access import requires
+from windlass.api.bound_keys import shown_name, stored_name, visible_task
 from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.problems import conflict, field, invalid, not_found
-from windlass.api.sight import name_shown, own_name, seen_task
 from windlass.client.options import CallOptions
 from windlass.client.schedule import ScheduleOptions
 from windlass.core.names import check_own_queue, check_schedule
@@ -97,8 +97,8 @@ async def preview_rule(context: RouteContext, data: JSONBody[PreviewWanted]) -> 
 async def create_schedule(context: RouteContext, data: JSONBody[NewSchedule]) -> ScheduleShown:
     """Make a schedule of a task."""
     with field("name"):
-        name = check_schedule(own_name(context.caller, check_schedule(data.name)))
-    task = seen_task(context.app, context.caller, data.task)
+        name = check_schedule(stored_name(context.caller, check_schedule(data.name)))
+    task = visible_task(context.app, context.caller, data.task)
     with field("queue"):
         queue = await context.seen_queue(check_own_queue(data.queue or task.options.queue))
     context.seen_lane(data.lane or "")
@@ -184,11 +184,11 @@ async def _mine(context: Context, name: str) -> ScheduleShown:
 async def _found(context: Context, name: str) -> ScheduleShown | None:
     """What the caller calls by a name: its own, else what others have made where it sees it."""
     seen = {each.name: each async for each in context.service.schedules.all() if _sees(context, each)}
-    return seen.get(own_name(context.caller, name)) or seen.get(name)
+    return seen.get(stored_name(context.caller, name)) or seen.get(name)
 
 
 def _shown(context: Context, schedule: ScheduleShown) -> ScheduleShown:
-    return msgspec.structs.replace(schedule, name=name_shown(context.caller, schedule.name))
+    return msgspec.structs.replace(schedule, name=shown_name(context.caller, schedule.name))
 
 
 def _sees(context: Context, schedule: ScheduleShown) -> bool:

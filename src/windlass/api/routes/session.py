@@ -9,11 +9,11 @@ from litestar.params import JSONBody
 
 from windlass.admin.keys import Scope
 from windlass.api.access import OPEN, present, requires
-from windlass.api.context import RUNNING
+from windlass.api.context import SERVER_STATE
 from windlass.api.gate import COOKIE, address_of, cookie_of
 from windlass.api.options import ServeOptions
 from windlass.api.problems import Refusal
-from windlass.api.running import Running
+from windlass.api.server_state import ServerState
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 
 def _who(request: Request[Any, Any, Any]) -> Who:
     caller = present(request.scope)
-    app = _running(request).app
+    app = _server_state(request).app
     return Who(
         name=caller.name,
         label=caller.label,
@@ -54,11 +54,11 @@ def _who(request: Request[Any, Any, Any]) -> Who:
 @post("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
 async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Response[None]:
     """Log in: the answer carries a session cookie."""
-    running = _running(request)
-    login = await running.callers.log_in(data.key, address_of(request.scope))
+    server_state = _server_state(request)
+    login = await server_state.callers.log_in(data.key, address_of(request.scope))
     if login is None:
         raise Refusal(401, "unauthorized", "this key is not valid", field="key")
-    return Response(None, status_code=204, cookies=[login_cookie(running.options, *login)])
+    return Response(None, status_code=204, cookies=[login_cookie(server_state.options, *login)])
 
 
 @get("/v1/session", guards=[requires(*Scope)], tags=["session"])
@@ -70,11 +70,11 @@ async def who(request: Request[Any, Any, Any]) -> Who:
 @delete("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
 async def log_out(request: Request[Any, Any, Any]) -> Response[None]:
     """Log out: the cookie opens nothing any more, wherever it is."""
-    running = _running(request)
+    server_state = _server_state(request)
     cookie = cookie_of(request.headers.get("cookie", "").encode("latin-1", "replace"))
     if cookie is not None:
-        await running.callers.log_out(cookie)
-    return Response(None, status_code=204, cookies=[login_cookie(running.options, "", 0)])
+        await server_state.callers.log_out(cookie)
+    return Response(None, status_code=204, cookies=[login_cookie(server_state.options, "", 0)])
 
 
 def login_cookie(options: ServeOptions, value: str, seconds: int) -> Cookie:
@@ -90,8 +90,8 @@ def login_cookie(options: ServeOptions, value: str, seconds: int) -> Cookie:
     )
 
 
-def _running(request: Request[Any, Any, Any]) -> Running:
-    return request.app.state[RUNNING]
+def _server_state(request: Request[Any, Any, Any]) -> ServerState:
+    return request.app.state[SERVER_STATE]
 
 
 ROUTES = (log_in, who, log_out)

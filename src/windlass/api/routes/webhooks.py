@@ -9,10 +9,10 @@ from litestar.params import FromPath, JSONBody
 from windlass.admin.keys import Scope
 from windlass.admin.webhooks import HookShown, ReceiverSecret, Rotated
 from windlass.api.access import requires
+from windlass.api.bound_keys import require_whole_queues, shown_name, stored_name
 from windlass.api.context import Context, RouteContext
 from windlass.api.gate import named
 from windlass.api.problems import conflict, field, not_found
-from windlass.api.sight import name_shown, own_name, whole_queues
 from windlass.core.names import check_webhook
 from windlass.core.webhook import check_ends, check_target
 
@@ -34,7 +34,7 @@ class SecretWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 @get("/v1/webhooks", guards=[requires(Scope.READ)], tags=["webhooks"])
 async def list_webhooks(context: RouteContext) -> list[HookShown]:
     """Who is told of the ends of which queue's jobs; the path of a URL is shown to operators alone."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     hooks = await context.service.webhooks.all(whole=context.caller.may(Scope.OPERATE))
     return [_shown(context, hook) for hook in hooks if context.caller.sees_queue(hook.queue)]
 
@@ -42,9 +42,9 @@ async def list_webhooks(context: RouteContext) -> list[HookShown]:
 @put("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
 async def put_webhook(context: RouteContext, name: FromPath[str], data: JSONBody[HookWanted]) -> HookShown:
     """Tell a URL of the jobs of a queue that are done, or dead, from now on."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     with field("name"):
-        known = check_webhook(own_name(context.caller, check_webhook(named(name))))
+        known = check_webhook(stored_name(context.caller, check_webhook(named(name))))
     with field("url"):
         check_target(data.url)
     with field("on"):
@@ -65,7 +65,7 @@ async def put_webhook(context: RouteContext, name: FromPath[str], data: JSONBody
 @delete("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
 async def remove_webhook(context: RouteContext, name: FromPath[str]) -> None:
     """Tell it no more; what is on its way is delivered."""
-    whole_queues(context.caller)
+    require_whole_queues(context.caller)
     found = await _found(context, named(name))
     if found is None:
         raise not_found(f'there is no webhook "{named(name)}"', field="name")
@@ -104,11 +104,11 @@ async def _found(context: Context, name: str) -> HookShown | None:
     """What the caller calls by a name: its own, else what others have made where it sees it."""
     hooks = [hook for hook in await context.service.webhooks.all() if hook.url]
     seen = {hook.name: hook for hook in hooks if context.caller.sees_queue(hook.queue)}
-    return seen.get(own_name(context.caller, name)) or seen.get(name)
+    return seen.get(stored_name(context.caller, name)) or seen.get(name)
 
 
 def _shown(context: Context, hook: HookShown) -> HookShown:
-    return msgspec.structs.replace(hook, name=name_shown(context.caller, hook.name))
+    return msgspec.structs.replace(hook, name=shown_name(context.caller, hook.name))
 
 
 ROUTES = (list_webhooks, put_webhook, remove_webhook, show_secret, rotate_secrets)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from windlass.api.arriving import Arriving
+from windlass.api.incoming_body import IncomingBody
 from windlass.api.problems import Refusal
 
 LEFT = {"type": "http.disconnect"}
@@ -25,8 +25,8 @@ class Connection:
         return self.words.pop(0) if self.words else await asyncio.Event().wait()
 
 
-def arriving(connection: Connection, length: bytes = b"0", *, most: int = 100) -> Arriving:
-    return Arriving(connection, length, most=most, within=0.05)
+def arriving(connection: Connection, length: bytes = b"0", *, most: int = 100) -> IncomingBody:
+    return IncomingBody(connection, length, most=most, within=0.05)
 
 
 def test_who_listens_behind_a_whole_body_waits_for_as_long_as_it_takes() -> None:

@@ -10,7 +10,7 @@ from litestar import Request
 T = TypeVar("T")
 
 
-class Patience:
+class WaitingRequest:
     """One request that waits. The connection is listened to once: a word from it that is missed is lost."""
 
     def __init__(self, request: Request[Any, Any, Any], stopping: asyncio.Event) -> None:

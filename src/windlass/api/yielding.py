@@ -6,15 +6,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-STRETCH = 50
+ITEMS_PER_YIELD = 50
 """Items that are looked at before others have their turn: 1,000 jobs with options would take 50 to 100 ms,
 in which nobody else is answered.
 """
 
 
-async def turns(items: Iterable[T]) -> AsyncIterator[tuple[int, T]]:
+async def enumerate_yielding(items: Iterable[T]) -> AsyncIterator[tuple[int, T]]:
     """The items with their numbers."""
     for number, item in enumerate(items):
-        if number and number % STRETCH == 0:
+        if number and number % ITEMS_PER_YIELD == 0:
             await asyncio.sleep(0)
         yield number, item

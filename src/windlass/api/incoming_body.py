@@ -12,7 +12,7 @@ _LONGEST_LENGTH = 15
 """Digits of a length: with more, Python would not even read it."""
 
 
-class Arriving:
+class IncomingBody:
     """What a route receives instead of the connection itself."""
 
     def __init__(self, receive: Receive, announced: bytes, *, most: int, within: float) -> None:

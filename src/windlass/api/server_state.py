@@ -1,11 +1,12 @@
 """A server as it runs: its application, its options, and what it keeps in memory."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from litestar import Request
 
@@ -14,14 +15,18 @@ from windlass.admin.service import Service
 from windlass.api.callers import Callers
 from windlass.api.keyring import KeyRing
 from windlass.api.options import ServeOptions
-from windlass.api.patience import Patience
 from windlass.api.problems import Refusal
 from windlass.api.seals import Seals
+from windlass.api.waiting_request import WaitingRequest
+from windlass.errors import StoreError
 from windlass.observe.together import folder_from_environment
 from windlass.observe.watch import Watch
 
+SECRET_FRESH: Final = 2.0
+"""Seconds after which the secret of the namespace is read again."""
 
-class Running:
+
+class ServerState:
     """What all requests of a server process share."""
 
     def __init__(self, app: Windlass, options: ServeOptions, folder: Path | None = None) -> None:
@@ -36,10 +41,11 @@ class Running:
         self.callers = Callers(options, self.keys, self.seals, self.service)
         self.watch = Watch(app.config.namespace, folder=folder_from_environment())
         app.observe(self.watch.meter)
-        self.waiting: Counter[str] = Counter()
+        self.long_polls: Counter[str] = Counter()
         """Long polls under way, by caller."""
         self.stopping = asyncio.Event()
         self._seals: Seals | None = None
+        self._sealed_at = 0.0
         self._services: list[Service] = []
         """The last one serves; those before it may still have operations in the background."""
 
@@ -61,22 +67,31 @@ class Running:
             await service.operations.close()
 
     async def seals(self) -> Seals:
-        """The seals of the namespace."""
-        if self._seals is None:
-            service = await self.service()
-            self._seals = Seals(await service.secret(), self.app.config.namespace)
+        """The seals of the namespace. The secret is read again now and then: a store that was emptied gets
+        another from the first server that asks, and all have to seal with the same one.
+        """
+        if self._seals is not None and time.monotonic() - self._sealed_at < SECRET_FRESH:
+            return self._seals
+        self._sealed_at = time.monotonic()  # the other requests go on with the seals at hand
+        try:
+            secret = await (await self.service()).secret()
+        except StoreError:
+            if self._seals is None:
+                raise
+        else:
+            self._seals = Seals(secret, self.app.config.namespace)
         return self._seals
 
-    def patience(self, request: Request[Any, Any, Any]) -> Patience:
-        """For a request that waits: `async with running.patience(request) as patience`."""
-        return Patience(request, self.stopping)
+    def waiting_request(self, request: Request[Any, Any, Any]) -> WaitingRequest:
+        """For a request that waits: `async with server_state.waiting_request(request) as waiting`."""
+        return WaitingRequest(request, self.stopping)
 
     @contextmanager
     def long_poll(self, caller: str) -> Generator[None]:
         """A place for a request that waits; 429 when all are taken, or when a caller has as many as are left:
         one that takes all it can get leaves places to the others.
         """
-        own, free = self.waiting[caller], self.options.waiting - self.waiting.total()
+        own, free = self.long_polls[caller], self.options.waiting - self.long_polls.total()
         if own >= free:
             raise Refusal(
                 429,
@@ -85,10 +100,10 @@ class Running:
                 "later, or without waiting",
                 headers={"retry-after": "1"},
             )
-        self.waiting[caller] += 1
+        self.long_polls[caller] += 1
         try:
             yield
         finally:
-            self.waiting[caller] -= 1
-            if not self.waiting[caller]:
-                del self.waiting[caller]
+            self.long_polls[caller] -= 1
+            if not self.long_polls[caller]:
+                del self.long_polls[caller]

@@ -12,7 +12,7 @@ from windlass.client.task import Sender
 from windlass.core.names import refuse_reserved
 
 
-def seen_task(app: Windlass, caller: Caller, name: str) -> Sender[..., Any]:
+def visible_task(app: Windlass, caller: Caller, name: str) -> Sender[..., Any]:
     """A task that the caller may run: to a key that is bound to queues those that are declared in one of
     them, wherever it wants the job to go; else 404. 422 for a task of Windlass itself.
     """
@@ -24,14 +24,14 @@ def seen_task(app: Windlass, caller: Caller, name: str) -> Sender[..., Any]:
     return known
 
 
-def own_name(caller: Caller, name: str) -> str:
+def stored_name(caller: Caller, name: str) -> str:
     """The name under which the store keeps what a caller calls by a name. To a bound key names are its own:
     it cannot learn from a name that is taken what others have. Keys that see the same share their names.
     """
     return f"{name}{_mark(caller)}"
 
 
-def name_shown(caller: Caller, kept: str) -> str:
+def shown_name(caller: Caller, kept: str) -> str:
     """The name by which a caller calls what the store keeps under a name."""
     return kept.removesuffix(_mark(caller))
 
@@ -46,13 +46,13 @@ def _mark(caller: Caller) -> str:
 _MARK = 10
 
 
-def whole_queues(caller: Caller) -> None:
+def require_whole_queues(caller: Caller) -> None:
     """Refuse a key that is bound to lanes: what is told of a queue tells of its other lanes."""
     if caller.lanes is not None:
         raise Refusal(403, "forbidden", "this is about whole queues: it needs a key not bound to lanes")
 
 
-def within_sight(caller: Caller, queue: str | None, lane: str | None) -> None:
+def require_named_scope(caller: Caller, queue: str | None, lane: str | None) -> None:
     """Refuse a wish for "all" from a key that does not see all: it has to say which of its own it means."""
     if caller.queues is not None and (queue is None or not caller.sees_queue(queue)):
         _refuse("queue", caller.queues)

@@ -19,7 +19,7 @@ STOPPING = 5.0
 
 
 @asynccontextmanager
-async def answering(
+async def serve_socket(
     app: ASGIApp, at: socket.socket, *, most: int, deadlines: Deadlines | None = None
 ) -> AsyncGenerator[Connections]:
     """Answer requests that come in at a socket. In the end requests under way are answered, no others."""
