@@ -4,10 +4,11 @@ from windlass.broker.sqlite.identity import Identity
 from windlass.verify import producer
 
 
-def _look(_identity: Identity, _connection: object) -> None:
+def _see_nothing(_identity: Identity, _connection: object = None) -> None:
     """See nothing."""
 
 
 if __name__ == "__main__":
-    Identity.look = _look  # type: ignore[method-assign]
+    for look in ("look_before", "look", "look_now", "look_now_and_then"):
+        setattr(Identity, look, _see_nothing)
     producer.main()

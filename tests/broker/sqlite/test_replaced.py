@@ -15,6 +15,10 @@ from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
 
 from windlass.broker.sqlite import SqliteBroker, log
+from windlass.broker.sqlite.files import connect
+from windlass.broker.sqlite.handle import Handle
+from windlass.broker.sqlite.identity import Identity, file_id
+from windlass.broker.sqlite.library import library
 from windlass.errors import StoreError, StoreReplaced
 
 WARM = 50
@@ -44,15 +48,19 @@ class Opened:
     def enqueue(self) -> str:
         return self.broker.blocking.enqueue([[new_job()]])[0][0].job
 
-    def jobs_of_a_new_process(self) -> int:
-        """How many jobs a process that opens the file now finds."""
+    def jobs_of_a_new_process(self, more: int = 0) -> int:
+        """How many jobs a process that opens the file now finds, and enqueues."""
         code = (
             "import asyncio, sys; from pathlib import Path; from windlass.broker.sqlite import SqliteBroker;"
-            "b = SqliteBroker(Path(sys.argv[1]));"
+            "from tests.broker.sqlite.children import new_job; b = SqliteBroker(Path(sys.argv[1]));"
+            "[b.blocking.enqueue([[new_job()]]) for _ in range(int(sys.argv[2]))];"
             "print(sum(row.count for row in asyncio.run(b.counts()).rows)); asyncio.run(b.close())"
         )
         done = subprocess.run(
-            [sys.executable, "-c", code, str(self.path)], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, str(self.path), str(more)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return int(done.stdout)
 
@@ -141,6 +149,56 @@ def test_readers_are_refused_within_a_second(
         run(opened.broker).counts()
     if way == "its folder moved":
         opened.path.parent.with_name("moved").rename(opened.path.parent)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_the_next_commit_after_a_deletion_is_refused(
+    opened: Opened, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 3600.0)  # not only once a second
+    opened.beside(suffix).unlink()
+    with pytest.raises(StoreReplaced, match="was deleted or moved"):
+        opened.enqueue()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_a_process_does_not_take_what_was_replaced_while_it_opened_the_file(
+    opened: Opened, suffix: str
+) -> None:
+    identity = Identity(opened.path, file_id(opened.path))
+
+    def connect_beside_another() -> Handle:
+        handle = connect(opened.path, writes=True)
+        opened.beside(suffix).unlink()
+        opened.beside(suffix).touch()
+        return handle
+
+    with library, pytest.raises(StoreReplaced, match=rf"{suffix}.* was replaced by another file"):
+        identity.connected(connect_beside_another)
+
+
+@pytest.mark.parametrize("suffixes", [("-wal", "-shm"), ("-shm",)])
+def test_a_process_that_was_refused_leaves_what_others_have_committed_since(
+    opened: Opened, suffixes: tuple[str, ...]
+) -> None:
+    for suffix in suffixes:
+        opened.beside(suffix).unlink()
+    enqueued = opened.jobs_of_a_new_process(more=40)
+    with pytest.raises(StoreReplaced):
+        opened.enqueue()
+    run(opened.broker).close()
+    assert opened.jobs_of_a_new_process() == enqueued
+    assert apsw.Connection(str(opened.path)).pragma("integrity_check") == "ok"
+
+
+def test_what_was_committed_before_the_log_was_deleted_is_written_by_the_last_to_close(
+    opened: Opened,
+) -> None:
+    opened.beside("-wal").unlink()
+    with pytest.raises(StoreReplaced):
+        opened.enqueue()
+    run(opened.broker).close()
+    assert opened.jobs_of_a_new_process() >= WARM + 1
 
 
 def test_who_waits_for_a_result_is_told(opened: Opened) -> None:

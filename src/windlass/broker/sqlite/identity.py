@@ -1,10 +1,11 @@
 """Noticing that the file which this process has open is not the one at its path any more.
 
 Who deletes or replaces a file under running processes does not disturb them: they go on with what they have
-open, and no new process ever reads what they accept. So the writer looks at the path after each commit,
-before it answers. The file must be the one that was opened; once a second its log (`-wal`) and the index of
-its log (`-shm`) are looked at as well. What was committed into a log that is deleted is not lost yet: SQLite
-writes it to the file when the last process closes it.
+open, and no new process ever reads what they accept. So the writer looks at the paths after each commit,
+before it answers. The file, its log (`-wal`) and the index of its log (`-shm`) must be those that this
+process has open: while it has, their numbers are given to no other file. What was committed into a log that
+is deleted is not lost yet: SQLite writes it to the file when the last process closes it, unless somebody has
+begun another log by then.
 
 A file that was truncated, or overwritten by what is no file of Windlass, is found by its first bytes, once a
 second. One that was overwritten in place by another file of Windlass is not found: only its content could
@@ -20,6 +21,7 @@ from typing import Final, NoReturn
 
 import apsw
 
+from windlass.broker.sqlite.descriptors import open_files, opening
 from windlass.broker.sqlite.files import APPLICATION_ID
 from windlass.broker.sqlite.filesystem import said
 from windlass.broker.sqlite.handle import Connection, Handle
@@ -27,7 +29,7 @@ from windlass.broker.sqlite.library import library
 from windlass.errors import StoreReplaced
 
 EVERY: Final = 1.0
-"""Seconds between the looks of those who only read, and between looks at the log and its index."""
+"""Seconds between the looks of those who only read, and between looks into the file."""
 _HEADER: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _OWNER: Final = slice(68, 72)
@@ -51,7 +53,7 @@ class Identity:
         """
         self._trouble: str | None = None
         self._is_overwritten = False
-        self._looked = self._looked_beside = time.monotonic()
+        self._looked = self._looked_inside = time.monotonic()
 
     @property
     def file(self) -> FileId:
@@ -63,14 +65,22 @@ class Identity:
         if self._trouble is not None:
             raise StoreReplaced(self._trouble)
 
+    def look_before(self) -> None:
+        """Refuse if the file, its log or its index is another one. For the writer, before a transaction:
+        others may have gone on with the same log under another index, and it would write over what they have
+        committed.
+        """
+        self.check()
+        self._compare()
+
     def look(self, connection: Connection) -> None:
         """Refuse if the file is another one. For the writer, after a commit."""
         self.check()
         now = time.monotonic()
-        if now - self._looked_beside < EVERY:
-            self._same(*self._files[0])
+        if now - self._looked_inside < EVERY:
+            self._compare()
             return
-        self._looked_beside = now
+        self._looked_inside = now
         self._look_closely(connection)
 
     def look_now_and_then(self, connection: Connection) -> None:
@@ -89,30 +99,46 @@ class Identity:
         """Make a connection to the file; refuse if another one is at its path, before and after."""
         self.check()
         self._same(*self._files[0])  # a log that is left over must not be written into another file
-        handle = connect()
-        try:
-            if self._generation != library.generation:
-                self._see_beside(handle.connection)
-            else:
-                self._compare()
-        except BaseException:
-            library.close(handle.connection)
-            raise
+        with opening:  # what another thread opens in between could be another log
+            handle = connect()
+            try:
+                if self._generation != library.generation:
+                    self._see_beside(handle.connection)
+                else:
+                    self._compare()
+            except BaseException:
+                self.closing(handle.connection)
+                library.close(handle.connection)
+                raise
         return handle
 
     def closing(self, connection: Connection) -> None:
-        """Keep SQLite from writing its log to what is in the place of an overwritten file."""
-        if self._is_overwritten:
+        """Keep SQLite from writing its log to a file that was overwritten, or that has another log now."""
+        if self._is_overwritten or self._is_taken_over():
             with suppress(apsw.ConnectionClosedError):
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
+    def _is_taken_over(self) -> bool:
+        """Whether others go on with another log, or with the same log and another index."""
+        if self._trouble is None or len(self._files) == 1:
+            return False
+        log, index = (_stat(path) for path, _ in self._files[1:])
+        known_log, known_index = (known for _, known in self._files[1:])
+        if log is not None and _id(log) == known_log:
+            return index is not None and _id(index) != known_index
+        return log is not None and log.st_size > 0  # an empty one is left by an opening that has failed
+
     def _see_beside(self, connection: Connection) -> None:
-        """Note which log and index a connection has opened."""
+        """Note which log and index a connection has opened: those at their paths, if it has them open."""
         connection.execute("SELECT name FROM namespace").fetchall()  # from here on there are both
         path = str(connection.filename)
         self._same(*self._files[0])
         beside = (str(connection.filename_wal), f"{path}-shm")
         self._files = ((path, self.file), *((each, _id(self._found(each))) for each in beside))
+        ours = open_files()
+        for each, found in self._files:
+            if ours and found not in ours:
+                self._refuse(each, "was replaced by another file")
         self._generation = library.generation
 
     def _look_closely(self, connection: Connection) -> None:
@@ -171,6 +197,13 @@ def _header(connection: Connection) -> bytes | None:
 def file_id(path: Path) -> FileId:
     """What is at a path."""
     return _id(path.stat())
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 - as above
+    except OSError:
+        return None
 
 
 def _id(found: os.stat_result) -> FileId:

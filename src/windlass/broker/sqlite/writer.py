@@ -151,6 +151,7 @@ class Writer:
             self._open()
         else:
             self._descriptors.check()
+            self._identity.look_before()
 
     def _put(self, call: Call) -> None:
         """Hand a verb to the writer's thread. Without a lock: a signal handler may interrupt this thread
@@ -254,6 +255,7 @@ class Writer:
         if not self._handle.connection.getautocommit():
             self._handle.cursor.execute("ROLLBACK")
         if isinstance(error, apsw.FullError):
+            self._identity.look_now(self._handle.connection)  # nothing is written to another file
             self._log.give_way()
 
     def _do(self, tx: Transaction, verb: Callable[[Transaction], _T]) -> _T:
