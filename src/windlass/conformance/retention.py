@@ -275,6 +275,28 @@ async def test_prune_keeps_what_is_needed(store: Harness) -> None:
     assert await _kept(store, others) == [True] * 3
 
 
+async def test_sweep_prunes_by_retention__behind_many_that_are_needed(store: Harness) -> None:
+    """However many are in front of them."""
+    await store.queue("q", retention=MINUTE)
+    await store.queue("later")
+    worker = await store.worker()
+    undone = await store.add(queue="later")
+    parents: list[JobId] = []
+    for _ in range(2):
+        more = await store.add_many(600)
+        for lease in await worker.take(600):
+            await store.done(lease)
+        await store.add(after=tuple(Edge(parent) for parent in (*more, undone)), queue="later")
+        parents += more
+    store.advance(SECOND)
+    done, cancelled = others = await store.add_many(2)
+    await store.done(await worker.one())
+    await store.cancel(cancelled)
+    await store.passes(2, MINUTE)
+    assert await _kept(store, parents[:100] + parents[-100:]) == [True] * 200
+    assert [await store.missing(job) for job in (done, cancelled)] == [True, True], others
+
+
 async def test_prune_keeps_what_is_needed__a_cancelled_parent_too(store: Harness) -> None:
     await store.queue("q", retention=0)
     worker = await store.worker()

@@ -80,7 +80,7 @@ def test_it_says_what_it_would_do_and_does_it(desk: Desk, owner: psycopg.Connect
     code, out, _ = desk.run("--status", "--json", "--namespace", "said")
     assert (code, json.loads(out)["current"]) == (0, True)
     code, out, _ = desk.run("--sql", "--namespace", "said")
-    assert (code, out) == (0, '-- namespace "said" is up to date: nothing would run\n')
+    assert (code, out) == (0, '-- namespace "said" is up to date: there is nothing to run\n')
 
 
 def test_what_it_prints_can_be_run_by_hand(desk: Desk, owner: psycopg.Connection[Any]) -> None:
@@ -235,7 +235,7 @@ async def _noted(number: int) -> int:
 
 def test_mistakes_are_one_line(desk: Desk) -> None:
     for arguments, line in (
-        (("--sql", "--status"), "choose one"),
+        (("--sql", "--status"), "use one of them"),
         (("--namespace", "No Name"), "namespace"),
         (("--url", "mysql://u:secret@h/d"), '--url must start with "postgresql:", not with "mysql:"'),
     ):

@@ -41,6 +41,7 @@ NOW = st.integers(1_000_000_000_000_000, 2_000_000_000_000_000)
 FENCE = st.integers(0, 2_000_000_000_000_000)
 SPAN = st.one_of(st.integers(-SECOND, 10 * SECOND), st.integers(0, 10 * DAY))
 COUNT = st.integers(0, 30)
+SLOTS = st.integers(0, 500)
 STANDING = st.fixed_dictionaries(
     {
         "attempt": st.integers(1, 12),
@@ -89,6 +90,13 @@ def _standing(raw: Mapping[str, Any]) -> settlement.Standing:
     return settlement.Standing(**raw)
 
 
+def _room_for(
+    suspects: bool, slots: int, soon: int, limit: int, last: bool, timed: bool, limited: bool
+) -> int:
+    ask = lease.Ask(queues=("q",), slots=slots, limit=limit, soon=soon, alone=suspects)
+    return lease.room_for(ask, last_attempt=last, timed=timed, limited=limited)
+
+
 def _settlement(standing: Mapping[str, Any], outcome: str, delay: int) -> Value:
     said = settlement.Settlement(job="", fence=0, outcome=Outcome(outcome), delay=delay)
     return _ruling(settlement.rule_settlement(_standing(standing), said))
@@ -128,6 +136,10 @@ RULES: Mapping[str, Rule] = {
     "is_live": Rule(
         lambda state, held, fence, alive: lease.is_live(State(state), held, fence, session_alive=alive),
         st.tuples(_ANY_STATE, st.integers(1, 3), st.integers(1, 3), st.booleans()),
+    ),
+    "room_for": Rule(
+        _room_for,
+        st.tuples(st.booleans(), SLOTS, SLOTS, SLOTS, st.booleans(), st.booleans(), st.booleans()),
     ),
     "settlement": Rule(
         _settlement, st.tuples(STANDING, st.sampled_from([one.value for one in Outcome]), SPAN)

@@ -39,11 +39,15 @@ CALLS: Final = {
         f"to_jsonb(_is_live((a->>0)::integer = {CODES[State.RUNNING]}, (a->>1)::bigint, (a->>2)::bigint,"
         " (a->>3)::boolean))"
     ),
+    "room_for": (
+        "to_jsonb(_room_for((a->>0)::boolean, (a->>1)::integer, (a->>2)::integer, (a->>3)::integer,"
+        " (a->>4)::boolean, (a->>5)::boolean, (a->>6)::boolean))"
+    ),
     "settlement": f"to_jsonb(_rule_settlement({_STANDING}, a->>1, (a->>2)::bigint))",
     "session_end": f"to_jsonb(_rule_session_end({_STANDING}, a->>1, (a->>2)::boolean))",
     "deadline": f"to_jsonb(_rule_deadline({_STANDING}))",
     "is_crash": "to_jsonb(_is_crash(a->>0, (a->>1)::boolean))",
-    "meet": "to_jsonb(_meeting((a->>0)::smallint, (a->>1)::smallint, (a->>2)::boolean))",
+    "meet": "to_jsonb(_rule_key((a->>0)::smallint, (a->>1)::smallint, (a->>2)::boolean))",
     "held_until": (
         "to_jsonb(_held_until((a->>0)::smallint, (a->>1)::bigint, (a->>2)::bigint, (a->>3)::bigint))"
     ),

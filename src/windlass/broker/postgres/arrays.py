@@ -22,16 +22,17 @@ from windlass.core.settlement import Settlement
 NO_ASK: tuple[Any, ...] = (None, 0, 0, None, None, None, False, 0, 0, 0)
 
 
-def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
+def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any] | None, ...]:
     """New jobs, column by column; then their edges, each with the place of its child (from 1).
 
-    A column in which all jobs are alike has one element, or none if that is "nothing".
+    A column in which all jobs are alike has one element, and one in which there is nothing is None: half of
+    the columns of most calls, which then cost nothing on their way.
     """
     if isinstance(jobs, Alike):
         ids, payloads, jobs = jobs.ids, jobs.payloads, (jobs.pattern,)
     else:
         ids, payloads = [new_id(job.id) for job in jobs], [job.payload for job in jobs]
-    keyed = [job for job in jobs if job.key is not None]
+    keyed = any(job.key is not None for job in jobs)
     edges = [(place, edge) for place, job in enumerate(jobs, 1) for edge in job.after]
     return (
         Ids(ids),
@@ -39,30 +40,32 @@ def jobs_of(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
         Texts(_alike([job.queue for job in jobs])),
         Texts(_alike([job.lane for job in jobs])),
         Numbers(_alike([job.priority for job in jobs])),
-        Texts([job.key for job in jobs] if keyed else ()),
-        Numbers([MODES[job.mode] for job in jobs] if keyed else ()),
-        Numbers([job.window for job in jobs] if keyed else ()),
+        Texts([job.key for job in jobs]) if keyed else None,
+        Numbers([MODES[job.mode] for job in jobs]) if keyed else None,
+        Numbers([job.window for job in jobs]) if keyed else None,
         Numbers(_alike([job.delay for job in jobs])),
-        Numbers(_if_any([job.run_at for job in jobs])),
-        Numbers(_if_any([job.expires for job in jobs])),
+        _if_any(Numbers([job.run_at for job in jobs])),
+        _if_any(Numbers([job.expires for job in jobs])),
         Blobs(payloads),
-        Blobs(_if_any([pack(job.headers) if job.headers else None for job in jobs])),
-        Blobs(_if_any([pack(job.tags) if job.tags else None for job in jobs])),
+        _if_any(Blobs([pack(job.headers) if job.headers else None for job in jobs])),
+        _if_any(Blobs([pack(job.tags) if job.tags else None for job in jobs])),
         Numbers(_alike([job.max_attempts for job in jobs])),
         Numbers(_alike([job.revision for job in jobs])),
         Texts(_alike([job.flow for job in jobs])),
-        Numbers([place for place, _ in edges]),
-        Ids([id_of(edge.parent) for _, edge in edges]),
-        Numbers([FAILURES[edge.on_failure] for _, edge in edges]),
+        Numbers([place for place, _ in edges]) if edges else None,
+        Ids([id_of(edge.parent) for _, edge in edges]) if edges else None,
+        Numbers([FAILURES[edge.on_failure] for _, edge in edges]) if edges else None,
     )
 
 
 def _alike(column: list[Any]) -> list[Any]:
-    return column[:1] if column and column.count(column[0]) == len(column) else column
+    if len(column) > 1 and column.count(column[0]) == len(column):
+        del column[1:]
+    return column
 
 
-def _if_any(column: list[Any]) -> list[Any]:
-    return [] if column.count(None) == len(column) else _alike(column)
+def _if_any(column: list[Any]) -> list[Any] | None:
+    return None if column.count(None) == len(column) else _alike(column)
 
 
 def ask_of(ask: Ask | None) -> tuple[Any, ...]:
@@ -83,7 +86,7 @@ def ask_of(ask: Ask | None) -> tuple[Any, ...]:
     )
 
 
-def settlements_of(items: Sequence[Settlement]) -> tuple[list[Any], ...]:
+def settlements_of(items: Sequence[Settlement]) -> tuple[list[Any] | None, ...]:
     """Settlements, column by column; then their children, with the place of the settlement of each."""
     large = [too_large(item.spawn) for item in items]
     children = [

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from windlass.broker.postgres.bells import Bell
@@ -51,8 +51,11 @@ class Line:
         while True:
             try:
                 link = self._connected()
-                with self._patience(link):
+                self._await(link)
+                try:
                     return call.read(link.fetch(said, arguments, named=call.named))
+                finally:
+                    self._await(None)
             except TROUBLE as error:
                 if self._link is not None and (ends(error) or not self._link.is_usable):
                     self.close()
@@ -73,20 +76,16 @@ class Line:
         self._link = BlockingLink.open(self._place)
         return self._link
 
-    @contextlib.contextmanager
-    def _patience(self, link: BlockingLink) -> Generator[None]:
-        """Have the connection cut if the server does not answer in time: psycopg would wait for ever."""
+    def _await(self, link: BlockingLink | None) -> None:
+        """Have the connection cut if the server does not answer in time: psycopg would wait for ever. None:
+        it has answered.
+        """
         with self._guard:
-            self._asked = (link, time.monotonic() + PATIENCE)
-            if not self._is_watched:
+            self._asked = None if link is None else (link, time.monotonic() + PATIENCE)
+            if link is not None and not self._is_watched:
                 self._is_watched = True
                 with contextlib.suppress(RuntimeError):  # Python is ending, and starts no more threads
                     threading.Thread(target=self._watch, name="windlass-patience", daemon=True).start()
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._asked = None
 
     def _watch(self) -> None:
         """Look at how long the server takes, for as long as there is something to look at."""

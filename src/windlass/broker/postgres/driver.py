@@ -6,7 +6,7 @@ import select
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -111,14 +111,24 @@ def _threshold(place: Place) -> int | None:
     return None if place.pooled else 5
 
 
+_Cursor = TypeVar("_Cursor", bound="psycopg.RawCursor[Any] | psycopg.AsyncRawCursor[Any]")
+
+
+def _adapted(cursor: _Cursor) -> _Cursor:
+    cursor.format = psycopg.pq.Format.BINARY
+    adapt(cursor)
+    return cursor
+
+
 class Link:
-    """A connection for coroutines, and the one cursor by which the store's functions are called on it."""
+    """A connection for coroutines, and the cursors by which the store's functions are called on it: for rows
+    by the names of their columns, and for plain ones.
+    """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self.connection = connection
-        self._cursor: psycopg.AsyncRawCursor[Any] = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
-        self._cursor.format = psycopg.pq.Format.BINARY
-        adapt(self._cursor)
+        self._named = _adapted(psycopg.AsyncRawCursor[Any](connection, row_factory=dict_row))
+        self._plain = _adapted(psycopg.AsyncRawCursor[Any](connection, row_factory=tuple_row))
 
     @classmethod
     async def open(cls, place: Place) -> "Link":
@@ -135,8 +145,7 @@ class Link:
 
     async def fetch(self, statement: bytes, arguments: Sequence[Any], *, named: bool) -> Sequence[Row]:
         """Call a function of the store: one statement, one transaction, one round trip."""
-        cursor = self._cursor
-        cursor.row_factory = dict_row if named else tuple_row
+        cursor = self._named if named else self._plain
         await cursor.execute(statement, arguments, prepare=True)
         return await cursor.fetchall()
 
@@ -160,9 +169,8 @@ class BlockingLink:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
-        self._cursor: psycopg.RawCursor[Any] = psycopg.RawCursor(connection, row_factory=tuple_row)
-        self._cursor.format = psycopg.pq.Format.BINARY
-        adapt(self._cursor)
+        self._named = _adapted(psycopg.RawCursor[Any](connection, row_factory=dict_row))
+        self._plain = _adapted(psycopg.RawCursor[Any](connection, row_factory=tuple_row))
 
     @classmethod
     def open(cls, place: Place) -> "BlockingLink":
@@ -179,8 +187,7 @@ class BlockingLink:
 
     def fetch(self, statement: bytes, arguments: Sequence[Any], *, named: bool) -> Sequence[Row]:
         """Call a function of the store."""
-        cursor = self._cursor
-        cursor.row_factory = dict_row if named else tuple_row
+        cursor = self._named if named else self._plain
         cursor.execute(statement, arguments, prepare=True)
         return cursor.fetchall()
 
@@ -207,7 +214,7 @@ class BlockingLink:
 
 
 def _is_usable(connection: "psycopg.AsyncConnection[Any] | psycopg.Connection[Any]") -> bool:
-    return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE  # of one that is closed: UNKNOWN
 
 
 def _is_quiet(descriptor: int) -> bool:

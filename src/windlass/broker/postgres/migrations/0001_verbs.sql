@@ -55,7 +55,7 @@ CREATE TYPE ask AS (
     session    text,
     seq        bigint,
     visibility bigint,
-    alone      boolean,
+    suspects   boolean,    -- whether it is for those alone
     max_bytes  bigint,
     draw       bigint,
     soon       integer     -- jobs under a limit that may be handed out, at least `slots`

@@ -15,6 +15,16 @@ CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_said big
     SELECT p_leased AND p_fence = p_said AND p_holder_lives
 $$;
 
+-- How many leases an answer may have with such a job as its last: jobs that must not wait in a worker's hand go to free slots only. in: the ask (whether it
+-- is for suspects, its slots, soon and size); whether the job's next attempt is the last, a run of its task was timed, and a limit counts it.
+CREATE OR REPLACE FUNCTION _room_for(
+    p_suspects boolean, p_slots integer, p_soon integer, p_size integer, p_last boolean, p_timed boolean, p_limited boolean
+) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_suspects THEN least(1, p_slots)
+        WHEN p_last OR NOT p_timed THEN p_slots
+        WHEN p_limited THEN greatest(p_slots, p_soon) ELSE p_size END
+$$;
+
 -- Rulings (`windlass.core.settlement`) ---------------------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION _ruling(
@@ -100,7 +110,7 @@ $$;
 -- Keys (`windlass.core.dedup`) -------------------------------------------------------------------------------------------------------------------------
 
 -- What becomes of a call under a key. in: its mode, the state of the job that holds the key (NULL: there is none), whether the key's window lasts.
-CREATE OR REPLACE FUNCTION _meeting(p_mode smallint, p_first smallint, p_within_window boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_key(p_mode smallint, p_first smallint, p_within_window boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN p_first IS NULL THEN 'create'
         WHEN p_first <= STATE_READY THEN CASE p_mode WHEN MODE_REPLACE THEN 'replace' ELSE 'duplicate' END

@@ -122,7 +122,7 @@ BEGIN
     END IF;
 END $$;
 
--- Note that slots of these queues are free. A lane that has a free slot enters its ring, which notes its queue; this is for limits of the whole
+-- Note that these queues have fewer leases. A lane that may have one more enters its ring, which notes its queue; this is for limits of the whole
 -- queue, and of lane '' in a queue without lanes.
 CREATE OR REPLACE FUNCTION _note_freed(p_queues text[]) RETURNS void LANGUAGE sql AS $$
     SELECT _note(name) FROM queue WHERE name = ANY (p_queues) AND (concurrency IS NOT NULL OR (NOT laned AND lane_concurrency IS NOT NULL))

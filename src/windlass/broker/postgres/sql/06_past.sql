@@ -267,15 +267,17 @@ BEGIN
     END IF;
 END $$;
 
--- Move jobs that have finished in other ways than by a plain settle: at most so many of a queue.
+-- Move jobs that have finished in other ways than by a plain settle: at most so many of a queue, of each kind. The newest are looked at:
+-- those that may not go gather in front of them, and would keep all later ones from being looked at.
 CREATE OR REPLACE FUNCTION _retire(q queue, p_limit integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT _has_past(q) THEN
         RETURN;
     END IF;
     WITH old AS MATERIALIZED (
-        SELECT j.place FROM (
-            SELECT ctid AS place, * FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) ORDER BY kept, finished_at, n LIMIT p_limit) j
+        SELECT j.place FROM (VALUES (KEPT_PLAIN::smallint), (KEPT_WITH_RESULT::smallint)) k (kept) CROSS JOIN LATERAL (
+            SELECT ctid AS place, * FROM job WHERE queue = q.name AND kept = k.kept AND kept IS NOT NULL
+            ORDER BY finished_at DESC, n DESC LIMIT p_limit) j
         WHERE _goes_to_past(q, EXISTS (SELECT FROM horizon h WHERE h.queue = q.name AND h.finished_at >= j.finished_at),
             j.has_children, j.after_ids, j.flow, j.log_lines)
     ), gone AS (

@@ -9,6 +9,12 @@ CREATE OR REPLACE FUNCTION _band_of(q queue, p_priority bigint, p_due bigint) RE
     SELECT _band(p_priority, p_due, q.bands, q.age_step)
 $$;
 
+-- The same for a queue by its name.
+CREATE OR REPLACE FUNCTION _band_in(p_queue text, p_priority bigint, p_due bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT _band_of(q, p_priority, p_due) FROM queue q WHERE q.name = p_queue);
+END $$;
+
 -- Put a job that has just become ready in its place, and write it back.
 CREATE OR REPLACE FUNCTION _file(j job, p_keeps_place boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -79,7 +85,7 @@ CREATE OR REPLACE FUNCTION _queue_token_in(q queue, p_at bigint) RETURNS bigint 
 $$;
 
 -- Whether one more lease of a lane fits. Leases are counted, not kept count of: right after every crash.
-CREATE OR REPLACE FUNCTION _has_slot(p_queue text, p_lane text, p_limit bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _has_lease_left(p_queue text, p_lane text, p_limit bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN p_limit IS NULL OR p_limit > (
         SELECT coalesce(sum(r.remaining), 0) FROM (
@@ -91,7 +97,7 @@ CREATE OR REPLACE FUNCTION _parked(l lane, p_at bigint) RETURNS text LANGUAGE pl
 BEGIN
     IF l.paused THEN
         RETURN 'paused';
-    ELSIF l.concurrency IS NOT NULL AND NOT _has_slot(l.queue, l.name, l.concurrency) THEN
+    ELSIF l.concurrency IS NOT NULL AND NOT _has_lease_left(l.queue, l.name, l.concurrency) THEN
         RETURN 'concurrency';
     ELSIF l.rate_count IS NOT NULL AND _lane_token_in(l, p_at) > 0 THEN
         RETURN 'rate';
@@ -263,7 +269,7 @@ BEGIN
 END $$;
 
 -- How many leases more fit under the limit of a queue; NULL if it has none.
-CREATE OR REPLACE FUNCTION _open_slots(q queue) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _leases_left(q queue) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF q.concurrency IS NULL THEN
         RETURN NULL;
@@ -275,7 +281,7 @@ END $$;
 -- Whether a queue as a whole may hand out a job.
 CREATE OR REPLACE FUNCTION _queue_open(q queue, p_at bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN NOT q.paused AND _queue_token_in(q, p_at) = 0 AND (q.concurrency IS NULL OR _open_slots(q) > 0);
+    RETURN NOT q.paused AND _queue_token_in(q, p_at) = 0 AND (q.concurrency IS NULL OR _leases_left(q) > 0);
 END $$;
 
 -- The job that a queue hands out next to anyone, or NULL. p_turns: lanes that have begun a turn that goes on.
@@ -395,7 +401,7 @@ BEGIN
     END IF;
 END $$;
 
--- Take a slot and a token of a job's queue and of its lane; the job is about to leave its place.
+-- Count a lease, and take a token, of a job's queue and of its lane; the job is about to leave its place.
 CREATE OR REPLACE FUNCTION _occupy(q queue, l lane, j job) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_at bigint := _at();

@@ -193,7 +193,7 @@ BEGIN
     FOREACH a IN ARRAY g LOOP
         r := _known(a.id);
         IF r.status IS NULL THEN
-            r := _meet(a, p_parent);
+            r := _accept_keyed(a, p_parent);
             IF r.status = 'created' THEN
                 SELECT v_created || n INTO v_created FROM job WHERE id = a.id;
             END IF;
@@ -207,7 +207,7 @@ BEGIN
 END $$;
 
 -- Answer one new call by its key (`windlass.core.dedup`).
-CREATE OR REPLACE FUNCTION _meet(a asked, p_parent uuid) RETURNS receipt LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _accept_keyed(a asked, p_parent uuid) RETURNS receipt LANGUAGE plpgsql AS $$
 DECLARE
     m record;
     h job;
@@ -215,7 +215,7 @@ BEGIN
     IF a.status = 'duplicate' THEN   -- so it was answered; but what stands for it may itself have been absorbed since
         RETURN _absorb(a.id, 'duplicate', coalesce((_known(a.of)).of, a.of));
     END IF;
-    m := _met(a);
+    m := _under_key(a);
     CASE m.does
         WHEN 'create' THEN
             RETURN _create(a, p_parent, NULL);
@@ -231,8 +231,8 @@ BEGIN
     END CASE;
 END $$;
 
--- in: a new call. out: what it does under its key (`_meeting`), to which job, and the state of the key's holder (NULL: there is none).
-CREATE OR REPLACE FUNCTION _met(a asked, OUT does text, OUT of uuid, OUT state smallint) LANGUAGE plpgsql STABLE AS $$
+-- in: a new call. out: what it does under its key (`_rule_key`), to which job, and the state of the key's holder (NULL: there is none).
+CREATE OR REPLACE FUNCTION _under_key(a asked, OUT does text, OUT of uuid, OUT state smallint) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     k unique_key;
     h job;
@@ -256,7 +256,7 @@ BEGIN
     SELECT * INTO h FROM job WHERE id = k.holder AND pruned_until IS NULL AND k.until IS NULL;
     h := _as_leased(h);
     state := coalesce(h.state, STATE_DONE::smallint);
-    does := _meeting(a.mode, state, NOT (k.until <= _at()) IS TRUE);
+    does := _rule_key(a.mode, state, NOT (k.until <= _at()) IS TRUE);
     of := k.holder;
     IF does = 'follow' AND k.follower IS NOT NULL THEN
         does := 'replace';

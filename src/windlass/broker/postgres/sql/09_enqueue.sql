@@ -4,7 +4,7 @@
 -- parents and refusals. Keys touched: those of `08_accept.sql`. Cost: O(jobs log n).
 
 -- in: groups as one list of jobs, column by column; p_ends: where each group ends. A column in which all jobs are alike has one element, which stands
--- for all, or none. Edges are flat, each with the place of its child (from 1).
+-- for all; one in which there is nothing is NULL. Edges are flat, each with the place of its child (from 1).
 -- out: a receipt a job, in their order; no row at all if every job was created.
 CREATE OR REPLACE FUNCTION enqueue(
     p_now bigint, p_ends integer[],
@@ -14,8 +14,8 @@ CREATE OR REPLACE FUNCTION enqueue(
     p_edge_parents uuid[], p_edge_on smallint[]
 ) RETURNS SETOF receipt LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    v_many boolean := p_keys = '{}' AND p_edge_of = '{}';
-    v_alone boolean := NOT v_many OR _touches_lanes(p_queues, p_lanes);
+    v_many boolean := p_keys IS NULL AND p_edge_of IS NULL;
+    v_alone boolean := NOT v_many OR p_lanes <> '{""}' OR _has_lanes(p_queues);
     v_receipts receipt[];
 BEGIN
     LOOP   -- at most twice
@@ -42,14 +42,16 @@ BEGIN
             v_alone := true;
         END;
     END LOOP;
-    RETURN QUERY SELECT * FROM unnest(v_receipts);
+    IF v_receipts IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM unnest(v_receipts);
+    END IF;
     PERFORM _ring();
 END $$;
 
--- Whether a job goes to a lane, or to a queue that has some: then rings change, which only one step at a time may do.
-CREATE OR REPLACE FUNCTION _touches_lanes(p_queues text[], p_lanes text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+-- Whether one of these queues has lanes: then rings change, which only one step at a time may do.
+CREATE OR REPLACE FUNCTION _has_lanes(p_queues text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN p_lanes <> '{""}' OR EXISTS (SELECT FROM queue WHERE name = ANY (p_queues) AND laned);
+    RETURN EXISTS (SELECT FROM queue WHERE name = ANY (p_queues) AND laned);
 END $$;
 
 -- Accept jobs without keys and parents, all at once. p_alone: whether the step has the namespace to itself. Gives up (WL001, or a unique
@@ -61,18 +63,24 @@ CREATE OR REPLACE FUNCTION _accept_many(
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     x record;
-    o record;   -- what stands for all in a column of one element
     v_at bigint := _at();
-    v_queues text[] := CASE cardinality(p_queues) WHEN 1 THEN p_queues ELSE array(SELECT DISTINCT unnest(p_queues)) END;
+    v_queues text[] := p_queues;
     v_queue text;
+    v_first uuid := p_ids[1];
     v_n bigint := _draw_numbers();
     v_runs boolean;   -- whether they stand as runs
 BEGIN
-    SELECT count(*) AS known, bool_or(sequence) AS lined, bool_or(laned) AS laned, bool_or(emit = EMIT_ALL) AS emits,
-        bool_or(age_step IS NOT NULL OR bands IS NOT NULL) AS banded
-    INTO x FROM queue WHERE name = ANY (v_queues);
-    IF x.known < cardinality(v_queues) OR x.lined OR (SELECT max_size IS NOT NULL FROM meta) OR (x.laned AND NOT p_alone)
-        OR cardinality(p_ids) > DRAW THEN
+    IF cardinality(p_ids) > 1 THEN
+        v_queues := array(SELECT DISTINCT unnest(p_queues));
+        v_first := (SELECT u FROM unnest(p_ids) u ORDER BY u LIMIT 1);
+    END IF;
+    -- All that is to be known beforehand in one statement: in a call of one job, statements are what it costs.
+    SELECT m.max_size, m.slots, q.*, EXISTS (SELECT FROM inbox) AS waits, (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AS absorbed
+    INTO x FROM meta m CROSS JOIN (
+        SELECT count(*) AS known, bool_or(sequence) AS lined, bool_or(laned) AS laned, bool_or(emit = EMIT_ALL) AS emits,
+            bool_or(age_step IS NOT NULL OR bands IS NOT NULL) AS banded
+        FROM queue WHERE name = ANY (v_queues)) q;
+    IF x.known < cardinality(v_queues) OR x.lined OR x.max_size IS NOT NULL OR (x.laned AND NOT p_alone) OR cardinality(p_ids) > DRAW THEN
         PERFORM _must_be_alone();
     END IF;
     IF p_lanes <> '{""}' THEN
@@ -80,24 +88,21 @@ BEGIN
             SELECT DISTINCT coalesce(w.queue, p_queues[1]) AS queue FROM unnest(p_queues, p_lanes) AS w (queue, lane)
             WHERE coalesce(w.lane, p_lanes[1]) <> '') u;
     END IF;
-    SELECT p_tasks[1] AS task, p_queues[1] AS queue, p_lanes[1] AS lane, p_priorities[1] AS priority, p_delays[1] AS delay,
-        p_max_attempts[1] AS max_attempts, p_revisions[1] AS revision, p_flows[1] AS flow,
-        CASE cardinality(p_run_at) WHEN 1 THEN p_run_at[1] END AS run_at, CASE cardinality(p_expires) WHEN 1 THEN p_expires[1] END AS expires,
-        CASE cardinality(p_headers) WHEN 1 THEN p_headers[1] END AS headers, CASE cardinality(p_tags) WHEN 1 THEN p_tags[1] END AS tags INTO o;
     v_runs := NOT x.laned AND p_lanes = '{""}' AND greatest(cardinality(p_tasks), cardinality(p_queues), cardinality(p_priorities),
         cardinality(p_delays), cardinality(p_run_at), cardinality(p_expires), cardinality(p_headers), cardinality(p_tags),
         cardinality(p_max_attempts), cardinality(p_revisions), cardinality(p_flows)) = 1;
     WITH filed AS MATERIALIZED (
         SELECT g.*, CASE WHEN g.due > v_at THEN STATE_SCHEDULED ELSE STATE_READY END::smallint AS state, octet_length(g.payload) AS size,
-            CASE WHEN g.due > v_at THEN 0 WHEN NOT x.banded THEN -g.priority
-                ELSE (SELECT _band_of(q, g.priority, g.due) FROM queue q WHERE q.name = g.queue) END AS band
+            CASE WHEN g.due > v_at THEN 0 WHEN x.banded THEN _band_in(g.queue, g.priority, g.due) ELSE -g.priority END AS band
         FROM (
-            SELECT u.id, v_n + u.place - 1 AS n, coalesce(u.task, o.task) AS task, coalesce(u.queue, o.queue) AS queue,
-                coalesce(u.lane, o.lane) AS lane, coalesce(u.priority, o.priority) AS priority, u.payload,
-                _due_at(coalesce(u.run_at, o.run_at), coalesce(u.delay, o.delay), v_at) AS due,
-                v_at + coalesce(u.expires, o.expires) AS expires_at, coalesce(u.headers, o.headers) AS headers,
-                coalesce(u.tags, o.tags) AS tags, coalesce(u.max_attempts, o.max_attempts) AS max_attempts,
-                coalesce(u.revision, o.revision) AS revision, coalesce(u.flow, o.flow) AS flow
+            SELECT u.id, v_n + u.place - 1 AS n, coalesce(u.task, p_tasks[1]) AS task, coalesce(u.queue, p_queues[1]) AS queue,
+                coalesce(u.lane, p_lanes[1]) AS lane, coalesce(u.priority, p_priorities[1]) AS priority, u.payload,
+                _due_at(CASE cardinality(p_run_at) WHEN 1 THEN p_run_at[1] ELSE u.run_at END, coalesce(u.delay, p_delays[1]), v_at) AS due,
+                v_at + CASE cardinality(p_expires) WHEN 1 THEN p_expires[1] ELSE u.expires END AS expires_at,
+                CASE cardinality(p_headers) WHEN 1 THEN p_headers[1] ELSE u.headers END AS headers,
+                CASE cardinality(p_tags) WHEN 1 THEN p_tags[1] ELSE u.tags END AS tags,
+                coalesce(u.max_attempts, p_max_attempts[1]) AS max_attempts, coalesce(u.revision, p_revisions[1]) AS revision,
+                coalesce(u.flow, p_flows[1]) AS flow
             FROM unnest(p_ids, p_payloads, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_headers, p_tags,
                 p_max_attempts, p_revisions, p_flows) WITH ORDINALITY
                 AS u (id, payload, task, queue, lane, priority, delay, run_at, expires, headers, tags, max_attempts, revision, flow, place)
@@ -117,8 +122,9 @@ BEGIN
     INSERT INTO delta (queue, task, state, n, bytes)
     SELECT f.queue, f.task, f.state, count(*), sum(f.size) FROM filed f GROUP BY f.queue, f.task, f.state;
     -- Behind the insert, which has waited for a step that moves a job of such an id to the past: a look before it finds the job in neither.
-    IF _may_be_known(p_ids) THEN
-        PERFORM _must_be_alone();
+    -- Ids grow with time, so it is mostly enough to look at the largest that is there.
+    IF x.waits OR v_first <= x.absorbed OR NOT _is_beyond_past(v_first, x.slots) THEN
+        PERFORM _must_be_new(p_ids, x.slots);
     END IF;
     IF x.laned OR p_lanes <> '{""}' THEN
         -- A lane that is in the ring of these jobs already stays there.
@@ -126,7 +132,7 @@ BEGIN
             SELECT DISTINCT coalesce(u.queue, p_queues[1]) AS queue, coalesce(u.lane, p_lanes[1]) AS lane
             FROM unnest(p_queues, p_lanes) AS u (queue, lane)) l JOIN queue q ON q.name = l.queue
         WHERE x.banded OR cardinality(p_priorities) > 1 OR NOT EXISTS (
-            SELECT FROM seat WHERE queue = l.queue AND lane = l.lane AND band = CASE WHEN q.one_ring THEN 0 ELSE -o.priority END AND due IS NOT NULL);
+            SELECT FROM seat WHERE queue = l.queue AND lane = l.lane AND band = CASE WHEN q.one_ring THEN 0 ELSE -p_priorities[1] END AND due IS NOT NULL);
     END IF;
     IF x.emits THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, after, attempt, fence)
@@ -138,20 +144,11 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whether one of these ids may be that of a job that has ended or waits to be taken in, or of a call that a key absorbed. Ids grow with time, so it is mostly enough to
--- look at the largest that is there.
-CREATE OR REPLACE FUNCTION _may_be_known(p_ids uuid[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_slots smallint[] := (SELECT slots FROM meta);
-    v_first uuid := (SELECT u FROM unnest(p_ids) u ORDER BY u LIMIT 1);
+-- Give up the step if one of these ids is that of a job that has ended or waits to be taken in, or of a call that a key absorbed.
+CREATE OR REPLACE FUNCTION _must_be_new(p_ids uuid[], p_slots smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- Each by itself: a statement pays for all the tables that it might look at.
-    IF EXISTS (SELECT FROM inbox) AND EXISTS (SELECT FROM inbox b WHERE (b.job).id = ANY (p_ids)) THEN
-        RETURN true;
-    ELSIF v_first <= (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AND EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids)) THEN
-        RETURN true;
-    ELSIF _is_beyond_past(v_first, v_slots) THEN
-        RETURN false;
+    IF EXISTS (SELECT FROM inbox b WHERE (b.job).id = ANY (p_ids)) OR EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids))
+        OR EXISTS (SELECT FROM past WHERE slot = ANY (p_slots) AND id = ANY (p_ids)) THEN
+        PERFORM _must_be_alone();
     END IF;
-    RETURN EXISTS (SELECT FROM past WHERE slot = ANY (v_slots) AND id = ANY (p_ids));
 END $$;

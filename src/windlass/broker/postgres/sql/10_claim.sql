@@ -44,7 +44,7 @@ END $$;
 -- Whether an ask can only be answered by a step that has the namespace to itself.
 CREATE OR REPLACE FUNCTION _needs_alone(a ask) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN a.alone OR EXISTS (SELECT FROM inbox) OR EXISTS (SELECT FROM queue q WHERE q.name = ANY (a.queues) AND NOT _takes_many(q));
+    RETURN a.suspects OR EXISTS (SELECT FROM inbox) OR EXISTS (SELECT FROM queue q WHERE q.name = ANY (a.queues) AND NOT _takes_many(q));
 END $$;
 
 -- Whether nothing but order, lanes and numbers of leases decide what a queue hands out next.
@@ -111,7 +111,7 @@ BEGIN
         LOOP
             SELECT * INTO q FROM queue WHERE name = v_name;
             EXIT WHEN q.paused;
-            IF t.turns IS NULL AND NOT a.alone AND _takes_many(q) THEN
+            IF t.turns IS NULL AND NOT a.suspects AND _takes_many(q) THEN
                 t := CASE WHEN q.laned THEN _take_turns(q, a, t) ELSE _take_runs(q, a, t) END;
                 EXIT queues WHEN t.stopped;
                 EXIT WHEN NOT t.odd;
@@ -173,7 +173,7 @@ BEGIN
             v_task := r.task;
             v_timed := EXISTS (SELECT FROM timed WHERE task = v_task);
         END IF;
-        v_room := CASE WHEN v_timed AND NOT r.last THEN a.size ELSE a.slots END - t.count;
+        v_room := _room_for(false, a.slots, a.soon, a.size, r.last, v_timed, false) - t.count;
         t.stopped := v_room <= 0 OR (t.bytes + r.size > a.max_bytes AND t.count > 0 AND r.width = 1);
         EXIT WHEN t.stopped;
         IF t.bytes + r.size > a.max_bytes AND r.width > 1 THEN
@@ -228,7 +228,7 @@ DECLARE
     v_at bigint := _at();
     v_turn integer := _turn_of(a.slots, a.soon);
     v_limited boolean := q.concurrency IS NOT NULL OR q.lane_concurrency IS NOT NULL;
-    v_open bigint;     -- slots that the queue has left
+    v_open bigint;     -- leases that the queue may have yet
     v_ring bigint;
     v_want integer;    -- one more than may be taken, to see what stops the claim
     v_take integer;
@@ -236,13 +236,13 @@ BEGIN
     t.stopped := false;
     t.odd := false;
     LOOP
-        v_open := _open_slots(q);
+        v_open := _leases_left(q);
         EXIT WHEN v_open <= 0;
         v_ring := CASE WHEN q.one_ring THEN 0 ELSE (
             SELECT band FROM seat WHERE queue = q.name AND due IS NOT NULL ORDER BY band LIMIT 1) END;
         EXIT WHEN v_ring IS NULL;
         v_want := greatest(v_turn + 1, CASE WHEN v_limited THEN a.soon ELSE a.size END - t.count + 1);
-        WITH lanes AS (   -- those that are next; `each`: jobs of one to look at in this round, whole turns; `room`: slots that it has left
+        WITH lanes AS (   -- those that are next; `each`: jobs of one to look at in this round, whole turns; `room`: leases that it may have yet
             SELECT s.*, _stride(coalesce(o.weight, 1)) AS stride, m.most IS NOT NULL AS limited,
                 coalesce(o.level IS NOT NULL OR (o.has_rate AND o.rate_count IS NOT NULL), false) AS rated,
                 ((v_want - 1) / (s.lanes * v_turn) + 1)::integer * v_turn AS each,
@@ -266,9 +266,8 @@ BEGIN
                     ORDER BY band, seq LIMIT greatest(0, least(l.room, l.each + 1))) f) j
         ), judged AS (   -- in order, each with what would stop the claim there
             SELECT h.*, h.nth % v_turn = 0 AS begins, h.count > v_open AS closed, h.rated OR coalesce(h.expires_at <= v_at, false) AS is_odd,
-                t.count + h.count > CASE
-                    WHEN h.last OR NOT EXISTS (SELECT FROM timed o WHERE o.task = h.task) THEN a.slots
-                    WHEN q.concurrency IS NOT NULL OR h.limited THEN a.soon ELSE a.size END
+                t.count + h.count > _room_for(false, a.slots, a.soon, a.size, h.last, EXISTS (SELECT FROM timed o WHERE o.task = h.task),
+                    q.concurrency IS NOT NULL OR h.limited)
                 OR (t.count + h.count > 1 AND t.bytes + h.sum > a.max_bytes) AS stops
             FROM (
                 SELECT w.*, row_number() OVER () AS count, sum(w.size) OVER (ROWS UNBOUNDED PRECEDING) AS sum FROM (
@@ -305,7 +304,7 @@ BEGIN
 END $$;
 
 -- Move the clocks of lanes that jobs were taken from, and let those leave that have nothing more to hand out. In, job by job: its lane; the lane's
--- seat, its clock and due before; its stride; how many slots it had left, and how many jobs were found in it.
+-- seat, its clock and due before; its stride; how many leases it might have, and how many jobs were found in it.
 CREATE OR REPLACE FUNCTION _advance(
     p_queue text, p_ring bigint, p_lanes text[], p_seats tid[], p_clocks bigint[], p_dues bigint[], p_strides bigint[], p_rooms bigint[],
     p_found bigint[]
@@ -329,7 +328,7 @@ BEGIN
     IF NOT x.left THEN
         RETURN;
     END IF;
-    IF x.full IS NOT NULL THEN   -- all of their slots are taken: they hand out nothing in any band
+    IF x.full IS NOT NULL THEN   -- they have all the leases that they may have, and hand out nothing in any band
         WITH gone AS (UPDATE seat SET due = NULL WHERE queue = p_queue AND lane = ANY (x.full) AND due IS NOT NULL RETURNING band)
         SELECT v_left || array_agg(DISTINCT g.band) INTO v_left FROM gone g;
     END IF;
@@ -350,7 +349,7 @@ DECLARE
     v_n bigint;
 BEGIN
     t.stopped := false;
-    v_n := CASE WHEN a.alone THEN _next_suspect(q, v_at) ELSE _next_job(q, _draw(a.draw, t.count), v_at, t.turns) END;
+    v_n := CASE WHEN a.suspects THEN _next_suspect(q, v_at) ELSE _next_job(q, _draw(a.draw, t.count), v_at, t.turns) END;
     t.empty := v_n IS NULL;
     IF t.empty THEN
         RETURN t;
@@ -369,12 +368,8 @@ BEGIN
         t.stopped := t.spare < 0;
         RETURN t;
     END IF;
-    v_room := CASE
-        WHEN a.alone THEN least(1, a.slots)
-        WHEN j.attempt + 1 >= j.max_attempts OR NOT EXISTS (SELECT FROM timed WHERE task = j.task) THEN a.slots
-        WHEN q.concurrency IS NOT NULL OR q.rate_count IS NOT NULL OR l.concurrency IS NOT NULL OR l.rate_count IS NOT NULL THEN a.soon
-        ELSE a.size
-    END;
+    v_room := _room_for(a.suspects, a.slots, a.soon, a.size, j.attempt + 1 >= j.max_attempts, EXISTS (SELECT FROM timed WHERE task = j.task),
+        q.concurrency IS NOT NULL OR q.rate_count IS NOT NULL OR l.concurrency IS NOT NULL OR l.rate_count IS NOT NULL);
     t.stopped := t.count >= v_room OR (t.count > 0 AND t.bytes + octet_length(j.payload) > a.max_bytes);
     IF t.stopped THEN
         RETURN t;
@@ -446,7 +441,7 @@ DECLARE
     v_lane_token bigint;
 BEGIN
     FOR q IN SELECT * FROM queue WHERE name = ANY (p_queues) AND NOT paused LOOP
-        IF a.alone THEN
+        IF a.suspects THEN
             v_next := least(v_next, (
                 -- By the index of suspects, which are few.
                 SELECT min(greatest(0, s.due_at - v_at)) FROM (
@@ -456,8 +451,8 @@ BEGIN
             v_next := least(v_next, (
                 SELECT greatest(0, due_at - v_at) FROM job WHERE queue = q.name AND waits = STATE_SCHEDULED ORDER BY due_at LIMIT 1));
         END IF;
-        CONTINUE WHEN p_claimed AND NOT a.alone AND q.unlimited AND NOT q.laned;
-        IF (a.alone AND _next_suspect(q, v_at) IS NOT NULL) OR (NOT a.alone AND _next_job(q, a.draw, v_at, NULL) IS NOT NULL) THEN
+        CONTINUE WHEN p_claimed AND NOT a.suspects AND q.unlimited AND NOT q.laned;
+        IF (a.suspects AND _next_suspect(q, v_at) IS NOT NULL) OR (NOT a.suspects AND _next_job(q, a.draw, v_at, NULL) IS NOT NULL) THEN
             RETURN 0;
         END IF;
         CONTINUE WHEN NOT EXISTS (SELECT FROM ready WHERE queue = q.name);

@@ -86,7 +86,7 @@ BEGIN
     ELSIF v_head <> j.n THEN
         why := 'an earlier job of its lane is not finished';
         detail := (SELECT id FROM job WHERE n = v_head);
-    ELSIF _open_slots(q) <= 0 THEN
+    ELSIF _leases_left(q) <= 0 THEN
         why := 'its queue is at its concurrency limit';
     ELSIF v_token > 0 THEN
         why := 'its queue is at its rate';

@@ -50,7 +50,7 @@ BEGIN
     FOREACH a IN ARRAY g LOOP
         r := _known_here(a.id);
         IF r.status IS NULL THEN
-            r := _met_here(a);
+            r := _receipt_under_key(a);
             a.status := r.status;
             a.of := r.of;
             -- Counted from the call, not from the commit.
@@ -85,9 +85,9 @@ BEGIN
 END $$;
 
 -- The receipt of a new call by its key, with what waits to be taken in.
-CREATE OR REPLACE FUNCTION _met_here(a asked) RETURNS receipt LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _receipt_under_key(a asked) RETURNS receipt LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    m record := _met(a);
+    m record := _under_key(a);
     v_first uuid;
 BEGIN
     IF a.key IS NOT NULL AND (m.does = 'follow' OR (m.state <= STATE_RUNNING) IS NOT TRUE) THEN
@@ -96,7 +96,7 @@ BEGIN
             SELECT * FROM inbox b WHERE (b.job).queue = a.queue AND (b.job).lane = a.lane AND (b.job).task = a.task AND (b.job).key = a.key OFFSET 0) w
         WHERE (w.job).status <> 'duplicate' ORDER BY w.call, w.i LIMIT 1;
         IF FOUND THEN
-            m.does := _meeting(a.mode, STATE_READY::smallint, true);
+            m.does := _rule_key(a.mode, STATE_READY::smallint, true);
             m.of := v_first;
         END IF;
     END IF;

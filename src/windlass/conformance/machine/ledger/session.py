@@ -7,9 +7,10 @@ from windlass.conformance.machine.ledger.records import Entry, Ledger, Lent, Sea
 from windlass.conformance.machine.violated import require
 from windlass.core.job import Moved
 from windlass.core.outcome import Cause, CauseKind, Outcome
+from windlass.core.retry import crash_delay
 from windlass.core.session import Beat, Ended, Pulse, SessionState, SessionView, Swept
 from windlass.core.state import State
-from windlass.core.units import HOUR, SECOND, Fence, JobId, Micros, SessionId
+from windlass.core.units import HOUR, Fence, JobId, Micros, SessionId
 
 
 def beaten(ledger: Ledger, beats: Sequence[Beat], pulses: Sequence[Pulse]) -> None:
@@ -150,7 +151,7 @@ def _lease_ended(ledger: Ledger, entry: Entry, cause: Cause, move: Moved, *, had
     elif spent:
         outcome, state = Outcome.DEAD, State.DEAD
     elif crash and entry.crashes:
-        delay = min(60 * SECOND, SECOND << (entry.crashes - 1))
+        delay = crash_delay(entry.crashes + 1)
         state = State.SCHEDULED
     require("an ended lease is charged by its cause", move.after is state, move, cause, entry, state)
     # Whether it ended cancelled or not, nobody runs it any more; a crash is counted where it was charged.

@@ -58,15 +58,14 @@ local function next_for(ask, q, handed_out)
 end
 
 local function room(ask, q, j) -- how many jobs may be handed out before this one
-  if ask.alone then return min(1, ask.slots) end
-  if j.attempt + 1 >= j.max_attempts or not queues.is_timed(j.kind.task) then return ask.slots end
   local p = q.policy
   local limited = p.concurrency or p.rate
   if not limited and q.limited then
     local l = queues.lane(q, j.kind.lane)
     limited = queues.lane_concurrency(q, l) or queues.lane_rate(q, l)
   end
-  return limited and ask.soon or ask.limit
+  local last, timed = j.attempt + 1 >= j.max_attempts, queues.is_timed(j.kind.task)
+  return rules.room_for(ask.alone, ask.slots, ask.soon, ask.limit, last, timed, limited)
 end
 
 local function start(ask, j) -- a lease begins

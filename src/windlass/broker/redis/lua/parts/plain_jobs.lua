@@ -47,9 +47,10 @@ function plain_jobs.claim(ask, q, given, payload)
         return payload, false
       end
       local kind = jobs.kind(names)
-      local ahead = attempt + 1 < cold[2] and queues.is_timed(kind.task)
+      local last, timed = attempt + 1 >= cold[2], queues.is_timed(kind.task)
+      local room = rules.room_for(false, ask.slots, ask.soon, ask.limit, last, timed, false)
       payload = payload + size
-      if #given >= (ahead and ask.limit or ask.slots) or (#given > 0 and payload > ask.max_bytes) then
+      if #given >= room or (#given > 0 and payload > ask.max_bytes) then
         return payload, true
       end
       local written = struct.pack($HEAD_AGAIN, $State.RUNNING, 0, started, kept, attempt + 1, rules.new_fence(fence, NOW), NOW,

@@ -12,6 +12,13 @@ function rules.is_live(state, held, fence, session_alive) -- the fence check on 
   return state == $State.RUNNING and held == fence and session_alive
 end
 
+-- How many leases an answer may have with such a job as its last. Of the ask: whether it is for suspects, slots, soon, limit.
+function rules.room_for(suspects, slots, soon, limit, last, timed, limited)
+  if suspects then return min(1, slots) end
+  if last or not timed then return slots end
+  return limited and max(slots, soon) or limit
+end
+
 -- Rulings (core/settlement.py): what the end of a lease does to its job. A standing is what the store knows of it:
 -- attempt, max_attempts, crashes, cancel_requested, superseded, holds, held_for.
 
