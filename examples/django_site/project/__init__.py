@@ -1,0 +1,1 @@
+"""The settings and addresses of the site."""

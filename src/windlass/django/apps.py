@@ -1,0 +1,18 @@
+"""The entry of INSTALLED_APPS: finds the modules `tasks` of all installed apps."""
+# pyright: basic, reportMissingTypeStubs=false
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+
+
+class WindlassConfig(AppConfig):
+    """Windlass in a project."""
+
+    name = "windlass.django"
+    label = "windlass"
+    verbose_name = "Windlass"
+    default = True
+
+    def ready(self) -> None:
+        """Import every `tasks.py`: a worker runs only tasks that were registered."""
+        autodiscover_modules("tasks")

@@ -1,0 +1,261 @@
+"""A backend for Django's tasks: `django.tasks` (Django 6), or the package `django-tasks` before it.
+
+    TASKS = {"default": {"BACKEND": "windlass.django.backend.TasksBackend", "QUEUES": ["default", "mail"]}}
+
+A task of Django's becomes a task of the project's app, named by the path of its function, when it is defined.
+Its arguments are JSON, as Django says, and not compared with annotations.
+"""
+# pyright: basic, reportMissingTypeStubs=false, reportMissingImports=false
+
+import functools
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+
+from windlass.client.task import Call, Sender
+from windlass.core.ids import check_job_id
+from windlass.core.job import JobDetail
+from windlass.core.outcome import Error
+from windlass.core.retry import RetryPolicy
+from windlass.core.state import State
+from windlass.core.units import SECOND, Micros
+from windlass.django.project import ProjectApp, project_app
+from windlass.errors import InvalidOption
+from windlass.signals import GiveUp, Signal
+from windlass.worker.current import current
+
+try:
+    from django.tasks import TaskContext, TaskResult, TaskResultStatus
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import Task, TaskError
+    from django.tasks.exceptions import TaskResultDoesNotExist
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+except ImportError:
+    from django_tasks import TaskContext, TaskResult, TaskResultStatus
+    from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.base import Task, TaskError
+    from django_tasks.exceptions import TaskResultDoesNotExist
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+
+_STATUS: Mapping[State, TaskResultStatus] = {
+    State.DONE: TaskResultStatus.SUCCESSFUL,
+    State.DEAD: TaskResultStatus.FAILED,
+    State.CANCELLED: TaskResultStatus.FAILED,
+    State.RUNNING: TaskResultStatus.RUNNING,
+}
+"""All other states are READY: the job will run."""
+
+_OPTIONS = frozenset(("retry", "timeout", "hard_timeout", "expires"))
+
+
+class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues] - either of the two
+    """Sends Django's tasks to the project's app, and reads their results."""
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        """Django makes one in each thread, so what is known of tasks is the app's."""
+        super().__init__(alias, params)
+        self._keywords = _keywords(self.options)
+        for queue in sorted(self.queues):
+            self.app._use_queue(queue)  # noqa: SLF001 - one of our own
+
+    @property
+    def app(self) -> ProjectApp:
+        """The project's app."""
+        return project_app()
+
+    def validate_task(self, task: Task) -> None:
+        """Django asks this of every task when it is defined, so it becomes known to workers here."""
+        super().validate_task(task)
+        name, app = task.module_path, self.app
+        with app.registering:
+            if name not in app.django_tasks:
+                app.task(name=name, queue=task.queue_name, **self._keywords)(self._runner(task))
+                app.django_tasks[name] = task
+
+    def _sender(self, task: Task) -> Sender[..., Any]:
+        return self.app.tasks[task.module_path]
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+        """Send a task. Inside of `atomic()` it is sent when the transaction commits."""
+        self.validate_task(task)
+        result = self._unsent(task, args, kwargs)
+        call = self._call(task, result)
+        object.__setattr__(result, "id", call.job.id)
+        self.app.send((call,))
+        object.__setattr__(result, "enqueued_at", datetime.now(UTC))
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def _call(self, task: Task, result: TaskResult) -> Call[Any]:
+        options: dict[str, Any] = {"queue": task.queue_name, "priority": task.priority}
+        if task.run_after is not None:
+            after = task.run_after
+            options["run_at"] = after if after.tzinfo is not None else after.astimezone()
+        return self._sender(task).using(**options).call(*result.args, **result.kwargs)
+
+    def _unsent(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+        return TaskResult(
+            task=task,
+            id="",
+            status=TaskResultStatus.READY,
+            enqueued_at=None,
+            started_at=None,
+            last_attempted_at=None,
+            finished_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """The result as the store knows it now."""
+        return self.app.run(self.aget_result(result_id))
+
+    async def aget_result(self, result_id: str) -> TaskResult:
+        """Async twin of `get_result`."""
+        try:
+            job = check_job_id(result_id)
+        except InvalidOption as error:
+            raise TaskResultDoesNotExist(result_id) from error
+        detail = (await (await self.app.broker()).get([job]))[0]
+        task = None if detail is None else self.app.django_tasks.get(detail.task)
+        if detail is None or task is None:
+            raise TaskResultDoesNotExist(result_id)
+        return self._result(task, detail)
+
+    def _result(self, task: Task, detail: JobDetail) -> TaskResult:
+        signature = self._sender(task).signature
+        args, kwargs = signature.decode(detail.payload) if detail.payload else ((), {})
+        result = self._unsent(task, args, kwargs)
+        starts = [delivery.claimed_at for delivery in detail.deliveries]
+        sessions = [delivery.session or "" for delivery in detail.deliveries]
+        if detail.state is State.RUNNING:
+            sessions.append(detail.session or "")
+        known = {
+            "id": detail.id,
+            "status": _STATUS.get(detail.state, TaskResultStatus.READY),
+            "enqueued_at": _moment(detail.accepted_at),
+            "started_at": _moment(starts[0]) if starts else None,
+            "last_attempted_at": _moment(starts[-1]) if starts else None,
+            "finished_at": None if detail.finished_at is None else _moment(detail.finished_at),
+            "errors": [_error(each.error) for each in detail.deliveries if each.error is not None],
+            "worker_ids": sessions,
+        }
+        if detail.result is not None:
+            known["_return_value"] = signature.decode_result(detail.result)
+        for name, value in known.items():
+            object.__setattr__(result, name, value)
+        return result
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def _runner(self, task: Task) -> Any:
+        """The function that a worker calls: it gives the context, and tells Django's signals."""
+        function = task.func
+
+        def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, tuple[Any, ...]]:
+            result = self._running(task, args, kwargs)
+            task_started.send(type(self), task_result=result)
+            return result, (TaskContext(task_result=result), *args) if task.takes_context else args
+
+        def ended(result: TaskResult, error: BaseException | None) -> None:
+            if error is not None and not _is_last(error):
+                return
+            status = TaskResultStatus.SUCCESSFUL if error is None else TaskResultStatus.FAILED
+            object.__setattr__(result, "status", status)
+            object.__setattr__(result, "finished_at", datetime.now(UTC))
+            task_finished.send(type(self), task_result=result)
+
+        if iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def arun(*args: Any, **kwargs: Any) -> Any:
+                result, given = await sync_to_async(begun)(args, kwargs)
+                try:
+                    value = await function(*given, **kwargs)
+                except BaseException as error:
+                    await sync_to_async(ended)(result, error)
+                    raise
+                await sync_to_async(ended)(result, None)
+                return value
+
+            return _untyped(arun)
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result, given = begun(args, kwargs)
+            try:
+                value = function(*given, **kwargs)
+            except BaseException as error:
+                ended(result, error)
+                raise
+            ended(result, None)
+            return value
+
+        return _untyped(run)
+
+    def _running(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskResult:
+        result = self._unsent(task, args, kwargs)
+        now = datetime.now(UTC)
+        job, attempt = current.job, current.attempt
+        for name, value in (
+            ("id", job.id),
+            ("status", TaskResultStatus.RUNNING),
+            ("started_at", now),
+            ("last_attempted_at", now),
+            ("worker_ids", [""] * attempt),
+        ):
+            object.__setattr__(result, name, value)
+        return result
+
+
+def _is_last(error: BaseException) -> bool:
+    """Whether a job that raised this ends with it."""
+    if isinstance(error, Signal):
+        return isinstance(error, GiveUp)
+    return current.attempt >= current.job.max_attempts
+
+
+def _untyped(function: Any) -> Any:
+    """Django compares arguments with JSON and not with annotations."""
+    del function.__wrapped__
+    function.__annotations__ = {}
+    return function
+
+
+def _keywords(options: Mapping[str, Any]) -> dict[str, Any]:
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise ImproperlyConfigured(
+            f"TASKS: OPTIONS has {unknown[0]!r}; it takes {', '.join(sorted(_OPTIONS))}"
+        )
+    keywords = dict(options)
+    if isinstance(retry := keywords.get("retry"), Mapping):
+        try:
+            keywords["retry"] = RetryPolicy(**retry)
+        except (InvalidOption, TypeError) as error:
+            raise ImproperlyConfigured(f"TASKS: OPTIONS['retry']: {error}") from error
+    return keywords
+
+
+def _error(error: Error) -> TaskError:
+    path = error.type if "." in error.type else f"builtins.{error.type}"
+    return TaskError(exception_class_path=path, traceback=error.traceback)
+
+
+def _moment(at: Micros) -> datetime:
+    return datetime.fromtimestamp(at / SECOND, UTC)

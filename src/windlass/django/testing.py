@@ -1,0 +1,25 @@
+"""For tests of a Django project: `with jobs() as t:` in any TestCase.
+
+It is `windlass.testing.testing` with the project's app. Meanwhile a job is enqueued at once: a TestCase never
+commits, so what waits for the commit would never be sent.
+"""
+# pyright: basic, reportMissingTypeStubs=false
+
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+from windlass.django.project import project_app
+from windlass.testing import Bench, inline, testing
+
+
+@contextlib.contextmanager
+def jobs(*, run_at_once: bool = False, **options: Any) -> Generator[Bench]:
+    """A block of a test: jobs wait until the test runs them (`t.drain()`), or `run_at_once` with enqueue."""
+    app = project_app()
+    before, app.enqueues = app.enqueues, "at_once"
+    try:
+        with (inline if run_at_once else testing)(app, **options) as bench:
+            yield bench
+    finally:
+        app.enqueues = before

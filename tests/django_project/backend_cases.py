@@ -1,0 +1,189 @@
+"""Django's tasks on Windlass: what `django.tasks` says of a backend."""
+
+import importlib
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def django_site() -> None:
+    """Django, set up in this process with a project of these tests alone."""
+    import django
+    from django.conf import settings
+
+    if settings.configured:  # once in a process
+        return
+    folder = tempfile.mkdtemp()
+    tasks = ["django_tasks"] if not _has_tasks() else []
+    settings.configure(
+        INSTALLED_APPS=["windlass.django", *tasks],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{folder}/db.sqlite3"}},
+        WINDLASS={"url": f"sqlite:///{folder}/jobs.db"},
+        TASKS={
+            "default": {
+                "BACKEND": "windlass.django.backend.TasksBackend",
+                "QUEUES": ["default", "mail"],
+                "OPTIONS": {"retry": {"max_attempts": 2}},
+            }
+        },
+        USE_TZ=True,
+    )
+    django.setup()
+
+
+def _has_tasks() -> bool:
+    try:
+        import django.tasks  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@pytest.fixture
+def tasks() -> Any:
+    """The module with the tasks; imported after Django was set up."""
+    return importlib.import_module("tests.django_project.background")
+
+
+@pytest.fixture
+def t() -> Iterator[Any]:
+    from windlass.django.testing import jobs
+
+    with jobs(raises=False) as bench:
+        yield bench
+
+
+def test_a_result_is_ready_then_successful(tasks: Any, t: Any) -> None:
+    result = tasks.meaning.enqueue()
+    assert result.status == "READY"
+    assert not result.is_finished
+    assert result.enqueued_at is not None
+    with pytest.raises(ValueError, match="not finished"):
+        _ = result.return_value
+    t.drain()
+    result.refresh()
+    assert result.status == "SUCCESSFUL"
+    assert result.return_value == 42
+    assert result.attempts == 1
+    assert result.started_at is not None
+    assert result.finished_at >= result.started_at >= result.enqueued_at
+    assert tasks.meaning.get_result(result.id).return_value == 42
+
+
+def test_arguments_are_json(tasks: Any, t: Any) -> None:
+    result = tasks.echo.enqueue(1, ("a", None), key={"b": [True]})
+    assert result.args == [1, ["a", None]]
+    assert result.kwargs == {"key": {"b": [True]}}
+    t.drain()
+    result.refresh()
+    assert result.return_value == [[1, ["a", None]], {"key": {"b": [True]}}]
+    with pytest.raises(TypeError):
+        tasks.echo.enqueue(object())
+
+
+def test_a_failure_is_tried_again_and_ends_failed(tasks: Any, t: Any) -> None:
+    result = tasks.fails.enqueue()
+    t.drain()
+    result.refresh()
+    assert result.status == "READY"
+    assert result.attempts == 1
+    t.finish()
+    result.refresh()
+    assert result.status == "FAILED"
+    assert result.attempts == 2
+    assert result.errors[-1].exception_class is ValueError
+    assert "ValueError: this failed" in result.errors[-1].traceback
+    with pytest.raises(ValueError, match="Task failed"):
+        _ = result.return_value
+
+
+def test_async_tasks_run_and_async_code_enqueues(tasks: Any) -> None:
+    import asyncio
+
+    from windlass.django.project import project_app
+    from windlass.testing import testing
+
+    async def main() -> None:
+        async with testing(project_app()) as t:
+            result = await tasks.ameaning.aenqueue()
+            await t.drain()
+            await result.arefresh()
+            assert result.return_value == 42
+
+    asyncio.run(main())
+
+
+def test_a_task_that_takes_a_context_knows_its_result(tasks: Any, t: Any) -> None:
+    result = tasks.who.enqueue("x")
+    t.drain()
+    result.refresh()
+    assert result.return_value == [result.id, 1, "x"]
+
+
+def test_queue_priority_and_time_reach_the_job(tasks: Any, t: Any) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    tasks.meaning.using(queue_name="mail", priority=7, run_after=later).enqueue()
+    (job,) = t.enqueued()
+    assert (job.queue, job.priority) == ("mail", 7)
+    assert t.drain() == []
+    assert len(t.advance(3_700)) == 1
+
+
+def test_what_is_not_known_does_not_exist(tasks: Any, t: Any) -> None:
+    from windlass.django.backend import TaskResultDoesNotExist
+    from windlass.django.project import project_app
+
+    for unknown in ("nonsense", project_app().new_id()):
+        with pytest.raises(TaskResultDoesNotExist):
+            tasks.meaning.get_result(unknown)
+    result = tasks.echo.enqueue()
+    with pytest.raises(Exception, match="does not match"):
+        tasks.meaning.get_result(result.id)
+
+
+def test_a_queue_that_the_backend_does_not_have_is_refused(tasks: Any) -> None:
+    with pytest.raises(Exception, match="'unknown' is not valid"):
+        tasks.meaning.using(queue_name="unknown").enqueue()
+
+
+def test_signals_are_sent_once_for_each_step(tasks: Any, t: Any) -> None:
+    from windlass.django.backend import task_enqueued, task_finished, task_started
+
+    seen: list[tuple[str, str]] = []
+
+    def watch(name: str) -> Any:
+        def receive(task_result: Any, **_: Any) -> None:
+            seen.append((name, str(task_result.status)))
+
+        return receive
+
+    watchers = {name: watch(name) for name in ("enqueued", "started", "finished")}
+    for signal, name in ((task_enqueued, "enqueued"), (task_started, "started"), (task_finished, "finished")):
+        signal.connect(watchers[name])
+    tasks.meaning.enqueue()
+    t.drain()
+    tasks.fails.enqueue()
+    t.finish()
+    assert seen == [
+        ("enqueued", "READY"),
+        ("started", "RUNNING"),
+        ("finished", "SUCCESSFUL"),
+        ("enqueued", "READY"),
+        ("started", "RUNNING"),
+        ("started", "RUNNING"),
+        ("finished", "FAILED"),
+    ]
+
+
+def test_other_threads_have_the_same_tasks(tasks: Any, t: Any) -> None:
+    import threading
+
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(tasks.meaning.using(priority=3).enqueue()))
+    thread.start()
+    thread.join()
+    assert results[0].id
