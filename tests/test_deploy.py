@@ -1,0 +1,120 @@
+"""The files for containers and clusters fit each other, the commands and the API. No cluster is asked."""
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from tests.test_docs import reference
+
+from windlass.admin.scale import Scale
+from windlass.api.routes.scale import show_scale
+from windlass.config import Config
+from windlass.core.units import SECOND
+from windlass.worker.supervisor import STORE_PATIENCE
+from windlass.worker.ward import KILL_AFTER
+
+CONTRIB = Path(__file__).parents[1] / "contrib"
+DOCKERFILE = (CONTRIB / "containers" / "Dockerfile").read_text()
+COMPOSE = yaml.safe_load((CONTRIB / "containers" / "compose.yml").read_text())["services"]
+OBJECTS: dict[tuple[str, str], Any] = {
+    (found["kind"], found["metadata"]["name"]): found
+    for file in sorted((CONTRIB / "kubernetes").glob("*.yaml"))
+    for found in yaml.safe_load_all(file.read_text())
+}
+PODS = {key: found["spec"]["template"] for key, found in OBJECTS.items() if "template" in found["spec"]}
+LONGEST_STOP = Config().grace / SECOND + KILL_AFTER + STORE_PATIENCE
+
+
+def container(pod: Any) -> Any:
+    (only,) = pod["spec"]["containers"]
+    return only
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Every command that a file starts."""
+    found = [(f"compose {name}", one["command"]) for name, one in COMPOSE.items() if "command" in one]
+    found += [(kind, container(pod)["args"]) for (kind, _), pod in PODS.items()]
+    (cmd,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
+    return [*found, ("Dockerfile", json.loads(cmd))]
+
+
+@pytest.mark.parametrize(("where", "command"), commands(), ids=lambda value: str(value)[:30])
+def test_commands_and_their_options_exist(where: str, command: list[str]) -> None:
+    program, name, *rest = command
+    assert program == "windlass"
+    for option in (word for word in rest if word.startswith("--")):
+        assert f"`{option}`" in reference(name), f"{where}: windlass {name} has no {option}"
+
+
+def test_the_image_runs_as_another_user_than_root_and_has_a_health_check() -> None:
+    assert DOCKERFILE.count("\nFROM ") == 2
+    final = DOCKERFILE.rpartition("\nFROM ")[2]
+    (user,) = re.findall(r"^USER (\d+)$", final, re.MULTILINE)
+    assert int(user) > 0
+    assert "\nHEALTHCHECK " in final
+    assert {pod["spec"]["securityContext"]["runAsUser"] for pod in PODS.values()} == {int(user)}
+
+
+def test_a_worker_has_time_to_stop() -> None:
+    assert int(COMPOSE["worker"]["stop_grace_period"].removesuffix("s")) > LONGEST_STOP
+    assert PODS["Deployment", "windlass-worker"]["spec"]["terminationGracePeriodSeconds"] > LONGEST_STOP
+
+
+def test_workers_and_server_start_after_the_migration() -> None:
+    for name in ("worker", "serve"):
+        assert COMPOSE[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    assert COMPOSE["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+
+
+@pytest.mark.parametrize("key", PODS, ids=" ".join)
+def test_pods_have_no_more_rights_than_they_need(key: tuple[str, str]) -> None:
+    pod = PODS[key]
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert container(pod)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_selectors_select_what_they_name() -> None:
+    for name in ("worker", "serve"):
+        labels = PODS["Deployment", f"windlass-{name}"]["metadata"]["labels"]
+        assert labels["app.kubernetes.io/component"] == name
+        deployment = OBJECTS["Deployment", f"windlass-{name}"]
+        assert deployment["spec"]["selector"]["matchLabels"] == labels
+    budget = OBJECTS["PodDisruptionBudget", "windlass-worker"]["spec"]
+    workers = OBJECTS["Deployment", "windlass-worker"]["spec"]
+    assert budget["selector"] == workers["selector"]
+    service = OBJECTS["Service", "windlass-serve"]["spec"]
+    assert service["selector"] == OBJECTS["Deployment", "windlass-serve"]["spec"]["selector"]["matchLabels"]
+
+
+def test_the_autoscaler_asks_the_server_what_the_api_answers() -> None:
+    scaled = OBJECTS["ScaledObject", "windlass-worker"]["spec"]
+    (trigger,) = scaled["triggers"]
+    asked = trigger["metadata"]
+    url = urlsplit(asked["url"])
+    assert ("Service", url.hostname) in OBJECTS
+    assert url.port == OBJECTS["Service", "windlass-serve"]["spec"]["ports"][0]["port"]
+    assert url.hostname in container(PODS["Deployment", "windlass-serve"])["args"]  # --allow-host
+    assert url.path in show_scale.paths
+    assert set(parse_qs(url.query)) <= set(inspect.signature(show_scale.fn).parameters)
+    assert asked["valueLocation"] in Scale.__struct_fields__
+    assert scaled["scaleTargetRef"]["name"] == "windlass-worker"
+    assert ("TriggerAuthentication", trigger["authenticationRef"]["name"]) in OBJECTS
+
+
+def test_a_pod_stands_for_as_many_processes_as_it_has() -> None:
+    arguments = container(PODS["Deployment", "windlass-worker"])["args"]
+    processes = int(arguments[arguments.index("--processes") + 1])
+    scaled = OBJECTS["ScaledObject", "windlass-worker"]["spec"]
+    asked = scaled["triggers"][0]["metadata"]
+    assert processes == int(asked["targetValue"])
+    assert scaled["maxReplicaCount"] * processes == int(parse_qs(urlsplit(asked["url"]).query)["most"][0])
