@@ -45,7 +45,7 @@ def test_history_is_told_by_task_and_over_time(shell: Shell, monkeypatch: pytest
     (told,) = [json.loads(line) for line in shell("history", "tasks:app", "--json").out.splitlines()]
     assert told["total"]["given_back"] == 1
     assert [host["host"] for host in told["workers"]] == ["box"]
-    assert "nothing ended" in shell("history", "tasks:app", "--task", "send").err
+    assert "no attempt ended" in shell("history", "tasks:app", "--task", "send").err
 
 
 def test_without_history_it_says_what_to_do(shell: Shell) -> None:

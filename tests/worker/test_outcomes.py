@@ -3,12 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from tests.worker.virtual import Bench, run
 
-from windlass import GiveUp, Retry, RetryPolicy, Snooze, Windlass, current
+from windlass import GiveUp, Retry, RetryPolicy, Secret, Snooze, Windlass, current
 from windlass.core.job import JobDetail
 from windlass.core.outcome import Outcome
 from windlass.core.state import Reason, State
@@ -326,19 +326,20 @@ def test_an_expired_job_is_not_started(app: Windlass, bench: Callable[[Windlass]
     assert (late.state, late.attempt) == (State.DEAD, 0)
 
 
-def test_failures_are_logged_without_what_they_say(
+def test_failures_are_logged_once_each_without_secrets(
     app: Windlass, bench: Callable[[Windlass], Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task(retry=RetryPolicy(max_attempts=2, base=0.7, jitter="none"))
-    async def charge(card: str) -> None:
+    async def charge(card: Annotated[str, Secret]) -> None:
         raise ValueError(f"card {card} was declined")
 
     (detail,) = ended(bench(app), charge.call("4111 1111 1111 1111"))
     assert detail.state is State.DEAD
     lines = [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    failed = f"job {detail.id}: task charge (queue default) failed"
     assert lines == [
-        f"job {detail.id}: task charge failed (attempt 1 of 2), next in 0.7 s: ValueError",
-        f"job {detail.id}: task charge failed (attempt 2 of 2) and is dead: ValueError",
+        f"{failed} (attempt 1 of 2), next in 0.7 s: ValueError: card [secret] was declined",
+        f"{failed} (attempt 2 of 2) and is dead: ValueError: card [secret] was declined",
     ]
     assert "4111" not in caplog.text
 

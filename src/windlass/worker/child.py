@@ -21,6 +21,7 @@ from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SECOND
 from windlass.errors import DescriptorClosed, StoreError, StoreReplaced, WindlassError
 from windlass.loading import load_app
+from windlass.observe.failures import last_words
 from windlass.observe.logs import begin_logging
 from windlass.observe.measures import registry
 from windlass.observe.meter import Meter
@@ -67,9 +68,9 @@ def main(argument: str) -> None:
     begin = _first_word(control)
     if begin is None:
         return
-    begin_logging()
     try:
         program = load_app(begin.app)
+        begin_logging()  # by now the app has set up what it wants
         table = Table.open(Path(begin.table))
     except (WindlassError, OSError) as error:
         control.sendall(messages.framed(Failed(str(error))))
@@ -92,7 +93,7 @@ def main(argument: str) -> None:
     # From here on nothing that a task has left behind keeps the process: threads, a full executor.
     leave_soon(0)
     runner.close()
-    logging.shutdown()
+    last_words()
     sys.stdout.flush()
     sys.stderr.flush()
     if any(thread.name.startswith("windlass-thread") for thread in threading.enumerate()):

@@ -13,7 +13,9 @@ from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import in_namespace, load_app
+from windlass.observe.failures import last_words
 from windlass.observe.history.reader import keep_history
+from windlass.observe.logs import begin_logging
 from windlass.observe.watch import Watch
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.children import ProcessSpawner
@@ -62,10 +64,13 @@ def supervise(app_name: str, options: WorkerOptions) -> int:
     log says why. `InvalidOption`: the options or the app have no meaning.
     """
     try:
-        services = services_of(app_name, load_app(app_name), options)
+        app = load_app(app_name)
+        begin_logging()  # by now the app has set up what it wants
+        services = services_of(app_name, app, options)
     except InvalidOption as error:
         if not options.reload:
             raise
+        begin_logging()
         _log.error("%s; waiting for a change", error)
         start_anew_on_change()
         return 1
@@ -125,7 +130,7 @@ async def _close(broker: Broker, code: int) -> None:
             await broker.close()
     except TimeoutError:
         _log.warning("the store is away: left without closing it")
-        logging.shutdown()
+        last_words()
         os._exit(code)
 
 

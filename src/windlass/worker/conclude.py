@@ -5,6 +5,9 @@ A lease that never became a run gets its settlement here, too: given back, held,
 
 import asyncio
 import logging
+from types import TracebackType
+
+import msgspec
 
 from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
@@ -13,6 +16,8 @@ from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload
+from windlass.observe.failures import Clean, Failure, tell
+from windlass.observe.runs import fate
 from windlass.signals import GiveUp, Retry, Signal, Snooze
 from windlass.worker import twins
 from windlass.worker.failure import (
@@ -24,6 +29,7 @@ from windlass.worker.failure import (
     said,
     shortened,
     type_name,
+    users_frames,
 )
 from windlass.worker.holds import hold_key
 from windlass.worker.pace import Pace
@@ -52,9 +58,13 @@ class Concluder:
             result = task.signature.encode_result(value)
         except InvalidPayload as error:
             # The code has run to its end. To run it again would repeat its effects and fail here again.
-            clean = Cleaner(secret_texts(value))  # secrets in what was returned, besides those of the call
-            kept = as_error(error, retryable=False, clean=lambda text: clean(run.clean(text)))
-            return self._settlement(run, Outcome.DEAD, error=kept)
+            returned = Cleaner(secret_texts(value))  # secrets in what was returned, besides those of the call
+
+            def clean(text: str) -> str:
+                return returned(run.clean(text))
+
+            kept = as_error(error, retryable=False, clean=clean)
+            return _told(run.lease, self._settlement(run, Outcome.DEAD, error=kept), error, clean)
         lease, runtime = run.lease, int((self._now() - run.started) * SECOND + 0.5)
         if result is None and not run.spawned:
             return Settlement(job=lease.job, fence=lease.fence, outcome=_DONE, runtime=runtime)
@@ -68,17 +78,21 @@ class Concluder:
         )
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        """The settlement of a run that raised, whatever it raised."""
+        """The settlement of a run that raised, whatever it raised. A failure is told here, once."""
         if twins.pid != self._pid:
             twins.end_twin(task.name)
+        if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
+            length = (task.options.timeout or 0) / SECOND
+            late = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
+            error = late.with_traceback(error.__traceback__)  # where the code was at that moment
         try:
-            return self._judged(run, task, error)
-        except Exception as trouble:  # noqa: BLE001
+            return _told(run.lease, self._judged(run, task, error), error, run.clean)
+        except BaseException as trouble:  # noqa: BLE001
             # A class of exceptions may be written so that even looking at one raises.
             why = shortened(run.clean(formatted(trouble) or type_name(trouble)))
-            _log.error("job %s (%s): its error cannot be read\n%s", run.lease.job, task.name, why)
             unread = said(run.clean(type(error).__name__), "its error cannot be read")
-            return self._settlement(run, Outcome.RETRY, delay=SECOND, error=unread)
+            kept = msgspec.structs.replace(unread, traceback=why)
+            return _told(run.lease, self._settlement(run, Outcome.RETRY, delay=SECOND, error=kept))
 
     def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
         if run.released:
@@ -87,21 +101,32 @@ class Concluder:
             return self._settlement(run, Outcome.CANCELLED)
         if isinstance(error, Signal):
             return self._signalled(run, task, error)
-        if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
-            length = (task.options.timeout or 0) / SECOND
-            error = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
         return self._failed(run, task, error)
 
     def refused(self, run: Run, task: Registered, why: str) -> Settlement:
         """The settlement of a run that returned, but spawned jobs that the store refuses."""
-        return self._failed(run, task, RuntimeError(f"what it spawned was refused: {why}"))
+        error = RuntimeError(f"what it spawned was refused: {why}")
+        return _told(run.lease, self._failed(run, task, error), error, run.clean)
+
+    def dropped(self, run: Run | None, settlement: Settlement, why: str) -> Settlement:
+        """The settlement of a lease on which the store takes no other word: a dead letter."""
+        why = why if run is None else run.clean(why)
+        dead = Settlement(
+            job=settlement.job,
+            fence=settlement.fence,
+            outcome=Outcome.DEAD,
+            runtime=settlement.runtime,
+            error=said("NotSettled", why, retryable=False),
+        )
+        return dead if run is None else _told(run.lease, dead)
 
     def died(self, run: Run, cause: str) -> Settlement:
         """The settlement of a run whose own process died; the worker lives on."""
         if run.released or run.cancelled:
             return self._settlement(run, Outcome.RELEASE if run.released else Outcome.CANCELLED)
         error = said("ProcessDied", f"the process of this job died: {cause}", cause=cause)
-        return self._settlement(run, Outcome.RETRY, delay=crash_delay(run.lease.attempt), error=error)
+        delay = crash_delay(run.lease.attempt)
+        return _told(run.lease, self._settlement(run, Outcome.RETRY, delay=delay, error=error))
 
     def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
         match signal:
@@ -153,6 +178,39 @@ def _interrupted(error: BaseException) -> RunInterrupted:
     return RunInterrupted(f"{type(error).__name__}: {error}")
 
 
+def _told(
+    lease: Lease, settlement: Settlement, raised: BaseException | None = None, clean: Clean = str
+) -> Settlement:
+    """A settlement whose failure was told; one that is no failure is as it was."""
+    error = settlement.error
+    if error is None:
+        return settlement
+    outcome = fate(lease, settlement)
+    tell(
+        Failure(
+            job=lease.job,
+            task=lease.task,
+            queue=lease.queue,
+            lane=lease.lane,
+            attempt=lease.attempt,
+            max_attempts=lease.max_attempts,
+            fence=lease.fence,
+            outcome=outcome,
+            error=error,
+            retry_in=settlement.delay / SECOND if outcome is Outcome.RETRY else None,
+            asked_for=isinstance(raised, Signal),
+            exception=raised,
+            frames=_frames(raised),
+            clean=clean,
+        )
+    )
+    return settlement
+
+
+def _frames(raised: BaseException | None) -> TracebackType | None:
+    return None if raised is None else users_frames(raised.__traceback__)
+
+
 # --- leases that never became a run -------------------------------------------------------------------------
 
 
@@ -178,7 +236,10 @@ def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
     app and quote the payload, so secrets are removed from it.
     """
     clean = Cleaner(task.signature.secrets_in(lease.payload))
-    return held(lease, clean(f"this code cannot read its payload: {error}"))
+    settlement = held(lease, clean(f"this code cannot read its payload: {error}"))
+    kept = msgspec.structs.replace(settlement, error=as_error(error, retryable=True, clean=clean))
+    _told(lease, kept, error, clean)
+    return settlement
 
 
 def held(lease: Lease, why: str) -> Settlement:

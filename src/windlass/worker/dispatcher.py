@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from windlass.worker.conclude import Concluder
-from windlass.worker.executor import Executor, Performer
+from windlass.worker.executor import Executor
 from windlass.worker.hand import Hand, Ticket
 from windlass.worker.in_loop import Inline, InLoop, TaskLoop
 from windlass.worker.in_process import InProcess, Processes
 from windlass.worker.in_thread import InThread
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered, RunsIn
+from windlass.worker.told import performer_for
 
 
 class Runner(Protocol):
@@ -61,7 +62,7 @@ class Dispatcher:
         """Made on the loop that is to run tasks."""
         self._hand = hand
         self.loop = TaskLoop(pace, on_failure)
-        performer = Performer(conclude)
+        performer = performer_for(conclude)
         processes = Processes(app_name, conclude, table=str(hand.table.path))
         slots = sum(line.slots for line in hand.lines)
         follow = self._follow

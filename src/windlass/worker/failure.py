@@ -75,7 +75,7 @@ def clipped(text: str, most: int) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a __str__ may raise anything
+    except BaseException:  # noqa: BLE001 - a __str__ may raise anything
         return "<its text cannot be read>"
 
 
@@ -85,13 +85,13 @@ def formatted(error: BaseException) -> str:
         found = traceback.TracebackException(
             type(error),
             error,
-            _users(error.__traceback__),
+            users_frames(error.__traceback__),
             limit=-FRAMES,
             capture_locals=False,
             compact=True,
         )
         return "".join(found.format())
-    except Exception:  # noqa: BLE001 - a __str__ in the chain may raise anything
+    except BaseException:  # noqa: BLE001 - a __str__ in the chain may raise anything
         return ""
 
 
@@ -104,7 +104,7 @@ def shortened(text: str) -> str:
     return f"{text[:half]}\n…\n{text[-half:]}"
 
 
-def _users(found: TracebackType | None) -> TracebackType | None:
+def users_frames(found: TracebackType | None) -> TracebackType | None:
     """A traceback from where it leaves the worker."""
     start = found
     while start is not None and _is_ours(start):
@@ -120,7 +120,7 @@ def _is_ours(found: TracebackType) -> bool:
 
 def _codes(found: TracebackType | None) -> list[CodeType]:
     codes: list[CodeType] = []
-    found = _users(found)
+    found = users_frames(found)
     while found is not None:
         codes.append(found.tb_frame.f_code)
         found = found.tb_next

@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import NoReturn
 
+from windlass.observe.failures import last_words
+
 _log = logging.getLogger("windlass.worker")
 
 PATIENCE = 1.0
@@ -68,7 +70,7 @@ def _end(code: int, level: int, message: str, error: BaseException | None = None
     with contextlib.suppress(BaseException):
         _log.log(level, message, exc_info=error)
     with contextlib.suppress(BaseException):
-        logging.shutdown()
+        last_words()
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)

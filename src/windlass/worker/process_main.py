@@ -20,9 +20,9 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import StoreError
 from windlass.loading import load_app
+from windlass.observe.failures import flush
 from windlass.observe.logs import begin_logging
 from windlass.worker.conclude import Concluder, given_back, unknown
-from windlass.worker.executor import Performer
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.in_thread import Returned, call_blocking, complete
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
@@ -44,6 +44,7 @@ from windlass.worker.process import (
 from windlass.worker.run import Run, running
 from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
+from windlass.worker.told import performer_for
 
 _decode = msgspec.msgpack.Decoder[ToProcess](ToProcess).decode
 _PR_SET_PDEATHSIG = 1
@@ -98,8 +99,9 @@ class JobProcess:
     def __init__(self, door: Door, prepare: Prepare) -> None:
         self._door = door
         self._program = load_app(prepare.app)
+        begin_logging()  # by now the app has set up what it wants
         self._tasks = self._program.runnable
-        self._performer = Performer(Concluder(MachinePace()))
+        self._performer = performer_for(Concluder(MachinePace()))
         self._table = Table.open(Path(prepare.table)) if prepare.table else None
         self._run: Run | None = None
 
@@ -109,6 +111,8 @@ class JobProcess:
             self._heed_signals()
             self._door.say(Begun())
             settlement = copy_context().run(self._execute, work)
+            if settlement.error is not None:
+                flush()  # the worker may kill this process as soon as it hears the end
             self._door.say(Concluded(settlement))
 
     def _heed_signals(self) -> None:
@@ -167,7 +171,6 @@ def main(argument: str) -> None:
     prepare = door.hear()
     if not isinstance(prepare, Prepare):
         return
-    begin_logging()
     try:
         process = JobProcess(door, prepare)
     except Exception as error:  # noqa: BLE001 - told to the worker, which holds the job with this reason

@@ -8,12 +8,8 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
-from windlass.core.state import State
-from windlass.core.units import SECOND
 from windlass.worker.conclude import Concluder
-from windlass.worker.failure import said
 from windlass.worker.hand import Ended, Hand
-from windlass.worker.run import Run
 
 _log = logging.getLogger("windlass.worker")
 
@@ -89,21 +85,14 @@ class Settler:
     def dropped(self, ended: Ended, why: str) -> None:
         """The store cannot take this word at all."""
         self._batch.remove(ended)
-        why = why if ended.run is None else ended.run.clean(why)
         settlement = ended.settlement
         if settlement.outcome is Outcome.DEAD:
+            why = why if ended.run is None else ended.run.clean(why)
             _log.error("job %s: the store takes no word on it: %s", settlement.job, why)
             if ended.ticket is not None:
                 self._hand.let_go(ended.ticket)
             return
-        error = said("NotSettled", why, retryable=False)
-        dead = Settlement(
-            job=settlement.job,
-            fence=settlement.fence,
-            outcome=Outcome.DEAD,
-            runtime=settlement.runtime,
-            error=error,
-        )
+        dead = self._conclude.dropped(ended.run, settlement, why)
         self._batch.append(Ended(ended.ticket, dead, ended.run))
 
     def _ruled(self, ended: Ended, answer: Answer) -> None:
@@ -114,7 +103,6 @@ class Settler:
             return
         if ended.run is not None:
             self.settled += 1
-            _report(ended.run, ended.settlement, answer)
         if answer.verdict in (Verdict.STALE, Verdict.GONE) and ended.run is not None:
             _log.warning(
                 "job %s (%s): its %s came too late and was refused: the lease was lost",
@@ -124,20 +112,6 @@ class Settler:
             )
         if ended.ticket is not None:
             self._hand.let_go(ended.ticket)
-
-
-def _report(run: Run, settlement: Settlement, answer: Answer) -> None:
-    """A line for a run that failed. Not the error's text: that may quote what the job was called with."""
-    if answer.verdict is not Verdict.APPLIED or settlement.error is None:
-        return
-    lease, kind = run.lease, settlement.error.type
-    what = f"task {lease.task} failed (attempt {lease.attempt} of {lease.max_attempts})"
-    if answer.state is State.SCHEDULED:
-        _log.warning("job %s: %s, next in %.1f s: %s", lease.job, what, settlement.delay / SECOND, kind)
-    elif answer.state is State.DEAD:
-        _log.error("job %s: %s and is dead: %s", lease.job, what, kind)
-    else:
-        _log.warning("job %s: %s and is %s: %s", lease.job, what, answer.state, kind)
 
 
 def _size(settlement: Settlement) -> int:
