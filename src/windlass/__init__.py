@@ -1,16 +1,56 @@
 """A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained."""
 
-from windlass.client.app import Windlass
-from windlass.client.flow import Chain, Group, chain, group
-from windlass.client.flow_handle import Flow, FlowState, FlowView
-from windlass.client.handle import Job
-from windlass.client.task import Call, Task
-from windlass.core.limits import Rate
-from windlass.core.retry import RetryPolicy
-from windlass.core.secret import Secret
-from windlass.signals import GiveUp, Retry, Snooze
+from typing import TYPE_CHECKING
+
 from windlass.version import __version__
-from windlass.worker.current import current
+
+# A public name stands here, in the table below and in `__all__`; a test compares them. Its module is imported
+# when the name is first asked for: `windlass --help` needs none of them.
+if TYPE_CHECKING:
+    from windlass.client.app import Windlass
+    from windlass.client.flow import Chain, Group, chain, group
+    from windlass.client.flow_handle import Flow, FlowState, FlowView
+    from windlass.client.handle import Job
+    from windlass.client.task import Call, Task
+    from windlass.core.limits import Rate
+    from windlass.core.retry import RetryPolicy
+    from windlass.core.secret import Secret
+    from windlass.signals import GiveUp, Retry, Snooze
+    from windlass.worker.current import current
+else:
+    _MODULES = {
+        "Call": "windlass.client.task",
+        "Chain": "windlass.client.flow",
+        "Flow": "windlass.client.flow_handle",
+        "FlowState": "windlass.client.flow_handle",
+        "FlowView": "windlass.client.flow_handle",
+        "GiveUp": "windlass.signals",
+        "Group": "windlass.client.flow",
+        "Job": "windlass.client.handle",
+        "Rate": "windlass.core.limits",
+        "Retry": "windlass.signals",
+        "RetryPolicy": "windlass.core.retry",
+        "Secret": "windlass.core.secret",
+        "Snooze": "windlass.signals",
+        "Task": "windlass.client.task",
+        "Windlass": "windlass.client.app",
+        "chain": "windlass.client.flow",
+        "current": "windlass.worker.current",
+        "group": "windlass.client.flow",
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module  # noqa: PLC0415 - only when a name is missing
+
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Call",

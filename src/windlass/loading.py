@@ -13,12 +13,14 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from windlass.core.option import shown
 from windlass.core.spelling import closest
 from windlass.errors import InvalidOption
-from windlass.worker.program import Application
+
+if TYPE_CHECKING:
+    from windlass.worker.program import Application
 
 _NAME = re.compile(
     r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*(\.[^\W\d]\w*)*)(@(?P<namespace>\w+))?"
@@ -26,7 +28,7 @@ _NAME = re.compile(
 _PACKAGE = Path(__file__).parent
 
 
-def is_app(value: object) -> TypeGuard[Application]:
+def is_app(value: object) -> "TypeGuard[Application]":
     """Whether something is an application. Not by its class: workers know nothing of the client's room."""
     return not isinstance(value, type) and getattr(value, "is_windlass_app", False) is True
 
@@ -36,7 +38,7 @@ def looks_like_an_app(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def load_app(name: str) -> Application:
+def load_app(name: str) -> "Application":
     """Import the module and return its app, in the namespace that the name may end with."""
     found = _NAME.fullmatch(name)
     if found is None or found["module"].endswith(".py"):

@@ -85,6 +85,6 @@ def test_what_is_not_dead_is_neither_replayed_nor_discarded(shop: Shell, verb: s
     before = snapshot(shop)
     answer = shop("dead", APP, verb, job, "--yes")
     assert (answer.code, answer.out) == (1, f"0 {verb}ed\n")
-    why = "it is not known" if state == "unknown" else "it is ready"
+    why = "there is no such job" if state == "unknown" else "it is ready"
     assert answer.err == f"windlass: job {job} was not {verb}ed: {why}\n"
     assert snapshot(shop) == before

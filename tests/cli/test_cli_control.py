@@ -131,7 +131,7 @@ def test_all_of_it_goes_on_record_without_values(shell: Shell) -> None:
     [
         ("pause nobody", 'there is no task "nobody"; tasks of this app: add, first, login, send'),
         ("resume nobody", 'there is no task "nobody"; tasks of this app: add, first, login, send'),
-        ("strike add", "say which jobs, such as --where user_id=42; to hold all jobs of a task: pause"),
+        ("strike add", "choose jobs, such as --where user_id=42; the verb pause holds all jobs of a task"),
         ("strike add --where a", '--where must be argument=value, such as user_id=42, not "a"'),
         ("strike add --where a=1 --where a=2", '--where names "a" twice; one strike matches one value of it'),
         ("strike add --where c=1", '"c": task "add" has no such argument; its arguments are: a, b'),

@@ -86,7 +86,7 @@ def test_without_anybody_to_ask_nothing_is_done(shell: Shell) -> None:
     (job,) = _dead(shell)
     answer = shell("dead", "tasks:app", "replay", "--task", "add")
     assert answer.code == 2
-    assert answer.complaint == "replay 1 dead letter: nobody is there to ask; add --yes if so"
+    assert answer.complaint == "replay 1 dead letter: there is no terminal to ask on; add --yes to confirm"
     assert shell.app.job(job).state() is State.DEAD
 
 
@@ -188,7 +188,7 @@ def test_a_dead_letter_is_changed_and_sent_back(shell: Shell) -> None:
 
 def test_a_change_is_checked_as_a_call_is(shell: Shell) -> None:
     (job,) = _dead(shell)
-    assert "say what to change" in shell("dead", "tasks:app", "edit", job).complaint
+    assert "name a change" in shell("dead", "tasks:app", "edit", job).complaint
     assert 'argument "a"' in shell("dead", "tasks:app", "edit", job, '{"a": "x"}').complaint
     assert "priority" in shell("dead", "tasks:app", "edit", job, "--priority", "101").complaint
     unknown = "0192e4a0-5b3c-7abc-8def-0123456789ab"
@@ -201,7 +201,7 @@ def test_a_change_is_checked_as_a_call_is(shell: Shell) -> None:
 def test_what_was_done_is_on_record(shell: Shell) -> None:
     _dead(shell, 2, kind="TimeoutError")
     (job,) = _dead(shell)
-    assert shell("dead", "tasks:app", "audit") == (0, "", "nothing is on record\n")
+    assert shell("dead", "tasks:app", "audit") == (0, "", "the audit log has no such entry\n")
     shell("dead", "tasks:app", "replay", "--error", "timeout", "-y")
     shell("dead", "tasks:app", "discard", job, "-y", "--reason", "the customer has left")
     newest, oldest = shell.json("dead", "tasks:app", "audit")

@@ -40,7 +40,7 @@ def test_a_listing_that_was_cut_says_so(shell: Shell, monkeypatch: pytest.Monkey
     monkeypatch.setattr("windlass.admin.flows.LOOKED_AT", 3)
     answer = shell("flows", "tasks:app")
     assert "order-42" in answer.out
-    assert answer.err.startswith("windlass: flows that have finished may be missing")
+    assert answer.err.startswith("windlass: finished flows may be missing")
 
 
 def test_a_stuck_flow_is_listed_behind_newer_jobs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

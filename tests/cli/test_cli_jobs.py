@@ -152,7 +152,7 @@ def test_cancel_says_what_it_could_not_do(shell: Shell) -> None:
     answer = shell("jobs", "tasks:app", "cancel", waiting.id, unknown)
     assert answer.code == 1
     assert answer.out == "1 cancelled\n"
-    assert answer.err == f"windlass: job {unknown} was not cancelled: it is not known\n"
+    assert answer.err == f"windlass: job {unknown} was not cancelled: there is no such job\n"
     assert waiting.state() is State.CANCELLED
     answer = shell("jobs", "tasks:app", "cancel", waiting.id, "--json")
     assert answer.code == 1
@@ -161,7 +161,7 @@ def test_cancel_says_what_it_could_not_do(shell: Shell) -> None:
 
 def test_a_new_file_is_mentioned_to_who_only_reads(shell: Shell) -> None:
     answer = shell("jobs", "tasks:app", "--json")
-    note = f"windlass: note: {shell.folder / 'windlass.db'} did not exist; it is made now\n"
+    note = f"windlass: note: {shell.folder / 'windlass.db'} did not exist; it is created now\n"
     assert answer == (0, "", note)
     assert shell("jobs", "tasks:app", "--json") == (0, "", "")
 
@@ -217,7 +217,7 @@ def test_enqueue_reads_a_file_and_standard_input(shell: Shell, monkeypatch: pyte
 
 def test_a_second_call_under_a_key_names_the_first(shell: Shell) -> None:
     first, second = (shell("enqueue", "tasks:app", "add", '{"a": 1}', "--key", "k").out for _ in range(2))
-    assert second == f"{first.strip()} (stands for this call already)\n"
+    assert second == f"{first.strip()} (a job with this key existed already)\n"
     (line,) = shell.json("enqueue", "tasks:app", "add", '{"a": 1}', "--key", "k")
     assert line == {"id": first.strip(), "task": "add", "created": False}
 
@@ -261,7 +261,7 @@ def test_a_second_call_under_a_key_names_the_first(shell: Shell) -> None:
         (["add", '{"a": 1}', "--delay", "-5"], "delay must not be negative"),
         (["add", '{"a": 1}', "--priority", "999"], "priority must be a whole number from -100 to 100"),
         (["add", '{"a": 1}', "--run-at", "now"], '--run-at must be a time such as "2030-01-31T08:00:00Z"'),
-        (["add", '{"a": 1}', "--run-at", "2100-01-01T00:00"], "--run-at must say its zone"),
+        (["add", '{"a": 1}', "--run-at", "2100-01-01T00:00"], "--run-at needs a time zone"),
         (
             ["add", '{"a": 1}', "--run-at", "2100-01-01T00:00Z", "--delay", "5"],
             "give delay or run_at, not both",

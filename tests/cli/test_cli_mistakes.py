@@ -105,16 +105,16 @@ def test_what_a_module_prints_stays_out_of_the_answer(shell: Shell) -> None:
         ("jobs tasks:app cancel", "name the jobs: windlass jobs APP cancel ID..."),
         ("dead tasks:app --queue nope", 'queue "nope" is not declared; declared queues: default, mail'),
         ("dead tasks:app --older-than soon", '--older-than must be seconds, a timedelta or text such as "30s", "5m", "24h", "1d", "500ms", not \'soon\''),
-        ("dead tasks:app replay", "say which: windlass dead APP replay ID..., a filter such as --task, or --all"),
+        ("dead tasks:app replay", "choose dead letters: windlass dead APP replay ID..., a filter such as --task, or --all"),
         (f"dead tasks:app discard {UNKNOWN} --task add", "give either ids or a filter, not both"),
         ("queues tasks:app pause nope", 'queue "nope" is not declared; declared queues: default, mail'),
         ("queues tasks:app show nope", 'queue "nope" is not declared; declared queues: default, mail'),
-        ("queues tasks:app set mail", "say what to set, such as --concurrency 5; to drop an override: reset"),
+        ("queues tasks:app set mail", "name a setting, such as --concurrency 5; the verb reset drops an override"),
         ("queues tasks:app set mail --concurrency many", "concurrency must be a whole number from 1 to 9,007,199,254,740,991, not 'many'"),
         ("queues tasks:app set mail --rate 5", 'rate \'5\' is not understood; write for example "100/s", "5/m", "10/500ms"'),
         ("lanes tasks:app nope", 'queue "nope" is not declared; declared queues: default, mail'),
         ("lanes tasks:app pause mail", 'Command "lanes pause" parameter LANE requires an argument; see windlass lanes pause --help'),
-        ("lanes tasks:app set mail acme", "say what to set, such as --weight 2; to drop an override: reset"),
+        ("lanes tasks:app set mail acme", "name a setting, such as --weight 2; the verb reset drops an override"),
         ("worker tasks:app --queues nope", 'queue "nope" is not declared; declared queues: default, mail'),
         ("worker tasks:app --group x", 'a group is "slots:queue,queue", such as "7:high,default", not \'x\''),
         ("worker tasks:app --group 1:nope", 'queue "nope" is not declared; declared queues: default, mail'),
@@ -260,7 +260,7 @@ def test_an_interrupt_is_silent(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
 
 def test_slots_said_twice(shell: Shell) -> None:
     complaint = shell("worker", "tasks:app", "--group", "2:default", "--concurrency", "3").complaint
-    assert complaint == "--group says how many slots there are, instead of --concurrency: leave that out"
+    assert complaint == "--group and --concurrency both set the number of slots: leave --concurrency out"
 
 
 def test_a_url_that_is_none(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +271,11 @@ def test_a_url_that_is_none(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("redirection", "code", "words"),
     [
-        (">/dev/full", 1, "it was done, but the answer cannot be printed: No space left on device"),
+        (
+            ">/dev/full",
+            1,
+            "the command did its work, but its answer cannot be printed: No space left on device",
+        ),
         (">&-", 0, ""),
         (">&- 2>&-", 0, ""),
     ],

@@ -69,7 +69,7 @@ def test_a_person_gets_a_table_and_no_more_than_a_screen(monkeypatch: pytest.Mon
     lines = terminal.getvalue().splitlines()
     assert len(lines) == 51
     assert "dead [bold]" in lines[1]  # markup in what users named is text
-    assert aside.getvalue() == "the first 50; --limit says how many\n"
+    assert aside.getvalue() == "only the first 50 are shown; use --limit for more\n"
     terminal.truncate(0)
     asyncio.run(show(each(range(80)), columns, json=False, nothing="", limit=60))
     assert len(terminal.getvalue().splitlines()) == 61

@@ -67,12 +67,12 @@ def test_lanes(shell: Shell) -> None:
         {"queue": "default", "lane": "acme", "effect": "reset"}
     ]
     assert shell("lanes", "tasks:app", "reset", "default", "acme").out.endswith("not overridden\n")
-    assert shell("lanes", "tasks:app", "mail") == (0, "", 'queue "mail" has no lanes at work\n')
+    assert shell("lanes", "tasks:app", "mail") == (0, "", 'queue "mail" has no lane with jobs or settings\n')
 
 
 def test_workers(shell: Shell) -> None:
     shell("queues", "tasks:app")
-    assert shell("workers", "tasks:app") == (0, "", "no worker; start one: windlass worker tasks:app\n")
+    assert shell("workers", "tasks:app") == (0, "", "no workers; start one: windlass worker tasks:app\n")
     shell.task("add").enqueue(1)
     shell.take()
     head, row = shell("workers", "tasks:app", "--alive").out.splitlines()

@@ -117,7 +117,7 @@ def test_pause_resume_run_and_delete(shell: Shell) -> None:
     ]
     job = shell("schedules", "tasks:app", "run", "daily").out.strip()
     assert shell.take()[0].job == job
-    assert "nobody is there to ask" in shell("schedules", "tasks:app", "delete", "daily").complaint
+    assert "there is no terminal to ask on" in shell("schedules", "tasks:app", "delete", "daily").complaint
     assert shell("schedules", "tasks:app", "delete", "daily", "--yes").out == 'schedule "daily": deleted\n'
     assert shell("schedules", "tasks:app") == (0, "", "there are no schedules\n")
 
@@ -130,7 +130,7 @@ def test_pause_resume_run_and_delete(shell: Shell) -> None:
         (["delete", "nope", "--yes"], 'there is no schedule "nope"'),
         (["run", "nope"], 'there is no schedule "nope"'),
         (["preview", "nope"], 'there is no schedule "nope"'),
-        (["edit", "nope"], "say what to change"),
+        (["edit", "nope"], "name a change"),
         (["edit", "nope", "--every", "1m"], 'there is no schedule "nope"'),
         (
             ["create", "x", "nothing", "--every", "1m"],

@@ -39,7 +39,7 @@ def test_what_waits_comes_over_as_it_was(shell: Shell, monkeypatch: pytest.Monke
     assert len(_exported(shell)) == 6
     before = {line["id"]: line for line in shell.json("jobs", "tasks:app")}
     _in_another_store(shell, monkeypatch)
-    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "6 imported, 0 known already\n"
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "6 imported, 0 already in the store\n"
     after = _listed(shell)
     assert after.keys() == before.keys() == {ready.id, later.id, *(job.id for job in flow.jobs)}
     for name in ("task", "queue", "lane", "state", "priority", "key", "tags", "flow", "max_attempts"):
@@ -47,7 +47,7 @@ def test_what_waits_comes_over_as_it_was(shell: Shell, monkeypatch: pytest.Monke
             job: line[name] for job, line in before.items()
         }
     assert after[later.id]["due_at"] == before[later.id]["due_at"]
-    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "0 imported, 6 known already\n"
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "0 imported, 6 already in the store\n"
 
 
 def test_the_order_of_acceptance_is_kept(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,10 +68,10 @@ def test_dead_letters_stay_dead_are_left_out_or_run_again(
     assert (letter["state"], letter["error"]) == ("dead", "ValueError: no good")
     _in_another_store(shell, monkeypatch)
     answer = shell("import", "elsewhere:app", "jobs.jsonl", "--dead", "skip")
-    assert answer.out == "1 imported, 0 known already\n"
+    assert answer.out == "1 imported, 0 already in the store\n"
     assert "1 dead letter left out; --dead keep takes them over" in answer.err
     answer = shell("import", "elsewhere:app", "jobs.jsonl")
-    assert answer.out == "1 imported, 1 known already\n"
+    assert answer.out == "1 imported, 1 already in the store\n"
     assert "1 dead letter of them, without runs and attempts" in answer.err
     kept = _listed(shell)[dead]
     assert (kept["state"], kept["reason"]) == (State.DEAD, "expired before its first start")
@@ -79,7 +79,7 @@ def test_dead_letters_stay_dead_are_left_out_or_run_again(
     (shown,) = shell.json("jobs", "elsewhere:app", "show", dead)
     assert shown["headers"] == {"windlass-died-of": "ValueError: no good"}
     assert shell("import", "elsewhere:app", "jobs.jsonl", "--dead", "replay").out == (
-        "0 imported, 2 known already\n"
+        "0 imported, 2 already in the store\n"
     )
     shell("dead", "elsewhere:app", "replay", dead, "--yes")
     assert _listed(shell)[dead]["state"] == State.READY
@@ -104,7 +104,7 @@ def test_what_waits_for_a_dead_letter_waits_for_it_here(
     child = shell.task("add").using(after=dead).enqueue(1)
     assert len(_exported(shell)) == 2
     _in_another_store(shell, monkeypatch)
-    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "2 imported, 0 known already\n"
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "2 imported, 0 already in the store\n"
     assert _listed(shell)[child.id]["state"] == State.BLOCKED
 
 
@@ -113,7 +113,7 @@ def test_a_chain_as_long_as_the_file(shell: Shell, monkeypatch: pytest.MonkeyPat
     chain(*(add.call(number) for number in range(1_500))).enqueue(flow="long")
     assert len(_exported(shell)) == 1_500
     _in_another_store(shell, monkeypatch)
-    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "1,500 imported, 0 known already\n"
+    assert shell("import", "elsewhere:app", "jobs.jsonl").out == "1,500 imported, 0 already in the store\n"
 
 
 def test_filters(shell: Shell) -> None:

@@ -17,7 +17,7 @@ def hooked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 def test_webhooks_are_added_listed_and_removed(hooked: Shell) -> None:
     assert "no webhooks" in hooked("webhooks", "tasks:app").err
     added = hooked("webhooks", "tasks:app", "add", "crm", "mail", URL, "--on", "dead")
-    assert added.out == 'webhook "crm" tells https://example.com/… of queue "mail"\n'
+    assert added.out == 'webhook "crm" sends messages about queue "mail" to https://example.com/…\n'
     (row,) = hooked("webhooks", "tasks:app", "--json").lines
     assert (row["name"], row["url"], row["on"]) == ("crm", "https://example.com/…", ["dead"])
     (row,) = hooked("webhooks", "tasks:app", "list", "--whole", "--json").lines
@@ -57,7 +57,7 @@ def test_a_secret_is_shown_and_replaced(hooked: Shell) -> None:
     one = hooked("webhooks", "tasks:app", "secret", URL).out.strip()
     assert one.startswith("whsec_")
     assert hooked("webhooks", "tasks:app", "secret", "https://example.com").out.strip() == one
-    assert "the old secrets count until" in hooked("webhooks", "tasks:app", "rotate", "--yes").out
+    assert "the old secrets are valid until" in hooked("webhooks", "tasks:app", "rotate", "--yes").out
     assert hooked("webhooks", "tasks:app", "secret", URL).out.strip() != one
 
 

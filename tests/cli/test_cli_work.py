@@ -81,7 +81,7 @@ def test_the_level_of_the_log_reaches_the_processes(
     monkeypatch.setenv("WINDLASS_LOG_LEVEL", "loud")
     answer = shell("worker", "tasks:app")
     assert answer.code == 2
-    assert answer.complaint == 'WINDLASS_LOG_LEVEL must be debug, info, warning or error, not "LOUD"'
+    assert answer.complaint == 'WINDLASS_LOG_LEVEL must be debug, run, info, warning or error, not "loud"'
 
 
 def test_a_queue_and_a_group_exclude_each_other(shell: Shell, started: list[Any]) -> None:

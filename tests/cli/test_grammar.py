@@ -23,6 +23,7 @@ VERBS = {"jobs": frozenset({"list", "show", "cancel"}), "worker": frozenset[str]
         ("jobs --state dead a:b", "jobs --state dead a:b"),
         ("jobs a:b --queue show", "jobs a:b --queue show"),
         ("worker a:b --processes 2 --reload", "worker a:b --processes 2 --reload"),
+        ("jobs -vv a:b show ID", "jobs show -vv a:b ID"),
         ("other a:b show", "other a:b show"),
         ("", ""),
     ],
@@ -67,7 +68,7 @@ def _commands(app: App) -> Iterator[App]:
 
 def _flags(command: App) -> Iterator[str]:
     for argument in command.assemble_argument_collection():
-        if argument.hint is bool:
+        if argument.hint is bool or argument.parameter.count:
             yield from argument.names
 
 

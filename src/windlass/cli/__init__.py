@@ -1,4 +1,4 @@
-"""The command line, `windlass`: it reads what was typed, asks `windlass.admin`, and prints the answer."""
+"""The command line, `windlass`: it parses the arguments, calls `windlass.admin` and prints the answer."""
 
 import os
 import sys
@@ -10,10 +10,10 @@ from typing import cast
 
 
 def main(tokens: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code. 2: what was typed is wrong. 1: it could not be done.
+    """Run one command; return its exit code. 2: the command line is wrong. 1: the command failed.
 
-    Without tokens it is a program of its own, which ends after this: a thread that the app's module has
-    started serves the application, and would keep a command that has answered.
+    Without `tokens` this is the whole program, and the process exits at once. A thread that the app's module
+    has started would otherwise keep the process alive after its answer.
     """
     if tokens is not None:
         return _answered(tokens)
@@ -42,14 +42,20 @@ def _answered(tokens: Sequence[str]) -> int:
 
 
 def _run(tokens: Sequence[str]) -> int:
-    from windlass.cli.grammar import arranged  # noqa: PLC0415
-    from windlass.cli.loading import APP_VARIABLE  # noqa: PLC0415
+    from windlass.cli.grammar import APP_VARIABLE, arranged  # noqa: PLC0415
     from windlass.cli.program import build, verbs  # noqa: PLC0415
 
-    program = build()
+    program = build(_command(tokens))
     ordered = arranged(tokens, verbs(program), os.environ.get(APP_VARIABLE))
     answer = program(ordered, exit_on_error=False, print_error=False, result_action="return_value")
     return answer if isinstance(answer, int) else 0
+
+
+def _command(tokens: Sequence[str]) -> str | None:
+    """The command that was typed, "" if none was; None if all have to be known, for completion in a shell."""
+    if any(token.startswith("--install-completion") for token in tokens):
+        return None
+    return next((token for token in tokens if not token.startswith("-")), "")
 
 
 def _flush() -> None:
@@ -65,9 +71,9 @@ def _flush() -> None:
 
 
 def _tolerate_any_text() -> None:
-    """A lane in a script that the terminal's encoding lacks is shown escaped, and is no error.
+    """Print characters that the terminal's encoding lacks as escapes, instead of failing.
 
-    A shell may start a program with closed streams (`>&-`): then nobody reads, and that is no error either.
+    A shell may start a program with closed streams (`>&-`). That is no error either.
     """
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for the rest of the program
@@ -79,6 +85,6 @@ def _tolerate_any_text() -> None:
 
 
 def _let_go_of_stdout() -> None:
-    """Else the interpreter flushes it again when it ends, and complains."""
+    """Otherwise the interpreter flushes it again at exit, and reports an error."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`windlass bench`: what Windlass does on a store of yours."""
+"""`windlass bench`: measure Windlass on your own store."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ Url = Annotated[
         name="--url", help="The store; by default a SQLite file in a temporary folder of this machine."
     ),
 ]
-Jobs = Annotated[int, Parameter(help="Jobs of each measure.", show_default=True)]
+Jobs = Annotated[int, Parameter(help="Jobs for each measurement.", show_default=True)]
 Payload = Annotated[int, Parameter(help="Bytes of each job's payload.", show_default=True)]
 MOST_JOBS = 10_000_000
 MOST_BYTES = 1_000_000
@@ -33,14 +33,14 @@ MOST_BYTES = 1_000_000
 def run_bench(
     *, url: Url = None, jobs: Jobs = 20_000, payload: Payload = 200, json: given.Json = False
 ) -> int:
-    """Measure enqueue, drain and time to start, in a namespace of its own. Not for a store in use."""
+    """Measure enqueue, drain and time to start, in a separate namespace. Do not run it on a store in use."""
     if not 1 <= jobs <= MOST_JOBS:
         raise UsageError(f"--jobs must be from 1 to {MOST_JOBS}, not {jobs}")
     if not 0 <= payload <= MOST_BYTES:
         raise UsageError(f"--payload must be from 0 to {MOST_BYTES}, not {payload}")
     if url is not None and configure({"url": url}, {}).url.startswith("memory:"):
         raise UsageError(
-            "a memory store lives inside one process: name one that workers share, --url sqlite:///FILE"
+            "a memory store lives inside one process: name a store that workers can share, such as --url sqlite:///FILE"
         )
     say_aside(f"measuring with {jobs} jobs of {payload} bytes")
     with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:

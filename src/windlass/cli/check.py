@@ -1,4 +1,4 @@
-"""`windlass check`: whether queues are in trouble, as lines and as an exit code; for cron and monitors."""
+"""`windlass check`: print alerts and set the exit code, for cron and monitoring."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,7 +15,7 @@ from windlass.core.duration import micros
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert as it stands."""
+    """An alert and its current value."""
 
     alert: str
     state: str
@@ -28,14 +28,16 @@ def check_queues(
     /,
     *,
     queue: given.Queue = None,
-    depth: Annotated[int | None, Parameter(help="Complain of more ready jobs than this.")] = None,
+    depth: Annotated[int | None, Parameter(help="Raise an alert if more jobs than this are ready.")] = None,
     oldest: Annotated[
-        str | None, Parameter(help='Complain when a job has been waiting for longer: "15m".')
+        str | None, Parameter(help='Raise an alert if a job has waited longer than this: "15m".')
     ] = None,
-    dead: Annotated[int | None, Parameter(help="Complain of more dead letters than this.")] = None,
+    dead: Annotated[
+        int | None, Parameter(help="Raise an alert if there are more dead letters than this.")
+    ] = None,
     json: given.Json = False,
 ) -> int:
-    """Look at the alerts that the code declares, or at thresholds given here. Exit code 1: one is raised."""
+    """Check the alerts that the code declares, or thresholds given here. Exit code 1: an alert is raised."""
     age = None if oldest is None else micros(oldest, name="--oldest")
     asked = None
     if not (depth is None and age is None and dead is None):

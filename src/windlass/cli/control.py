@@ -1,4 +1,4 @@
-"""`windlass control`: what the app can run; pausing a task, and striking some of its jobs."""
+"""`windlass control`: list, pause and resume tasks, and strike some of their jobs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,19 +17,19 @@ from windlass.cli.text import since
 from windlass.core.state import State
 
 TaskName = Annotated[str, Parameter(name="TASK", help="The task.")]
-StrikeId = Annotated[str, Parameter(help="The id of the strike, as strikes lists it.")]
-Reason = Annotated[str, Parameter(help="Why, for whoever asks why a job waits.")]
+StrikeId = Annotated[str, Parameter(help='The id of the strike, as the verb "strikes" lists it.')]
+Reason = Annotated[str, Parameter(help="Why you do it; `explain` shows this for a held job.")]
 Where = Annotated[
     tuple[str, ...],
     Parameter(
-        help="An argument and its value, such as user_id=42 or address.city=Paris; give it again for more: "
+        help="An argument and its value, such as user_id=42 or address.city=Paris; repeat for more: "
         "all must match."
     ),
 ]
 
 
 def list_tasks(app: given.App, /, *, json: given.Json = False) -> int:
-    """List the app's tasks: queue, jobs by state, and whether an operator holds any."""
+    """List the app's tasks: queue, jobs by state, and whether an operator holds any of them."""
 
     async def work(service: Service) -> None:
         tasks = await service.strikes.tasks()
@@ -39,7 +39,7 @@ def list_tasks(app: given.App, /, *, json: given.Json = False) -> int:
 
 
 def pause_task(app: given.App, task: TaskName, /, *, reason: Reason = "", json: given.Json = False) -> int:
-    """Hold every job of a task before it starts, until it is resumed. What runs goes on."""
+    """Hold every job of a task before it starts, until you resume the task. Running jobs continue."""
 
     async def work(service: Service) -> None:
         done = await service.strikes.pause(task, reason=reason)
@@ -49,7 +49,7 @@ def pause_task(app: given.App, task: TaskName, /, *, reason: Reason = "", json: 
 
 
 def resume_task(app: given.App, task: TaskName, /, *, json: given.Json = False) -> int:
-    """Let the jobs of a task run again. Strikes of some of its jobs stay."""
+    """Let the jobs of a task run again. Strikes on some of its jobs stay in force."""
 
     async def work(service: Service) -> None:
         done = await service.strikes.resume(task)
@@ -72,9 +72,9 @@ def strike_task(
     reason: Reason = "",
     json: given.Json = False,
 ) -> int:
-    """Hold the jobs of a task whose arguments match, before they start, until the strike is lifted."""
+    """Hold the jobs of a task whose arguments match, before they start, until you lift the strike."""
     if not where:
-        raise UsageError("say which jobs, such as --where user_id=42; to hold all jobs of a task: pause")
+        raise UsageError("choose jobs, such as --where user_id=42; the verb pause holds all jobs of a task")
 
     async def work(service: Service) -> None:
         done = await service.strikes.strike(task, _conditions(service, task, where), reason=reason)
@@ -84,7 +84,7 @@ def strike_task(
 
 
 def list_strikes(app: given.App, /, *, json: given.Json = False) -> int:
-    """List strikes in force, also those that pause a task: what they match, who made them and why."""
+    """List strikes in force, including paused tasks: what they match, who made them and why."""
 
     async def work(service: Service) -> None:
         columns = _strike_columns(await service.clock())
@@ -94,7 +94,7 @@ def list_strikes(app: given.App, /, *, json: given.Json = False) -> int:
 
 
 def lift_strike(app: given.App, strike: StrikeId, /, *, json: given.Json = False) -> int:
-    """Lift a strike: the jobs that it held can run."""
+    """Lift a strike: the jobs that it held can run again."""
 
     async def work(service: Service) -> None:
         done = await service.strikes.lift(strike)

@@ -1,4 +1,4 @@
-"""`windlass dead`: dead letters, listed, shown, replayed and discarded, by id or by filter."""
+"""`windlass dead`: list, show, replay and discard dead letters, by id or by filter."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,10 +30,11 @@ from windlass.core.units import Micros
 
 All = Annotated[bool, Parameter(name="--all", help="All dead letters.")]
 Rate = Annotated[
-    str | None, Parameter(help='So many at a time, such as "50/s": what they depend on may still be weak.')
+    str | None,
+    Parameter(help='At most this many, such as "50/s", to spare a service that has just recovered.'),
 ]
 
-Reason = Annotated[str, Parameter(help="Why, for the record.")]
+Reason = Annotated[str, Parameter(help="Why you do it, for the audit log.")]
 
 
 @Parameter(name="*")
@@ -46,27 +47,27 @@ class Filter:
     lane: given.Lane = None
     error: Annotated[
         str | None,
-        Parameter(help="Only those whose error has this text in its type or message, in any case."),
+        Parameter(help="Only errors with this text in type or message; upper and lower case are the same."),
     ] = None
-    group: Annotated[str | None, Parameter(help='Only this group, as "groups" shows it.')] = None
+    group: Annotated[str | None, Parameter(help='Only this group, as the verb "groups" shows it.')] = None
     older_than: Annotated[
-        str | None, Parameter(help='Only those that died longer ago than this: "30m", "12h", "7d".')
+        str | None, Parameter(help='Only jobs that died longer ago than this: "30m", "12h", "7d".')
     ] = None
 
     @property
     def selection(self) -> Selection:
-        """The same, but for the age, which is counted by the store's clock."""
+        """Return the filter without the age, which needs the store's clock."""
         return Selection(
             queue=self.queue, task=self.task, lane=self.lane, error=self.error, fingerprint=self.group
         )
 
     @property
     def length(self) -> Micros | None:
-        """How long ago they died."""
+        """Return the least age, in microseconds."""
         return None if self.older_than is None else micros(self.older_than, name="--older-than")
 
     def said(self) -> dict[str, str]:
-        """What was given, for the record."""
+        """Return the filter as the audit log shows it."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -77,7 +78,7 @@ show_dead = show_job
 def list_dead(
     app: given.App, /, *, chosen: Filter = _ANY, limit: given.Limit = None, json: given.Json = False
 ) -> int:
-    """List dead letters with their errors, the newest accepted job first."""
+    """List dead letters with their errors, the newest job first."""
     check_limit(limit)
 
     async def work(service: Service) -> None:
@@ -94,7 +95,7 @@ def list_dead(
 
 
 def group_dead(app: given.App, /, *, chosen: Filter = _ANY, json: given.Json = False) -> int:
-    """Group dead letters by task and error: how many, since when, the newest of each."""
+    """Group dead letters by task and error: how many, since when, and the newest job of each group."""
 
     async def work(service: Service) -> None:
         groups = (await service.dead.groups(await _selected(service, chosen))).groups
@@ -120,7 +121,7 @@ def replay_dead(
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
-    """Send dead letters back: ready, with all their attempts. By ids, by a filter, or all."""
+    """Replay dead letters: they become ready, with all their attempts. Choose them by id, filter, or all."""
     return _act(_Wish("replay", app, ids, chosen, rate, reason, all_, yes, json))
 
 
@@ -136,7 +137,7 @@ def discard_dead(
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
-    """Remove dead letters for good. By ids, by a filter, or all."""
+    """Delete dead letters for good. Choose them by id, filter, or all."""
     return _act(_Wish("discard", app, ids, chosen, rate, reason, all_, yes, json))
 
 
@@ -150,13 +151,13 @@ def edit_dead(
     /,
     *,
     priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
-    max_attempts: Annotated[int | None, Parameter(help="Runs before it is a dead letter.")] = None,
-    replay: Annotated[bool, Parameter(help="Send it back, too.")] = False,
+    max_attempts: Annotated[int | None, Parameter(help="Attempts before it becomes a dead letter.")] = None,
+    replay: Annotated[bool, Parameter(help="Also replay it.")] = False,
     json: given.Json = False,
 ) -> int:
-    """Change the arguments of a dead letter (or of a waiting job), and send it back."""
+    """Change the arguments of a dead letter or of a waiting job; --replay runs it again."""
     if arguments is None and priority is None and max_attempts is None:
-        raise UsageError("say what to change: new arguments, --priority or --max-attempts")
+        raise UsageError("name a change: new arguments, --priority or --max-attempts")
     document = None if arguments is None else read_document(arguments)
     change = JobChange(arguments=document, priority=priority, max_attempts=max_attempts)
 
@@ -175,7 +176,7 @@ def edit_dead(
 
 
 def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
-    """Show who replayed and discarded dead letters, which, how many and why; the newest first."""
+    """Show who replayed and discarded which dead letters, how many and why; the newest first."""
     check_limit(limit)
 
     async def work(service: Service) -> None:
@@ -188,13 +189,13 @@ def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json
             Column("reason", lambda act: act.reason, wraps=True),
         )
         acts = service.audit.acts()
-        await show(acts, columns, json=json, limit=limit, nothing="nothing is on record")
+        await show(acts, columns, json=json, limit=limit, nothing="the audit log has no such entry")
 
     return with_service(app, work)
 
 
 class _Wish(NamedTuple):
-    """What is to be done to which dead letters."""
+    """What to do to which dead letters."""
 
     verb: Literal["replay", "discard"]
     app: str
@@ -216,7 +217,9 @@ def _act(wish: _Wish) -> int:
     if ids and (filtered or wish.everything):
         raise UsageError("give either ids or a filter, not both")
     if not ids and not filtered and not wish.everything:
-        raise UsageError(f"say which: windlass dead APP {verb} ID..., a filter such as --task, or --all")
+        raise UsageError(
+            f"choose dead letters: windlass dead APP {verb} ID..., a filter such as --task, or --all"
+        )
 
     async def work(service: Service) -> int:
         # Nothing that dies from here on is touched: what is acted on was counted, and each job once.
@@ -243,7 +246,7 @@ def _act(wish: _Wish) -> int:
                 reason=wish.reason,
             )
             if failed:
-                say_aside(f"windlass: this is not on record: {failed}")
+                say_aside(f"windlass: this is missing in the audit log: {failed}")
 
     return with_service(wish.app, work)
 
@@ -252,7 +255,7 @@ _DONE = {"replay": "replayed", "discard": "discarded"}
 
 
 class Applied:
-    """Counts what was done while it passes by, so that an interrupted replay is on record, too."""
+    """Counts what was done as it happens, so that an interrupted replay is in the audit log, too."""
 
     def __init__(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
         self._batches = batches
@@ -288,7 +291,7 @@ async def _selected(service: Service, chosen: Filter) -> Selection:
 
 
 async def _dated(service: Service, selection: Selection, length: Micros) -> Selection:
-    """The selection, of what had died so long ago by the store's clock."""
+    """Return the selection with its age counted by the store's clock."""
     return msgspec.structs.replace(selection, died_before=await service.now() - length)
 
 

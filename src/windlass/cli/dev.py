@@ -1,4 +1,4 @@
-"""The HTTP API beside the worker of `windlass dev`: a process of its own, that starts anew with it."""
+"""The HTTP API of `windlass dev`: a second process, which restarts together with the worker."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from windlass.cli.output import say_aside
 from windlass.cli.serve import check_installed
 
 VARIABLE = "WINDLASS_DEV_API"
-"""Holds the pid of the server. A worker that starts anew becomes a new program in the same process: what it
-had started is its child still.
+"""Holds the pid of the server. A worker that restarts runs a new program in the same process, so the old
+server is still its child.
 """
 
 
 @contextmanager
 def api_beside(app: str, port: int) -> Generator[None]:
-    """Serve the API of an app until the worker ends; without it, if it cannot be served."""
+    """Serve the API of an app until the worker ends. If that fails, print why and go on without it."""
     _stop_the_last()
     if port:
         try:

@@ -1,4 +1,4 @@
-"""`windlass doctor`: whether everything is well."""
+"""`windlass doctor`: look for problems of a setup."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from windlass.cli.output import Column, each, say_aside, show
 
 
 def examine_app(app: given.App, /, *, json: given.Json = False) -> int:
-    """Examine store, clock, files, workers and settings. The exit code is 1 if there is a problem."""
+    """Check store, clock, files, workers and settings. The exit code is 1 if there is a problem."""
     loaded = load_app(app)
 
     findings: list[Finding] = []

@@ -1,4 +1,4 @@
-"""What became of the jobs that were operated on."""
+"""Print what a command did to each job."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -7,13 +7,13 @@ from windlass.cli.output import progress, say, say_aside, say_json
 from windlass.core.operate import Effect, Operated
 
 _SHOWN = 20
-"""Failures that are named; the rest is counted."""
+"""Failures that are printed one by one; the rest is counted."""
 
 
 async def show_effects(
     batches: AsyncIterator[Sequence[Operated]], verb: str, *, total: int, json: bool
 ) -> int:
-    """Print what was done, with a bar while it is; the exit code is 1 if something could not be."""
+    """Print what was done, with a progress bar meanwhile; the exit code is 1 if any job was not changed."""
     counts: Counter[Effect] = Counter()
     failed: list[Operated] = []
     with progress(verb, total, shown=not json) as advance:
@@ -51,7 +51,7 @@ def _summarise(counts: Counter[Effect], verb: str, failed: Sequence[Operated], l
 def _why(operated: Operated) -> str:
     match operated.effect:
         case Effect.NOT_FOUND:
-            return "it is not known"
+            return "there is no such job"
         case Effect.CONFLICT:
             return f"job {operated.by} holds its unique key; finish or cancel that one first"
         case _:

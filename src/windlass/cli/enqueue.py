@@ -1,4 +1,4 @@
-"""`windlass enqueue`: a call of a task, its arguments as a JSON object."""
+"""`windlass enqueue`: enqueue a call of a task, with its arguments as a JSON object."""
 
 import sys
 from collections.abc import Generator
@@ -19,7 +19,7 @@ from windlass.client.options import CallOptions
 from windlass.errors import InvalidPayload, PayloadTooLarge
 
 _LARGEST = 64 * 1024 * 1024
-"""Bytes that are read at the most; the app's own limit, which is far lower, has the better message."""
+"""Read at most this many bytes. The app's own limit is far lower and has the better message."""
 
 
 def enqueue_task(
@@ -35,31 +35,34 @@ def enqueue_task(
     ] = "{}",
     /,
     *,
-    delay: Annotated[str | None, Parameter(help='Run it so much later: 30, "5m", "24h".')] = None,
+    delay: Annotated[str | None, Parameter(help='Run it this much later: 30, "5m", "24h".')] = None,
     run_at: Annotated[
-        str | None, Parameter(help='Run it at this time: "2030-01-31T08:00Z". Say the zone.')
+        str | None, Parameter(help='Run it at this time, given with its zone: "2030-01-31T08:00Z".')
     ] = None,
     priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
-    queue: Annotated[str | None, Parameter(help="Another queue than the task's own.")] = None,
-    lane: Annotated[str | None, Parameter(help="The lane: a tenant, an account, an upstream.")] = None,
+    queue: Annotated[str | None, Parameter(help="The queue; by default the task's own.")] = None,
+    lane: Annotated[
+        str | None, Parameter(help="The lane: a tenant, an account or an upstream service.")
+    ] = None,
     key: Annotated[
-        str | None, Parameter(help="A unique key: one unfinished job of the task at a time.")
+        str | None, Parameter(help="A unique key: at most one unfinished job of the task has it.")
     ] = None,
     mode: Annotated[
         Literal["ignore", "replace", "throttle"] | None,
-        Parameter(help="What a second call under the same key does."),
+        Parameter(help="What a second call with the same key does."),
     ] = None,
-    window: Annotated[str | None, Parameter(help="How long the key is held beyond the job's end.")] = None,
-    expires: Annotated[str | None, Parameter(help="Do not start it later than this after now.")] = None,
-    max_attempts: Annotated[int | None, Parameter(help="Runs before it is a dead letter.")] = None,
-    after: Annotated[
-        tuple[str, ...], Parameter(help="Id of a job to wait for; give it again for more.")
-    ] = (),
+    window: Annotated[str | None, Parameter(help="How long the key stays taken after the job ends.")] = None,
+    expires: Annotated[
+        str | None, Parameter(help="Cancel it if it has not started within this time.")
+    ] = None,
+    max_attempts: Annotated[int | None, Parameter(help="Attempts before it becomes a dead letter.")] = None,
+    after: Annotated[tuple[str, ...], Parameter(help="The id of a job to wait for; repeat for more.")] = (),
     on_failure: Annotated[
-        Literal["cancel", "ignore", "run"] | None, Parameter(help="What happens if a job it waits for fails.")
+        Literal["cancel", "ignore", "run"] | None,
+        Parameter(help="What to do if a job that it waits for fails."),
     ] = None,
-    tag: Annotated[tuple[str, ...], Parameter(help="A tag; give it again for more.")] = (),
-    header: Annotated[tuple[str, ...], Parameter(help="A header, name=value; give it again for more.")] = (),
+    tag: Annotated[tuple[str, ...], Parameter(help="A tag; repeat for more.")] = (),
+    header: Annotated[tuple[str, ...], Parameter(help="A header, name=value; repeat for more.")] = (),
     flow: Annotated[str | None, Parameter(help="The flow that it belongs to.")] = None,
     json: given.Json = False,
 ) -> int:
@@ -90,14 +93,14 @@ def enqueue_task(
         if json:
             say_json({"id": job.id, "task": task, "created": job.created})
         else:
-            say(job.id if job.created else f"{job.id} (stands for this call already)")
+            say(job.id if job.created else f"{job.id} (a job with this key existed already)")
 
     return with_service(app, work, quiet=True)
 
 
 @contextmanager
 def saying_what_is_wanted(app: Windlass, task: str) -> Generator[None]:
-    """Add to a complaint about arguments which ones the task takes."""
+    """Add to an error about arguments which arguments the task takes."""
     try:
         yield
     except PayloadTooLarge:
@@ -107,7 +110,7 @@ def saying_what_is_wanted(app: Windlass, task: str) -> Generator[None]:
 
 
 def _wanted(app: Windlass, task: str) -> str:
-    """The arguments of a task, as they are given here."""
+    """Describe the arguments of a task, in the form of this command."""
     schema = app.tasks[task].signature.schema()
     fields: dict[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
@@ -131,7 +134,7 @@ _EXAMPLES = {
 
 
 def read_document(arguments: str) -> bytes:
-    """A JSON object, as it is given on the command line."""
+    """Read a JSON object that the command line names."""
     if arguments == "-":
         return sys.stdin.buffer.read(_LARGEST)
     if arguments.startswith("@"):
@@ -156,7 +159,7 @@ def _instant(text: str) -> datetime:
         ) from None
     if at.tzinfo is None:
         raise UsageError(
-            f'--run-at must say its zone: "{text}Z" is UTC, "{text}+02:00" two hours ahead of it'
+            f'--run-at needs a time zone: "{text}Z" is UTC, "{text}+02:00" two hours ahead of it'
         )
     return at
 

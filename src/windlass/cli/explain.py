@@ -11,7 +11,7 @@ from windlass.cli.text import one_line
 
 
 def explain_job(app: given.App, job: given.JobId, /, *, json: given.Json = False) -> int:
-    """Say in plain words why a job waits, and what to do about it."""
+    """Explain why a job waits, and what to do about it."""
 
     async def work(service: Service) -> None:
         advice = await service.jobs.explain(await service.jobs.one(job))
@@ -36,7 +36,7 @@ def _print(advice: Advice, app: str) -> None:
 
 
 def _command(advice: Advice, app: str) -> str:
-    """The command that does it."""
+    """Return the command that does what the advice says."""
     queue, lane, job = shlex.quote(advice.queue), shlex.quote(advice.lane), advice.job
     commands = {
         "queue_paused": f"windlass queues {app} resume {queue}",

@@ -1,4 +1,4 @@
-"""Failures as one line on stderr, and an exit code: 2 for what the user can put right, 1 for the rest."""
+"""Failures as one line on stderr and an exit code: 2 for what the user can correct, 1 for the rest."""
 
 import os
 import sys
@@ -6,29 +6,30 @@ import traceback
 
 from cyclopts import CycloptsError
 
-from windlass.cli.mistyped import mistyped
 from windlass.cli.text import shortened
 from windlass.errors import InvalidOption, InvalidPayload, WindlassError
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 DEBUG = "WINDLASS_DEBUG"
 LONGEST = 1_000
-"""Characters of a message: it may repeat what was typed."""
+"""The longest message, in characters: it may repeat what the user typed."""
 
 
 class UsageError(Exception):
-    """A mistake on the command line, said in a line that names its fix."""
+    """A mistake on the command line; the message says how to correct it."""
 
 
 class CannotPrint(Exception):
-    """The command did its work, and its answer cannot be written."""
+    """The command did its work, but its answer cannot be printed."""
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(f"it was done, but the answer cannot be printed: {error.strerror or error}")
+        super().__init__(
+            f"the command did its work, but its answer cannot be printed: {error.strerror or error}"
+        )
 
 
 def report(error: BaseException) -> int:
-    """Say what went wrong in one line; return the exit code."""
+    """Print what went wrong in one line; return the exit code."""
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if os.environ.get(DEBUG):
@@ -41,6 +42,8 @@ def report(error: BaseException) -> int:
 def _words(error: BaseException) -> tuple[str, int]:
     match error:
         case CycloptsError():
+            from windlass.cli.mistyped import mistyped  # noqa: PLC0415 - most commands are typed well
+
             return mistyped(error), USAGE
         case UsageError() | InvalidOption() | InvalidPayload():
             return str(error), USAGE

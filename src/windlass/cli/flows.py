@@ -1,4 +1,4 @@
-"""`windlass flows`: how flows are doing; cancelling one, and replaying what failed of it."""
+"""`windlass flows`: list and show flows, cancel a flow, replay its dead letters."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,13 +22,13 @@ def list_flows(
     app: given.App,
     /,
     *,
-    stuck: Annotated[bool, Parameter(help="Only flows that need somebody.")] = False,
+    stuck: Annotated[bool, Parameter(help="Only stuck flows.")] = False,
     limit: given.Limit = None,
     json: given.Json = False,
 ) -> int:
-    """List unfinished flows, and those that have finished among the newest 10,000 jobs.
+    """List unfinished flows, and finished flows among the newest 10,000 jobs.
 
-    Stuck flows come first: nothing of them goes on by itself, as they have a dead letter or a held job.
+    Stuck flows come first. A stuck flow has a dead letter or a held job and does not continue by itself.
     """
     check_limit(limit)
 
@@ -45,8 +45,8 @@ def list_flows(
         )
         if seen.more:
             say_aside(
-                "windlass: flows that have finished may be missing, and counts may be too low: "
-                "windlass flows APP show FLOW counts all jobs of one"
+                "windlass: finished flows may be missing, and counts may be too low; "
+                "windlass flows APP show FLOW counts all jobs of a flow"
             )
 
     return with_service(app, work)
@@ -82,7 +82,7 @@ def show_flow(
 def cancel_flow(
     app: given.App, flow: FlowName, /, *, yes: given.Yes = False, json: given.Json = False
 ) -> int:
-    """Cancel whatever of a flow is unfinished."""
+    """Cancel all unfinished jobs of a flow."""
 
     async def work(service: Service) -> None:
         found = await service.flows.one(flow)
@@ -95,7 +95,7 @@ def cancel_flow(
 
 
 def replay_flow(app: given.App, flow: FlowName, /, *, json: given.Json = False) -> int:
-    """Send the dead letters of a flow back; what waits for them goes on when they are done."""
+    """Replay the dead letters of a flow. The jobs that wait for them run when they are done."""
 
     async def work(service: Service) -> None:
         await service.flows.one(flow)

@@ -1,4 +1,4 @@
-"""`windlass history`: how it went, in any window of time."""
+"""`windlass history`: failure rates, waiting times and run times in any window of time."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -21,10 +21,11 @@ from windlass.observe.history.report import (
     window_of,
 )
 
-Since = Annotated[str, Parameter(help='From when on: how long ago ("1h", "7d") or a time. 1h unless said.')]
-Until = Annotated[str | None, Parameter(help="Up to when, likewise; now unless said.")]
+Since = Annotated[str, Parameter(help='The start: how long ago ("1h", "7d"), or a time. By default 1h.')]
+Until = Annotated[str | None, Parameter(help="The end, in the same form. By default now.")]
 Step = Annotated[
-    str | None, Parameter(help='Tell it over time, in steps of this length ("5m"), instead of by task.')
+    str | None,
+    Parameter(help='Show one row for each step of this length ("5m"), instead of one for each task.'),
 ]
 
 
@@ -39,8 +40,8 @@ def show_history(
     queue: given.Queue = None,
     json: given.Json = False,
 ) -> int:
-    """How attempts went: failure rate, waits and run times by task, throughput, use of the workers. They are
-    kept where the app's history= or $WINDLASS_HISTORY says.
+    """Show failure rates, waiting and run times by task, throughput, and how busy workers were. The app's
+    history= or $WINDLASS_HISTORY says where this is stored.
     """
 
     async def work(service: Service) -> None:
@@ -65,7 +66,7 @@ async def _say(found: History, *, over_time: bool) -> None:
         await show(each(found.buckets), _BUCKETS, json=False, nothing="nothing", limit=len(found.buckets))
         return
     await show(
-        each(found.tasks), _TASKS, json=False, nothing="nothing ended in this time", limit=len(found.tasks)
+        each(found.tasks), _TASKS, json=False, nothing="no attempt ended in this time", limit=len(found.tasks)
     )
     if found.workers:
         say("")

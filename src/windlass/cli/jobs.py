@@ -21,7 +21,7 @@ from windlass.core.spelling import hint
 from windlass.core.state import State
 
 LONGEST_CELL = 60
-States = Annotated[tuple[State, ...], Parameter(help="Only jobs in this state; give it again for more.")]
+States = Annotated[tuple[State, ...], Parameter(help="Only jobs in this state; repeat for more.")]
 Ids = Annotated[tuple[str, ...], Parameter(name="ID", help="Ids of jobs.")]
 
 
@@ -37,13 +37,14 @@ def list_jobs(
     tag: Annotated[str | None, Parameter(help="Only jobs with this tag.")] = None,
     text: Annotated[
         str | None,
-        Parameter(help="Only those with this text in id, task, queue, lane, key, flow, reason or a tag."),
+        Parameter(help="Only jobs with this text in id, task, queue, lane, key, flow, reason or a tag."),
     ] = None,
     since: Annotated[
-        str | None, Parameter(help='Accepted since a time, or so long ago: "30m", "12h", "7d".')
+        str | None,
+        Parameter(help='Only jobs accepted since this time, or this long ago: "30m", "12h", "7d".'),
     ] = None,
-    until: Annotated[str | None, Parameter(help="Accepted until then.")] = None,
-    parent: Annotated[str | None, Parameter(help="Only those that this job spawned.")] = None,
+    until: Annotated[str | None, Parameter(help="Only jobs accepted until this time.")] = None,
+    parent: Annotated[str | None, Parameter(help="Only jobs that this job spawned.")] = None,
     limit: given.Limit = None,
     json: given.Json = False,
 ) -> int:
@@ -69,12 +70,12 @@ def show_job(
     /,
     *,
     payload: Annotated[
-        bool, Parameter(help="Show its arguments and its result, too, without secrets.")
+        bool, Parameter(help="Also show its arguments and its result, without secrets.")
     ] = False,
-    secrets: Annotated[bool, Parameter(help="Show the secrets, too; that goes on record.")] = False,
+    secrets: Annotated[bool, Parameter(help="Also show secrets; the audit log notes that you did.")] = False,
     json: given.Json = False,
 ) -> int:
-    """Show everything that is kept of a job: its runs, errors and log lines."""
+    """Show everything that the store keeps about a job: its runs, errors and log lines."""
 
     async def work(service: Service) -> None:
         found = await service.jobs.one(job)
@@ -90,7 +91,7 @@ def show_job(
 
 
 def cancel_jobs(app: given.App, ids: Ids = (), /, *, json: given.Json = False) -> int:
-    """Cancel jobs. A waiting one is cancelled at once; of a running one, its worker is asked to stop it."""
+    """Cancel jobs: a waiting job at once; for a running job, its worker is asked to stop it."""
     if not ids:
         raise UsageError("name the jobs: windlass jobs APP cancel ID...")
 
@@ -101,7 +102,7 @@ def cancel_jobs(app: given.App, ids: Ids = (), /, *, json: given.Json = False) -
 
 
 def no_match(said: str, service: Service, task: str | None) -> str:
-    """What is said where nothing matches; with a hint if the app has no such task."""
+    """Return the message for an empty list, with a hint if the app has no such task."""
     known = sorted(service.app.tasks)
     if task is None or task in known:
         return said
@@ -109,13 +110,13 @@ def no_match(said: str, service: Service, task: str | None) -> str:
 
 
 def check_limit(limit: int | None) -> None:
-    """Refuse a limit of nothing."""
+    """Refuse a limit below 1."""
     if limit is not None and limit < 1:
         raise UsageError(f"--limit must be at least 1, not {limit}; leave it out for all")
 
 
 def job_columns(now: datetime) -> Sequence[Column[JobShown]]:
-    """What a listing shows of a job."""
+    """Return the columns of a list of jobs."""
     return (
         Column("id", lambda job: job.id),
         Column("task", lambda job: job.task, wraps=True),
@@ -129,7 +130,7 @@ def job_columns(now: datetime) -> Sequence[Column[JobShown]]:
 
 
 def _detail(job: JobShown, now: datetime) -> str:
-    """What the state alone does not say."""
+    """Return what a list shows about a job besides its state."""
     if job.held is not None:
         return f"held: {job.held.reason}"
     if job.progress is not None and job.state == State.RUNNING:
@@ -185,7 +186,9 @@ def _fields(job: JobWhole, now: datetime, *, payload: bool) -> list[tuple[str, s
         ("session", job.session or ""),
         (
             "cancel",
-            "asked for; its worker was told" if job.cancel_requested and job.state == State.RUNNING else "",
+            "requested; its worker was asked to stop it"
+            if job.cancel_requested and job.state == State.RUNNING
+            else "",
         ),
         ("held", "" if job.held is None else f"{job.held.reason} ({job.held.times} times)"),
         ("replays", str(job.replays) if job.replays else ""),

@@ -18,11 +18,11 @@ KeyId = Annotated[str, Parameter(help="The key's id.")]
 
 
 def list_keys(app: given.App, /, *, json: given.Json = False) -> int:
-    """List API keys, the newest first. Their secrets are not kept, and cannot be shown."""
+    """List API keys, the newest first. Their secrets are not stored and cannot be shown."""
 
     async def work(service: Service) -> None:
         found = await service.keys.shown()
-        nothing = f"no key: the API is open to this machine alone; make one: windlass keys {app} create"
+        nothing = f"no API keys: only this machine can reach the API; create one: windlass keys {app} create"
         await show(each(found), _columns(await service.clock()), json=json, nothing=nothing)
 
     return with_service(app, work)
@@ -34,21 +34,22 @@ def create_key(
     *,
     scope: Annotated[
         tuple[Scope, ...],
-        Parameter(help="What it is good for; give it again for more. Who operates may read, too."),
+        Parameter(help="What the key may do; repeat for more. `operate` includes `read`."),
     ] = (),
     queue: Annotated[
-        tuple[str, ...], Parameter(help="Bind it to this queue; give it again for more. By default all.")
+        tuple[str, ...],
+        Parameter(help="Limit the key to this queue; repeat for more. By default all queues."),
     ] = (),
     lane: Annotated[
-        tuple[str, ...], Parameter(help="Bind it to this lane; give it again for more. By default all.")
+        tuple[str, ...], Parameter(help="Limit the key to this lane; repeat for more. By default all lanes.")
     ] = (),
     expires: Annotated[
-        str | None, Parameter(help='How long it is valid: "12h", "90d". By default for ever.')
+        str | None, Parameter(help='How long it is valid: "12h", "90d". By default without end.')
     ] = None,
-    label: Annotated[str, Parameter(help="Whose it is, or what for.")] = "",
+    label: Annotated[str, Parameter(help="Who uses the key, or what for.")] = "",
     json: given.Json = False,
 ) -> int:
-    """Make an API key and print it. It is shown this once."""
+    """Create an API key and print it. It cannot be shown again."""
     wanted = NewKey(
         label=label,
         scopes=[str(each_) for each_ in scope],
@@ -69,7 +70,7 @@ def create_key(
 
 
 def revoke_key(app: given.App, key: KeyId, /, *, json: given.Json = False) -> int:
-    """Make a key good for nothing, within 5 seconds. Its record stays in the list."""
+    """Revoke an API key: servers refuse it within 5 seconds. It stays in the list."""
 
     async def work(service: Service) -> None:
         revoked = await service.keys.revoke(key)

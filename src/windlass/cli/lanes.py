@@ -1,4 +1,4 @@
-"""`windlass lanes`: backlog, share and limits of the lanes of a queue; pausing, overriding their settings."""
+"""`windlass lanes`: list the lanes of a queue, pause and resume them, override their settings."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -26,12 +26,18 @@ def list_lanes(
     limit: given.Limit = None,
     json: given.Json = False,
 ) -> int:
-    """List the lanes of a queue: backlog, share, lag, limits, and why one is parked."""
+    """List the lanes of a queue: backlog, share, lag, limits, and why a lane is parked."""
     check_limit(limit)
 
     async def work(service: Service) -> None:
         lanes = service.lanes.all(queue)
-        await show(lanes, _columns(), json=json, limit=limit, nothing=f'queue "{queue}" has no lanes at work')
+        await show(
+            lanes,
+            _columns(),
+            json=json,
+            limit=limit,
+            nothing=f'queue "{queue}" has no lane with jobs or settings',
+        )
 
     return with_service(app, work)
 
@@ -39,7 +45,7 @@ def list_lanes(
 def pause_lane(
     app: given.App, queue: given.QueueName, lane: given.LaneName, /, *, json: given.Json = False
 ) -> int:
-    """Stop handing out the jobs of one lane, until it is resumed. What runs goes on."""
+    """Stop handing out the jobs of one lane until you resume it. Running jobs continue."""
 
     async def work(service: Service) -> None:
         await service.lanes.pause(queue, lane)
@@ -66,7 +72,7 @@ def set_lane(
     lane: given.LaneName,
     /,
     *,
-    weight: Annotated[str | None, Parameter(help="Its share, in relation to other lanes.")] = None,
+    weight: Annotated[str | None, Parameter(help="Its share of the queue, relative to other lanes.")] = None,
     concurrency: Annotated[
         str | None, Parameter(help=f'Jobs that run at once; "{NO_LIMIT}": no limit.')
     ] = None,
@@ -75,7 +81,7 @@ def set_lane(
     ] = None,
     json: given.Json = False,
 ) -> int:
-    """Override settings of one lane, until they are reset."""
+    """Override settings of one lane until you reset them."""
     settings = _read({"weight": weight, "concurrency": concurrency, "rate": rate})
 
     async def work(service: Service) -> None:
@@ -88,7 +94,7 @@ def set_lane(
 def reset_lane(
     app: given.App, queue: given.QueueName, lane: given.LaneName, /, *, json: given.Json = False
 ) -> int:
-    """Drop the override of a lane: what the code declares counts again."""
+    """Drop the override of a lane: the declared settings apply again."""
 
     async def work(service: Service) -> None:
         changed = await service.lanes.reset(queue, lane)
@@ -100,7 +106,7 @@ def reset_lane(
 def _read(said: dict[str, str | None]) -> LaneSettings:
     given_ = {name: value for name, value in said.items() if value is not None}
     if not given_:
-        raise UsageError("say what to set, such as --weight 2; to drop an override: reset")
+        raise UsageError("name a setting, such as --weight 2; the verb reset drops an override")
     unlimited = {name for name in ("concurrency", "rate") if given_.get(name) == NO_LIMIT}
     options = {name: as_number(name, value) for name, value in given_.items() if name not in unlimited}
     settings = lane_settings(LaneOptions(**options))  # pyright: ignore[reportArgumentType]

@@ -1,12 +1,13 @@
 """The app that a command is for."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from windlass import Windlass, loading
+from windlass import loading
 
-APP_VARIABLE = "WINDLASS_APP"
+if TYPE_CHECKING:
+    from windlass import Windlass
 
 
-def load_app(name: str) -> Windlass:
+def load_app(name: str) -> "Windlass":
     """Import the module that `module:app` names, and return its app."""
     return cast("Windlass", loading.load_app(name))

@@ -17,22 +17,25 @@ def migrate_store(
     app: given.App,
     /,
     *,
-    sql: Annotated[bool, Parameter(help="Print all that would run, and run nothing.")] = False,
+    sql: Annotated[bool, Parameter(help="Print the SQL that would run, and run nothing.")] = False,
     status: Annotated[
-        bool, Parameter(help="Say where the namespace stands. The exit code is 1 if something would run.")
+        bool, Parameter(help="Print the version of the schema. The exit code is 1 if it is not up to date.")
     ] = False,
     namespace: Annotated[
-        str | None, Parameter(help="The namespace, which is the name of the schema; by default the app's.")
+        str | None,
+        Parameter(help="The namespace, which is also the name of the schema; by default the app's."),
     ] = None,
     url: Annotated[
         str | None,
-        Parameter(help="Another way to the same database: as a role that may create. By default the app's."),
+        Parameter(
+            help="A URL of the same database with a role that may create tables. By default the app's."
+        ),
     ] = None,
     json: given.Json = False,
 ) -> int:
-    """Bring the schema of a PostgreSQL namespace up to date, beside running workers."""
+    """Bring the schema of a PostgreSQL namespace up to date. Workers may keep running."""
     if sql and status:
-        raise UsageError("--sql prints what would run, --status whether anything would: choose one")
+        raise UsageError("--sql prints the SQL that would run, --status whether any would: use one of them")
     migration = Migration(load_app(app).config, url=url, namespace=namespace)
     if not migration.is_needed:
         say_aside(
@@ -44,7 +47,7 @@ def migrate_store(
 
 async def _print_sql(migration: Migration) -> int:
     text = await migration.sql()
-    say(text or f'-- namespace "{migration.namespace}" is up to date: nothing would run')
+    say(text or f'-- namespace "{migration.namespace}" is up to date: there is nothing to run')
     return 0
 
 

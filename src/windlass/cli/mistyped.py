@@ -1,4 +1,4 @@
-"""What the parser refuses, in words that lead to the right command."""
+"""Error messages for what the parser refuses, with a hint to the right command."""
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
@@ -19,11 +19,11 @@ _OTHER_WORDS = {
     "version": "--version",
     "web": "serve",
 }
-"""Commands that people try, and what they are called here."""
+"""Commands of other tools, and their names here."""
 
 
 def mistyped(error: CycloptsError) -> str:
-    """What is wrong, and the way to the help of the command."""
+    """Return what is wrong, and where the help of the command is."""
     command = " ".join(("windlass", *(error.command_chain or ())))
     match error:
         case MissingArgumentError() if _lacks_its_app(error):
@@ -39,14 +39,14 @@ def mistyped(error: CycloptsError) -> str:
 
 
 def _lacks_its_app(error: CycloptsError) -> bool:
-    """Whether a command has too few words because no app is among them."""
+    """Return whether a command has too few words because the app is missing."""
     arguments = () if error.app is None else error.app.assemble_argument_collection()
     takes_one = any(argument.name == "APP" for argument in arguments)
     return takes_one and not any(map(looks_like_an_app, _typed(error)))
 
 
 def _unexpected(error: CycloptsError, token: str, command: str) -> str:
-    """What to say of a word that the command has no place for. Most often it is a verb, misspelled."""
+    """Return the message for an unexpected word. Most often it is a misspelled verb."""
     verbs = [] if error.app is None else [name for name in error.app.resolved_commands() if name[0] != "-"]
     word = next((word for word in _typed(error) if not looks_like_an_app(word)), token)
     if verbs and (near := closest(word, verbs)) is not None:
@@ -58,5 +58,5 @@ def _unexpected(error: CycloptsError, token: str, command: str) -> str:
 
 
 def _typed(error: CycloptsError) -> list[str]:
-    """The words behind the command."""
+    """Return the words after the command."""
     return list(words((error.root_input_tokens or [])[len(error.command_chain or ()) :]))

@@ -17,8 +17,8 @@ _T = TypeVar("_T")
 
 
 def with_service(name: str, work: Callable[[Service], Awaitable[int | None]], *, quiet: bool = False) -> int:
-    """Load the app, open its store and do the work; returns its exit code. `quiet`: do not mention that the
-    store is new.
+    """Load the app, open its store and do the work; returns the exit code. `quiet`: do not say that the store
+    is new.
     """
     app = load_app(name)  # not inside the loop: a module may run one of its own when it is imported
     if not quiet:
@@ -35,7 +35,7 @@ def with_service(name: str, work: Callable[[Service], Awaitable[int | None]], *,
 
 @contextmanager
 def _patience() -> Generator[None]:
-    """Say so when the store lets a person wait: another process may hold a file's lock, a server be away."""
+    """Print a note while the store does not answer: its file may be locked, or its server down."""
 
     def mention() -> None:
         if sys.stderr.isatty():
@@ -64,11 +64,11 @@ def in_loop(app: Windlass, run: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def _mention_new_file(app: Windlass) -> None:
-    """Who reads in the wrong folder would otherwise find an empty store and wonder where the jobs are."""
+    """Say that the file is new: in the wrong folder a user would wonder where the jobs are."""
     try:
         path = store_file(app.config)
         is_new = path is not None and not path.exists() and os.access(path.parent, os.W_OK)
     except (WindlassError, OSError):
         return  # opening says what is wrong
     if path is not None and is_new:
-        print(f"windlass: note: {path.absolute()} did not exist; it is made now", file=sys.stderr)  # noqa: T201
+        print(f"windlass: note: {path.absolute()} did not exist; it is created now", file=sys.stderr)  # noqa: T201

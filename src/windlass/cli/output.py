@@ -15,11 +15,11 @@ from windlass.cli.text import one_line
 T = TypeVar("T")
 
 ON_A_TERMINAL = 50
-"""Rows that a listing shows to a person who did not say how many; programs get all."""
+"""Rows that a list shows on a terminal without --limit; programs get all."""
 LEAST_WRAPPED = 14
-"""Characters that a column which may be broken is given at the least."""
+"""The least width of a column whose text may be wrapped."""
 _CHUNK = 200
-"""Rows whose widths are looked at together, so that a listing of any length takes no more memory."""
+"""Rows whose widths are measured together, so that memory does not grow with the length of a list."""
 
 STYLES: Mapping[str, str] = {
     "ready": "cyan",
@@ -46,13 +46,13 @@ class Column(Generic[T]):
     text: Callable[[T], str]
     right: bool = False
     wraps: bool = False
-    """Whether it may be broken into lines, or cut, where a terminal is narrow."""
+    """Whether its text may be wrapped or cut on a narrow terminal."""
     spare: int = 0
-    """Where a terminal is too narrow for all, the highest goes first; 0 stays."""
+    """On a narrow terminal the columns with the highest number are left out first; 0 always stays."""
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what is printed."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -67,7 +67,7 @@ def say(text: str) -> None:
 
 
 def say_aside(text: str) -> None:
-    """Print a line that is no part of the answer."""
+    """Print a line to standard error."""
     sys.stderr.write(text + "\n")
 
 
@@ -84,7 +84,7 @@ async def show(
     nothing: str,
     limit: int | None = None,
 ) -> None:
-    """Print rows as they come: JSON lines, or a table; `nothing` is said of none, aside."""
+    """Print rows as they arrive, as JSON lines or a table; without rows, print `nothing` to stderr."""
     most = limit if limit is not None or json or not is_terminal() else ON_A_TERMINAL
     table = _Rich(columns) if is_terminal() and not json else _Plain(columns)
     count = 0
@@ -92,7 +92,7 @@ async def show(
     async for row in rows:
         if count == most:
             if limit is None:
-                say_aside(f"the first {count}; --limit says how many")
+                say_aside(f"only the first {count} are shown; use --limit for more")
             break
         count += 1
         if json:
@@ -109,13 +109,13 @@ async def show(
 
 
 async def each(rows: Sequence[T]) -> AsyncIterator[T]:
-    """Rows that are at hand, for `show`."""
+    """Turn a list of rows into the async iterator that `show` takes."""
     for row in rows:
         yield row
 
 
 class _Plain(Generic[T]):
-    """Aligned text, without colours or lines: for pipes, files and grep."""
+    """Aligned text without colours and borders: for pipes, files and grep."""
 
     def __init__(self, columns: Sequence[Column[T]]) -> None:
         self._columns = columns
@@ -167,7 +167,7 @@ class _Rich(Generic[T]):
 
 
 def fitting(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Which columns a terminal of this width has room for."""
+    """Return the columns that fit a terminal of this width."""
 
     def needs(index: int) -> int:
         widest = max(len(columns[index].title), *(len(row[index]) for row in rows))
@@ -183,7 +183,7 @@ def fitting(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], width: 
 
 
 def show_fields(fields: Sequence[tuple[str, str]]) -> None:
-    """Print names and values, one pair a line; those without a value are left out."""
+    """Print names and values, one pair per line; leave out names without a value."""
     said = [(name, one_line(value)) for name, value in fields if value]
     width = max((len(name) for name, _ in said), default=0)
     if not is_terminal():
@@ -203,11 +203,11 @@ def show_fields(fields: Sequence[tuple[str, str]]) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> bool:
-    """Ask before it is done. Where nobody is there to ask, `--yes` must have been said."""
+    """Ask the user for a yes. Without a terminal to ask on, `--yes` is required."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError(f"{question}: nobody is there to ask; add --yes if so")
+        raise UsageError(f"{question}: there is no terminal to ask on; add --yes to confirm")
     sys.stderr.write(f"{question}? [y/N] ")
     sys.stderr.flush()
     # The loop's own handler would only take note of a Ctrl-C, and wait on for the answer.
@@ -220,7 +220,7 @@ def confirm(question: str, *, yes: bool) -> bool:
 
 @contextmanager
 def progress(what: str, total: int, *, shown: bool) -> Generator[Callable[[int], object]]:
-    """A bar on a terminal, beside the answer; yields a function that moves it on."""
+    """Show a progress bar on a terminal's standard error; yields a function that moves it on."""
     if not shown or not sys.stderr.isatty():
         yield lambda _count: None
         return

@@ -1,44 +1,22 @@
-"""The program: which commands there are, with examples of each."""
+"""The program: all commands, with examples of each."""
 
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from cyclopts import App, Group, Parameter
 
-from windlass import __version__
-from windlass.cli import (
-    bench,
-    check,
-    control,
-    dead,
-    doctor,
-    enqueue,
-    explain,
-    flows,
-    history,
-    jobs,
-    keys,
-    lanes,
-    migrate,
-    queues,
-    schedules,
-    serve,
-    top,
-    transfer,
-    webhooks,
-    work,
-    workers,
-)
-from windlass.cli.verify import run_verify
+from windlass.cli.summaries import SUMMARIES
+from windlass.version import __version__
 
 _HELP = """\
 A distributed task queue: nothing lost, nothing completed by a stale worker, every wait explained.
 
-Every command is "windlass NOUN [APP] [VERB] ...". APP is module:app; without it, WINDLASS_APP names it."""
+Every command is "windlass NOUN [APP] [VERB] ...". APP is module:app; by default $WINDLASS_APP."""
 
 
-def build() -> App:
-    """Make the program. Only definitions: nothing is imported that a command needs for its work alone."""
+def build(only: str | None = None) -> App:
+    """Define the program. With `only`, other commands are a name and a line: nothing of them is imported."""
     program = App(
         name="windlass",
         help=_HELP,
@@ -46,162 +24,167 @@ def build() -> App:
         help_format="plaintext",
         default_parameter=_PARAMETER,
     )
-    _add(program, "worker", work.run_worker, _WORKER)
-    _add(program, "dev", work.run_dev, "windlass dev tasks:app")
-    _add(program, "serve", serve.run_serve, _SERVE)
-    _add(program, "demo", work.run_demo, "windlass demo")
-    _add(program, "enqueue", enqueue.enqueue_task, _ENQUEUE)
-    _noun(
-        program,
+
+    def add(name: str, function: str, examples: str) -> None:
+        if only in (None, name):
+            _add(program, name, _function(function), examples)
+        else:
+            program.command(App(name=name, help=SUMMARIES[name]))
+
+    def noun(name: str, about: str, examples: str, verbs: Mapping[str, tuple[str, str]]) -> None:
+        if only in (None, name):
+            found = {verb: (_function(function), example) for verb, (function, example) in verbs.items()}
+            _noun(program, name, about, examples, found)
+        else:
+            program.command(App(name=name, help=about))
+
+    add("worker", "work:run_worker", _WORKER)
+    add("dev", "work:run_dev", "windlass dev tasks:app")
+    add("serve", "serve:run_serve", _SERVE)
+    add("demo", "work:run_demo", "windlass demo")
+    add("enqueue", "enqueue:enqueue_task", _ENQUEUE)
+    noun(
         "jobs",
         "List, show and cancel jobs.",
         "windlass jobs tasks:app --state dead --json\nwindlass jobs tasks:app --queue mail --lane acme",
         {
-            "list": (jobs.list_jobs, "windlass jobs tasks:app list --state ready --state running"),
-            "show": (jobs.show_job, f"windlass jobs tasks:app show {_ID}"),
-            "cancel": (jobs.cancel_jobs, f"windlass jobs tasks:app cancel {_ID}"),
+            "list": ("jobs:list_jobs", "windlass jobs tasks:app list --state ready --state running"),
+            "show": ("jobs:show_job", f"windlass jobs tasks:app show {_ID}"),
+            "cancel": ("jobs:cancel_jobs", f"windlass jobs tasks:app cancel {_ID}"),
         },
     )
-    _noun(
-        program,
+    noun(
         "dead",
-        "List, group, show, change, replay and discard dead letters.",
+        "List, group, show, edit, replay and discard dead letters.",
         "windlass dead tasks:app\nwindlass dead tasks:app replay --task send --error Timeout",
         {
-            "list": (dead.list_dead, "windlass dead tasks:app list --error ConnectionError --json"),
-            "groups": (dead.group_dead, "windlass dead tasks:app groups --older-than 1h"),
-            "show": (dead.show_dead, f"windlass dead tasks:app show {_ID}"),
+            "list": ("dead:list_dead", "windlass dead tasks:app list --error ConnectionError --json"),
+            "groups": ("dead:group_dead", "windlass dead tasks:app groups --older-than 1h"),
+            "show": ("dead:show_dead", f"windlass dead tasks:app show {_ID}"),
             "replay": (
-                dead.replay_dead,
+                "dead:replay_dead",
                 f"windlass dead tasks:app replay {_ID}\nwindlass dead APP replay --task send --rate 50/s",
             ),
             "edit": (
-                dead.edit_dead,
+                "dead:edit_dead",
                 f'windlass dead tasks:app edit {_ID} \'{{"to": "b@example.com"}}\' --replay',
             ),
-            "discard": (dead.discard_dead, "windlass dead tasks:app discard --older-than 7d"),
-            "audit": (dead.audit_dead, "windlass dead tasks:app audit"),
+            "discard": ("dead:discard_dead", "windlass dead tasks:app discard --older-than 7d"),
+            "audit": ("dead:audit_dead", "windlass dead tasks:app audit"),
         },
     )
-    _noun(
-        program,
+    noun(
         "queues",
         "List queues, pause and resume them, override their settings.",
         "windlass queues tasks:app\nwindlass queues tasks:app pause mail",
         {
-            "list": (queues.list_queues, "windlass queues tasks:app list --json"),
-            "show": (queues.show_queue, "windlass queues tasks:app show mail"),
-            "pause": (queues.pause_queue, "windlass queues tasks:app pause mail"),
-            "resume": (queues.resume_queue, "windlass queues tasks:app resume mail"),
-            "set": (queues.set_queue, "windlass queues tasks:app set mail --concurrency 5 --rate 100/s"),
-            "reset": (queues.reset_queue, "windlass queues tasks:app reset mail"),
+            "list": ("queues:list_queues", "windlass queues tasks:app list --json"),
+            "show": ("queues:show_queue", "windlass queues tasks:app show mail"),
+            "pause": ("queues:pause_queue", "windlass queues tasks:app pause mail"),
+            "resume": ("queues:resume_queue", "windlass queues tasks:app resume mail"),
+            "set": ("queues:set_queue", "windlass queues tasks:app set mail --concurrency 5 --rate 100/s"),
+            "reset": ("queues:reset_queue", "windlass queues tasks:app reset mail"),
         },
     )
-    _noun(
-        program,
+    noun(
         "control",
-        "List tasks, pause and resume them, strike some of their jobs.",
+        "List, pause and resume tasks; hold some of their jobs by their arguments (strike).",
         "windlass control tasks:app\nwindlass control tasks:app pause send",
         {
-            "list": (control.list_tasks, "windlass control tasks:app list --json"),
+            "list": ("control:list_tasks", "windlass control tasks:app list --json"),
             "pause": (
-                control.pause_task,
+                "control:pause_task",
                 'windlass control tasks:app pause send --reason "the mail host is down"',
             ),
-            "resume": (control.resume_task, "windlass control tasks:app resume send"),
-            "strike": (control.strike_task, _STRIKE),
-            "strikes": (control.list_strikes, "windlass control tasks:app strikes"),
-            "lift": (control.lift_strike, "windlass control tasks:app lift 3f2a9c01be"),
+            "resume": ("control:resume_task", "windlass control tasks:app resume send"),
+            "strike": ("control:strike_task", _STRIKE),
+            "strikes": ("control:list_strikes", "windlass control tasks:app strikes"),
+            "lift": ("control:lift_strike", "windlass control tasks:app lift 3f2a9c01be"),
         },
     )
-    _noun(
-        program,
+    noun(
         "lanes",
         "List the lanes of a queue, pause and resume them, override their settings.",
         "windlass lanes tasks:app mail\nwindlass lanes tasks:app pause mail acme",
         {
-            "list": (lanes.list_lanes, "windlass lanes tasks:app list mail --json"),
-            "pause": (lanes.pause_lane, "windlass lanes tasks:app pause mail acme"),
-            "resume": (lanes.resume_lane, "windlass lanes tasks:app resume mail acme"),
-            "set": (lanes.set_lane, "windlass lanes tasks:app set mail acme --weight 3"),
-            "reset": (lanes.reset_lane, "windlass lanes tasks:app reset mail acme"),
+            "list": ("lanes:list_lanes", "windlass lanes tasks:app list mail --json"),
+            "pause": ("lanes:pause_lane", "windlass lanes tasks:app pause mail acme"),
+            "resume": ("lanes:resume_lane", "windlass lanes tasks:app resume mail acme"),
+            "set": ("lanes:set_lane", "windlass lanes tasks:app set mail acme --weight 3"),
+            "reset": ("lanes:reset_lane", "windlass lanes tasks:app reset mail acme"),
         },
     )
-    _noun(
-        program,
+    noun(
         "schedules",
-        "List schedules, preview, make, change, pause, run and delete them.",
+        "List, preview, create, edit, pause, run and delete schedules.",
         "windlass schedules tasks:app\nwindlass schedules tasks:app preview nightly --count 5",
         {
-            "list": (schedules.list_schedules, "windlass schedules tasks:app list --json"),
-            "show": (schedules.show_schedule, "windlass schedules tasks:app show nightly"),
-            "preview": (schedules.preview_schedule, "windlass schedules tasks:app preview nightly"),
-            "create": (schedules.create_schedule, _CREATE),
-            "edit": (schedules.edit_schedule, 'windlass schedules tasks:app edit nightly --cron "0 4 * * *"'),
-            "reset": (schedules.reset_schedule, "windlass schedules tasks:app reset nightly"),
-            "pause": (schedules.pause_schedule, "windlass schedules tasks:app pause nightly"),
-            "resume": (schedules.resume_schedule, "windlass schedules tasks:app resume nightly"),
-            "run": (schedules.run_schedule, "windlass schedules tasks:app run nightly"),
-            "delete": (schedules.delete_schedule, "windlass schedules tasks:app delete nightly"),
+            "list": ("schedules:list_schedules", "windlass schedules tasks:app list --json"),
+            "show": ("schedules:show_schedule", "windlass schedules tasks:app show nightly"),
+            "preview": ("schedules:preview_schedule", "windlass schedules tasks:app preview nightly"),
+            "create": ("schedules:create_schedule", _CREATE),
+            "edit": (
+                "schedules:edit_schedule",
+                'windlass schedules tasks:app edit nightly --cron "0 4 * * *"',
+            ),
+            "reset": ("schedules:reset_schedule", "windlass schedules tasks:app reset nightly"),
+            "pause": ("schedules:pause_schedule", "windlass schedules tasks:app pause nightly"),
+            "resume": ("schedules:resume_schedule", "windlass schedules tasks:app resume nightly"),
+            "run": ("schedules:run_schedule", "windlass schedules tasks:app run nightly"),
+            "delete": ("schedules:delete_schedule", "windlass schedules tasks:app delete nightly"),
         },
     )
-    _noun(
-        program,
+    noun(
         "flows",
-        "List and show flows, cancel one, replay what failed of it.",
+        "List and show flows, cancel a flow, replay its dead letters.",
         "windlass flows tasks:app\nwindlass flows tasks:app show order-42",
         {
-            "list": (flows.list_flows, "windlass flows tasks:app list --json"),
-            "show": (flows.show_flow, "windlass flows tasks:app show order-42"),
-            "cancel": (flows.cancel_flow, "windlass flows tasks:app cancel order-42"),
-            "replay": (flows.replay_flow, "windlass flows tasks:app replay order-42"),
+            "list": ("flows:list_flows", "windlass flows tasks:app list --json"),
+            "show": ("flows:show_flow", "windlass flows tasks:app show order-42"),
+            "cancel": ("flows:cancel_flow", "windlass flows tasks:app cancel order-42"),
+            "replay": ("flows:replay_flow", "windlass flows tasks:app replay order-42"),
         },
     )
-    _noun(
-        program,
+    noun(
         "webhooks",
-        "List who is told of the ends of jobs, add and remove them; the secrets of receivers.",
+        "List, add and remove webhooks; show and rotate the secrets of their receivers.",
         "windlass webhooks tasks:app\nwindlass webhooks tasks:app add crm mail https://example.com/hook",
         {
-            "list": (webhooks.list_webhooks, "windlass webhooks tasks:app list --json"),
+            "list": ("webhooks:list_webhooks", "windlass webhooks tasks:app list --json"),
             "add": (
-                webhooks.add_webhook,
+                "webhooks:add_webhook",
                 "windlass webhooks tasks:app add crm mail https://example.com/hook --on dead",
             ),
-            "remove": (webhooks.remove_webhook, "windlass webhooks tasks:app remove crm"),
-            "secret": (webhooks.show_secret, "windlass webhooks tasks:app secret https://example.com/hook"),
-            "rotate": (webhooks.rotate_secrets, "windlass webhooks tasks:app rotate"),
+            "remove": ("webhooks:remove_webhook", "windlass webhooks tasks:app remove crm"),
+            "secret": ("webhooks:show_secret", "windlass webhooks tasks:app secret https://example.com/hook"),
+            "rotate": ("webhooks:rotate_secrets", "windlass webhooks tasks:app rotate"),
         },
     )
-    _noun(
-        program,
+    noun(
         "keys",
-        "List API keys, make and revoke them.",
+        "List, create and revoke API keys.",
         "windlass keys tasks:app\nwindlass keys tasks:app create --scope enqueue --scope read",
         {
-            "list": (keys.list_keys, "windlass keys tasks:app list --json"),
-            "create": (keys.create_key, _KEY),
-            "revoke": (keys.revoke_key, "windlass keys tasks:app revoke 5f0c9a7be213"),
+            "list": ("keys:list_keys", "windlass keys tasks:app list --json"),
+            "create": ("keys:create_key", _KEY),
+            "revoke": ("keys:revoke_key", "windlass keys tasks:app revoke 5f0c9a7be213"),
         },
     )
-    _add(program, "top", top.run_top, "windlass top tasks:app\nwindlass top tasks:app --once --json")
-    _add(program, "workers", workers.list_workers, "windlass workers tasks:app --alive")
-    _add(program, "history", history.show_history, _HISTORY)
-    _add(program, "explain", explain.explain_job, f"windlass explain tasks:app {_ID}")
-    _add(
-        program, "check", check.check_queues, "windlass check tasks:app --queue mail --oldest 15m --dead 100"
-    )
-    _add(program, "export", transfer.export_jobs, "windlass export tasks:app --queue mail > mail.jsonl")
-    _add(program, "import", transfer.import_jobs, "windlass import tasks:app mail.jsonl")
-    _add(program, "doctor", doctor.examine_app, "windlass doctor tasks:app")
-    _add(program, "verify", run_verify, _VERIFY)
-    _add(
-        program,
+    add("top", "top:run_top", "windlass top tasks:app\nwindlass top tasks:app --once --json")
+    add("workers", "workers:list_workers", "windlass workers tasks:app --alive")
+    add("history", "history:show_history", _HISTORY)
+    add("explain", "explain:explain_job", f"windlass explain tasks:app {_ID}")
+    add("check", "check:check_queues", "windlass check tasks:app --queue mail --oldest 15m --dead 100")
+    add("export", "transfer:export_jobs", "windlass export tasks:app --queue mail > mail.jsonl")
+    add("import", "transfer:import_jobs", "windlass import tasks:app mail.jsonl")
+    add("doctor", "doctor:examine_app", "windlass doctor tasks:app")
+    add("verify", "verify:run_verify", _VERIFY)
+    add(
         "migrate",
-        migrate.migrate_store,
+        "migrate:migrate_store",
         "windlass migrate tasks:app --status\nwindlass migrate tasks:app --sql\nwindlass migrate tasks:app",
     )
-    _add(program, "bench", bench.run_bench, _BENCH)
+    add("bench", "bench:run_bench", _BENCH)
     program.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - of its **kwargs
         help="Install completion for this shell and exit."
     )
@@ -209,7 +192,7 @@ def build() -> App:
 
 
 def verbs(program: App) -> Mapping[str, frozenset[str]]:
-    """The verbs of every noun that takes an app."""
+    """Return the verbs of every noun that takes an app."""
     nouns = program.resolved_commands()
     return {
         name: frozenset(verb for verb in noun.resolved_commands() if not verb.startswith("-"))
@@ -224,7 +207,7 @@ _Verb = tuple[Callable[..., int], str]
 
 
 def _noun(program: App, name: str, about: str, examples: str, verbs: Mapping[str, _Verb]) -> None:
-    """A command with verbs; without one it lists."""
+    """Add a command with verbs; without a verb it prints a list."""
     listing = verbs["list"][0]
     usage = f"{_usage(f'windlass {name}', listing)}\n       windlass {name} [APP] VERB ..."
     noun = App(
@@ -241,10 +224,16 @@ def _noun(program: App, name: str, about: str, examples: str, verbs: Mapping[str
     program.command(noun)
 
 
+def _function(named: str) -> Callable[..., int]:
+    """The function that a line of `build` names, such as "jobs:show_job"."""
+    module, _, name = named.partition(":")
+    return getattr(import_module(f"windlass.cli.{module}"), name)
+
+
 def _add(
     parent: App, name: str, function: Callable[..., int], examples: str, *, usage: str | None = None
 ) -> None:
-    """A command without verbs, or a verb."""
+    """Add a command without verbs, or a verb."""
     parent.command(
         function,
         name=name,
@@ -255,7 +244,7 @@ def _add(
 
 
 def _usage(command: str, function: Callable[..., int], verb: str = "") -> str:
-    """How a command is written; the parser would show the order that it reads."""
+    """Return the usage line. The parser would show the words in its own order, verb before app."""
     words = [command]
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:

@@ -1,4 +1,4 @@
-"""`windlass queues`: what is in them, pausing, and overriding their settings."""
+"""`windlass queues`: list and show queues, pause and resume them, override their settings."""
 
 import re
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ def _limit(what: str) -> Any:
 
 
 def list_queues(app: given.App, /, *, json: given.Json = False) -> int:
-    """List queues: jobs by state, the oldest wait, limits; `*` marks what an operator overrides."""
+    """List queues: jobs by state, the longest wait, limits; `*` marks settings that an operator overrides."""
 
     async def work(service: Service) -> None:
         queues = await service.queues.all()
-        await show(each(queues), _columns(), json=json, nothing="no queue is declared")
+        await show(each(queues), _columns(), json=json, nothing="no queues are declared")
 
     return with_service(app, work)
 
 
 def show_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
-    """Show one queue with its settings: as declared, as overridden, and in force."""
+    """Show one queue with its settings: declared, overridden, and in force."""
 
     async def work(service: Service) -> None:
         found = await service.queues.one(queue)
@@ -51,7 +51,7 @@ def show_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = 
 
 
 def pause_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
-    """Stop handing out a queue's jobs, until it is resumed. What runs goes on."""
+    """Stop handing out a queue's jobs until you resume it. Running jobs continue."""
 
     async def work(service: Service) -> None:
         await service.queues.pause(queue)
@@ -84,7 +84,7 @@ def set_queue(
     dead_retention: Annotated[str | None, Parameter(help="How long dead letters are kept.")] = None,
     json: given.Json = False,
 ) -> int:
-    """Override settings of a queue, until they are reset. What the code declares is shown beside them."""
+    """Override settings of a queue until you reset them. The declared settings are shown beside them."""
     settings = read_settings(
         {
             "concurrency": concurrency,
@@ -105,7 +105,7 @@ def set_queue(
 
 
 def reset_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json = False) -> int:
-    """Drop the override of a queue: what the code declares counts again."""
+    """Drop the override of a queue: the declared settings apply again."""
 
     async def work(service: Service) -> None:
         changed = await service.queues.reset(queue)
@@ -115,10 +115,10 @@ def reset_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json =
 
 
 def read_settings(said: dict[str, str | None]) -> QueueSettings:
-    """The settings that options amount to; "none" says that there is no limit."""
+    """Return the settings that the options name; "none" means no limit."""
     given_ = {name: value for name, value in said.items() if value is not None}
     if not given_:
-        raise UsageError("say what to set, such as --concurrency 5; to drop an override: reset")
+        raise UsageError("name a setting, such as --concurrency 5; the verb reset drops an override")
     unlimited = {name for name in _LIMITS if given_.get(name) == NO_LIMIT}
     options = {name: as_number(name, value) for name, value in given_.items() if name not in unlimited}
     settings = queue_settings(QueueOptions(**options))  # pyright: ignore[reportArgumentType]
@@ -126,7 +126,7 @@ def read_settings(said: dict[str, str | None]) -> QueueSettings:
 
 
 def as_number(name: str, value: str) -> str | int:
-    """Whole numbers are typed as text; what is none is refused where options are read."""
+    """Turn text into a whole number if it is one; anything else is refused later, with the option's name."""
     return int(value) if name.endswith(("concurrency", "weight")) and _NUMBER.fullmatch(value) else value
 
 

@@ -1,4 +1,4 @@
-"""The reference of the command line, made from the commands: `python -m windlass.cli.reference`."""
+"""The reference of the command line, generated from the commands: `python -m windlass.cli.reference`."""
 
 import inspect
 import sys
@@ -12,19 +12,19 @@ _INTRODUCTION = """\
 <!-- Made by `python -m windlass.cli.reference > docs/cli.md`; a test holds it to the commands. -->
 # The command line
 
-Every command is `windlass NOUN [APP] [VERB] ...`; without a verb it lists. `APP` is `module:app`, imported
-with the current folder on the path; where it is left out, `WINDLASS_APP` names it. Each command and verb has
-a `--help`.
+Every command is `windlass NOUN [APP] [VERB] ...`. Without a verb it prints a list. `APP` is `module:app`; the
+module is imported with the current folder on the path. If you leave `APP` out, `WINDLASS_APP` names it. Each
+command and verb has a `--help`.
 
-Answers go to standard output: tables on a terminal, aligned text in a pipe, and with `--json` one JSON object
-per line, times as UTC text, durations in seconds. Everything else goes to standard error. A mistake is one
-line there.
+Answers go to standard output: tables on a terminal, aligned text in a pipe. With `--json` each line is one
+JSON object, with times as UTC text and durations in seconds. Everything else goes to standard error. An error
+message is one line there.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | it could not be done: the store, a job that is not known, a problem that `doctor` found |
-| 2 | what was typed, the app or a setting is wrong; the line says how to put it right |
+| 1 | it failed: the store did not answer, no such job, or `doctor` found a problem |
+| 2 | the command line, the app or a setting is wrong; the message says how to correct it |
 | 130 | interrupted |
 
 `WINDLASS_DEBUG=1` adds the traceback of an error. `windlass --install-completion` completes commands and
@@ -33,7 +33,7 @@ options in bash, zsh and fish.
 
 
 def reference() -> str:
-    """The page."""
+    """Return the text of docs/cli.md."""
     return "\n".join(_page(build()))
 
 

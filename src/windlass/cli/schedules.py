@@ -1,4 +1,4 @@
-"""`windlass schedules`: what fires when; making, changing, pausing, running and deleting schedules."""
+"""`windlass schedules`: list, preview, create, edit, pause, run and delete schedules."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,24 +27,25 @@ class When:
     """When and how a schedule fires."""
 
     cron: Annotated[
-        str | None, Parameter(help='When: five fields, such as "0 3 * * MON-FRI", or "@daily".')
+        str | None,
+        Parameter(help='Fire by a cron rule of five fields, such as "0 3 * * MON-FRI", or "@daily".'),
     ] = None
-    every: Annotated[str | None, Parameter(help='When: so much time apart, such as "15m".')] = None
-    at: Annotated[str | None, Parameter(help='When: once, such as "2030-01-31T08:00Z".')] = None
-    tz: Annotated[str | None, Parameter(help='The zone of a cron rule, such as "Europe/Paris".')] = None
+    every: Annotated[str | None, Parameter(help='Fire at this interval, such as "15m".')] = None
+    at: Annotated[str | None, Parameter(help='Fire once at this time, such as "2030-01-31T08:00Z".')] = None
+    tz: Annotated[str | None, Parameter(help='The time zone of a cron rule, such as "Europe/Paris".')] = None
     start: Annotated[str | None, Parameter(help="No tick before this time.")] = None
     end: Annotated[str | None, Parameter(help="No tick from this time on.")] = None
-    jitter: Annotated[str | None, Parameter(help="Delay each job by up to so much.")] = None
+    jitter: Annotated[str | None, Parameter(help="Delay each job by a random time up to this.")] = None
     catch_up: Annotated[
-        Literal["skip", "one", "all"] | None, Parameter(help="What becomes of ticks that were missed.")
+        Literal["skip", "one", "all"] | None, Parameter(help="What to do about missed ticks.")
     ] = None
     overlap: Annotated[
         Literal["allow", "skip", "queue"] | None,
-        Parameter(help="What a tick does while the job of an earlier one is unfinished."),
+        Parameter(help="What a tick does while the job of an earlier tick is unfinished."),
     ] = None
 
     def options(self) -> ScheduleOptions:
-        """What was said, with times read."""
+        """Return the options that were given, with times parsed."""
         said: dict[str, Any] = {name: value for name, value in asdict(self).items() if value is not None}
         for name in said.keys() & {"at", "start", "end"}:
             said[name] = moment_given(said[name], f"--{name}")
@@ -82,7 +83,7 @@ def preview_schedule(
     name: Name,
     /,
     *,
-    count: Annotated[int, Parameter(help="How many; 10 unless said.")] = 10,
+    count: Annotated[int, Parameter(help="How many; by default 10.")] = 10,
     json: given.Json = False,
 ) -> int:
     """Show the next times of a schedule."""
@@ -113,12 +114,12 @@ def create_schedule(
     /,
     *,
     when: When = _UNSAID,
-    queue: Annotated[str | None, Parameter(help="Another queue than the task's own.")] = None,
+    queue: Annotated[str | None, Parameter(help="The queue; by default the task's own.")] = None,
     lane: Annotated[str | None, Parameter(help="The lane of its jobs.")] = None,
     priority: Annotated[int | None, Parameter(help="From -100 to 100, higher first.")] = None,
     json: given.Json = False,
 ) -> int:
-    """Make a schedule that lives in the store alone. Its arguments are checked as those of a call."""
+    """Create a schedule in the store. Its arguments are checked against the task's signature."""
     options = when.options()
     calls = {"queue": queue, "lane": lane, "priority": priority}
     said = cast("CallOptions", {option: value for option, value in calls.items() if value is not None})
@@ -142,10 +143,10 @@ def edit_schedule(
     when: When = _UNSAID,
     json: given.Json = False,
 ) -> int:
-    """Override when and how a schedule fires, until it is reset. What the code declares stays beside it."""
+    """Override when and how a schedule fires, until you reset it. The declared rule is shown beside it."""
     options = when.options()
     if not options:
-        raise UsageError('say what to change, such as --cron "0 4 * * *"; to drop an override: reset')
+        raise UsageError('name a change, such as --cron "0 4 * * *"; the verb reset drops an override')
 
     async def work(service: Service) -> None:
         _told(await service.schedules.edit(name, options), "changed", json=json)
@@ -154,7 +155,7 @@ def edit_schedule(
 
 
 def reset_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Drop the override of a schedule: what the code declares counts again."""
+    """Drop the override of a schedule: the declared rule applies again."""
 
     async def work(service: Service) -> None:
         _tell(name, "reset" if await service.schedules.reset(name) else "not overridden", json=json)
@@ -163,7 +164,7 @@ def reset_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -
 
 
 def pause_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Stop its firing, until it is resumed."""
+    """Stop a schedule until you resume it."""
 
     async def work(service: Service) -> None:
         await service.schedules.pause(name, paused=True)
@@ -173,7 +174,7 @@ def pause_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -
 
 
 def resume_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Let it fire again; missed ticks are made up for as its catch-up policy says."""
+    """Let a schedule fire again. Its --catch-up decides what happens to missed ticks."""
 
     async def work(service: Service) -> None:
         await service.schedules.pause(name, paused=False)
@@ -183,7 +184,7 @@ def resume_schedule(app: given.App, name: Name, /, *, json: given.Json = False) 
 
 
 def run_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Make its call now, besides its ticks."""
+    """Enqueue the job of a schedule now. Its next ticks stay as they are."""
 
     async def work(service: Service) -> None:
         job = await service.schedules.run_now(name)
@@ -198,7 +199,7 @@ def run_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> 
 def delete_schedule(
     app: given.App, name: Name, /, *, yes: given.Yes = False, json: given.Json = False
 ) -> int:
-    """Remove a schedule and its history. One that code declares comes back with its next worker."""
+    """Delete a schedule and its history. One that the code declares comes back when a worker starts."""
 
     async def work(service: Service) -> None:
         await service.schedules.one(name)
@@ -245,7 +246,7 @@ def _next(schedule: ScheduleShown, now: datetime) -> str:
 
 
 def _fired(schedule: ScheduleShown, now: datetime) -> str:
-    """When it last made a job, and how many ticks were missed since."""
+    """Return when it last enqueued a job, and how many ticks were missed since."""
     when = next((since(fire.at, now) for fire in reversed(schedule.fires) if fire.jobs), "")
     last = schedule.fires[-1] if schedule.fires else None
     missed = f"{last.missed} missed" if last is not None and last.missed and not last.jobs else ""

@@ -1,7 +1,6 @@
-"""`windlass serve`: the dashboard, and the HTTP API for producers, operators and workers in any language."""
+"""`windlass serve`: the dashboard, and the HTTP API for clients, operators and workers in any language."""
 
 import importlib.util
-import os
 import re
 import sys
 from typing import Annotated
@@ -12,13 +11,16 @@ from windlass.cli import parameters as given
 from windlass.cli.failure import UsageError
 from windlass.cli.loading import load_app
 from windlass.cli.output import say, say_aside, say_json
-from windlass.cli.work import Format, Level
-from windlass.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, begin_logging
+from windlass.cli.work import Format, Level, Quiet, Verbose, log_as_told
+from windlass.observe.logs import begin_logging
 
 PORT = 8700
 Host = Annotated[
     str,
-    Parameter(help="The address to listen on. Another than loopback needs an API key.", show_default=True),
+    Parameter(
+        help="The address to listen on. An address that other machines reach needs an API key.",
+        show_default=True,
+    ),
 ]
 Port = Annotated[int, Parameter(help="The port to listen on.", show_default=True)]
 NEEDED = ("httptools", "litestar")
@@ -33,26 +35,28 @@ def run_serve(
     *,
     host: Host = "127.0.0.1",
     port: Port = PORT,
-    workers: Annotated[int, Parameter(help="Server processes.", show_default=True)] = 1,
+    workers: Annotated[int, Parameter(help="Number of server processes.", show_default=True)] = 1,
     allow_host: Annotated[
         tuple[str, ...],
         Parameter(
             name="--allow-host",
-            help="A name under which the server is asked, besides localhost; give it again for more. "
-            '"*" allows all.',
+            help='A host name that requests may use besides localhost; repeat for more. "*" allows all.',
         ),
     ] = (),
     tls: Annotated[
-        bool, Parameter(name="--tls", help="A proxy speaks TLS for this server: cookies are for TLS alone.")
+        bool,
+        Parameter(
+            name="--tls", help="A proxy handles TLS for this server: browsers send cookies over TLS only."
+        ),
     ] = False,
     rate: Annotated[
-        int, Parameter(help="Requests a second that one API key may send to a process.", show_default=True)
+        int, Parameter(help="Requests per second that one API key may send to a process.", show_default=True)
     ] = 2_000,
     connections: Annotated[
         int,
         Parameter(
-            help="Connections that a process keeps at once. When all are taken, a new one takes the place of "
-            "one that waits.",
+            help="Connections that a process keeps open at once. When all are taken, a new connection "
+            "replaces an idle one.",
             show_default=True,
         ),
     ] = 2_000,
@@ -61,15 +65,15 @@ def run_serve(
         Parameter(
             name="--require-keys",
             negative="",
-            help="Let nobody in while the store has no API key, also if it was emptied.",
+            help="Refuse all requests while the store has no API key, even if it lost its data.",
         ),
     ] = False,
     token: Annotated[
         str | None,
         Parameter(
             env_var=TOKEN_VARIABLE,
-            help=f"What callers show while there is no API key; by default ${TOKEN_VARIABLE}, else a token "
-            "that belongs to the namespace.",
+            help=f"The token that requests carry while there is no API key; by default ${TOKEN_VARIABLE}, "
+            "else a token that belongs to the namespace.",
         ),
     ] = None,
     trust_local: Annotated[
@@ -77,17 +81,19 @@ def run_serve(
         Parameter(
             name="--trust-local",
             negative="",
-            help="While there is no API key, let everything in that reaches the loopback address, without a "
-            "token: every user and program of this machine, and the callers of any proxy on it.",
+            help="While there is no API key, accept requests to the loopback address without a token, from "
+            "every user and program of this machine and through any proxy on it.",
         ),
     ] = False,
     json: given.Json = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = 0,
     log_level: Level = None,
     log_format: Format = None,
 ) -> int:
     """Serve the dashboard and the HTTP API until stopped.
 
-    It prints the address for a browser first, with a token while there are no API keys.
+    It first prints the address for a browser. While there are no API keys, the address contains a token.
     """
     check_installed()
     if not 1 <= port <= 65_535:
@@ -99,7 +105,7 @@ def run_serve(
     if not 10 <= connections <= 100_000:
         raise UsageError(f"--connections must be from 10 to 100,000, not {connections}")
     from windlass.api.options import ServeOptions  # noqa: PLC0415 - only this command needs it
-    from windlass.api.serving import Found, serve  # noqa: PLC0415
+    from windlass.api.serving import ServerAddress, serve  # noqa: PLC0415
 
     options = ServeOptions(
         host=host,
@@ -113,7 +119,7 @@ def run_serve(
         trust_local=trust_local,
     )
 
-    def tell(found: Found) -> None:
+    def tell(found: ServerAddress) -> None:
         if json:
             say_json(found)
         else:
@@ -126,8 +132,9 @@ def run_serve(
             say_aside(_TRUSTING)
         sys.stdout.flush()  # the program that started this reads it while the server runs
 
+    log_as_told(log_level, log_format, verbose=verbose, quiet=quiet)
     loaded = load_app(app)
-    _log_from(log_level, log_format)
+    begin_logging()  # by now the app has set up what it wants
     return serve(app, loaded, options, workers=workers, tell=tell)
 
 
@@ -150,17 +157,8 @@ def _checked_token(token: str | None, *, trust_local: bool) -> str | None:
     return token
 
 
-def _log_from(level: str | None, form: str | None) -> None:
-    """Server processes are started, not forked: the variables tell them."""
-    if level is not None:
-        os.environ[LEVEL_VARIABLE] = level.upper()
-    if form is not None:
-        os.environ[FORMAT_VARIABLE] = form
-    begin_logging()
-
-
 def check_installed() -> None:
-    """Say in a line what is missing."""
+    """Refuse to start without the packages that the server needs."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise UsageError(
             f"the server needs {' and '.join(missing)}, not installed here: "

@@ -1,4 +1,4 @@
-"""Text for terminals and pipes: nothing that a job, a lane or an error contains can steer a terminal."""
+"""Text for terminals and pipes: control characters in jobs, lanes and errors never reach a terminal."""
 
 import re
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def safe(text: str) -> str:
-    """Text whose control characters, but for line breaks and tabs, are shown instead of obeyed."""
+    """Return the text with its control characters escaped, except line breaks and tabs."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
@@ -20,13 +20,13 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Text in one line of so many characters at the most."""
+    """Text in one line of at most this many characters."""
     line = one_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def age(seconds: float) -> str:
-    """A duration in short: "850ms", "12s", "3m05s", "4h20m", "2d03h"."""
+    """A short duration: "850ms", "12s", "3m05s", "4h20m", "2d03h"."""
     if seconds < 1:
         return f"{max(0, seconds) * 1_000:.0f}ms"
     whole = int(seconds)
@@ -40,7 +40,7 @@ def age(seconds: float) -> str:
 
 
 def since(at: datetime | None, now: datetime) -> str:
-    """How long ago a time was; ahead of now, in how long it is."""
+    """How long ago a time was; for a later time, "in" and how long until then."""
     if at is None:
         return ""
     passed = (now - at).total_seconds()

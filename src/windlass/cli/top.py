@@ -1,4 +1,4 @@
-"""`windlass top`: the overview in the terminal, kept up to date."""
+"""`windlass top`: a live overview in the terminal."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ def run_top(
     app: given.App,
     /,
     *,
-    every: Annotated[float, Parameter(help="Seconds between two looks.", show_default=True)] = 2.0,
-    once: Annotated[bool, Parameter(name="--once", help="Look once, and end.")] = False,
+    every: Annotated[float, Parameter(help="Seconds between two readings.", show_default=True)] = 2.0,
+    once: Annotated[bool, Parameter(name="--once", help="Print once and exit.")] = False,
     json: given.Json = False,
 ) -> int:
-    """Show what is wrong, the queues and the workers, until Ctrl-C. In a pipe it looks once."""
+    """Show problems, queues and workers, live until Ctrl-C. In a pipe it prints once."""
     if every < LEAST_EVERY:
         raise UsageError(f"--every must be at least {LEAST_EVERY:g} s, not {every:g}")
 
@@ -49,7 +49,7 @@ def run_top(
 
 
 async def _tell(service: Service, every: float | None) -> None:
-    """An object a look, for programs."""
+    """Print one JSON object for each reading, for programs."""
     say_json(await service.overview())
     while every is not None:
         await asyncio.sleep(every)
@@ -57,7 +57,7 @@ async def _tell(service: Service, every: float | None) -> None:
 
 
 async def _show(service: Service, every: float | None) -> None:
-    """A picture, once or kept up to date."""
+    """Draw the overview, once or again and again."""
     from rich.console import Console  # noqa: PLC0415 - only a person needs it
     from rich.live import Live  # noqa: PLC0415
 
@@ -75,13 +75,13 @@ async def _show(service: Service, every: float | None) -> None:
 
 
 class Pace:
-    """Ends per second of each queue, from one look to the next."""
+    """Finished jobs per second of each queue, from one reading to the next."""
 
     def __init__(self) -> None:
         self._before: Overview | None = None
 
     def rates(self, overview: Overview) -> Mapping[str, float | None]:
-        """None for a queue that the look before did not show."""
+        """Return the rate of each queue; None for a queue that the reading before did not have."""
         before, self._before = self._before, overview
         if before is None:
             return {}
@@ -99,7 +99,7 @@ def _ended(queue: QueueShown) -> int:
 
 
 def picture(overview: Overview, rates: Mapping[str, float | None], *, height: int | None) -> "RenderableType":
-    """The overview as rich draws it; of a screen of some height, what fits."""
+    """Return the overview for `rich`, cut to what fits a screen of this height."""
     from rich.console import Group  # noqa: PLC0415 - only a person needs it
     from rich.text import Text  # noqa: PLC0415
 

@@ -26,9 +26,9 @@ def export_jobs(
     task: given.Task = None,
     lane: given.Lane = None,
 ) -> int:
-    """Print waiting jobs and dead letters, one JSON object per line, with their arguments, secrets included.
+    """Print waiting jobs and dead letters as JSON lines, with their arguments, including secrets.
 
-    What runs is left out. For a whole backup pause the queues first, and wait until nothing runs.
+    Running jobs are left out. For a complete backup, pause the queues first and wait until no job runs.
     """
     query = JobQuery(
         queue=queue, task=task, lane=lane, states=frozenset(state) if state else frozenset(State)
@@ -51,19 +51,19 @@ def export_jobs(
 
 def import_jobs(
     app: given.App,
-    file: Annotated[Path, Parameter(help="What export printed.")],
+    file: Annotated[Path, Parameter(help="The file that export wrote.")],
     /,
     *,
     dead: Annotated[
         Dead,
         Parameter(
-            help="Dead letters are dead letters here, too, or left out, or enqueued to be run again.",
+            help="Dead letters: keep them as dead letters, leave them out, or enqueue them to run again.",
             show_default=True,
         ),
     ] = "keep",
     json: given.Json = False,
 ) -> int:
-    """Enqueue the jobs of a file under their old ids. Those that the store knows already are left alone."""
+    """Enqueue the jobs of an exported file, with old ids. Jobs that the store has already are skipped."""
     if not file.is_file():
         raise UsageError(f"there is no file {file}")
 
@@ -76,7 +76,7 @@ def import_jobs(
         if json:
             say_json(done)
             return
-        say(f"{done.created:,} imported, {done.known:,} known already")
+        say(f"{done.created:,} imported, {done.known:,} already in the store")
         if done.dead:
             say_aside(
                 f"{_letters(done.dead)} of them, without runs and attempts, which no store takes over; what "

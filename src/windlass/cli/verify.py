@@ -1,4 +1,4 @@
-"""`windlass verify`: the proof, on your own store."""
+"""`windlass verify`: test every promise on your own store while faults happen."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,33 +15,38 @@ if TYPE_CHECKING:
 Url = Annotated[
     str | None,
     Parameter(
-        help="Your store. Workers and the network are hurt, the store is not; everything happens in a "
-        "scratch namespace, which is removed."
+        help="Your store. The run injects faults into workers and the network, not into the store. It uses "
+        "a temporary namespace and removes it afterwards."
     ),
 ]
 Own = Annotated[
     Literal["sqlite", "redis", "postgres", "cluster"] | None,
-    Parameter(help="Instead of --url: a store that the run starts, and kills, fills, freezes and restores."),
+    Parameter(
+        help="Instead of --url: the run starts a store itself, then kills, fills, freezes and restores it."
+    ),
 ]
-Minutes = Annotated[float, Parameter(help="How long jobs are produced. By default 2.")]
-Seed = Annotated[int, Parameter(help="What the jobs and the timetable of faults are drawn from.")]
-Jobs = Annotated[int | None, Parameter(help="How many jobs; by default 150 a second.")]
+Minutes = Annotated[float, Parameter(help="For how many minutes jobs are enqueued. By default 2.")]
+Seed = Annotated[
+    int, Parameter(help="The seed of the random jobs and faults. The same seed gives the same plan.")
+]
+Jobs = Annotated[int | None, Parameter(help="How many jobs to enqueue; by default 150 a second.")]
 Folder = Annotated[
     Path | None,
     Parameter(
-        help="Put report.txt, report.json, report.html, the histories and the logs into this folder. With "
-        "--simulate: the histories of seeds that failed, or of the only one."
+        help="Write report.txt, report.json, report.html, the histories and the logs into this folder. With "
+        "--simulate: the histories of the seeds that failed; of a single seed, its history."
     ),
 ]
 Faults = Annotated[
     str | None,
-    Parameter(help='Only these faults, by their names in a report: "kill child,slow,store restored".'),
+    Parameter(help='Inject only these faults, named as in a report: "kill child,slow,store restored".'),
 ]
 PowerCuts = Annotated[
-    int | None, Parameter(help="With --own, as root: cut the store's power so many times, and nothing else.")
+    int | None, Parameter(help="With --own, as root: only cut the store's power, this many times.")
 ]
 Simulate = Annotated[
-    int | None, Parameter(help="Instead of real processes: so many seeds in the simulator, from --seed on.")
+    int | None,
+    Parameter(help="Instead of real processes: run this many seeds in the simulator, from --seed on."),
 ]
 Json = Annotated[bool, Parameter(name="--json", help="Print the report as one JSON object.")]
 
@@ -61,9 +66,9 @@ def run_verify(
     simulate: Simulate = None,
     json: Json = False,
 ) -> int:
-    """Run producers and workers as real processes, hurt them, and check that every promise held.
+    """Run producers and workers as real processes, inject faults, and check that every promise held.
 
-    The exit code is 0 if it did, 1 if an invariant was violated, 2 if it could not be run.
+    The exit code is 0 if every promise held, 1 if one was broken, 2 if the run could not be made.
     """
     if simulate is not None:
         return _simulate(simulate, seed, report, json=json)
@@ -103,7 +108,7 @@ def _simulate(seeds: int, first: int, report: Path | None, *, json: bool) -> int
     )
 
     if seeds < 1:
-        raise UsageError(f"--simulate is a number of seeds, from 1 on, not {seeds}")
+        raise UsageError(f"--simulate must be at least 1 seed, not {seeds}")
     with progress("seeds", seeds, shown=not json) as told:
         found = run_seeds(first, seeds, told)
     say(as_json(found).decode() if json else as_text(found).rstrip())

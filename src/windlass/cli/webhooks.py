@@ -1,4 +1,4 @@
-"""`windlass webhooks`: who is told of the ends of a queue's jobs, and the secrets of receivers."""
+"""`windlass webhooks`: URLs that get a message when jobs of a queue end, and their secrets."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -21,10 +21,10 @@ def list_webhooks(
     app: given.App,
     /,
     *,
-    whole: Annotated[bool, Parameter(name="--whole", help="With the paths of URLs.")] = False,
+    whole: Annotated[bool, Parameter(name="--whole", help="Show whole URLs, with their paths.")] = False,
     json: given.Json = False,
 ) -> int:
-    """List who is told of the jobs of which queue."""
+    """List webhooks: which URL gets messages about the jobs of which queue."""
 
     async def work(service: Service) -> None:
         nothing = f"no webhooks; add one: windlass webhooks {app} add NAME QUEUE URL"
@@ -41,22 +41,24 @@ def add_webhook(
     /,
     *,
     on: Annotated[
-        tuple[Literal["done", "dead"], ...], Parameter(help="Of which ends; by default of both.")
+        tuple[Literal["done", "dead"], ...], Parameter(help="Which ends to send; by default both.")
     ] = ("done", "dead"),
     json: given.Json = False,
 ) -> int:
-    """Tell a URL of the jobs of a queue that are done, or dead, from now on."""
+    """Send a message to a URL when a job of the queue is done or dead, from now on."""
 
     async def work(service: Service) -> None:
         made = await service.webhooks.put(name, queue=queue, url=url, on=on, by=operator_name())
         await _record(service, "webhook set", {"webhook": name, "queue": queue, "url": made.url})
-        say_json(made) if json else say(f'webhook "{name}" tells {made.url} of queue "{queue}"')
+        say_json(made) if json else say(
+            f'webhook "{name}" sends messages about queue "{queue}" to {made.url}'
+        )
 
     return with_service(app, work)
 
 
 def remove_webhook(app: given.App, name: Name, /) -> int:
-    """Tell it no more; what is on its way is delivered."""
+    """Remove a webhook. Messages that wait for delivery are still sent."""
 
     async def work(service: Service) -> None:
         await service.webhooks.remove(name)
@@ -67,7 +69,7 @@ def remove_webhook(app: given.App, name: Name, /) -> int:
 
 
 def show_secret(app: given.App, url: Url, /, *, json: given.Json = False) -> int:
-    """Show the secret that the receiver of a URL checks signatures with. That it was shown is on record."""
+    """Show the secret with which a URL's receiver checks signatures. The audit log notes that you did."""
 
     async def work(service: Service) -> None:
         found = await service.webhooks.secret(url)
@@ -78,7 +80,7 @@ def show_secret(app: given.App, url: Url, /, *, json: given.Json = False) -> int
 
 
 def rotate_secrets(app: given.App, /, *, yes: given.Yes = False, json: given.Json = False) -> int:
-    """Give every receiver a new secret; for a day messages are signed with both."""
+    """Give every receiver a new secret. For one day messages are signed with the old and the new one."""
 
     async def work(service: Service) -> None:
         if not confirm("replace the secret of every receiver", yes=yes):
@@ -86,7 +88,7 @@ def rotate_secrets(app: given.App, /, *, yes: given.Yes = False, json: given.Jso
             return
         rotated = await service.webhooks.rotate()
         await _record(service, "webhook secrets rotated", {})
-        said = f"the old secrets count until {clock(rotated.both_until)}"
+        said = f"the old secrets are valid until {clock(rotated.both_until)}"
         say_json(rotated) if json else say(said)
 
     return with_service(app, work)
@@ -95,7 +97,7 @@ def rotate_secrets(app: given.App, /, *, yes: given.Yes = False, json: given.Jso
 async def _record(service: Service, what: str, chosen: dict[str, str]) -> None:
     failed = await recorded(service.audit, what, chosen, jobs=0, wanted=0)
     if failed:
-        say_aside(f"windlass: this is not on record: {failed}")
+        say_aside(f"windlass: this is missing in the audit log: {failed}")
 
 
 _COLUMNS: Sequence[Column[HookShown]] = (

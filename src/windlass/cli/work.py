@@ -1,4 +1,4 @@
-"""`windlass worker`, `windlass dev` and `windlass demo`: thin doors to those who do the work."""
+"""`windlass worker`, `windlass dev` and `windlass demo`: read the options and start the work."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,53 +11,73 @@ from windlass.cli.failure import UsageError
 from windlass.cli.loading import load_app
 from windlass.cli.opening import with_service
 from windlass.core.duration import micros
-from windlass.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, begin_logging
+from windlass.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, check_logging
 
 if TYPE_CHECKING:
     from windlass.worker.options import WorkerOptions
 
-LogLevel = Literal["debug", "info", "warning", "error"]
+LogLevel = Literal["debug", "run", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
-Processes = Annotated[int, Parameter(help="Worker processes.", show_default=True)]
-Concurrency = Annotated[int | None, Parameter(help="Jobs that one process runs at once; 16 unless said.")]
+Processes = Annotated[int, Parameter(help="Number of worker processes.", show_default=True)]
+Concurrency = Annotated[int | None, Parameter(help="Jobs that one process runs at once; by default 16.")]
 Queues = Annotated[
     str | None,
     Parameter(
-        help="The queues to serve, name[=weight],...: high=5,default=2 shares the slots by weight; without "
-        "weights the queues are emptied in their order. By default all queues that the app declares share "
-        "the slots, by the weights it gives them."
+        help="The queues to serve, name[=weight],...: high=5,default=2 shares the slots by weight. Without "
+        "weights the worker serves the first queue until it is empty, then the next. By default it serves "
+        "all queues that the app declares, by their declared weights."
     ),
 ]
 Groups = Annotated[
     tuple[str, ...],
     Parameter(
         name="--group",
-        help="Slots that serve these queues alone, SLOTS:queue,...; give it again for more. "
+        help="Slots that serve only these queues, SLOTS:queue,...; repeat for more. "
         "Instead of --concurrency and --queues.",
     ),
 ]
 Grace = Annotated[
     str | None,
-    Parameter(help='How long running jobs may go on when the worker stops: 30, "2m". By default the app\'s.'),
+    Parameter(help='How long a stopping worker waits for running jobs: 30, "2m". By default the app\'s.'),
 ]
-MaxJobs = Annotated[int | None, Parameter(help="Replace a process after so many jobs.")]
-MaxMemory = Annotated[int | None, Parameter(help="Replace a process that holds more MiB.")]
-Reload = Annotated[bool, Parameter(name="--reload", help="Start anew when the code changes.")]
+MaxJobs = Annotated[int | None, Parameter(help="Replace a process after this many jobs.")]
+MaxMemory = Annotated[int | None, Parameter(help="Replace a process that uses more MiB of memory than this.")]
+Reload = Annotated[bool, Parameter(name="--reload", help="Restart when the code changes.")]
 Level = Annotated[
-    LogLevel | None, Parameter(help="The least that is logged; by default $WINDLASS_LOG_LEVEL, else info.")
+    LogLevel | None,
+    Parameter(
+        help="The lowest level that is logged; by default $WINDLASS_LOG_LEVEL, else info. "
+        "run: also the start and the end of every run."
+    ),
+]
+Verbose = Annotated[
+    int,
+    Parameter(
+        name=("--verbose", "-v"),
+        count=True,
+        help="Log more: -v starts and ends of runs (--log-level run), -vv everything (debug).",
+    ),
+]
+Quiet = Annotated[
+    int,
+    Parameter(
+        name=("--quiet", "-q"),
+        count=True,
+        help="Log less: -q warnings and errors, -qq errors alone.",
+    ),
 ]
 Format = Annotated[
     LogFormat | None,
     Parameter(
-        help="text, or json: an object a line, with the job that was running; "
+        help="text, or json: one object per line, with the job that was running; "
         "by default $WINDLASS_LOG_FORMAT, else text."
     ),
 ]
 Metrics = Annotated[
     str | None,
     Parameter(
-        help="Serve metrics for Prometheus at HOST:PORT, such as 127.0.0.1:9464. Another address than a "
-        "loopback one needs a token in $WINDLASS_METRICS_TOKEN."
+        help="Serve metrics for Prometheus at HOST:PORT, such as 127.0.0.1:9464. An address that other "
+        "machines reach needs a token in $WINDLASS_METRICS_TOKEN."
     ),
 ]
 
@@ -77,15 +97,17 @@ def run_worker(
     max_memory: MaxMemory = None,
     reload: Reload = False,
     metrics: Metrics = None,
+    verbose: Verbose = 0,
+    quiet: Quiet = 0,
     log_level: Level = None,
     log_format: Format = None,
 ) -> int:
-    """Run jobs until stopped. The first Ctrl-C or SIGTERM lets running jobs end, the second ends at once."""
+    """Run jobs until stopped. The first Ctrl-C or SIGTERM lets running jobs end; the second does not wait."""
     from windlass.worker.command import supervise  # noqa: PLC0415
     from windlass.worker.options import WorkerOptions, check_options  # noqa: PLC0415 - only this command needs it
 
     if group and concurrency is not None:
-        raise UsageError("--group says how many slots there are, instead of --concurrency: leave that out")
+        raise UsageError("--group and --concurrency both set the number of slots: leave --concurrency out")
     options = check_options(
         WorkerOptions(
             processes=processes,
@@ -99,16 +121,16 @@ def run_worker(
             metrics=metrics,
         )
     )
+    log_as_told(log_level, log_format, verbose=verbose, quiet=quiet)
     if not reload:  # which waits for a mistake to be put right
         load_app(app)
         if queues is not None or group:
             _check_queues(app, options)
-    _log_from(log_level, log_format)
     return supervise(app, options)
 
 
 def _check_queues(app: str, options: "WorkerOptions") -> None:
-    """Refuse queues that nobody declared: a worker would wait for their jobs for ever."""
+    """Refuse queues that are not declared: a worker would wait for their jobs for ever."""
     from windlass.worker.options import groups_of  # noqa: PLC0415 - only this command needs it
 
     async def work(service: Service) -> None:
@@ -120,13 +142,20 @@ def _check_queues(app: str, options: "WorkerOptions") -> None:
     with_service(app, work, quiet=True)
 
 
-def _log_from(level: LogLevel | None, form: LogFormat | None) -> None:
-    """Worker processes are started, not forked: the variables tell them."""
+def log_as_told(level: LogLevel | None, form: LogFormat | None, *, verbose: int = 0, quiet: int = 0) -> None:
+    """Set environment variables: worker processes are started, not forked, and read them from there."""
+    asked = [name for name in (level, verbose and "-v", quiet and "-q") if name]
+    if len(asked) > 1:
+        raise UsageError("--log-level, -v and -q say the same in different words: give one of them")
+    if verbose:
+        level = "run" if verbose == 1 else "debug"
+    elif quiet:
+        level = "warning" if quiet == 1 else "error"
     if level is not None:
         os.environ[LEVEL_VARIABLE] = level.upper()
     if form is not None:
         os.environ[FORMAT_VARIABLE] = form
-    begin_logging()
+    check_logging()
 
 
 def run_dev(
@@ -136,15 +165,21 @@ def run_dev(
     concurrency: Concurrency = None,
     queues: Queues = None,
     port: Annotated[
-        int, Parameter(help="The port of the HTTP API, on this machine alone; 0: no API.", show_default=True)
+        int,
+        Parameter(
+            help="The port of the HTTP API, which only this machine can reach; 0: no API.", show_default=True
+        ),
     ] = 8700,
+    verbose: Verbose = 0,
+    quiet: Quiet = 0,
     log_level: Level = None,
 ) -> int:
-    """Run jobs while you write them: one process that starts anew when the code changes, and
-    the dashboard with the HTTP API.
+    """Run a worker for development: one process that restarts when the code changes, with
+    the dashboard and the HTTP API.
     """
     from windlass.cli.dev import api_beside  # noqa: PLC0415 - only this command needs it
 
+    log_as_told(log_level, None, verbose=verbose, quiet=quiet)  # before the server starts, which inherits it
     with api_beside(app, port):
         return run_worker(
             app,
@@ -153,12 +188,11 @@ def run_dev(
             queues=queues,
             grace="1s",
             reload=True,
-            log_level=log_level,
         )
 
 
 def run_demo() -> int:
-    """Watch two workers run several hundred jobs, crashes included, and an account of every one of them."""
+    """Watch two workers run several hundred jobs, some of which crash, and see what became of each job."""
     from windlass.demo import main  # noqa: PLC0415 - only this command needs it
 
     return main()

@@ -1,4 +1,4 @@
-"""`windlass workers`: sessions, those alive and those that ended within the last hour."""
+"""`windlass workers`: sessions that are alive, and sessions that ended within the last hour."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,15 +19,15 @@ def list_workers(
     app: given.App,
     /,
     *,
-    alive: Annotated[bool, Parameter(name="--alive", help="Only those that are alive.")] = False,
+    alive: Annotated[bool, Parameter(name="--alive", help="Only live workers.")] = False,
     json: given.Json = False,
 ) -> int:
-    """List worker processes: those alive, and those that ended within the last hour, with the cause."""
+    """List worker processes that are alive, and those that ended within the last hour, with the cause."""
 
     async def work(service: Service) -> None:
         found = [worker async for worker in service.workers.all() if not alive or _is_alive(worker)]
         found.sort(key=lambda worker: (not _is_alive(worker), worker.host, worker.pid))
-        nothing = f"no worker; start one: windlass worker {app}"
+        nothing = f"no workers; start one: windlass worker {app}"
         await show(each(found), _columns(await service.clock()), json=json, nothing=nothing)
 
     return with_service(app, work)
