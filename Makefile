@@ -4,6 +4,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK_VENV := .venv-lock
+DIST_VENV := .venv-dist
+DOCS_VENV := .venv-docs
 
 # Where it is set, every process that a test starts would compile the whole package once more.
 unexport PYTHONDONTWRITEBYTECODE
@@ -95,10 +97,30 @@ coverage: venv  ## run the tests and require 98 % of the branches of the core an
 bench: venv  ## measure Windlass and its peers side by side (ARGS="--store redis --only drain,bulk --quick")
 	$(BIN)/python bench/run.py $(ARGS)
 
+.PHONY: dist
+dist: venv $(DIST_VENV)/.installed  ## build wheel and sdist into dist/, twice, and check them: contents, install, demo
+	$(BIN)/python tools/build_dist.py $(abspath $(DIST_VENV))/bin/python
+
+$(DIST_VENV)/.installed: requirements/dist.txt
+	@$(find_python); "$$python" -m venv --clear $(DIST_VENV)
+	@$(DIST_VENV)/bin/python $(pip_install) -r requirements/dist.txt
+	@touch $@
+
+.PHONY: docs
+docs: venv $(DOCS_VENV)/.installed  ## build the documentation site into build/docs/site; a dead link or anchor fails
+	$(BIN)/python tools/build_docs.py $(DOCS_VENV)/bin/zensical
+
+$(DOCS_VENV)/.installed: requirements/docs.txt
+	@$(find_python); "$$python" -m venv --clear $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python $(pip_install) -r requirements/docs.txt
+	@touch $@
+
 # Keeps the versions already pinned, unless asked: make lock UPGRADE=--upgrade
 .PHONY: lock
 lock: $(LOCK_VENV)/.installed  ## pin the requirements anew (UPGRADE=--upgrade for newer versions)
 	$(call compile,requirements/dev.txt,--all-extras pyproject.toml requirements/dev.in)
+	$(call compile,requirements/dist.txt,requirements/dist.in)
+	$(call compile,requirements/docs.txt,requirements/docs.in)
 	$(call compile,requirements/lock.txt,requirements/lock.in)
 
 # One file for every platform and every Python from 3.11 on, that names no package host.
@@ -113,6 +135,6 @@ $(LOCK_VENV)/.installed: requirements/lock.txt
 
 .PHONY: clean
 clean:  ## remove all that these commands made, the environments too
-	rm -rf $(VENV) $(LOCK_VENV) web/node_modules src/windlass/api/static build dist .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) $(LOCK_VENV) $(DIST_VENV) $(DOCS_VENV) web/node_modules src/windlass/api/static build dist .coverage .coverage.* .hypothesis
 	rm -rf .pytest_cache .ruff_cache .import_linter_cache __pycache__
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
