@@ -27,7 +27,7 @@ SECOND = "time.sleep(0.1)"
 _ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _VARYING = re.compile(
     r"\b[0-9a-f]{32}\b"  # a session
-    r"|\b\d{4}-\d\d-\d\d [\d:]+(?:,\d+|Z)"  # a time
+    r"|\b\d{4}-\d\d-\d\d[ T][\d:]+(?:\.\d+[+-]\d\d:\d\d|Z)"  # a time
     r"|\b\d+(?:\.\d+)? ?(?:ms|s|min|h)\b"  # a duration
     r"|(?<=process )\d+|(?<=child )\d+|(?<= INFO )\d+|(?<= ERROR )\d+"  # a pid
 )
