@@ -71,7 +71,7 @@ BEGIN
         UPDATE edge SET open = false WHERE parent = e.parent AND child = e.child;
         v_told := v_told + 1;
         SELECT * INTO c FROM job WHERE n = e.child;
-        IF f.state = STATE_CANCELLED AND e.on_failure = ON_FAILURE_CANCEL THEN
+        IF _rule_edge(e.on_failure, f.state) = 'cancel' THEN
             PERFORM _finish(c, c.state, 'parent failed', STATE_CANCELLED::smallint, 'parent failed');
             PERFORM _drop_if_unkept(c.n);
         ELSE
