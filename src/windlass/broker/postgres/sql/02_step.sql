@@ -13,23 +13,24 @@
 -- A verb looks at its arguments and at the flags of its queues, takes the locks, and looks again. If more is needed than it has, `_must_be_exclusive`
 -- undoes the step, and the verb begins it anew, exclusively.
 
--- in: the clock of a test, or NULL for the server's own. out: the time of the step, which never goes back by less than a TTL. cost: one row.
+-- in: the clock of a test, or NULL for the server's own. out: the time of the step (`_store_time`). cost: one row.
 CREATE OR REPLACE FUNCTION _seen_at(p_now bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_clock bigint := coalesce(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
-    v_mark bigint;
-    v_ttl bigint;
 BEGIN
-    SELECT mark, session_ttl INTO v_mark, v_ttl FROM meta;
-    RETURN _store_time(v_clock, v_mark, v_ttl);
+    RETURN (SELECT _store_time(v_clock, mark, session_ttl) FROM meta);
 END $$;
 
 -- Begin a step that takes no lock of the namespace.
 CREATE OR REPLACE FUNCTION _begin(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM set_config('windlass.at', _seen_at(p_now)::text, true), set_config('windlass.fan_out', 'FAN_OUT', true),
-            set_config('windlass.telling', '', true), set_config('windlass.recording', '', true), set_config('windlass.filled', '', true);
+    PERFORM set_config('windlass.at', _seen_at(p_now)::text, true);
 END $$;
+
+-- A setting of the transaction; '' before it was set.
+CREATE OR REPLACE FUNCTION _setting(p_name text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting(p_name, true), '')
+$$;
 
 -- Begin a step that shares the namespace with others, which touch only plain jobs and lanes.
 CREATE OR REPLACE FUNCTION _begin_shared(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -113,9 +114,9 @@ END $$;
 -- Note that a queue may have something to hand out that it did not have before.
 CREATE OR REPLACE FUNCTION _note(p_queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    v_filled text := current_setting('windlass.filled', true);
+    v_filled text := _setting('windlass.filled');
 BEGIN
-    IF coalesce(v_filled, '') = '' THEN
+    IF v_filled = '' THEN
         PERFORM set_config('windlass.filled', p_queue, true);
     ELSIF p_queue <> ALL (string_to_array(v_filled, E'\n')) THEN
         PERFORM set_config('windlass.filled', v_filled || E'\n' || p_queue, true);
@@ -133,7 +134,7 @@ $$;
 -- the one that was rung before the other, so that queues that share one seldom silence each other. Cost: a few µs a queue.
 CREATE OR REPLACE FUNCTION _ring() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    v_filled text := current_setting('windlass.filled', true);
+    v_filled text := _setting('windlass.filled');
     v_room integer;
     v_now bigint;
     v_hash bigint;
@@ -143,7 +144,7 @@ DECLARE
     v_rung_other bigint;
     v_queue text;
 BEGIN
-    IF coalesce(v_filled, '') = '' THEN
+    IF v_filled = '' THEN
         RETURN;
     END IF;
     v_room := 'job'::regclass::oid::integer;

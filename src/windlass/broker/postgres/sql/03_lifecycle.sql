@@ -17,7 +17,7 @@ BEGIN
         FROM (VALUES (p_before, -1), (p_after, 1)) c (state, n)
         WHERE c.state >= STATE_BLOCKED AND (c.n = 1 OR c.state NOT IN (STATE_DONE, STATE_CANCELLED));
     END IF;
-    IF p_before >= STATE_BLOCKED AND p_after IS NOT NULL AND current_setting('windlass.recording') <> '' THEN
+    IF p_before >= STATE_BLOCKED AND p_after IS NOT NULL AND _setting('windlass.recording') <> '' THEN
         INSERT INTO moved (job, queue, task, lane, move, before, after, reason)
         VALUES (j.id, j.queue, j.task, j.lane, p_move, p_before, p_after, p_reason);
     END IF;

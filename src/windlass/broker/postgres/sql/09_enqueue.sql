@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION enqueue(
 ) RETURNS SETOF receipt LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_many boolean := p_keys IS NULL AND p_edge_of IS NULL;
-    v_exclusive boolean := NOT v_many OR p_lanes <> '{""}' OR _has_lanes(p_queues);
+    v_exclusive boolean := NOT v_many OR p_lanes <> '{""}';
     v_receipts receipt[];
 BEGIN
     LOOP   -- at most twice
@@ -46,12 +46,6 @@ BEGIN
         RETURN QUERY SELECT * FROM unnest(v_receipts);
     END IF;
     PERFORM _ring();
-END $$;
-
--- Whether one of these queues has lanes: then rings change, which only one step at a time may do.
-CREATE OR REPLACE FUNCTION _has_lanes(p_queues text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM queue WHERE name = ANY (p_queues) AND laned);
 END $$;
 
 -- Accept jobs without keys and parents, all at once. p_exclusive: whether the step has the namespace to itself. Gives up (WL001, or a unique
