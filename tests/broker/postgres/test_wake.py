@@ -11,7 +11,7 @@ from tests.broker.postgres.waking import ASK, HELD, NEVER, House, Run, no_floor,
 
 from windlass.broker.postgres import listening
 from windlass.broker.postgres.listening import COOLDOWN, ROOM, Listener
-from windlass.broker.postgres.url import Place, read_url
+from windlass.broker.postgres.url import Location, read_url
 from windlass.conformance.harness import new_id
 from windlass.core.job import NewJob
 from windlass.core.units import MINUTE
@@ -256,7 +256,7 @@ async def _connections(house: House) -> int:
 
 
 def test_it_is_an_option_of_the_url() -> None:
-    assert read_url("postgres://h/d?wake=poll") == Place("postgres://h/d", wake=False)
+    assert read_url("postgres://h/d?wake=poll") == Location("postgres://h/d", wake=False)
     assert read_url("postgres://h/d?wake=notify").listens
     with pytest.raises(InvalidOption, match='wake must be "notify" or "poll", not "x"'):
         read_url("postgres://h/d?wake=x")

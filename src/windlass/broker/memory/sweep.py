@@ -99,7 +99,7 @@ def _end_deadlines(ns: Namespace, budget: _Budget) -> None:
     late.sort(key=lambda job: (job.deadline or 0, job.arrival))
     for job in budget.cut(late):
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
-        lifecycle.end_lease(ns, job, rule_deadline(ns.standing(job)), unstarted=False, cause=cause)
+        lifecycle.end_lease(ns, job, rule_deadline(ns.facts(job)), unstarted=False, cause=cause)
         lifecycle.drop_if_unkept(ns, job)
 
 

@@ -33,7 +33,7 @@ class Line:
 
     def __init__(self, pool: Pool, namespace: Namespace, opened: Callable[[], None]) -> None:
         """`opened` is called when the first connection is made."""
-        self._place = pool.place
+        self._location = pool.location
         self._namespace = namespace
         self._opened: Callable[[], None] | None = opened
         self._link: BlockingLink | None = None
@@ -47,7 +47,7 @@ class Line:
         if not call.function:
             return call.read(())
         said, arguments = self._namespace.said(call)
-        tries = Tries(self._place)
+        tries = Tries(self._location)
         while True:
             try:
                 link = self._connected()
@@ -73,7 +73,7 @@ class Line:
         if self._opened is not None:
             self._opened()
             self._opened = None
-        self._link = BlockingLink.open(self._place)
+        self._link = BlockingLink.open(self._location)
         return self._link
 
     def _await(self, link: BlockingLink | None) -> None:

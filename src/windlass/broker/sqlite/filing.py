@@ -12,7 +12,7 @@ from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
-from windlass.core.order import Place, band_of
+from windlass.core.order import LaneClock, band_of
 from windlass.core.query import Parked
 from windlass.core.settings import lane_policy
 from windlass.core.units import Micros
@@ -124,11 +124,11 @@ def refresh(tx: Transaction, queue: Queue, lane: Lane) -> None:
     if not queue.laned:
         return
     wanted = set(_bands(tx, queue, lane)) if parked(tx, queue, lane) is None else set[int]()
-    places = {band: Place(clock, due) for band, clock, due in tx.all(SQL["places"], (queue.q, lane.name))}
+    places = {band: LaneClock(clock, due) for band, clock, due in tx.all(SQL["places"], (queue.q, lane.name))}
     present = {band for band, place in places.items() if place.due is not None}
     for band in wanted - present:
         time = tx.value(SQL["ring_time"], (queue.q, band)) or 0
-        place = places.get(band) or Place(time)
+        place = places.get(band) or LaneClock(time)
         place.enter(time, lane.policy.weight)
         tx.run(SQL["save_place"], (queue.q, lane.name, band, place.clock, place.due))
         tx.run(SQL["fill_ring"], (queue.q, band))

@@ -87,7 +87,7 @@ def return_leases(
     for (n,) in rows:
         job = tx.numbered(n)
         had_started = (job.id, job.fence) in started
-        ruling = rule_session_end(lifecycle.standing(tx, job), cause, started=had_started)
+        ruling = rule_session_end(lifecycle.facts(tx, job), cause, started=had_started)
         unstarted = cause.kind is not CauseKind.LOST and not had_started
         lifecycle.end_lease(tx, job, ruling, session, unstarted=unstarted, cause=cause)
         lifecycle.drop_if_unkept(tx, job)

@@ -60,7 +60,7 @@ def settle_one(tx: Transaction, item: Settlement) -> Answer:
         return late(tx, item.job, item.fence)
     if item.spawn and (refused := refusals(tx, item.spawn)):
         return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
-    ruling = rule_settlement(lifecycle.standing(tx, job), item)
+    ruling = rule_settlement(lifecycle.facts(tx, job), item)
     _record(tx, job, item, ruling)
     lifecycle.end_lease(
         tx,

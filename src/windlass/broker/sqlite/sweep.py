@@ -93,7 +93,7 @@ def _end_deadlines(tx: Transaction, budget: Budget) -> None:
     for (n,) in budget.cut(tx.all(SQL["deadlines"], (tx.now, budget.left))):
         job = tx.numbered(n)
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
-        ruling = rule_deadline(lifecycle.standing(tx, job))
+        ruling = rule_deadline(lifecycle.facts(tx, job))
         lifecycle.end_lease(tx, job, ruling, None, unstarted=False, cause=cause)
         lifecycle.drop_if_unkept(tx, job)
 

@@ -41,7 +41,7 @@ CREATE OR REPLACE FUNCTION _ruling(
 $$;
 
 -- With the flag set, or a newer call waiting, every end but done is `cancelled`; NULL if neither is so.
-CREATE OR REPLACE FUNCTION _rule_cancelled(s standing) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_cancelled(s job_facts) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN s.cancel_requested THEN _ruling('cancelled', 'cancel', STATE_CANCELLED, 'cancelled on request')
         WHEN s.superseded THEN _ruling('cancelled', 'supersede', STATE_CANCELLED, 'superseded') END
 $$;
@@ -56,7 +56,7 @@ CREATE OR REPLACE FUNCTION _crash_delay(p_crashes integer) RETURNS bigint LANGUA
 $$;
 
 -- What a holder's word leads to.
-CREATE OR REPLACE FUNCTION _rule_settlement(s standing, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_settlement(s job_facts, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF p_outcome = 'done' THEN
         RETURN _ruling('done', 'done', STATE_DONE);
@@ -81,7 +81,7 @@ BEGIN
 END $$;
 
 -- What becomes of a lease whose session ended.
-CREATE OR REPLACE FUNCTION _rule_session_end(s standing, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_session_end(s job_facts, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_move text := CASE p_kind WHEN 'crash' THEN 'crash' ELSE 'lost' END;
 BEGIN
@@ -98,7 +98,7 @@ BEGIN
 END $$;
 
 -- What becomes of a deadline lease that ran out: charged, but not a crash.
-CREATE OR REPLACE FUNCTION _rule_deadline(s standing) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_deadline(s job_facts) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF s.cancel_requested OR s.superseded THEN
         RETURN _rule_cancelled(s);

@@ -228,7 +228,7 @@ BEGIN
             RETURN v_answer;
         END IF;
     END IF;
-    r := _rule_settlement(_standing(j), p_outcome, p_delay);
+    r := _rule_settlement(_facts(j), p_outcome, p_delay);
     PERFORM _note_time(j.task, p_runtime);
     IF r.outcome = 'done' THEN
         PERFORM _count_bytes(j, coalesce(octet_length(p_result), 0)::bigint);

@@ -71,7 +71,7 @@ BEGIN
         CONTINUE WHEN _was_settled_here(j.id);
         j := _as_leased(j);
         v_started := EXISTS (SELECT FROM unnest(s.started, s.fences) u (id, fence) WHERE u.id = j.id AND u.fence = j.fence);
-        PERFORM _end_lease(j, _rule_session_end(_standing(j), s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
+        PERFORM _end_lease(j, _rule_session_end(_facts(j), s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
             s.cause, s.cause_kind);
         PERFORM _drop_if_unkept(v_n);
         v_count := v_count + 1;

@@ -23,7 +23,7 @@ function ending.return_leases(s, limit) -- charged by what is known; how many
     for i = 1, min(#held, limit - done) do
       local j = held[i]
       local had_started = had[j.id .. bytes7(j.fence)] or false
-      local ruling = rules.session_end(leases.standing(j), kind, had_started)
+      local ruling = rules.session_end(leases.facts(j), kind, had_started)
       leases.finish(j, ruling, kind ~= $Cause.LOST and not had_started, cause)
       lifecycle.keep_or_remove(j)
       done = done + 1

@@ -130,7 +130,7 @@ function leases.is_live(j, fence)
   return rules.is_live(j.state, j.fence, fence, not j.session or (s and not s.ended or false))
 end
 
-function leases.standing(j)
+function leases.facts(j)
   local rare = j.rare
   local k = keys.held(j)
   return {attempt = j.attempt, max_attempts = j.max_attempts, crashes = rare.crashes or 0, cancel_requested = rare.cancel,
