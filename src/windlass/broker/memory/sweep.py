@@ -67,7 +67,7 @@ class _Budget:
 
 
 def _move_clocks(ns: Namespace) -> Micros:
-    """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
+    """Write the mark, move the liveness clock. Returns how far the clock was set back, if it is followed."""
     now = ns.now()
     stepped_back = max(0, ns.mark - now)
     ns.live = ns.liveness()

@@ -1,4 +1,4 @@
-"""psycopg 3, by the few things that are asked of it: connecting, one call at a time, and its errors."""
+"""What is used of psycopg 3: connecting, one call at a time, and its errors."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
 _NOT_PREPARED: Final = frozenset({"0A000", "26000"})
 """What was prepared is of no use any more: the function is another one, or the server was told to forget."""
 _ENDS: Final = ("08", "57P", "25P03", NOT_WRITABLE, *_NOT_PREPARED)
-"""Codes behind which a connection is of no use any more begin with them."""
+"""The beginnings of codes after which a connection is of no use any more."""
 
 
 class NotConnected(psycopg.OperationalError):
@@ -156,11 +156,11 @@ class Link:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the server has said nothing unasked. While nobody asks, it says that it goes."""
+        """Whether the server has sent nothing unasked. When it shuts down, it says so between two calls."""
         return _is_quiet(self.connection.fileno())
 
     def drop(self) -> None:
-        """Let go of it without waiting for anybody."""
+        """Close the connection without waiting."""
         self.connection.pgconn.finish()
 
 
@@ -198,7 +198,7 @@ class BlockingLink:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the server has said nothing unasked. While nobody asks, it says that it goes."""
+        """Whether the server has sent nothing unasked. When it shuts down, it says so between two calls."""
         return _is_quiet(self.connection.fileno())
 
     def cut(self) -> None:
@@ -209,7 +209,7 @@ class BlockingLink:
                 wire.shutdown(socket.SHUT_RDWR)
 
     def drop(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self.connection.pgconn.finish()
 
 

@@ -1,6 +1,6 @@
 """Waking by the server: a connection of its own that listens, so that an idle worker starts a job at once.
 
-The server tells of a queue at most once per cooldown (`02_step.sql`), so who waits looks often for twice as
+The server tells of a queue at most once per cooldown (`02_step.sql`), so a waiter looks often for twice as
 long afterwards, also if it was at work when it was told. It is a hint: a connection that is lost, or a pooler
 that passes nothing on, costs up to a second.
 """
@@ -24,7 +24,7 @@ from windlass.forks import leave_to_parent, renew_after_fork
 COOLDOWN: Final = 0.02
 """Seconds within which the server tells of a queue but once; as `02_step.sql` has it."""
 ROOM: Final = 1_464_422_981
-"""The first half of the key of the lock that whoever listens holds."""
+"""The first half of the key of the lock that a listener holds."""
 _HOLD: Final = "SELECT pg_advisory_lock_shared(%s, %s)"
 _AGAIN_AFTER: Final = 1.0
 _LOOKS_FOR: Final = 2 * COOLDOWN
@@ -32,7 +32,7 @@ _LOOKS_FOR: Final = 2 * COOLDOWN
 
 
 class Listener:
-    """The one connection of a broker that listens: opened when somebody first waits."""
+    """The one connection of a broker that listens: opened at the first wait."""
 
     def __init__(self, location: Location, schema: str, bell: Bell) -> None:
         self._location = location
@@ -122,7 +122,7 @@ class Listener:
             self._bell.ring()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._closed = True
         if self._hearing is not None:
             self._hearing.cancel()

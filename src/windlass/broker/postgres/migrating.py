@@ -16,7 +16,7 @@ from windlass.broker.postgres.url import read_url
 
 
 class LayoutState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a namespace stands beside this program."""
+    """What is installed of a namespace, compared with this program."""
 
     namespace: str
     layout: int
@@ -41,7 +41,7 @@ async def up_to_date(connection: psycopg.AsyncConnection[Any], namespace: str) -
 
 
 async def layout_state(url: str, namespace: str) -> LayoutState:
-    """Where a namespace stands; nothing is changed."""
+    """Look what is installed of a namespace; nothing is changed."""
     pool = Pool(read_url(url))
     try:
         found = await pool.use(lambda connection: _state(connection, namespace))
@@ -65,7 +65,7 @@ async def _state(connection: psycopg.AsyncConnection[Any], namespace: str) -> tu
 
 
 async def migrate(url: str, namespace: str) -> LayoutState:
-    """Bring a namespace up to date; where it stood before."""
+    """Bring a namespace up to date. Returns what was installed before."""
     before = await layout_state(url, namespace)
     pool = Pool(read_url(url))
     try:

@@ -57,8 +57,8 @@ class Pool:
     async def _answer(
         self, link: Link, statement: bytes, arguments: Sequence[Any], *, named: bool
     ) -> Sequence[Row]:
-        """Wait for an answer for so long. Whoever is cancelled does not wait for the server: psycopg would
-        first ask it, by another connection, to end the statement, and wait until it has.
+        """Wait for an answer, at most for so long. A caller that is cancelled does not wait for the server:
+        psycopg would first ask it, by another connection, to end the statement, and wait until it has.
         """
         call = asyncio.ensure_future(link.fetch(statement, arguments, named=named))
         try:
@@ -75,7 +75,7 @@ class Pool:
         return call.result()
 
     def _abandon(self, link: Link, call: "asyncio.Task[Any]") -> None:
-        """Have a call end by itself, and its connection with it."""
+        """Leave a call to end by itself; its connection ends with it."""
         self._abandoned.add(call)
         call.add_done_callback(partial(self._ended, link))
         call.cancel()
@@ -87,7 +87,7 @@ class Pool:
             call.exception()  # nobody waits for it any more
 
     async def use(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[_T]]) -> _T:
-        """Let some work of the store's use a connection."""
+        """Do some work of the store on a connection."""
         try:
             async with self._lent() as connection:
                 return await work(connection)
@@ -109,7 +109,7 @@ class Pool:
 
     @asynccontextmanager
     async def lent_for_long(self) -> AsyncGenerator[psycopg.AsyncConnection[Any], None]:
-        """Lend a connection to somebody who may keep it, and use the store meanwhile: others are left."""
+        """Lend a connection for long, to a caller that may use the store meanwhile: others are left."""
         if _for_calls(self.location) == 1:
             raise Unsupported(
                 "a transaction of one's own needs a second connection: set connections=2 or more"
@@ -123,7 +123,7 @@ class Pool:
                 raise lost_within(self.location) from error
 
     def set_apart(self) -> None:
-        """Do with one connection less from now on: it is opened elsewhere."""
+        """Use one connection less from now on: it is opened elsewhere."""
         loop = asyncio.get_running_loop()
         self._apart = tuple(loop.create_task(places.acquire()) for places in (self._room, self._long))
 
@@ -158,14 +158,14 @@ class Pool:
             )
 
     def _give_back(self, link: Link, error: BaseException | None = None) -> None:
-        """Keep a connection for the next one, if it is of any use."""
+        """Keep a connection for the next call, if it is usable."""
         if self._closed or not link.is_usable or (error is not None and ends(error)):
             link.drop()
         else:
             self._idle.append(link)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close all connections."""
         self._closed = True
         for task in self._apart:
             task.cancel()
@@ -198,5 +198,5 @@ def spares_one(location: Location) -> bool:
 
 
 def _for_long(location: Location) -> int:
-    """How many connections may be lent to those who keep them: one is left for everybody else."""
+    """How many connections may be lent for long: one is left for all others."""
     return max(1, min(location.connections // 2, _for_calls(location) - 1))

@@ -32,7 +32,9 @@ class BlockingWire:
         """Why it puts the caller off, if it does."""
 
     def hold(self, talk: Talk[_T]) -> _T:
-        """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
+        """Hold a conversation to its end. The time in line counts: threads do not wait one after the other
+        for a server that hangs.
+        """
         if not self._lock.acquire(timeout=self._location.timeout):
             raise complaint(TimeoutError(), self._location, self._address, used=True)
         try:
@@ -92,7 +94,7 @@ class BlockingWire:
         return self._opened
 
     def _drop(self, go: ConnectTo | None = None) -> None:
-        """Let go of the connection; the next one leads where `go` says, else to whom is in charge then."""
+        """Close the connection. The next one leads where `go` says, else to the server in charge."""
         opened, self._opened, self._asked, self._used = self._opened, None, False, False
         if go is not None and go.to is not None:
             self._address, self._found = named(self._location, self._address, go.to), True
@@ -104,6 +106,6 @@ class BlockingWire:
             opened.disconnect()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             self._drop()

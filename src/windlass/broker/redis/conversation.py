@@ -96,8 +96,8 @@ def converse(
 
 
 def _sent_on(error: Any, turn: int, pause: float, *, stays: bool) -> Talk[Address | None]:
-    """Follow a redirection: for good, or to the server that is returned, for once. Who `stays` waits until
-    there is one for good: a server tells what its replicas have on the connection of the write alone.
+    """Follow a redirection: for good, or once, to the server that is returned. A call that `stays` waits
+    until there is one for good: a server tells what its replicas have on the connection of the write alone.
     """
     has_moved = isinstance(error, exceptions.MovedError)
     if turn > AT_ONCE or (stays and not has_moved):

@@ -121,7 +121,7 @@ class Store:
         self._by_loop, self._blocking, self._pid = {}, None, os.getpid()
 
     async def close(self) -> None:
-        """Let go of what this loop has open, and of what threads have."""
+        """Close the connections of this loop, and those of threads."""
         self.closed = True
         connections = self._by_loop.pop(asyncio.get_running_loop(), None)
         if connections is not None:

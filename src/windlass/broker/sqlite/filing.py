@@ -28,7 +28,7 @@ LANES_WOKEN = 1_000
 
 
 def file(tx: Transaction, job: Job, *, keeps_place: bool = False) -> None:
-    """Put a job that has just become ready in its place, and wake somebody for it."""
+    """Put a job that has just become ready in its place, and ring for its queue."""
     queue = tx.queue_of(job.q)
     if not keeps_place:
         set_band(job, queue)
@@ -239,7 +239,7 @@ def next_suspect(tx: Snapshot, queue: Queue) -> Job | None:
 
 
 def has_claimable(tx: Snapshot, queue: Queue) -> bool:
-    """Whether anybody could be handed something."""
+    """Whether a queue has something to hand out."""
     if queue.unlimited and not tx.lane(queue, "").paused:
         return not queue.paused and tx.one(SQL["any_ready"], (queue.q,)) is not None
     return has_next(tx, queue) or next_suspect(tx, queue) is not None
@@ -256,7 +256,7 @@ def has_next(tx: Snapshot, queue: Queue) -> bool:
 
 
 def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
-    """Something may have come free: wake somebody if so."""
+    """Ring for a queue if it has something to hand out."""
     if queue.name not in tx.armed and has_claimable(tx, queue):
         tx.armed.add(queue.name)
 

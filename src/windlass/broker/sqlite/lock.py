@@ -80,7 +80,7 @@ class FileLock:
         _PID.pack_into(self._shared, 0, self._pid)
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it or waits for it."""
+        """Take the lock if it is free and no other waits for it."""
         try:
             if not _try(self._turn):
                 return False
@@ -110,7 +110,7 @@ class FileLock:
         self._open()
 
     def release(self) -> None:
-        """Let the next one write."""
+        """Release the lock: the next process may write."""
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def holder(self) -> int:
@@ -118,7 +118,7 @@ class FileLock:
         return _PID.unpack_from(self._shared, 0)[0]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._helper is not None:
             self._helper.stop()
         self._let_go()
@@ -129,7 +129,7 @@ class FileLock:
 
 
 class _Helper:
-    """A thread that waits in the kernel, so that the one who asked can give up: `flock` knows no timeout."""
+    """A thread that waits in the kernel, so that the caller can give up: `flock` knows no timeout."""
 
     def __init__(self, turn: int, lock: int) -> None:
         self._turn = turn

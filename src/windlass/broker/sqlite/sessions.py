@@ -61,14 +61,14 @@ def end_session(
 
 
 def read_end(cause: bytes, started: bytes | None) -> tuple[Cause, set[tuple[JobId, Fence]]]:
-    """Why a session ended, and what had started then: the first word stands."""
+    """Why a session ended, and what had started then: the first report counts."""
     return _cause.decode(cause), set() if started is None else _started.decode(started)
 
 
 def mark_ended(
     tx: Transaction, s: int, seen: int, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
 ) -> None:
-    """From here on none of its words counts, even of leases that are not returned yet."""
+    """End a session: from here on its messages are refused, also about leases that are not returned yet."""
     packed = pack(list(started)) if started else None
     tx.session_changed(s)
     tx.run(SQL["end"], (s, tx.now, max(0, tx.live - seen), pack(cause), packed))

@@ -11,8 +11,8 @@ CREATE OR REPLACE FUNCTION _new_fence(p_last bigint, p_at bigint) RETURNS bigint
 $$;
 
 -- Whether this is the live lease of a job: the fence check on which everything rests.
-CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_said bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_leased AND p_fence = p_said AND p_holder_lives
+CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_message bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_leased AND p_fence = p_message AND p_holder_lives
 $$;
 
 -- How many leases an answer may have with such a job as its last: jobs that must not wait in a worker's hand go to free slots only. in: the ask (whether it
@@ -55,7 +55,7 @@ CREATE OR REPLACE FUNCTION _crash_delay(p_crashes integer) RETURNS bigint LANGUA
     SELECT CASE WHEN p_crashes <= 1 THEN 0 ELSE least(CRASH_CAP, CRASH_FIRST << least(p_crashes - 2, 16)) END
 $$;
 
--- What a holder's word leads to.
+-- What a settlement leads to.
 CREATE OR REPLACE FUNCTION _rule_settlement(s job_facts, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF p_outcome = 'done' THEN

@@ -38,7 +38,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- From here on none of its words counts, even of leases that are not returned yet. The first cause stands.
+-- End a session: from here on its messages are refused, also about leases that are not returned yet. The first cause counts.
 CREATE OR REPLACE FUNCTION _mark_ended(p_session text, p_cause bytea, p_kind text, p_started uuid[], p_fences bigint[])
 RETURNS void LANGUAGE sql AS $$
     UPDATE session SET ended_at = _at(), cause = p_cause, cause_kind = p_kind, started = p_started, fences = p_fences,

@@ -2,7 +2,7 @@
 -- module: ending
 -- include: leases
 
-function ending.mark(s, kind, text, started) -- from here on none of its words counts; the first cause stands
+function ending.mark(s, kind, text, started) -- from here on its messages are refused; the first cause counts
   if s.ended then return end
   zrem(TIME, 'A' .. bytes7(s.seen + s.ttl) .. s.id)
   s.ended, s.ended_at, s.silent_for = true, NOW, max(0, N.live - s.seen)
