@@ -1,4 +1,4 @@
-"""Looking at alerts: what has passed a threshold is said once, by one of the fleet, and so is its end."""
+"""Looking at alerts: one worker of the fleet tells once that a threshold is passed, once that it is over."""
 
 import logging
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def look(broker: Watched, *, namespace: str = "") -> list[Seen]:
-    """Look at every alert, keep how it stands, and send word of what has changed to whom it names. Any number
+    """Look at every alert, keep its state, and send what has changed to its webhook. Any number
     of processes may do so at once.
     """
     documents = await _documents(broker)

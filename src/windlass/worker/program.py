@@ -14,7 +14,7 @@ RunsIn = Literal["loop", "thread", "process", "inline"]
 
 
 class TaskRules(Protocol):
-    """What a task says of all its jobs."""
+    """What a task sets for all its jobs."""
 
     @property
     def queue(self) -> str: ...
@@ -68,7 +68,7 @@ class Program(Protocol):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Those that it declares, the default one first."""
+        """The queues that it declares, the default one first."""
         ...
 
     @property
@@ -101,13 +101,13 @@ class Application(Program, Protocol):
 
     @property
     def namespaces(self) -> "Mapping[str, Application]":
-        """It in each of its namespaces, its own first."""
+        """The application in each of its namespaces, its own first."""
         ...
 
     def place_of(self, queue: str) -> "Application":
-        """It in the namespace of a queue."""
+        """The application in the namespace of a queue."""
         ...
 
     def within(self, namespace: str) -> "Application":
-        """It in one of its namespaces; `InvalidOption`: it has no queue there."""
+        """The application in one of its namespaces. `InvalidOption`: it has no queue there."""
         ...

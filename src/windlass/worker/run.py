@@ -76,7 +76,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
         }
 
     def stop_with(self, stop: Callable[[], object]) -> None:
-        """From here on the code can be stopped; at once, if that was asked for before."""
+        """Take the function that stops the code; stop it at once if that was asked for before."""
         self.stop = stop
         if self.cancelled or self.released:
             self.halt()

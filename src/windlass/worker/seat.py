@@ -25,15 +25,15 @@ class Seat:
 
     @property
     def at_work(self) -> bool:
-        """Whether a child is here and claims."""
+        """Whether there is a child, and it claims."""
         return self.ward is not None and self.ward.going
 
     def take(self, ward: Ward) -> None:
-        """A child has started."""
+        """Note that a child has started."""
         self.ward = ward
 
     def leave(self, ward: Ward, detail: str) -> None:
-        """A child has ended."""
+        """Note that a child has ended."""
         if self.ward is ward:
             self.ward = None
         if ward.draining or ward.died is None:
@@ -44,7 +44,7 @@ class Seat:
             self.missed(detail, said=ward.failed)
 
     def missed(self, detail: str, *, said: str | None = None) -> None:
-        """A child could not work, or not even start."""
+        """Note that a child could not work, or not even start."""
         self._streak += 1
         if said is not None:
             self.hopeless = said

@@ -75,7 +75,7 @@ class Ward:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return self.child.pid
 
     @property
@@ -112,7 +112,7 @@ class Ward:
         self._settings = version
 
     def lost(self) -> None:
-        """Its session is over, though its process is not."""
+        """Note that its session is over, though its process is not."""
         if not self.dead and not self.is_lost:
             self.is_lost = True
             self._on_lost(self)
@@ -134,7 +134,7 @@ class Ward:
             self._on_going()
 
     def drain(self, grace: float, why: str, now: float, *, margin: float = KILL_AFTER) -> None:
-        """Let it end. One that holds nothing is not waited for."""
+        """Tell it to end. A child that holds nothing is not waited for."""
         self.draining = True
         self.spared = False
         self.left.set()
