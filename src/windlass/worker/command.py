@@ -13,7 +13,7 @@ from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import in_namespace, load_app
-from windlass.observe.failures import last_words
+from windlass.observe.failures import flush_all
 from windlass.observe.history.reader import keep_history
 from windlass.observe.logs import begin_logging
 from windlass.observe.watch import Watch
@@ -130,7 +130,7 @@ async def _close(broker: Broker, code: int) -> None:
             await broker.close()
     except TimeoutError:
         _log.warning("the store is away: left without closing it")
-        last_words()
+        flush_all()
         os._exit(code)
 
 

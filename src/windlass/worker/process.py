@@ -176,6 +176,12 @@ class ProcessHandle:
         code = await self._gone()
         return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
 
+    async def leave(self) -> None:
+        """Let an idle one end by itself, so that it can send what it still has. Its socket is closed."""
+        self._writer.close()
+        await asyncio.wait({self._end}, timeout=SILENCE)
+        await self.close()
+
     async def close(self) -> None:
         self.signal(signal.SIGKILL)
         await self._gone()
