@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from windlass.core.outcome import type_name
 from windlass.errors import InvalidOption
 from windlass.observe.runs import LOGGER, RUN
 from windlass.observe.traces import current_ids
@@ -121,13 +122,10 @@ class JsonFormatter(logging.Formatter):
             return _encode({name: _whole(value) for name, value in line.items()}).decode()
 
     def _error(self, record: logging.LogRecord, clean: Callable[[str], str]) -> Mapping[str, object]:
-        if not record.exc_info or record.exc_info[0] is None:
+        raised = record.exc_info[1] if record.exc_info else None
+        if record.exc_info is None or raised is None:
             return {"traceback": clean(record.exc_text)} if record.exc_text else {}
-        kind = record.exc_info[0]
-        return {
-            "error": f"{kind.__module__}.{kind.__qualname__}",
-            "traceback": clean(self.formatException(record.exc_info)),
-        }
+        return {"error": type_name(raised), "traceback": clean(self.formatException(record.exc_info))}
 
 
 def check_logging() -> tuple[int, str]:

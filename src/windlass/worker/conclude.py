@@ -10,7 +10,7 @@ from types import TracebackType
 import msgspec
 
 from windlass.core.lease import Lease
-from windlass.core.outcome import Error, Outcome
+from windlass.core.outcome import Error, Outcome, type_name
 from windlass.core.retry import RetryPolicy, crash_delay
 from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.settlement import HoldKey, Settlement
@@ -28,7 +28,6 @@ from windlass.worker.failure import (
     formatted,
     said,
     shortened,
-    type_name,
     users_frames,
 )
 from windlass.worker.holds import hold_key
