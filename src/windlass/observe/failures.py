@@ -110,6 +110,11 @@ def report(failure: Failure) -> None:
                 _own_log.exception("job %s: a listener to failures failed", failure.job)
 
 
+def must_flush() -> bool:
+    """Whether a listener may have something to send before this process ends."""
+    return bool(_flushes)
+
+
 def flush_all() -> None:
     """Let listeners and log handlers send what they still have: this process is about to end."""
     for flush in _flushes:

@@ -211,7 +211,7 @@ class Processes:
 
     async def close(self) -> None:
         """End those that are idle."""
-        await asyncio.gather(*(process.leave() for process in self._idle))
+        await asyncio.gather(*(process.end() for process in self._idle))
 
 
 def _current_folder() -> Path | None:

@@ -20,7 +20,7 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import StoreError
 from windlass.loading import load_app
-from windlass.observe.failures import flush_all
+from windlass.observe.failures import flush_all, must_flush
 from windlass.observe.logs import begin_logging
 from windlass.worker.conclude import Concluder, given_back, unknown
 from windlass.worker.failure import RunTimedOut
@@ -176,7 +176,7 @@ def main(argument: str) -> None:
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()
-    door.say(Prepared())
+    door.say(Prepared(leaves=must_flush()))
     try:
         process.serve()
     except BaseException as error:  # noqa: BLE001 - no thread of a task may keep this process
