@@ -115,11 +115,16 @@ def must_flush() -> bool:
     return bool(_flushes)
 
 
-def flush_all() -> None:
-    """Let listeners and log handlers send what they still have: this process is about to end."""
+def flush_listeners() -> None:
+    """Let listeners send what they still have: this process is about to end."""
     for flush in _flushes:
         with contextlib.suppress(BaseException):
             flush()
+
+
+def flush_all() -> None:
+    """Let listeners and log handlers send what they still have."""
+    flush_listeners()
     logging.shutdown()
 
 

@@ -20,7 +20,7 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import StoreError
 from windlass.loading import load_app
-from windlass.observe.failures import flush_all, must_flush
+from windlass.observe.failures import flush_listeners, must_flush
 from windlass.observe.logs import begin_logging
 from windlass.worker.conclude import Concluder, given_back, unknown
 from windlass.worker.failure import RunTimedOut
@@ -181,8 +181,8 @@ def main(argument: str) -> None:
         process.serve()
     except BaseException as error:  # noqa: BLE001 - no thread of a task may keep this process
         end_broken(BROKEN, "it can neither hear its worker nor be heard", error)
+    flush_listeners()
     leave_soon(0)
-    flush_all()
 
 
 def _end_with_parent() -> None:
