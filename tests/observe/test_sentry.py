@@ -242,6 +242,43 @@ def test_a_run_is_a_transaction_where_the_program_traces(sentry: Callable[..., K
     assert event["contexts"]["trace"]["trace_id"] == dead["contexts"]["trace"]["trace_id"]
 
 
+def test_a_run_continues_the_trace_of_its_caller(sentry: Callable[..., Kept], app: Windlass) -> None:
+    kept = sentry(traces_sample_rate=1.0)
+
+    @app.task
+    async def works() -> None: ...
+
+    with sentry_sdk.start_transaction(name="request") as request:
+        call = works.using(headers={"sentry-trace": sentry_sdk.get_traceparent() or ""}).call()
+    ran(app, call)
+    (run,) = [each for each in kept.of_type("transaction") if each["transaction"] == "works"]
+    assert run["contexts"]["trace"]["trace_id"] == request.trace_id
+    assert run["contexts"]["trace"]["parent_span_id"] == request.span_id
+
+
+def test_a_transport_that_fails_changes_nothing(
+    sentry: Callable[..., Kept], app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = sentry()
+
+    def refuse(envelope: Envelope) -> None:
+        raise OSError("no route to Sentry")
+
+    monkeypatch.setattr(kept, "capture_envelope", refuse)
+    charge = app.task(name="charge", retry=ONCE)(adeclines)
+
+    async def main() -> str:
+        async with asyncio.timeout(30), app.worker(concurrency=1):
+            job = await charge.aenqueue(CARD)
+            with pytest.raises(JobFailed, match="declined"):
+                await job.aresult(20)
+            state = await job.astate()
+        await app.aclose()
+        return state
+
+    assert asyncio.run(main()) == "dead"
+
+
 def test_without_the_integration_nothing_is_sent(sentry: Callable[..., Kept], app: Windlass) -> None:
     sentry()
     sentry_sdk.init(dsn="http://public@127.0.0.1:9/1", transport=Kept, default_integrations=False)
