@@ -8,20 +8,44 @@ as the constraint wants it, or is refused. msgspec's own (`Meta`) are checked by
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NotRequired,
+    Required,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
 from windlass.core.fault import Fault
 from windlass.core.forms import stand_in
 from windlass.core.models import has_marks, predicate, reads_whole, schema_of
+from windlass.core.option import shown
 
 Check: TypeAlias = Callable[[object], Fault | None]
 
 
 def check_of(annotation: Any) -> Check | None:
     """The check of all constraints in an annotation; None: there are none."""
-    return _Checks().of(annotation) if _is_constrained(annotation, set()) else None
+    if not _is_constrained(annotation, set()):
+        return None
+    check = _Checks().of(annotation)
+
+    def guarded(value: object) -> Fault | None:
+        try:
+            return check(value)
+        except Exception as error:  # noqa: BLE001 - users' code, such as the function of a `Predicate`
+            return Fault((), f"{type(error).__name__}: {shown(str(error))}")
+
+    return guarded
 
 
 def as_read(annotation: Any) -> Any:
@@ -181,11 +205,16 @@ def _entries(key_check: Check, value_check: Check) -> Check:
 
 
 def _unaliased(annotation: Any) -> Any:
-    while (named := getattr(annotation, "__supertype__", None)) is not None or (
-        not isinstance(annotation, type) and (named := getattr(annotation, "__value__", None)) is not None
-    ):
-        annotation = named
-    return annotation
+    """What is behind a NewType, a `type X = ...`, or a word about the key of a TypedDict."""
+    while True:
+        if get_origin(annotation) in (Required, NotRequired):
+            annotation = get_args(annotation)[0]
+        elif (named := getattr(annotation, "__supertype__", None)) is not None:
+            annotation = named
+        elif not isinstance(annotation, type) and (named := getattr(annotation, "__value__", None)) is not None:
+            annotation = named
+        else:
+            return annotation
 
 
 def _is_typed_dict(kind: Any) -> bool:
@@ -202,7 +231,12 @@ def _has_fields(kind: Any) -> bool:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+    found = get_type_hints(kind, include_extras=True)
+    return {
+        name: hint
+        for name, hint in found.items()
+        if get_origin(hint) is not ClassVar and not isinstance(hint, dataclasses.InitVar)
+    }
 
 
 # --- what marks say -----------------------------------------------------------------------------------------

@@ -207,11 +207,15 @@ class Signature:
             a, k = self._parameters.bind(args, kwargs)
         except InvalidPayload:
             return [masked(value) for value in args], masked(dict(kwargs))
-        is_secret = self._parameters.is_secret
+        is_secret, shape = self._parameters.is_secret, self._parameters.shape
         return (
-            [masked(value, secret=is_secret(place)) for place, value in enumerate(a)],
-            {name: masked(value, secret=is_secret(name)) for name, value in k.items()},
+            [masked(value, shape(place).type, secret=is_secret(place)) for place, value in enumerate(a)],
+            {name: masked(value, shape(name).type, secret=is_secret(name)) for name, value in k.items()},
         )
+
+    def masked_result(self, value: Any) -> Any:
+        """A result as plain JSON, with secrets replaced, for showing."""
+        return masked(value, self._result.type)
 
     # --- result ---------------------------------------------------------------------------------------------
 
