@@ -207,7 +207,7 @@ class Table:
         return [entry for entry in self._entries(WAITING) if not self._map[self._taken_at + entry.slot]]
 
     def take_back(self, entries: Collection[Entry]) -> list[Entry]:
-        """Take back leases that have not started. Those that it returns will not start, and may be released."""
+        """Take back leases that have not started. Those that it returns will not start: release them."""
         with contextlib.suppress(BlockingIOError), _locked(self._file, wait=False):
             same = [entry for entry in entries if self._entry(entry.slot).fence == entry.fence]
             for entry in same:
