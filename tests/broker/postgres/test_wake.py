@@ -145,7 +145,7 @@ def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
 def test_told_after_the_commit_and_not_of_what_was_rolled_back(run: Run) -> None:
     async def test(house: House) -> None:
         await house.listen()
-        other: Any = await asyncpg.connect(house.waiting._pool.place.dsn)
+        other: Any = await asyncpg.connect(house.waiting._pool.location.dsn)
         job = [[NewJob(id=new_id(), task="t", queue="q")]]
         for commits in (False, True):
             transaction = other.transaction()
