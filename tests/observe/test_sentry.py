@@ -144,10 +144,17 @@ def test_a_dead_letter_is_one_event(sentry: Callable[..., Kept], app: Windlass, 
 def test_every_failure_is_an_event_if_asked_for(sentry: Callable[..., Kept], app: Windlass) -> None:
     kept = sentry(WindlassIntegration(failures="all"))
     charge = app.task(name="charge", retry=TWICE)(adeclines)
-    ran(app, charge.call(CARD))
-    assert [(event["level"], event["tags"]["attempt"]) for event in kept.events] == [
-        ("warning", "1"),
-        ("error", "2"),
+
+    @app.task(retry=TWICE)
+    async def again() -> None:
+        raise Retry("not yet", after=0)
+
+    ran(app, charge.call(CARD), again.call())
+    assert [(event["level"], event["tags"]["task"], event["tags"]["attempt"]) for event in kept.events] == [
+        ("warning", "charge", "1"),
+        ("error", "charge", "2"),
+        ("info", "again", "1"),
+        ("error", "again", "2"),
     ]
 
 
