@@ -217,6 +217,22 @@ def test_no_secret_leaves(sentry: Callable[..., Kept], app: Windlass) -> None:
     assert "[secret]" in kept.text
 
 
+def test_a_secret_in_a_line_of_code_does_not_leave(sentry: Callable[..., Kept], app: Windlass) -> None:
+    """Events quote the lines around each frame."""
+    kept = sentry()
+
+    @app.task(retry=ONCE)
+    def compares(password: str) -> None:
+        if password == "written-in-the-code":
+            raise ValueError("after: written-in-the-code")
+
+    word = "written-in-" + "the-code"
+    ran(app, compares.call(word))
+    assert len(kept.events) == 1
+    assert word not in kept.text
+    assert 'if password == \\"[secret]\\":' in kept.text
+
+
 def test_locals_are_not_sent_though_sentry_would(sentry: Callable[..., Kept], app: Windlass) -> None:
     kept = sentry()
     charge = app.task(name="charge", retry=ONCE)(declines)
