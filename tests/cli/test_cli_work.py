@@ -19,7 +19,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WorkerOptions]]:
     """What the supervisor was called with."""
     calls: list[tuple[str, WorkerOptions]] = []
 
-    def supervise(app: str, options: WorkerOptions, *, once_open: object) -> int:  # noqa: ARG001
+    def supervise(app: str, options: WorkerOptions, *, once_open: object) -> int:
         calls.append((app, options))
         return 7
 
