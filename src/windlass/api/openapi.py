@@ -43,8 +43,8 @@ class _Same(JsonRenderPlugin):
 
 
 def configuration() -> OpenAPIConfig:
-    """What the framework is told. Its own pages are not served: they load scripts from elsewhere. `/docs` is a
-    page of the dashboard.
+    """What the framework is told. Its own pages are not served: they load scripts from elsewhere. `/docs` is
+    a page of the dashboard.
     """
     return OpenAPIConfig(
         title="Windlass",
