@@ -1,6 +1,7 @@
 """The files for containers and clusters fit each other, the commands and the API. No cluster is asked."""
 
 import asyncio
+import copy
 import inspect
 import json
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import jsonschema_rs
 import pytest
 import yaml
 from tests.test_docs import reference
@@ -30,6 +32,7 @@ OBJECTS: dict[tuple[str, str], Any] = {
     for found in yaml.safe_load_all(file.read_text())
 }
 PODS = {key: found["spec"]["template"] for key, found in OBJECTS.items() if "template" in found["spec"]}
+SCHEMAS = json.loads((Path(__file__).parent / "kubernetes_schemas.json").read_text())
 LONGEST_STOP = Config().grace / SECOND + KILL_AFTER + STORE_PATIENCE
 
 
@@ -155,15 +158,38 @@ def test_pods_have_no_more_rights_than_they_need(key: tuple[str, str]) -> None:
     }
 
 
+@pytest.mark.parametrize("key", OBJECTS, ids=" ".join)
+def test_manifests_are_what_kubernetes_and_keda_take(key: tuple[str, str]) -> None:
+    """By the strict schemas of Kubernetes 1.37 and KEDA 2.20: `tools/kubernetes_schemas.py` cuts them out."""
+    wrong = [f"{error.instance_path}: {error.message}" for error in schema(key[0]).iter_errors(OBJECTS[key])]
+    assert wrong == []
+
+
+def test_a_slip_in_a_manifest_would_be_found() -> None:
+    budget = copy.deepcopy(OBJECTS["PodDisruptionBudget", "windlass-worker"])
+    budget["spec"]["maxUnavailabel"] = 1
+    assert not schema("PodDisruptionBudget").is_valid(budget)
+    deployment = copy.deepcopy(OBJECTS["Deployment", "windlass-worker"])
+    container(deployment["spec"]["template"])["livenessProbe"]["httpGet"] = {"path": "/healthz"}
+    assert not schema("Deployment").is_valid(deployment)
+    scaled = copy.deepcopy(OBJECTS["ScaledObject", "windlass-worker"])
+    scaled["spec"]["minReplicas"] = 0
+    assert not schema("ScaledObject").is_valid(scaled)
+
+
+def schema(kind: str) -> jsonschema_rs.Validator:
+    """What a server takes for an object of a kind."""
+    return jsonschema_rs.validator_for(SCHEMAS[kind])
+
+
 def test_selectors_select_what_they_name() -> None:
     for name in ("worker", "serve"):
         labels = PODS["Deployment", f"windlass-{name}"]["metadata"]["labels"]
         assert labels["app.kubernetes.io/component"] == name
         deployment = OBJECTS["Deployment", f"windlass-{name}"]
         assert deployment["spec"]["selector"]["matchLabels"] == labels
-    budget = OBJECTS["PodDisruptionBudget", "windlass-worker"]["spec"]
-    workers = OBJECTS["Deployment", "windlass-worker"]["spec"]
-    assert budget["selector"] == workers["selector"]
+        budget = OBJECTS["PodDisruptionBudget", f"windlass-{name}"]["spec"]
+        assert budget["selector"] == deployment["spec"]["selector"]
     service = OBJECTS["Service", "windlass-serve"]["spec"]
     assert service["selector"] == OBJECTS["Deployment", "windlass-serve"]["spec"]["selector"]["matchLabels"]
 
