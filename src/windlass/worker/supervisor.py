@@ -160,6 +160,24 @@ class Supervisor:
         """Replace the children one by one."""
         self._begin(self._others, self._restart())
 
+    # --- what probes ask ------------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._over.is_set()
+
+    @property
+    def hopeless(self) -> str | None:
+        """Why no child can work, if none can."""
+        reasons = [None if seat.at_work else seat.hopeless for seat in self._seats]
+        return reasons[0] if all(reasons) else None
+
+    def may_start_jobs(self) -> bool:
+        """Whether a child may start jobs now: it claims, and the store has answered a heartbeat lately."""
+        now = self._pace.now()
+        return any(ward.may_start_jobs(now) for ward in self.wards)
+
     # --- a child's life -------------------------------------------------------------------------------------
 
     async def _keep(self, seat: Seat) -> None:
@@ -314,9 +332,8 @@ class Supervisor:
 
     def _give_up_if_hopeless(self) -> None:
         """At the start only: if no child can work, end and say why."""
-        reasons = [seat.hopeless for seat in self._seats]
-        if not self._started and not self._over.is_set() and all(reasons):
-            self._hopeless = reasons[0]
+        if not self._started and not self._over.is_set() and self.hopeless is not None:
+            self._hopeless = self.hopeless
             self._over.set()
 
     def _report(self, ward: Ward, verdict: Verdict) -> None:

@@ -83,6 +83,11 @@ class Ward:
         """Whether its process has ended; its table may be gone, too."""
         return self.died is not None
 
+    def may_start_jobs(self, now: float) -> bool:
+        """Whether its child claims, and may start what it gets."""
+        at_work = self.going and not (self.draining or self.dead or self.is_lost)
+        return at_work and self.table.alive_until() > now
+
     # --- what the heart tells -------------------------------------------------------------------------------
 
     def is_stopped(self) -> bool:
