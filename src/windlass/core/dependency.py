@@ -45,8 +45,8 @@ class Dependency:
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(
-            f"this is {self!r}, and no value has taken its place: workers inject it, and a plain call of a task "
-            f"gives this argument itself (asked for .{name})"
+            f"this is {self!r}, and no value has taken its place: workers inject it, and a plain call of a "
+            f"task gives this argument itself (asked for .{name})"
         )
 
 
@@ -75,7 +75,7 @@ def Depends(source: Source, /) -> Any:  # noqa: N802 - a marker, written as in o
 
 
 injected: Any = Dependency(None)
-"""The default of a parameter whose annotation has a `Depends`: for type checkers, callers may leave it out."""
+"""The default of a parameter whose annotation has a `Depends`: so checkers let callers leave it out."""
 
 
 class Kind(Enum):

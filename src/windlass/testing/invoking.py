@@ -5,6 +5,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from windlass.client.app import Windlass
@@ -105,9 +106,8 @@ class InThread:
         if self._opened is not None:
             stage, around = self._opened
             here = _elsewhere if _on_a_loop() else _here
-            here(lambda: stage.run(around.leave()))
-            stage.close()
             self._opened = None
+            here(partial(_end, stage, around))
 
     def _open(self) -> tuple[Stage, Around]:
         if self._opened is None:
@@ -162,6 +162,11 @@ class OnLoop:
             self._around.let_go()
         else:
             loop.run_until_complete(self._around.leave())
+
+
+def _end(stage: Stage, around: Around) -> None:
+    stage.run(around.leave())
+    stage.close()
 
 
 def _here(work: Callable[[], Any]) -> Any:

@@ -33,8 +33,8 @@ class HandOver(Protocol):
         """Call it where it may block, in a copy of the caller's context."""
         ...
 
-    def close(self) -> None:
-        """Nothing is begun any more."""
+    def end(self) -> None:
+        """The lifespan was left: nothing is begun any more."""
         ...
 
 
@@ -94,8 +94,8 @@ class OnThreads:
         self._threads.put(work)
         return answer
 
-    def close(self) -> None:
-        """End the threads when they are idle."""
+    def end(self) -> None:
+        """Let the threads go."""
         self._threads.close()
 
 
@@ -152,6 +152,9 @@ class Stage:
         self._asked.append((copy_context(), call, answer))
         self._end_turn()
         return answer
+
+    def end(self) -> None:
+        """It is still needed: who made it closes it."""
 
     def close(self) -> None:
         """End the loop."""

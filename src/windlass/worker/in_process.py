@@ -33,8 +33,8 @@ from windlass.worker.run import Run
 from windlass.worker.table import Table
 
 LONGEST_IMPORT = 120.0
-"""Seconds that a process may take to import its app and to enter its lifespan. A job that waits for one is not
-given to others.
+"""Seconds that a process may take to import its app and to enter its lifespan. A job that waits for one is
+not given to others.
 """
 
 

@@ -14,7 +14,7 @@ replaced: dict[Source, Source] = {}
 
 
 def split(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """For a `def` task: what its loop has to give, and the rest, which is called on the thread of the task."""
+    """For a `def` task: what its loop has to give, and the rest, which its own thread calls."""
     nodes = tuple(nodes)
     on_loop: set[Source] = set()
     for node in reversed(nodes):  # each stands behind what it needs

@@ -47,7 +47,7 @@ async def entered(program: Program, over: HandOver) -> AsyncGenerator[None]:
         finally:
             await _leave(around, stack)
     finally:
-        over.close()
+        over.end()
 
 
 async def _enter(around: Surroundings, stack: AsyncExitStack) -> None:
@@ -81,20 +81,21 @@ async def _leave(around: Surroundings, stack: AsyncExitStack) -> None:
     if not around.in_a_process:
         return
     try:
-        async with asyncio.timeout(LONGEST_LEAVING):
+        async with asyncio.timeout(LONGEST_LEAVING) as limit:
             await _stop(around.stops)
             await stack.aclose()
-    except TimeoutError:
-        _log.error("the lifespan was not left within %g s, and is given up", LONGEST_LEAVING)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the process ends all the same
-        _log.error("the lifespan cannot be left: %s", in_a_line(error))
+        if limit.expired():
+            _log.error("the lifespan was not left within %g s, and is given up", LONGEST_LEAVING)
+        else:
+            _log.error("the lifespan cannot be left: %s", in_a_line(error))
 
 
 async def _stop(stops: Sequence[Hook]) -> None:
     for stop in stops:
         try:
             await _call(stop)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the others come after it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the others follow
             _log.error("on_stop %s failed: %s", getattr(stop, "__name__", stop), in_a_line(error))
 
 
@@ -113,7 +114,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 class Held:
-    """A lifespan in a task of its own, for who has no task that lives as long: it is entered and left there."""
+    """A lifespan in a task of its own, which enters and leaves it: for who has no task that lives as long."""
 
     def __init__(self, program: Program, over: HandOver) -> None:
         self._program = program
