@@ -1,49 +1,43 @@
 """Warns of calls that wait for the store on the thread of an event loop: all of that loop waits with them."""
 
-import asyncio
-import sys
+import inspect
 import warnings
-from types import FrameType
+from asyncio import _get_running_loop as loop_here  # pyright: ignore[reportPrivateUsage] - takes a tenth of
+from types import FrameType  # the time of the public one, which raises where there is no loop
 
 from windlass.errors import BlockingCall
 
-_running_loop = asyncio._get_running_loop  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - asks in 30 ns; the public one raises where there is none, in 300
 _OURS = "windlass."
 _NAMES = {"Windlass": "app", "Job": "job", "Flow": "flow", "Chain": "chain(...)", "Group": "group(...)"}
 
 
 def warn_on_a_loop() -> None:
-    """Warn the program, if an event loop runs on this thread. Python shows it once for each line of code; where
-    warnings are errors it is raised, and nothing was sent.
+    """Warn the program, if an event loop runs on this thread. Python shows it once for each line of code;
+    where warnings are errors it is raised, and nothing was sent.
     """
-    if _running_loop() is not None:
+    if loop_here() is not None:
         _warn()
 
 
 def _warn() -> None:
-    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` itself does
-    ours, level = caller, 1
-    while caller is not None and _is_ours(caller):
+    ours, level = inspect.currentframe(), 1
+    caller = None if ours is None else ours.f_back
+    while ours is not None and caller is not None and _is_ours(caller):
         ours, caller, level = caller, caller.f_back, level + 1
     # Top level in a notebook or an asyncio shell: there is nobody whom the call would hold up.
     if ours is None or caller is None or caller.f_code.co_name.startswith(("<module>", "<cell line")):
         return
-    verb, twin = _called(ours), "a" + _called(ours)
-    subject = _subject(ours)
-    instead = f"await {subject}.{twin}(...)" if verb != "run" else "await the coroutine itself"
+    verb, subject = ours.f_code.co_name, _subject(ours)
+    instead = f"await {subject}.a{verb}(...)" if verb != "run" else "await the coroutine itself"
     warnings.warn(
-        f"{subject}.{verb}() waits for the store, and with it all that runs on this event loop; write {instead}",
+        f"{subject}.{verb}() waits for the store, and with it all of this event loop; write {instead}",
         BlockingCall,
-        stacklevel=level,
+        stacklevel=level + 1,
     )
 
 
 def _is_ours(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith(_OURS)
-
-
-def _called(frame: FrameType) -> str:
-    return frame.f_code.co_name
 
 
 def _subject(frame: FrameType) -> str:

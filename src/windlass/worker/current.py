@@ -135,8 +135,8 @@ class Current:
             )
         if found is NO_LIFESPAN:
             raise LookupError(
-                "there are no resources here: an app has them if it was made with Windlass(lifespan=...), and "
-                "only where its jobs run"
+                "there are no resources here: an app has them if it was made with Windlass(lifespan=...), "
+                "and only where its jobs run"
             )
         return found
 

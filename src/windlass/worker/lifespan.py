@@ -80,8 +80,9 @@ async def _entered(manager: Manager, stack: AsyncExitStack) -> Any:
 async def _leave(around: Surroundings, stack: AsyncExitStack) -> None:
     if not around.in_a_process:
         return
+    limit = asyncio.timeout(LONGEST_LEAVING)
     try:
-        async with asyncio.timeout(LONGEST_LEAVING) as limit:
+        async with limit:
             await _stop(around.stops)
             await stack.aclose()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the process ends all the same
