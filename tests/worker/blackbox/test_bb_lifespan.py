@@ -106,13 +106,18 @@ def test_a_worker_waits_for_what_its_lifespan_needs(fleet: Fleet) -> None:
     door.touch()
     job = fleet.app.tasks["in_loop"].enqueue()
     worker = fleet.start("processes=1, concurrency=4", app=APP, wait=False)
-    eventually("three tries", lambda: Counter(dict.fromkeys(words(fleet), 1)).total() >= 3, hint=fleet.trouble)
+    eventually(
+        "three tries", lambda: Counter(dict.fromkeys(words(fleet), 1)).total() >= 3, hint=fleet.trouble
+    )
     assert fleet.detail(job.id).attempt == 0
     door.unlink()
     assert job.result(timeout=60)["ours"]
     log = worker.log.read_text()
     assert fleet.detail(job.id).attempt == 1
-    assert "the lifespan cannot be entered: ConnectionRefusedError: no database at postgresql://[secret]@db" in log
+    assert (
+        "the lifespan cannot be entered: ConnectionRefusedError: no database at postgresql://[secret]@db"
+        in log
+    )
     assert "bb_lifespan.py, line " in log
     assert "a child ended before it could work; the next starts in 0.5 s" in log
     assert "hunter22" not in log
