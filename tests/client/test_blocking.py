@@ -88,7 +88,7 @@ def test_where_it_is_an_error_nothing_was_sent(app: Windlass) -> None:
 
 
 def test_blocking_code_may_block(app: Windlass) -> None:
-    """In threads beside a loop, also those of tasks; with nothing running; and at the top level of a shell."""
+    """In threads beside a loop, also those of tasks; with nothing running; and typed into a shell."""
     seen: list[str] = []
 
     @app.task

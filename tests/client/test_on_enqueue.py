@@ -83,13 +83,13 @@ def test_a_job_that_spawns_is_a_producer_too(app: Windlass, shape: str) -> None:
         t.drain()
         children = t.enqueued(app.tasks["send"])
         found = details(app, children)
-    assert [detail.tags for detail in found][0] == ("child", "stamped")
+    assert found[0].tags == ("child", "stamped")
     assert {detail.lane for detail in found} == {"acme"}
     assert len(found) == (1 if shape == "call" else 2)
 
 
 def test_a_schedule_is_no_producer(app: Windlass) -> None:
-    """The store makes its jobs, and any worker or server asks it to: nobody there has what a hook looks at."""
+    """The store makes its jobs, and any worker or server asks it to: nobody there has what hooks look at."""
     app.schedule("nightly", app.tasks["send"].using(lane="ops").call("x"), every=60)
     with testing(app) as t:
         t.advance(60)

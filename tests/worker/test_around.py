@@ -1,4 +1,4 @@
-"""Middleware and dependencies around runs, wherever they happen. Nothing is between a run and a plain task."""
+"""Middleware and dependencies around runs, wherever they happen; around a plain task there is nothing."""
 
 import asyncio
 import os
@@ -146,7 +146,7 @@ def test_as_many_def_tasks_run_at_once_as_there_are_slots(app: Windlass) -> None
     assert embedded(app, *(work.call() for _ in range(8))) == [1] * 8
 
 
-def test_what_it_raises_or_returns_is_the_outcome(app: Windlass, bench: Benches) -> None:
+def test_what_it_raises_or_returns_is_the_outcome(app: Windlass, bench: Benches) -> None:  # noqa: C901 - many functions
     seen: list[str] = []
 
     @app.middleware
@@ -324,7 +324,7 @@ def trace() -> Trace:
     return Trace()
 
 
-def program(app: Windlass, trace: Trace, *, plain: bool) -> None:
+def program(app: Windlass, trace: Trace, *, plain: bool) -> None:  # noqa: C901 - many functions
     """Tasks with dependencies of every kind."""
 
     def setting() -> str:
@@ -411,7 +411,7 @@ def test_an_async_task_has_all_of_them_on_the_loop(app: Windlass, trace: Trace) 
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_what_a_run_raises_is_thrown_into_them_and_none_can_hide_it(
+def test_what_a_run_raises_is_thrown_into_them_and_none_can_hide_it(  # noqa: C901 - many functions
     app: Windlass, bench: Benches, asynchronous: bool
 ) -> None:
     seen: list[str] = []
@@ -458,7 +458,7 @@ def test_what_a_run_raises_is_thrown_into_them_and_none_can_hide_it(
     assert seen == [*(["swallowed on the loop"] if asynchronous else []), "swallowed", "rolled back"]
 
 
-def test_an_error_in_a_dependency_is_the_jobs_and_middleware_hears_of_it(
+def test_an_error_in_a_dependency_is_the_jobs_and_middleware_hears_of_it(  # noqa: C901 - many functions
     app: Windlass, bench: Benches
 ) -> None:
     seen: list[str] = []
@@ -537,7 +537,7 @@ def second(value: "Annotated[int, Depends(first)]") -> int:
     return value
 
 
-def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windlass) -> None:
+def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windlass) -> None:  # noqa: C901 - many functions
     def wants(url: str) -> str:
         return url
 

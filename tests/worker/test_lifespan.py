@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from windlass import Windlass, current
+from windlass import RetryPolicy, Windlass, current
 from windlass.core.secret import without_credentials
-from windlass.errors import InvalidOption, LifespanFailed
+from windlass.errors import InvalidOption, JobFailed, LifespanFailed
 from windlass.worker import lifespan as module
 from windlass.worker.seat import Seat
 
@@ -51,7 +51,7 @@ def made(lives: Lives, *, kind: str = "async", fails: str = "", yields: object =
     def stop() -> None:
         step("stop")
 
-    @app.task
+    @app.task(retry=RetryPolicy(max_attempts=1))
     async def work() -> Any:
         step("work")
         return current.resources
@@ -139,7 +139,7 @@ def test_resources_that_are_not_there_say_why() -> None:
     lives: Lives = []
     app = made(lives, yields=None)
     app.surroundings.starts.clear()
-    with pytest.raises(Exception, match="the lifespan of this app yields nothing"):
+    with pytest.raises(JobFailed, match="the lifespan of this app yields nothing"):
         worked(app)
 
 
@@ -178,7 +178,7 @@ def test_hooks_that_cannot_be_called_are_refused() -> None:
     app = Windlass("memory://")
     with pytest.raises(InvalidOption, match="on_start takes a function"):
         app.on_start(3)  # type: ignore[type-var]
-    with pytest.raises(InvalidOption, match="on_stop calls .*_two.* with no argument"):
+    with pytest.raises(InvalidOption, match=r"on_stop calls .*_two.* with no argument"):
         app.on_stop(_two)  # type: ignore[type-var]
 
 

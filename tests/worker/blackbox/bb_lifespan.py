@@ -28,7 +28,7 @@ def told(path: Path) -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def lifespan(_app: Windlass) -> AsyncIterator[dict[str, Any]]:
-    if Path(os.environ["BB_DOOR"]).exists():
+    if os.path.exists(os.environ["BB_DOOR"]):  # noqa: ASYNC240, PTH110 - the test makes it
         tell("refused")
         raise ConnectionRefusedError("no database at postgresql://shop:hunter22@db.internal/shop")
     loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ async def on_loop() -> dict[str, Any]:
     return seen()
 
 
-def build(url: str | None = None) -> Windlass:
+def build(url: str | None = None) -> Windlass:  # noqa: C901 - many tasks
     app = Windlass(url, name="lives", lifespan=lifespan)
 
     @app.on_start
