@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from windlass.core.limits import Rate
     from windlass.core.retry import RetryPolicy
     from windlass.core.secret import Secret
-    from windlass.signals import GiveUp, Retry, Snooze
+    from windlass.core.unique import Unique
+    from windlass.signals import Cancelled, GiveUp, Retry, Snooze
     from windlass.worker.current import current
 else:
     _MODULES = {
         "Call": "windlass.client.task",
+        "Cancelled": "windlass.signals",
         "Chain": "windlass.client.flow",
         "Flow": "windlass.client.flow_handle",
         "FlowState": "windlass.client.flow_handle",
@@ -33,6 +35,7 @@ else:
         "Secret": "windlass.core.secret",
         "Snooze": "windlass.signals",
         "Task": "windlass.client.task",
+        "Unique": "windlass.core.unique",
         "Windlass": "windlass.client.app",
         "chain": "windlass.client.flow",
         "current": "windlass.worker.current",
@@ -54,6 +57,7 @@ else:
 
 __all__ = [
     "Call",
+    "Cancelled",
     "Chain",
     "Flow",
     "FlowState",
@@ -67,6 +71,7 @@ __all__ = [
     "Secret",
     "Snooze",
     "Task",
+    "Unique",
     "Windlass",
     "__version__",
     "chain",

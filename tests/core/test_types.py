@@ -260,7 +260,11 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Annotated[str, at.Predicate(int)], "a", 'argument "it": ValueError: '),
     (Annotated[dt.datetime, at.Timezone(...)], dt.datetime(2030, 1, 1), 'argument "it": expected a datetime'),
     (Annotated[decimal.Decimal, at.Gt(0)], decimal.Decimal(0), 'argument "it": expected a value > 0'),
-    (dict[str, list[Annotated[int, at.Ge(1)]]], {"a": [1, 0]}, 'argument "it"["a"][1]: expected a value >= 1'),
+    (
+        dict[str, list[Annotated[int, at.Ge(1)]]],
+        {"a": [1, 0]},
+        'argument "it"["a"][1]: expected a value >= 1',
+    ),
     (Annotated[int, at.Ge(1)] | None, 0, 'argument "it": expected a value >= 1'),
     (tuple[int, Annotated[str, at.Len(1)]], (0, ""), 'argument "it"[1]: expected a length >= 1'),
     (Annotated[int, Field(ge=1)], 0, 'argument "it": input should be greater than or equal to 1'),
@@ -295,9 +299,13 @@ def test_constraints_hold_in_the_fields_of_classes() -> None:
     assert taking(Item).decode(taking(Item).encode((good,), {}))[1] == {"it": good}
     taking(Entry).encode(({},), {})
     bad = Item(decimal.Decimal(1), [Item(decimal.Decimal(0))])
-    with pytest.raises(InvalidPayload, match=r'argument "it"\["parts"\]\[0\]\["price"\]: expected a value > 0'):
+    with pytest.raises(
+        InvalidPayload, match=r'argument "it"\["parts"\]\[0\]\["price"\]: expected a value > 0'
+    ):
         taking(Item).encode((bad,), {})
-    with pytest.raises(InvalidPayload, match=r'argument "it"\["item"\]\["tag"\]: string should have at most 2'):
+    with pytest.raises(
+        InvalidPayload, match=r'argument "it"\["item"\]\["tag"\]: string should have at most 2'
+    ):
         taking(Entry).encode(({"item": Item(decimal.Decimal(1), tag="abc")},), {})
     with pytest.raises(InvalidPayload, match=r'"it"\["item"\]\["price"\]: expected a value > 0'):
         taking(Entry).encode_json(b'{"it": {"item": {"price": "0"}}}')
@@ -475,4 +483,4 @@ def test_nothing_imports_pydantic_or_attrs() -> None:
         "print(sorted({'pydantic', 'attrs', 'attr', 'annotated_types'} & set(sys.modules)))"
     )
     known = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert known.stdout.strip() in ("[]", "['attr']", "['attr', 'attrs']"), known.stdout
+    assert known.stdout.strip() == "[]"

@@ -116,7 +116,7 @@ class Definitions(Namespaces):
         # Everything is checked before anything is declared.
         place = self._place(queue, options.get("namespace"))
         task: Task[..., Any, Any] = Task(
-            cast("Windlass", place), function, name, signature, task_options(queue, options)
+            cast("Windlass", place), function, name, signature, task_options(queue, options, signature)
         )
         self._add(task)
         self._places[queue] = place
@@ -284,5 +284,7 @@ class Definitions(Namespaces):
         `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again; whatever
         it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
         """
-        shown_as = {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        shown_as = (
+            {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        )
         self.forms.add(kind, Form(encode, decode, lambda: shown_as))

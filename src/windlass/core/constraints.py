@@ -211,7 +211,9 @@ def _unaliased(annotation: Any) -> Any:
             annotation = get_args(annotation)[0]
         elif (named := getattr(annotation, "__supertype__", None)) is not None:
             annotation = named
-        elif not isinstance(annotation, type) and (named := getattr(annotation, "__value__", None)) is not None:
+        elif (
+            not isinstance(annotation, type) and (named := getattr(annotation, "__value__", None)) is not None
+        ):
             annotation = named
         else:
             return annotation

@@ -80,6 +80,11 @@ def secrets_of_json(
     return frozenset(text for text in found if len(text) >= SHORTEST)
 
 
+def holds_secret(value: object, annotation: Any = Any) -> bool:
+    """Whether there is a secret inside of a JSON value of an annotated type, however short."""
+    return any(True for _ in _typed(value, (annotation,), secret=False, names=NAMES, depth=0))
+
+
 def without(text: str, secrets: Iterable[str]) -> str:
     """A text without these values, in whichever of the common ways they are written in it."""
     return Cleaner(secrets)(text)
@@ -129,9 +134,7 @@ def _without_pieces(text: str, form: str) -> str:
     return text
 
 
-def masked(
-    value: Any, annotation: Any = Any, *, secret: bool = False, names: frozenset[str] = NAMES
-) -> Any:
+def masked(value: Any, annotation: Any = Any, *, secret: bool = False, names: frozenset[str] = NAMES) -> Any:
     """A JSON-like value of an annotated type with its secrets replaced, for showing."""
     return _masked(value, (annotation,), secret=secret, names=names, depth=0)
 

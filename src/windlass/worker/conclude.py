@@ -10,7 +10,7 @@ from types import TracebackType
 import msgspec
 
 from windlass.core.lease import Lease
-from windlass.core.outcome import Outcome
+from windlass.core.outcome import CANCELLED_ITSELF, Outcome
 from windlass.core.retry import RetryPolicy, crash_delay
 from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.settlement import HoldKey, Settlement
@@ -18,9 +18,10 @@ from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload
 from windlass.observe.failures import Clean, Failure, tell
 from windlass.observe.runs import fate
-from windlass.signals import GiveUp, Retry, Signal, Snooze
+from windlass.signals import Cancelled, GiveUp, Retry, Signal, Snooze
 from windlass.worker import twins
 from windlass.worker.failure import (
+    MESSAGE_CHARS,
     RunInterrupted,
     RunTimedOut,
     as_error,
@@ -130,6 +131,12 @@ class Concluder:
 
     def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
         match signal:
+            case Cancelled() if signal.lease_lost:
+                return self._settlement(run, Outcome.RELEASE)  # refused, if it is lost
+            case Cancelled():
+                why = clipped(run.clean(signal.why), MESSAGE_CHARS)
+                error = said("Cancelled", f"{CANCELLED_ITSELF}: {why}" if why else CANCELLED_ITSELF)
+                return self._settlement(run, Outcome.CANCELLED, error=error)
             case Snooze():
                 return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
             case GiveUp():
@@ -183,7 +190,7 @@ def _told(
 ) -> Settlement:
     """A settlement whose failure was told; one that is no failure is as it was."""
     error = settlement.error
-    if error is None:
+    if error is None or settlement.outcome is Outcome.CANCELLED:
         return settlement
     outcome = fate(lease, settlement)
     tell(
