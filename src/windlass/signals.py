@@ -39,8 +39,8 @@ class GiveUp(Signal):
 
 
 class Cancelled(Signal):
-    """This job need not be done: `raise Cancelled("the order was withdrawn")`. It ends as cancelled, and is not
-    tried again. `current.check_cancelled()` raises it when somebody else has said so.
+    """End this job as cancelled: `raise Cancelled("the order was withdrawn")`. It is not tried again.
+    `current.check_cancelled()` raises it when somebody else has said so.
     """
 
     def __init__(self, why: str = "") -> None:

@@ -113,7 +113,7 @@ def test_secrets_are_in_no_key(app: Windlass) -> None:
 
 
 def test_what_is_wrong_is_said_when_the_task_is_registered(app: Windlass) -> None:
-    with pytest.raises(InvalidOption, match='task "sync": unique= names "usr"; .*user'):
+    with pytest.raises(InvalidOption, match=r'task "sync": unique= names "usr"; .*user'):
 
         @app.task(unique=Unique("usr"))
         def sync(user: int) -> None: ...
@@ -123,10 +123,10 @@ def test_what_is_wrong_is_said_when_the_task_is_registered(app: Windlass) -> Non
         @app.task(unique="user")  # type: ignore[call-overload]
         def sync2(user: int) -> None: ...
 
-    with pytest.raises(InvalidOption, match="the default of argument .at. cannot be part of a unique key"):
+    with pytest.raises(InvalidOption, match=r"the default of argument .at. cannot be part of a unique key"):
 
         @app.task(unique=Unique())
-        def sync3(at: Any = object()) -> None: ...
+        def sync3(at: Any = app) -> None: ...
 
     with pytest.raises(InvalidOption, match="Unique takes the names of arguments"):
         Unique(3)  # type: ignore[arg-type]

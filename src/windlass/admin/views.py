@@ -230,8 +230,10 @@ def job_whole(
     those are asked for as well. The signature of its task knows which they are; without it, names tell.
     """
     itself = cancelled_itself(job.error) if job.state is State.CANCELLED else ""
+    fields = _job(job)
+    fields["reason"] = itself or fields["reason"]
     return JobWhole(
-        **{**_job(job), **({"reason": itself} if itself else {})},
+        **fields,
         error=None if job.state is State.DONE or itself else _error(job.error),
         payload_bytes=len(job.payload),
         result_bytes=None if job.result is None else len(job.result),

@@ -281,8 +281,8 @@ class Definitions(Namespaces):
         """Let tasks that are registered from now on take and return values of a class of yours:
         `app.type(Money, encode=str, decode=Money.parse)`.
 
-        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again; whatever
-        it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
+        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
+        whatever it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
         """
         shown_as = (
             {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema

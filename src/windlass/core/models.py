@@ -20,7 +20,7 @@ def is_pydantic(kind: Any) -> bool:
 
 
 def is_pydantic_dataclass(kind: Any) -> bool:
-    """Whether a class is one of Pydantic's dataclasses. msgspec would take it for a plain one, and check less."""
+    """Whether a class is one of Pydantic's dataclasses. msgspec would check less."""
     return isinstance(kind, type) and _VALIDATOR in vars(kind) and hasattr(kind, "__dataclass_fields__")
 
 
@@ -113,21 +113,23 @@ def _is_masked(dumped: object) -> bool:
     return dumped == _MASK
 
 
-def _unmasked(value: object, dumped: Any) -> object:
+def _unmasked(value: Any, dumped: Any) -> Any:
     """What was dumped, with secrets as they are: Pydantic writes asterisks, and the task needs the value."""
     if (secret := _revealed(value)) is not value:
         return secret if dumped == _MASK else dumped
-    if isinstance(value, dict) and isinstance(dumped, dict):
-        pairs = zip(cast("dict[object, object]", value).values(), dumped.items(), strict=True)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType,reportUnknownArgumentType]
+    if isinstance(dumped, dict) and isinstance(value, dict):
+        before, after = cast("dict[Any, Any]", value), cast("dict[str, Any]", dumped)
+        pairs = zip(before.values(), after.items(), strict=True)
         return {key: _unmasked(each, written) for each, (key, written) in pairs}
-    if isinstance(value, (list, tuple, set, frozenset)) and isinstance(dumped, list):
-        return [_unmasked(*pair) for pair in zip(cast("list[object]", value), dumped, strict=True)]  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    return dumped
+    if isinstance(dumped, list) and isinstance(value, list | tuple | set | frozenset):
+        both = zip(cast("list[Any]", value), cast("list[Any]", dumped), strict=True)
+        return [_unmasked(each, written) for each, written in both]
+    return cast("Any", dumped)
 
 
 def reads_whole(annotation: Any) -> bool:
-    """Whether Pydantic reads an annotation as a whole: one of its dataclasses, or a union with one of its types,
-    which msgspec would refuse.
+    """Whether Pydantic reads an annotation as a whole: one of its dataclasses, or a union with one of its
+    types, which msgspec would refuse.
     """
     if get_origin(annotation) is Annotated:
         return reads_whole(get_args(annotation)[0])

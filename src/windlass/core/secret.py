@@ -49,7 +49,7 @@ def is_secret_name(name: str, names: frozenset[str] = NAMES) -> bool:
 
 
 def is_marked(annotation: Any) -> bool:
-    """Whether an annotation says so: `Annotated[str, Secret]`, or an instance of it; a secret of Pydantic's."""
+    """Whether an annotation says so: `Annotated[str, Secret]`, an instance of it, or `SecretStr`."""
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
     if any(each is Secret or isinstance(each, Secret) for each in metadata) or _hides(annotation):
         return True
@@ -259,7 +259,8 @@ def _fields(kind: Any) -> Mapping[str, _Field]:
         keys = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
         return {key: _Field(name, hints.get(name, Any)) for name, key in keys}
     found = {name: _Field(name, hint) for name, hint in hints.items()}
-    for name, field in getattr(kind, "model_fields", {}).items():
+    models: Mapping[str, Any] = getattr(cast("object", kind), "model_fields", {})
+    for name, field in models.items():
         for attribute in ("alias", "serialization_alias", "validation_alias"):
             if isinstance(key := getattr(field, attribute, None), str):
                 found[key] = _Field(name, hints.get(name, Any))

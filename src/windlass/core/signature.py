@@ -82,8 +82,8 @@ class Signature:
         keep_result: bool = True,
         forms: Forms | None = None,
     ) -> None:
-        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored. `forms` are the
-        types of the app.
+        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored. `forms` are
+        the types of the app.
         """
         self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.max_payload = max_payload
@@ -175,8 +175,8 @@ class Signature:
         return {slot.name: slot.shape.type for slot in self._parameters.slots}
 
     def arguments(self, payload: bytes) -> dict[str, object]:
-        """The arguments of a payload by the names of their parameters; errors as for `decode`. Those that were
-        not given are not there.
+        """The arguments of a payload by the names of their parameters, as far as they were given; errors as
+        for `decode`.
         """
         args, kwargs = self.decode(payload)
         return self._parameters.by_name(args, kwargs)
@@ -186,8 +186,8 @@ class Signature:
         return self._forms.encode_sorted(value)
 
     def canonical_default(self, name: str) -> bytes | None:
-        """The default of a parameter in this way, as what a call would have given: 1 for a float is 1.0. None:
-        it has none.
+        """The default of a parameter in this way, as if a call had given it: 1 for a float is 1.0. None: it
+        has none.
         """
         slot = next(slot for slot in self._parameters.slots if slot.name == name)
         if slot.required:

@@ -21,12 +21,12 @@ WITHOUT_ARGUMENTS = "()"
 
 
 class Unique:
-    """Calls with the same values of these arguments are one job:
+    """Says that calls with the same values of these arguments are one job.
 
         @app.task(unique=Unique("user_id", window="1h"))
 
-    Without names all arguments count. `mode` and `window` are those of unique keys: what a later call does while
-    the first job is unfinished (`ignore`, `replace`, `throttle`), and for how long after it.
+    Without names all arguments count. `mode` and `window` are those of unique keys: what a later call does
+    while the first job is unfinished (`ignore`, `replace`, `throttle`), and for how long after it.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class UniqueKeys:
         if self._signature.is_secret(name):
             why = "name another" if named else 'name those that count, as in Unique("user_id")'
             raise InvalidOption(
-                f'task "{self._signature.name}": argument "{name}" is a secret, and every operator can read a '
-                f"unique key; {why}"
+                f'task "{self._signature.name}": argument "{name}" is a secret, and every operator can '
+                f"read a unique key; {why}"
             )
 
     def _default(self, name: str) -> bytes:

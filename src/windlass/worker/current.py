@@ -111,7 +111,7 @@ class Current:
     def check_cancelled(self) -> None:
         """Raise `Cancelled` if somebody asked for this job to be cancelled, or if its lease may be lost.
 
-        In the second case the job goes back to the queue, if this worker still has it: nobody wants it cancelled.
+        Then the job goes back to its queue, if this worker still has it: nobody asked to cancel it.
         """
         run = _run()
         if run.cancelled:
