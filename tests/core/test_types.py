@@ -1,5 +1,6 @@
 """Types beside plain ones: models of Pydantic's, attrs, paths, named types, constraints."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import decimal
@@ -17,6 +18,8 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretBytes, SecretStr
 
 from windlass import Secret
@@ -140,13 +143,16 @@ def forms() -> Forms:
     return made
 
 
-def taking(annotation: Any) -> Signature:
-    """A task with one argument of this type, which returns one."""
-
+def _taking(annotation: Any) -> Any:
     def task(it): ...
 
     task.__annotations__ = {"it": annotation, "return": annotation}
-    return Signature(task, forms=forms())
+    return task
+
+
+def taking(annotation: Any) -> Signature:
+    """A task with one argument of this type, which returns one."""
+    return Signature(_taking(annotation), forms=forms())
 
 
 ORDER = Order(
@@ -272,7 +278,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Annotated[int, Field(ge=1)], 0, 'argument "it": input should be greater than or equal to 1'),
     (list[Annotated[str, Field(pattern="^a")]], ["a", "b"], 'argument "it"[1]: string should match pattern'),
     (Annotated[int, msgspec.Meta(ge=1)], 0, 'argument "it": expected int >= 1'),
-    (Annotated[str, pydantic.AfterValidator(str.upper)], "a", "it is not as its validator would leave it"),
+    (Annotated[str, pydantic.AfterValidator(str.upper)], "a", "its validator would change it"),
     (Card | Transfer, Card.model_construct(number=1), 'argument "it"'),
 ]
 
@@ -422,6 +428,63 @@ def test_a_type_is_named_once_and_only_if_it_needs_a_form() -> None:
         table.add("Money", form)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="encode must be a function"):
         table.add(Unknown, Form(3, str, dict))  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="schema must be a JSON Schema"):
+        table.add(Unknown, Form(str, str, lambda: {"is": object()}))
+
+
+def test_a_class_derived_from_a_named_one_is_written_as_that() -> None:
+    class Tip(Money): ...
+
+    table = forms()
+    assert table.of(Tip) is None
+    assert table.simpler(Tip(5, "EUR")) == [5, "EUR"]
+    with pytest.raises(InvalidOption, match="Tip cannot be stored"):
+        Signature(_taking(Tip), forms=table)
+
+
+def test_a_model_without_a_schema_can_be_used() -> None:
+    class Odd:
+        """Known to Pydantic by a validator only."""
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Odd)
+
+        __hash__ = object.__hash__
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+            from pydantic_core import core_schema  # noqa: PLC0415
+
+            return core_schema.no_info_plain_validator_function(
+                lambda _: cls(),
+                serialization=core_schema.plain_serializer_function_ser_schema(lambda _: "odd"),
+            )
+
+    signature = Signature(_taking(Odd))
+    assert signature.schema()["properties"]["it"] == {"description": "Odd, as this app writes it"}
+    assert signature.decode(signature.encode((Odd(),), {}))[1] == {"it": Odd()}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["number", "lines", "sku", "price", "pin", "kind"]) | st.text(), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([taking(annotation) for annotation, _ in VALUES]), JSON)
+def test_whatever_comes_is_read_or_refused(signature: Signature, value: Any) -> None:
+    with contextlib.suppress(InvalidPayload):
+        payload = signature.encode_json(msgspec.json.encode({"it": value}))
+        (args, kwargs) = signature.decode(payload)
+        with contextlib.suppress(InvalidPayload):  # such as a model that Pydantic reads, but does not write
+            signature.encode(args, kwargs)
 
 
 def test_the_schema_has_models_named_types_and_constraints() -> None:

@@ -52,6 +52,9 @@ def as_read(annotation: Any) -> Any:
     """An annotation as msgspec reads it: with a stand-in for what Pydantic reads as a whole, and what its
     constraints are in JSON Schema. One that has neither is as it was.
     """
+    if (behind := _unaliased(annotation)) is not annotation:
+        read = as_read(behind)
+        return annotation if read is behind else read
     if reads_whole(annotation):
         return stand_in(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -64,10 +67,10 @@ def as_read(annotation: Any) -> Any:
         return Annotated[(inner, *marks)]
     if origin is Literal or not arguments:
         return annotation
-    read = tuple(map(as_read, arguments))
-    if all(new is old for new, old in zip(read, arguments, strict=True)):
+    parts = tuple(map(as_read, arguments))
+    if all(new is old for new, old in zip(parts, arguments, strict=True)):
         return annotation
-    return Union[read] if origin in (Union, UnionType) else origin[read]  # noqa: UP007 - made at run time
+    return Union[parts] if origin in (Union, UnionType) else origin[parts]  # noqa: UP007 - made at run time
 
 
 class _Checks:
