@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from windlass.core.limits import Rate
     from windlass.core.retry import RetryPolicy
     from windlass.core.secret import Secret
-    from windlass.signals import GiveUp, Retry, Snooze
+    from windlass.core.unique import Unique
+    from windlass.signals import Cancelled, GiveUp, Retry, Snooze
     from windlass.worker.current import RunningJob, current
     from windlass.worker.surroundings import Proceed
 else:
     _MODULES = {
         "Call": "windlass.client.task",
+        "Cancelled": "windlass.signals",
         "Chain": "windlass.client.flow",
         "Depends": "windlass.core.dependency",
         "Flow": "windlass.client.flow_handle",
@@ -40,6 +42,7 @@ else:
         "Secret": "windlass.core.secret",
         "Snooze": "windlass.signals",
         "Task": "windlass.client.task",
+        "Unique": "windlass.core.unique",
         "Windlass": "windlass.client.app",
         "chain": "windlass.client.flow",
         "current": "windlass.worker.current",
@@ -62,6 +65,7 @@ else:
 
 __all__ = [
     "Call",
+    "Cancelled",
     "Chain",
     "Depends",
     "Flow",
@@ -79,6 +83,7 @@ __all__ = [
     "Secret",
     "Snooze",
     "Task",
+    "Unique",
     "Windlass",
     "__version__",
     "chain",

@@ -2,9 +2,28 @@
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, assert_type
 
-from windlass import Call, Depends, Job, OutgoingJob, Proceed, Rate, RunningJob, Windlass, injected
+import attrs
+from annotated_types import Gt
+from pydantic import BaseModel, Field
+
+from windlass import (
+    Call,
+    Cancelled,
+    Depends,
+    Job,
+    OutgoingJob,
+    Proceed,
+    Rate,
+    RunningJob,
+    Unique,
+    Windlass,
+    current,
+    injected,
+)
 from windlass.testing import override
 
 
@@ -42,7 +61,7 @@ assert_type(add.using(delay="5m", priority=3).enqueue(1).result(), int)
 assert_type(add.call(1), Call[int])
 assert_type(add.call(1).using(lane="x"), Call[int])
 assert_type(app.enqueue_many([add.call(1)]), list[Job[int]])
-assert_type(app.enqueue_many([add.call(1), send.call("a", subject="b")]), list[Job[int | str]])
+assert_type(app.enqueue_many([add.call(1), send.call("", subject="")]), list[Job[int | str]])  # mypy
 assert_type(add.using(lane="x").enqueue_many([add.call(1)]), list[Job[int]])
 assert_type(add.handle("id"), Job[int])
 assert_type(app.external("resize", queue="images").enqueue(1, width=2), Job[Any])
@@ -58,6 +77,53 @@ class Sums:
 
 
 assert_type(Sums.static.enqueue(1).result("10s"), int)
+
+
+class Order(BaseModel):
+    number: int
+    total: Decimal = Decimal()
+
+
+@attrs.define
+class Parcel:
+    weight: float
+    label: str = ""
+
+
+class Money:
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+
+def read_money(cents: int) -> Money:
+    return Money(cents)
+
+
+def cents_of(money: Money) -> int:
+    return money.cents
+
+
+app.type(Money, encode=cents_of, decode=read_money, schema={"type": "integer"})
+
+
+@app.task(unique=Unique("order", window="1h", mode="ignore"))
+async def ship(
+    order: Order, parcels: list[Parcel], *, to: Path, price: Annotated[Decimal, Gt(0)] | None = None
+) -> dict[str, Money]:
+    current.check_cancelled()
+    if not parcels:
+        raise Cancelled("nothing to ship")
+    return {str(order.number): Money(1)}
+
+
+@app.task
+def count(least: Annotated[int, Field(ge=1)] = 1) -> Order:
+    return Order(number=least)
+
+
+assert_type(ship.enqueue(Order(number=1), [Parcel(1.5)], to=Path("a")).result(), dict[str, Money])
+assert_type(count.call(2), Call[Order])
+assert_type(count(2), Order)
 
 
 async def main() -> None:
@@ -177,3 +243,18 @@ app.schedule("nightly", add, every=5)  # wrong: a task is no call
 app.schedule("nightly", add.call(1), overlap="no")  # wrong: no such policy
 add.using(lane="x").enqueue("1")  # wrong: str for int
 Windlass(beats=5)  # wrong: no such setting
+ship.enqueue({"number": 1}, [], to=Path("a"))  # wrong: a dict for a model
+ship.enqueue(Order(number=1), [Order(number=2)], to=Path("a"))  # wrong: another class
+ship.enqueue(Order(number=1), [], to="a")  # wrong: str for Path
+ship.call(Order(number=1), [], to=Path("a"), price=1.5)  # wrong: float for Decimal
+ship.using(lane="x").enqueue(Order(number=1), [])  # wrong: to is missing
+count.enqueue("2")  # wrong: str for a constrained int
+count.enqueue(least=None)  # wrong: None for a constrained int
+app.task(unique="order")  # wrong: no Unique
+Unique("order", mode="debounce")  # wrong: no such mode
+Unique(order=True)  # wrong: names are texts
+app.type(Money, encode=cents_of)  # wrong: decode is missing
+app.type(Money, encode=len, decode=read_money)  # wrong: encode takes something else
+app.type(Money, encode=cents_of, decode=str)  # wrong: decode makes something else
+Cancelled(3)  # wrong: the reason is a text
+current.check_canceled()  # wrong: no such name

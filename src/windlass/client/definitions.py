@@ -125,7 +125,7 @@ class Definitions(Around):
         # Everything is checked before anything is declared.
         place = self._place(queue, options.get("namespace"))
         task: Task[..., Any, Any] = Task(
-            cast("Windlass", place), function, name, signature, task_options(queue, options)
+            cast("Windlass", place), function, name, signature, task_options(queue, options, signature)
         )
         self._add(task)
         self._places[queue] = place
@@ -300,8 +300,10 @@ class Definitions(Around):
         """Let tasks that are registered from now on take and return values of a class of yours:
         `app.type(Money, encode=str, decode=Money.parse)`.
 
-        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again; whatever
-        it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
+        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
+        whatever it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
         """
-        shown_as = {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        shown_as = (
+            {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        )
         self.forms.add(kind, Form(encode, decode, lambda: shown_as))

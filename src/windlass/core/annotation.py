@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast, get_type_hints
 
-import msgspec
 from msgspec import inspect as types
 
 from windlass.core.codec import MAX_DEPTH, has_nul, may_have_wide_integer, nests_deeper

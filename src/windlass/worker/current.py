@@ -18,6 +18,7 @@ from windlass.core.signature import Signature
 from windlass.core.units import Fence, JobId
 from windlass.errors import InvalidOption, InvalidPayload, LeaseLost, Unsupported
 from windlass.observe.traces import active
+from windlass.signals import Cancelled
 from windlass.worker.failure import clipped
 from windlass.worker.parents import Parent, aparents_of, parents_of
 from windlass.worker.program import Program
@@ -114,6 +115,19 @@ class Current:
     def cancelled(self) -> bool:
         """Somebody asked for this job to be cancelled: code that cannot be interrupted looks here."""
         return _run().cancelled
+
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` if somebody asked for this job to be cancelled, or if its lease may be lost.
+
+        Then the job goes back to its queue, if this worker still has it: nobody asked to cancel it.
+        """
+        run = _run()
+        if run.cancelled:
+            raise Cancelled("somebody has asked to cancel this job")
+        if run.is_lost():
+            stop = Cancelled("this job may have been given to another worker")
+            stop.lease_lost = True
+            raise stop
 
     @property
     def lease_lost(self) -> bool:
