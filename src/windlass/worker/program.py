@@ -1,11 +1,12 @@
 """The program that a worker runs: an application, as far as a worker needs to know it."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from windlass.broker.contract import Broker
 from windlass.config import Config
 from windlass.core.forms import Forms
+from windlass.core.job import NewJob
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import JobId, Micros
@@ -70,6 +71,15 @@ class Program(Protocol):
     @property
     def runnable(self) -> Mapping[str, Registered]:
         """Those that its workers run, by name: not those that live elsewhere."""
+        ...
+
+    @property
+    def surroundings(self) -> Any:
+        """What it has around its tasks (`surroundings.py`)."""
+        ...
+
+    def outgoing(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """Jobs that a run is about to send, as the hooks of its producers leave them."""
         ...
 
     @property

@@ -21,6 +21,8 @@ class Seat:
         self.ward: Ward | None = None
         self.hopeless: str | None = None
         """Why no child can work here, as far as is known."""
+        self.fails_for_now = False
+        """Its last child could not work, for a reason that may pass: the next ones try, ever more seldom."""
         self._streak = 0
 
     @property
@@ -38,7 +40,10 @@ class Seat:
             self.ward = None
         if ward.draining or ward.died is None:
             return
-        if ward.charged or ward.died - ward.born >= QUICK:
+        self.fails_for_now = ward.fails_for_now
+        if ward.fails_for_now:
+            self._streak, self.hopeless = max(1, self._streak) + 1, None  # it is not tried again at once
+        elif ward.charged or ward.died - ward.born >= QUICK:
             self._streak, self.hopeless = 0, None
         elif not (ward.begin.alone and ward.table.clean):
             self.missed(detail, said=ward.failed)

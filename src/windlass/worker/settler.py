@@ -108,10 +108,15 @@ class Settler:
         if answer.verdict in (Verdict.STALE, Verdict.GONE) and ended.run is not None:
             said = "ended, but its %s came too late and was refused: the lease was lost"
             log_correction(logging.WARNING, ended.run.lease, said, ended.settlement.outcome)
-        elif ended.run is not None and ended.settlement.error is not None and answer.state is State.CANCELLED:
+        elif ended.run is not None and _failed(ended.settlement) and answer.state is State.CANCELLED:
             log_correction(logging.INFO, ended.run.lease, "was cancelled meanwhile: no attempt follows")
         if ended.ticket is not None:
             self._hand.let_go(ended.ticket)
+
+
+def _failed(settlement: Settlement) -> bool:
+    """Whether it was reported as a failure. A job that cancels itself has an error, too, which says so."""
+    return settlement.error is not None and settlement.outcome is not Outcome.CANCELLED
 
 
 def _size(settlement: Settlement) -> int:

@@ -45,6 +45,8 @@ class Ward:
         self.is_lost = False
         self.failed: str | None = None
         """What it said when it could not work."""
+        self.fails_for_now = False
+        """The next child may be able to, such as when a database is back."""
         self.draining = False
         self.kill_at: float | None = None
         """When it is killed if it has not ended, on the pace's clock."""
@@ -83,6 +85,11 @@ class Ward:
         """Whether its process has ended; its table may be gone, too."""
         return self.died is not None
 
+    def may_start_jobs(self, now: float) -> bool:
+        """Whether its child claims, and may start what it gets."""
+        at_work = self.going and not (self.draining or self.dead or self.is_lost)
+        return at_work and self.table.alive_until() > now
+
     # --- what the heart tells -------------------------------------------------------------------------------
 
     def is_stopped(self) -> bool:
@@ -104,6 +111,10 @@ class Ward:
     def cancel(self, leases: Sequence[LeaseKey]) -> None:
         """Tell the child, with every beat: a job may have been on its way between two lists."""
         self.child.send(Cancel(tuple(leases)))
+
+    def cannot_work(self, why: str, *, passes: bool) -> None:
+        """It has said so."""
+        self.failed, self.fails_for_now = why, passes
 
     def settings(self, version: int) -> None:
         """Tell the child when they have changed. It reads them by itself before its first claim."""

@@ -43,9 +43,9 @@ def complaint(
         return delay(said)
     server = f"the Redis server at {shown(location, address)}"
     root = _root(error)
+    if isinstance(root, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return StoreError(_stranger(server, location))
     match error:
-        case exceptions.AuthenticationError() | exceptions.AuthorizationError():
-            return StoreError(_stranger(server, location))
         case exceptions.BusyLoadingError():
             return StoreUnavailable(f"{server} is loading its data; try again when it has")
         case exceptions.MaxConnectionsError():
@@ -149,10 +149,10 @@ def shown(location: Location, address: Address | None) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What the driver wrapped."""
+    """What the driver wrapped: a refused login, on a Unix socket, or an error of the system."""
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, OSError):
+        if isinstance(inner, OSError | exceptions.AuthenticationError | exceptions.AuthorizationError):
             return inner
         inner = inner.__cause__ or inner.__context__
     return error
