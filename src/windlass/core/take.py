@@ -109,8 +109,9 @@ def _without_ties(job: NewJob) -> NewJob:
     )
 
 
-def taken(take: Take, offset: Offset | None, receipts: Sequence[Receipt]) -> Taken:
-    """The answer to a take whose jobs were looked at; `offset` is how it stands now."""
-    refused = any(receipt.status is Status.REFUSED for receipt in receipts)
-    status = TakeStatus.REFUSED if refused else TakeStatus.TAKEN
-    return Taken(status=status, offset=offset, receipts=take.by_group(receipts))
+def taken(take: Take, stands: Offset | None, receipts: Sequence[Receipt], now: Micros) -> Taken:
+    """The answer to a take that may move the offset that stands, from the receipts of all its jobs."""
+    if any(receipt.status is Status.REFUSED for receipt in receipts):
+        return Taken(status=TakeStatus.REFUSED, offset=stands, receipts=take.by_group(receipts))
+    offset = None if take.then is None else Offset(take.source, take.then, now)
+    return Taken(status=TakeStatus.TAKEN, offset=offset, receipts=take.by_group(receipts))
