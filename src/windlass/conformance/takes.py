@@ -29,7 +29,8 @@ def take_of(
     *groups: tuple[NewJob, ...], expect: str | None = None, then: str | None = "9", **more: Any
 ) -> Take:
     """A take from `ORDERS`, which has no offset yet."""
-    return Take(**{"source": ORDERS, "expect": expect, "then": then, "groups": groups, **more})
+    wish: dict[str, Any] = {"source": ORDERS, "expect": expect, "then": then, "groups": groups, **more}
+    return Take(**wish)
 
 
 def statuses(taken: Taken) -> list[list[Status]]:
