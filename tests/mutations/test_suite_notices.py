@@ -122,9 +122,9 @@ BUGS = {
         "core/take.py", "if at is not None and identity != source:", "if at is None and identity != identity:"
     ),
     "a refused take moves its offset": Bug(
-        "core/take.py",
-        "return Taken(status=TakeStatus.REFUSED, offset=stands,",
-        "return Taken(status=TakeStatus.REFUSED, offset=Offset(take.source, take.then or '', now),",
+        "broker/memory/offsets.py",
+        "if answer.status is TakeStatus.TAKEN:",
+        "if answer.receipts:",
     ),
     "what is born dead meets its key": Bug(
         "core/take.py", "key=None, mode=Mode.IGNORE, window=0, after=()", "after=()"

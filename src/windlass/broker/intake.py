@@ -22,7 +22,7 @@ class Intake(Protocol):
           receipts have the shape of the groups. Jobs that a key absorbs, and ids that are known, count as
           taken.
         - offset_moves_once: of any number of equal takes one is TAKEN, and the others are RACED and make no
-          job. An answer names the offset as it is now.
+          job. They are told where the offset is now.
         - refused_take_keeps_its_offset: one refused job refuses all groups, and nothing of them exists; a
           full store refuses.
         - foreign_offset_is_refused: FOREIGN while the offset is of another identity, whatever else the take

@@ -174,7 +174,7 @@ async def test_refused_take_keeps_its_offset(store: Harness) -> None:
     assert taken.status is TakeStatus.REFUSED
     assert refusals(taken) == [[Refusal.NEIGHBOUR], [Refusal.UNKNOWN_QUEUE], [Refusal.NEIGHBOUR]]
     assert [receipt.job for group in taken.receipts for receipt in group] == [first.id, bad.id, last.id]
-    assert taken.offset == (await store.broker.offsets())[0]
+    assert taken.offset is None
     assert await store.everything(first.id, bad.id, last.id) == before
     await accepted(store, take_of((first,), (last,), expect="1"))
 

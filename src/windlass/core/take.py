@@ -75,7 +75,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
     status: TakeStatus
     offset: Offset | None = None
-    """As it is now; None if there is none."""
+    """As it is now; None if there is none, and if the take was refused: then it is where it was expected."""
     receipts: tuple[tuple[Receipt, ...], ...] = ()
     """In the shape of the groups, if it was taken or refused."""
 
@@ -109,9 +109,9 @@ def _without_ties(job: NewJob) -> NewJob:
     )
 
 
-def taken(take: Take, stands: Offset | None, receipts: Sequence[Receipt], now: Micros) -> Taken:
-    """The answer to a take that may move the offset that stands, from the receipts of all its jobs."""
+def taken(take: Take, receipts: Sequence[Receipt], now: Micros) -> Taken:
+    """The answer to a take that may move its offset, from the receipts of all its jobs."""
     if any(receipt.status is Status.REFUSED for receipt in receipts):
-        return Taken(status=TakeStatus.REFUSED, offset=stands, receipts=take.by_group(receipts))
+        return Taken(status=TakeStatus.REFUSED, receipts=take.by_group(receipts))
     offset = None if take.then is None else Offset(take.source, take.then, now)
     return Taken(status=TakeStatus.TAKEN, offset=offset, receipts=take.by_group(receipts))

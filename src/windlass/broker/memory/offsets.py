@@ -13,11 +13,11 @@ def take(ns: Namespace, wish: Take, jobs: list[NewJob]) -> Taken:
     status = rule_take(identity, at, wish.source.identity, wish.expect)
     if status is not TakeStatus.TAKEN:
         return Taken(status=status, offset=stands)
-    answer = taken(wish, stands, enqueue_group(ns, jobs, dead=wish.dead), ns.now())
-    if answer.offset is not None:
-        ns.offsets[wish.source.name] = answer.offset
-    else:
+    answer = taken(wish, enqueue_group(ns, jobs, dead=wish.dead), ns.now())
+    if answer.status is TakeStatus.TAKEN:
         ns.offsets.pop(wish.source.name, None)
+        if answer.offset is not None:
+            ns.offsets[wish.source.name] = answer.offset
     return answer
 
 

@@ -21,7 +21,7 @@ def take(tx: Transaction, wish: Take, jobs: list[NewJob], *, full: str | None = 
     status = rule_take(identity, at, wish.source.identity, wish.expect)
     if status is not TakeStatus.TAKEN:
         return Taken(status=status, offset=stands)
-    answer = taken(wish, stands, enqueue_group(tx, jobs, full=full, dead=wish.dead), tx.now)
+    answer = taken(wish, enqueue_group(tx, jobs, full=full, dead=wish.dead), tx.now)
     if answer.status is TakeStatus.TAKEN:
         _move(tx, name, answer.offset)
     return answer

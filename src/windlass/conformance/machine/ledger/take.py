@@ -27,7 +27,8 @@ def taken(ledger: Ledger, take: Take, answer: Taken) -> None:
         ledger.offsets.pop(take.source.name, None)
         if take.then is not None:
             ledger.offsets[take.source.name] = Offset(take.source, take.then, ledger.time.now)
-    told = answer.offset == ledger.offsets.get(take.source.name)
+    refused = answer.status is TakeStatus.REFUSED
+    told = answer.offset == (None if refused else ledger.offsets.get(take.source.name))
     require("a take tells the offset as it is now", told, take, answer, ledger.offsets)
 
 
