@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from hypothesis import strategies as st
 
-from windlass.core import dedup, lease, limits, order, session, settlement
+from windlass.core import dedup, lease, limits, order, session, settlement, take
 from windlass.core.job import Mode
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.state import State
@@ -131,6 +131,8 @@ def _states(*states: State) -> st.SearchStrategy[str]:
 _ANY_STATE = _states(*State)
 _MODE = st.sampled_from([mode.value for mode in Mode])
 
+_PLACE = st.sampled_from(["", "1", "2"])
+
 RULES: Mapping[str, Rule] = {
     "new_fence": Rule(lease.new_fence, st.tuples(FENCE, NOW)),
     "is_live": Rule(
@@ -193,6 +195,12 @@ RULES: Mapping[str, Rule] = {
     "tokens": Rule(
         lambda bucket, rate, now: limits.tokens(limits.Bucket(*bucket), _rate(rate), now),
         st.tuples(BUCKET, RATE, NOW),
+    ),
+    "take": Rule(
+        lambda identity, at, source, expect: take.rule_take(identity, at, source, expect).value,
+        st.one_of(st.none(), st.tuples(_PLACE, _PLACE)).flatmap(
+            lambda kept: st.tuples(*map(st.just, kept or (None, None)), _PLACE, st.one_of(st.none(), _PLACE))
+        ),
     ),
     "liveness_move": Rule(session.liveness_move, st.tuples(SPAN, st.integers(SECOND, 600 * SECOND))),
 }

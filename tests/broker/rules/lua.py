@@ -15,7 +15,8 @@ from windlass.core.limits import Rate
 from windlass.core.state import State
 
 _ANSWER = """\
--- include: store, rules
+-- include: store, rules, rule_take
+rules.take = rule_take
 local out = {}
 for i, case in ipairs(cjson.decode(ARGV[1])) do
   for k = 1, case[3] do

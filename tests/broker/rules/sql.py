@@ -64,6 +64,7 @@ CALLS: Final = {
     "taken": f"jsonb_build_array(_taken({_BUCKET}), {_LEVEL_AT})",
     "returned": f"jsonb_build_array(_returned({_BUCKET}, (a->>3)::bigint), {_LEVEL_AT})",
     "tokens": f"to_jsonb(_refilled({_BUCKET}) / (a->1->>1)::bigint)",
+    "take": "to_jsonb(_rule_take(a->>0, a->>1, a->>2, a->>3))",
     "liveness_move": "to_jsonb(_liveness_move((a->>0)::bigint, (a->>1)::bigint))",
 }
 """The call of each rule, with `a` for its arguments."""
