@@ -46,7 +46,7 @@ def test_who_is_to_be_born_dead_is_in_a_group():
 
 def test_a_take_that_is_too_large_says_by_how_much():
     jobs = [NewJob(id=f"{nth}", task="t") for nth in range(501)]
-    with pytest.raises(ContractError, match="at most 1000 jobs, .*, got 1002, 0 and 0: take less at once"):
+    with pytest.raises(ContractError, match=r"at most 1000 jobs, .*, got 1002, 0 and 0: take less at once"):
         jobs_of(_take(jobs, jobs))
 
 
