@@ -85,8 +85,8 @@ BUGS = {
     ),
     "replace drops the newest while the first runs": Bug(
         "core/dedup.py",
-        "return Meeting.FOLLOW if mode is Mode.REPLACE else Meeting.DUPLICATE",
-        "return Meeting.DUPLICATE",
+        "return KeyRuling.FOLLOW if mode is Mode.REPLACE else KeyRuling.DUPLICATE",
+        "return KeyRuling.DUPLICATE",
     ),
     "replace keeps the older follower": Bug(
         "broker/memory/enqueue.py",

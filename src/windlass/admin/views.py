@@ -240,7 +240,7 @@ def job_whole(
         logs=job.logs,
         memos=job.memos,
         payload=_arguments(job.payload, signature or _UNTYPED, secrets=secrets) if payload else None,
-        result=_result(job.result, secrets=secrets) if payload else None,
+        result=_result(job.result, signature or _UNTYPED, secrets=secrets) if payload else None,
     )
 
 
@@ -307,12 +307,12 @@ def _arguments(payload: bytes, signature: Signature, *, secrets: bool) -> Any:
     return {"args": args, "kwargs": kwargs}
 
 
-def _result(result: bytes | None, *, secrets: bool) -> Any:
+def _result(result: bytes | None, signature: Signature, *, secrets: bool) -> Any:
     try:
         value = None if result is None else msgspec.json.decode(open_result(result).r)
     except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return str(error)
-    return value if secrets else masked(value)
+    return value if secrets else signature.masked_result(value)
 
 
 _UNTYPED = Signature.untyped("job")

@@ -50,6 +50,12 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = True
 
 
+def type_name(error: BaseException) -> str:
+    """The name of an exception's class, with its module unless that is Python's own."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 class Verdict(StrEnum):
     """What the store makes of a word about `(job, fence)`."""
 

@@ -4,8 +4,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from windlass.core.annotation import Shape, json_schemas, shape_of
+from windlass.core.annotation import Shape, shape_of
 from windlass.core.fault import quoted, text_reason
+from windlass.core.forms import Forms
+from windlass.core.json_schema import json_schemas
 from windlass.core.secret import is_marked, is_secret_name
 from windlass.core.spelling import hint
 from windlass.errors import InvalidPayload
@@ -23,21 +25,25 @@ class Slot(NamedTuple):
     kind: inspect._ParameterKind  # pyright: ignore[reportPrivateUsage]
     shape: Shape
     required: bool
+    default: object
+    """`inspect.Parameter.empty`: it has none."""
 
 
 class Parameters:
     """What a function can be called with."""
 
-    def __init__(self, signature: inspect.Signature, *, label: str) -> None:
+    def __init__(self, signature: inspect.Signature, *, label: str, forms: Forms) -> None:
         """Take the parameters of a signature whose annotations are resolved; `label` begins every message."""
         self.label = label
+        self._forms = forms
         slots = [
             Slot(
                 name,
                 parameter.kind,
-                shape_of(parameter.annotation, label=f'{label}: parameter "{name}"'),
+                shape_of(parameter.annotation, label=f'{label}: parameter "{name}"', forms=forms),
                 parameter.default is parameter.empty
                 and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
+                parameter.default,
             )
             for name, parameter in signature.parameters.items()
         ]
@@ -113,7 +119,7 @@ class Parameters:
         """The JSON Schema of the arguments by name: of all but `*args`."""
         slots = [*self.first, *self.named.values()]
         others = [self.others] if self.others else []
-        schemas, definitions = json_schemas([slot.shape.type for slot in (*slots, *others)])
+        schemas, definitions = json_schemas([slot.shape.read_as for slot in (*slots, *others)], self._forms)
         return {
             "type": "object",
             "properties": {slot.name: schema for slot, schema in zip(slots, schemas, strict=False)},

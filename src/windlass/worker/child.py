@@ -21,7 +21,7 @@ from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SECOND
 from windlass.errors import DescriptorClosed, StoreError, StoreReplaced, WindlassError
 from windlass.loading import load_app
-from windlass.observe.failures import last_words
+from windlass.observe.failures import flush_listeners
 from windlass.observe.logs import begin_logging
 from windlass.observe.measures import registry
 from windlass.observe.meter import Meter
@@ -90,10 +90,11 @@ def main(argument: str) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever it is, no thread may keep this process
         traceback.print_exception(error)
         end_broken(1, f"{type(error).__name__}, see above")
+    flush_listeners()
     # From here on nothing that a task has left behind keeps the process: threads, a full executor.
     leave_soon(0)
     runner.close()
-    last_words()
+    logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     if any(thread.name.startswith("windlass-thread") for thread in threading.enumerate()):

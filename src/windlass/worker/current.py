@@ -189,7 +189,8 @@ class Current:
         """
         if _on_a_loop():
             raise InvalidOption("in an async task write: await current.astep(name, function)")
-        run, signature = _run(), Signature(function, name=f"step {name}")
+        run = _run()
+        signature = Signature(function, name=f"step {name}", forms=run.program.forms)
         if name in run.memos:
             return cast("T", signature.decode_result(run.memos[name]))
         value = function()
@@ -202,7 +203,8 @@ class Current:
 
     async def astep(self, name: str, function: Callable[[], Awaitable[T]] | Callable[[], T]) -> T:
         """Async twin of `step`; the function may be plain or async."""
-        run, signature = _run(), Signature(function, name=f"step {name}")
+        run = _run()
+        signature = Signature(function, name=f"step {name}", forms=run.program.forms)
         if name in run.memos:
             return cast("T", signature.decode_result(run.memos[name]))
         given: Any = function()

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from types import CodeType, TracebackType
 
-from windlass.core.outcome import Error
+from windlass.core.outcome import Error, type_name
 
 MESSAGE_CHARS = 2_000
 TRACEBACK_CHARS = 16_000
@@ -46,12 +46,6 @@ def said(kind: str, message: str, *, cause: str = "", retryable: bool = True) ->
     """An error that no exception stands for."""
     mark = hashlib.blake2b(kind.encode(), digest_size=8).hexdigest()
     return Error(type=kind, message=message, fingerprint=mark, cause=cause, retryable=retryable)
-
-
-def type_name(error: BaseException) -> str:
-    """The name of an exception's class, with its module unless that is Python's own."""
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def fingerprint(error: BaseException) -> str:

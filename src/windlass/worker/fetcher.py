@@ -8,7 +8,6 @@ while a call is under way: the busier the worker, the larger the batches.
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,8 +32,6 @@ from windlass.worker.program import Registered
 from windlass.worker.sending import Sending
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
-
-_log = logging.getLogger("windlass.worker")
 
 STUCK = 0.25
 """Seconds. A job that has not started after this is given back, and a loop that has shown no sign of life is
@@ -274,7 +271,6 @@ class Fetcher:
             if lease.task in self._tasks:
                 left.append(lease)
             else:
-                _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
                 self._settler.put(Ended(None, unknown(lease), None))
         return left
 

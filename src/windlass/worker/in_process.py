@@ -15,6 +15,7 @@ from windlass.core.units import SECOND
 from windlass.errors import StoreError
 from windlass.worker.conclude import Concluder, given_back, held
 from windlass.worker.executor import Executor
+from windlass.worker.failure import said
 from windlass.worker.hand import Ticket
 from windlass.worker.in_loop import TaskLoop
 from windlass.worker.process import (
@@ -98,7 +99,7 @@ class Invocation:
         try:
             self._process = await self._processes.ready()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job is not at fault
-            return held(ticket.lease, f"no process for it: {error}")
+            return held(ticket.lease, said("NoProcess", f"no process for it: {error}"))
         return None
 
     async def perform(self, run: Run, task: Registered) -> Settlement:
@@ -210,8 +211,7 @@ class Processes:
 
     async def close(self) -> None:
         """End those that are idle."""
-        for process in self._idle:
-            await process.close()
+        await asyncio.gather(*(process.end() for process in self._idle))
 
 
 def _current_folder() -> Path | None:

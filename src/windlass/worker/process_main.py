@@ -20,13 +20,14 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.errors import StoreError
 from windlass.loading import load_app
-from windlass.observe.failures import flush
+from windlass.observe.failures import flush_listeners, must_flush
 from windlass.observe.logs import begin_logging
 from windlass.worker.conclude import Concluder, given_back, unknown
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.in_thread import Returned, call_blocking, complete
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
+from windlass.worker.observed import performer_for
 from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
     Begun,
@@ -44,7 +45,6 @@ from windlass.worker.process import (
 from windlass.worker.run import Run, running
 from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table
-from windlass.worker.told import performer_for
 
 _decode = msgspec.msgpack.Decoder[ToProcess](ToProcess).decode
 _PR_SET_PDEATHSIG = 1
@@ -111,8 +111,6 @@ class JobProcess:
             self._heed_signals()
             self._door.say(Begun())
             settlement = copy_context().run(self._execute, work)
-            if settlement.error is not None:
-                flush()  # the worker may kill this process as soon as it hears the end
             self._door.say(Concluded(settlement))
 
     def _heed_signals(self) -> None:
@@ -178,11 +176,12 @@ def main(argument: str) -> None:
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()
-    door.say(Prepared())
+    door.say(Prepared(leaves=must_flush()))
     try:
         process.serve()
     except BaseException as error:  # noqa: BLE001 - no thread of a task may keep this process
         end_broken(BROKEN, "it can neither hear its worker nor be heard", error)
+    flush_listeners()
     leave_soon(0)
 
 

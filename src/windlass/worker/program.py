@@ -5,6 +5,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from windlass.broker.contract import Broker
 from windlass.config import Config
+from windlass.core.forms import Forms
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import JobId, Micros
@@ -54,6 +55,11 @@ class Program(Protocol):
     def revision(self) -> int: ...
     @property
     def config(self) -> Config: ...
+    @property
+    def forms(self) -> Forms:
+        """Its types that msgspec does not know."""
+        ...
+
     @property
     def tasks(self) -> Mapping[str, Any]:
         """By name. Each is `Registered`, but for those that live elsewhere (`options.external`), which have

@@ -8,6 +8,8 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.job import GROUP_BYTES, GROUP_JOBS
 from windlass.core.outcome import Answer, Outcome, Verdict
 from windlass.core.settlement import Settlement
+from windlass.core.state import State
+from windlass.observe.runs import log_correction
 from windlass.worker.conclude import Concluder
 from windlass.worker.hand import Ended, Hand
 
@@ -104,12 +106,10 @@ class Settler:
         if ended.run is not None:
             self.settled += 1
         if answer.verdict in (Verdict.STALE, Verdict.GONE) and ended.run is not None:
-            _log.warning(
-                "job %s (%s): its %s came too late and was refused: the lease was lost",
-                ended.settlement.job,
-                ended.run.lease.task,
-                ended.settlement.outcome,
-            )
+            said = "ended, but its %s came too late and was refused: the lease was lost"
+            log_correction(logging.WARNING, ended.run.lease, said, ended.settlement.outcome)
+        elif ended.run is not None and ended.settlement.error is not None and answer.state is State.CANCELLED:
+            log_correction(logging.INFO, ended.run.lease, "was cancelled meanwhile: no attempt follows")
         if ended.ticket is not None:
             self._hand.let_go(ended.ticket)
 

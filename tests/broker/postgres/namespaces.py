@@ -26,7 +26,7 @@ DECLARE
     t regclass;
 BEGIN
     FOR t IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'r'
-             AND c.relname NOT IN ('layout', 'meta', 'event_end', 'slot') AND pg_relation_size(c.oid) > 0
+             AND c.relname NOT IN ('layout', 'meta', 'event_end', 'segment') AND pg_relation_size(c.oid) > 0
     LOOP
         -- What a large test left behind would be in the way of all that come after it.
         IF pg_relation_size(t) > 100000 THEN
@@ -36,8 +36,8 @@ BEGIN
         END IF;
     END LOOP;
     UPDATE {schema}.meta SET mark = 0, live = 0, swept_at = NULL, left_work = false, version = 0,
-        slots = '{{}}';
-    UPDATE {schema}.slot SET opened_at = NULL, closed_at = NULL;
+        segments = '{{}}';
+    UPDATE {schema}.segment SET opened_at = NULL, closed_at = NULL;
     UPDATE {schema}.event_end SET next = 0;
 END $$
 """

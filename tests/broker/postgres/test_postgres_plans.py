@@ -36,12 +36,12 @@ _ROWS = 4_000
 _FILL = """
 WITH made AS (
     INSERT INTO {schema}.{table} (id, n, state, priority, max_attempts, revision, queue, lane, task, band,
-        seq, accepted_at, due_at, size, kept, finished_at, started, payload, slot, waits)
+        seq, accepted_at, due_at, size, kept, finished_at, started, payload, segment, waits)
     SELECT gen_random_uuid(), i.n, $1::smallint, 0, 5, 0, $2,
         CASE WHEN $2 = 'laned' THEN 'l' || i.i % 50 ELSE '' END,
         't', 0, i.n, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
         CASE WHEN $1::smallint = 4 THEN 0 END, CASE WHEN $1::smallint = 4 THEN $3 END, $1::smallint = 4, 'x',
-        CASE WHEN '{table}' = 'past' THEN (SELECT slot FROM {schema}.queue WHERE name = $2) END,
+        CASE WHEN '{table}' = 'past' THEN (SELECT segment FROM {schema}.queue WHERE name = $2) END,
         CASE WHEN $1::smallint = 1 THEN 1 END
     FROM (SELECT i, nextval('{schema}.number') * 1024 AS n FROM generate_series(1, $5::integer) i) i
     RETURNING n, state, queue, lane, task, band, seq, size

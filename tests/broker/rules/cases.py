@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from hypothesis import strategies as st
 
-from windlass.core import dedup, lease, limits, order, session, settlement, take
-from windlass.core.job import Mode
+from windlass.core import dedup, edge, event, job, lease, limits, order, session, settlement, take
+from windlass.core.event import Emit
+from windlass.core.job import Mode, NewJob, OnFailure
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.state import State
-from windlass.core.units import DAY, HOUR, SECOND
+from windlass.core.units import DAY, HOUR, SECOND, JobId
 
 Value = Any
 Case = Sequence[Value]
@@ -97,6 +98,14 @@ def _room_for(
     return lease.room_for(ask, last_attempt=last, timed=timed, limited=limited)
 
 
+def _state(raw: str | None) -> State | None:
+    return None if raw is None else State(raw)
+
+
+def _due_at(run_at: int | None, delay: int, now: int) -> int:
+    return job.due_at(NewJob(JobId(""), "t", run_at=run_at, delay=delay), now)
+
+
 def _settlement(standing: Mapping[str, Any], outcome: str, delay: int) -> Value:
     said = settlement.Settlement(job="", fence=0, outcome=Outcome(outcome), delay=delay)
     return _ruling(settlement.rule_settlement(_standing(standing), said))
@@ -143,6 +152,10 @@ RULES: Mapping[str, Rule] = {
         _room_for,
         st.tuples(st.booleans(), SLOTS, SLOTS, SLOTS, st.booleans(), st.booleans(), st.booleans()),
     ),
+    "ask": Rule(
+        lambda alive, seq, answered: lease.rule_ask(alive=alive, seq=seq, answered=answered).value,
+        st.tuples(st.booleans(), st.integers(1, 9), st.integers(0, 9)),
+    ),
     "settlement": Rule(
         _settlement, st.tuples(STANDING, st.sampled_from([one.value for one in Outcome]), SPAN)
     ),
@@ -153,15 +166,26 @@ RULES: Mapping[str, Rule] = {
         lambda standing: _ruling(settlement.rule_deadline(_standing(standing))), st.tuples(STANDING)
     ),
     "is_crash": Rule(_is_crash, st.tuples(st.sampled_from([one.value for one in CauseKind]), st.booleans())),
-    "meet": Rule(
-        lambda mode, first, within: (
-            dedup.meet(Mode(mode), None if first is None else State(first), within_window=within).value
-        ),
+    "key": Rule(
+        lambda mode, holder, within: dedup.rule_key(Mode(mode), _state(holder), within_window=within).value,
         st.tuples(_MODE, st.one_of(st.none(), _ANY_STATE), st.booleans()),
     ),
     "held_until": Rule(
         lambda mode, window, accepted, finished: dedup.held_until(Mode(mode), window, accepted, finished),
         st.tuples(_MODE, st.integers(0, DAY), NOW, NOW),
+    ),
+    "due_at": Rule(_due_at, st.tuples(st.one_of(st.none(), NOW), st.integers(0, DAY), NOW)),
+    "edge": Rule(
+        lambda on_failure, parent: edge.rule_edge(OnFailure(on_failure), _state(parent)).value,
+        st.tuples(st.sampled_from([one.value for one in OnFailure]), st.one_of(st.none(), _ANY_STATE)),
+    ),
+    "is_logged": Rule(
+        lambda emit, before, after: event.is_logged(Emit(emit), _state(before), _state(after)),
+        st.tuples(
+            st.sampled_from([one.value for one in Emit]),
+            st.one_of(st.none(), _ANY_STATE),
+            st.one_of(st.none(), _ANY_STATE),
+        ),
     ),
     "stride": Rule(order.stride, st.tuples(st.integers(1, order.MAX_WEIGHT))),
     "turn": Rule(order.turn_of, st.tuples(st.integers(0, 300), st.integers(0, 600))),
@@ -201,6 +225,11 @@ RULES: Mapping[str, Rule] = {
         st.one_of(st.none(), st.tuples(_PLACE, _PLACE)).flatmap(
             lambda kept: st.tuples(*map(st.just, kept or (None, None)), _PLACE, st.one_of(st.none(), _PLACE))
         ),
+    ),
+    "store_time": Rule(session.store_time, st.tuples(NOW, NOW, st.integers(SECOND, 600 * SECOND))),
+    "is_early": Rule(
+        lambda elapsed, every, left_work: session.is_early(elapsed, every, left_work=left_work),
+        st.tuples(st.one_of(st.none(), SPAN), st.integers(0, 2 * SECOND), st.booleans()),
     ),
     "liveness_move": Rule(session.liveness_move, st.tuples(SPAN, st.integers(SECOND, 600 * SECOND))),
 }

@@ -217,7 +217,7 @@ def wake_if_claimable(ns: Namespace, queue: Queue) -> None:
 
 
 def occupy(ns: Namespace, job: Job, turns: Turns) -> None:
-    """Take a ready job out of its place, with a slot and a token of its queue and of its lane."""
+    """Take a ready job out of its place; count its lease, and take a token, of its queue and lane."""
     now = ns.now()
     queue = ns.queues[job.asked.queue]
     lane = queue.lanes[job.asked.lane]
@@ -233,7 +233,7 @@ def occupy(ns: Namespace, job: Job, turns: Turns) -> None:
 
 
 def vacate(ns: Namespace, job: Job, *, unstarted: bool) -> None:
-    """Give back the slot, and for work that never started what is left of the token."""
+    """Count one lease less, and give back, for work that never started, what is left of the token."""
     now = ns.now()
     queue = ns.queues[job.asked.queue]
     lane = queue.lanes[job.asked.lane]

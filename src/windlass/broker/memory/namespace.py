@@ -14,7 +14,7 @@ from windlass.core.lease import is_live
 from windlass.core.limits import Bucket
 from windlass.core.order import Ring
 from windlass.core.outcome import Cause, Error, Outcome
-from windlass.core.session import SessionInfo, SessionState, liveness_move
+from windlass.core.session import SessionInfo, SessionState, liveness_move, store_time
 from windlass.core.settings import Body, LanePolicy, QueuePolicy, Retention, Subject
 from windlass.core.settlement import SUSPECT_AFTER, Standing
 from windlass.core.state import Reason, State
@@ -241,9 +241,7 @@ class Namespace:
 
     def now(self) -> Micros:
         """The time that every verb sees."""
-        clock = self.clock.now()
-        stepped_back = clock + self.options.session_ttl < self.mark
-        return clock if stepped_back else max(clock, self.mark)
+        return store_time(self.clock.now(), self.mark, self.options.session_ttl)
 
     def liveness(self) -> Micros:
         """The liveness clock as of now: where a sweep would move it."""

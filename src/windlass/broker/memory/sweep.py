@@ -6,7 +6,7 @@ from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue
 from windlass.broker.memory.sessions import mark_ended, return_leases
 from windlass.core.outcome import Cause, CauseKind
-from windlass.core.session import ENDED_KEPT, SessionState, Swept
+from windlass.core.session import ENDED_KEPT, SessionState, Swept, is_early
 from windlass.core.settlement import rule_deadline
 from windlass.core.state import WAITING, Move, State
 from windlass.core.units import SECOND, Micros, SessionId
@@ -16,8 +16,9 @@ _T = TypeVar("_T")
 
 def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
     """One pass: at most `limit` items."""
-    since = 0 if ns.swept_at is None else max(0, ns.now() - ns.swept_at)
-    if ns.swept_at is not None and 0 <= ns.now() - ns.swept_at < every and not ns.sweep_left_work:
+    elapsed = None if ns.swept_at is None else ns.now() - ns.swept_at
+    since = max(0, elapsed or 0)
+    if is_early(elapsed, every, left_work=ns.sweep_left_work):
         return Swept(early=True, since=since)
     stepped_back = _move_clocks(ns)
     budget = _Budget(limit)

@@ -265,7 +265,7 @@ def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
 
 
 def occupy(tx: Transaction, queue: Queue, lane: Lane) -> None:
-    """Take a slot and a token of a queue and of a lane, for a job that leaves its place."""
+    """Count a lease, and take a token, of a queue and of a lane, for a job that leaves its place."""
     queue.running += 1
     tx.touch_queue(queue)
     if queue.laned:
@@ -286,7 +286,7 @@ def rebase(tx: Transaction, queue: Queue, band: int, base: int) -> None:
 
 
 def vacate(tx: Transaction, queue: Queue, name: str, count: int, *, unstarted: Micros | None = None) -> None:
-    """Give back slots of a lane; for work that never started, with the time of its claim, what is left of
+    """Count fewer leases of a lane; for work that never started, with the time of its claim, what is left of
     the token.
     """
     lane = tx.lane(queue, name)

@@ -23,7 +23,7 @@ from windlass.broker.sqlite.records import (
 )
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction, count_move
-from windlass.core.event import Emit, Event
+from windlass.core.event import Emit, Event, is_logged
 from windlass.core.job import Delivery, Moved
 from windlass.core.lease import is_live as is_live_lease
 from windlass.core.outcome import Cause, Error, Outcome
@@ -58,9 +58,7 @@ def transition(
         tx.touch(job)
     if tx.moves is not None and before is not None and after is not None:
         tx.moves.append(_moved(tx, job, move, before, after, reason))
-    emit = tx.queue_of(job.q).policy.emit
-    is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
-    if emit is Emit.ALL or (emit is Emit.FINAL and is_end):
+    if is_logged(tx.queue_of(job.q).policy.emit, before, after):
         event = _event(tx, job, move, before, after, reason, outcome=outcome, runtime=runtime, waited=waited)
         tx.log(event)
 

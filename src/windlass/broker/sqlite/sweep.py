@@ -9,7 +9,7 @@ from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.outcome import Cause, CauseKind
-from windlass.core.session import Swept
+from windlass.core.session import Swept, is_early
 from windlass.core.settlement import rule_deadline
 from windlass.core.state import Move
 from windlass.core.units import SECOND, Micros, SessionId
@@ -62,7 +62,7 @@ def comes_early(tx: Snapshot, every: Micros) -> Swept | None:
 
 
 def _early(swept_at: Micros | None, left_work: int, now: Micros, every: Micros) -> Swept | None:
-    if swept_at is None or left_work or not 0 <= now - swept_at < every:
+    if swept_at is None or not is_early(now - swept_at, every, left_work=bool(left_work)):
         return None
     return Swept(early=True, since=now - swept_at)
 

@@ -37,10 +37,10 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO fate (parent, state) VALUES (p_parent, p_state) RETURNING i INTO v_i;
-    IF current_setting('windlass.telling') <> '' THEN
+    IF _setting('windlass.telling') <> '' THEN
         RETURN;
     END IF;
-    v_left := current_setting('windlass.fan_out')::integer;
+    v_left := coalesce(nullif(_setting('windlass.fan_out'), '')::integer, FAN_OUT);
     PERFORM set_config('windlass.telling', 'on', true);
     v_left := v_left - _resolve_fates(v_i, v_left);
     PERFORM set_config('windlass.telling', '', true), set_config('windlass.fan_out', v_left::text, true);
@@ -71,7 +71,7 @@ BEGIN
         UPDATE edge SET open = false WHERE parent = e.parent AND child = e.child;
         v_told := v_told + 1;
         SELECT * INTO c FROM job WHERE n = e.child;
-        IF f.state = STATE_CANCELLED AND e.on_failure = ON_FAILURE_CANCEL THEN
+        IF _rule_edge(e.on_failure, f.state) = 'cancel' THEN
             PERFORM _finish(c, c.state, 'parent failed', STATE_CANCELLED::smallint, 'parent failed');
             PERFORM _drop_if_unkept(c.n);
         ELSE

@@ -91,7 +91,7 @@ CREATE OR REPLACE FUNCTION end_session(
     OUT before smallint, OUT after smallint, OUT reason text
 ) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     known := EXISTS (SELECT FROM session WHERE id = p_session);
     more := false;
     IF known THEN

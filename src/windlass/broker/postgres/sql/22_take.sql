@@ -1,6 +1,6 @@
 -- The verbs of intakes: an offset moves together with the jobs that come of it.
 --
--- Keys touched: source_offset; those of `enqueue`. The row of an offset is locked behind the namespace, which steps beside each other share: so takes of one
+-- Keys touched: source_offset; those of `enqueue`. The row of an offset is locked behind that of the namespace, which plain takes share: so takes of one
 -- source wait for each other, and takes of others do not. A step that is begun anew has let go of the row before.
 
 -- Move an offset and enqueue the jobs of what lies between, or do nothing. in: the source and its identity; the offset that is expected and the next one
@@ -15,17 +15,17 @@ CREATE OR REPLACE FUNCTION take(
 ) RETURNS SETOF taken LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_many boolean := p_keys IS NULL AND p_edge_of IS NULL AND p_dead IS NULL;
-    v_alone boolean := NOT v_many OR p_lanes <> '{""}' OR _has_lanes(p_queues);
+    v_exclusive boolean := NOT v_many OR p_lanes <> '{""}';
     v_receipts receipt[];
     v_status text;
     o source_offset;
 BEGIN
     LOOP   -- at most twice
         BEGIN
-            IF v_alone THEN
-                PERFORM _begin_alone(p_now);
+            IF v_exclusive THEN
+                PERFORM _begin_exclusive(p_now);
             ELSE
-                PERFORM _begin_beside(p_now);
+                PERFORM _begin_shared(p_now);
             END IF;
             SELECT * INTO o FROM source_offset WHERE source = p_source FOR UPDATE;
             v_status := _rule_take(o.identity, o.at, p_identity, p_expect);
@@ -33,7 +33,7 @@ BEGIN
             IF cardinality(p_ids) = 0 THEN
                 NULL;
             ELSIF v_many THEN
-                PERFORM _accept_many(v_alone, p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_payloads,
+                PERFORM _accept_many(v_exclusive, p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_payloads,
                     p_headers, p_tags, p_max_attempts, p_revisions, p_flows);
             ELSE
                 v_receipts := array(SELECT r FROM _enqueue_group(_asked(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes,
@@ -51,7 +51,7 @@ BEGIN
                 RAISE;
             END IF;
             v_many := false;
-            v_alone := true;
+            v_exclusive := true;
         END;
     END LOOP;
     RETURN NEXT ROW(v_status, NULL, NULL, NULL, o.identity, o.at, CASE WHEN v_status = 'taken' THEN _at() ELSE o.moved_at END)::taken;

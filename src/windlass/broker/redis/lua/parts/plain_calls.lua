@@ -2,7 +2,7 @@
 -- queue and priority, no lane, no flow, and nothing that they wait for. Whatever is not plain is left to the general code path,
 -- before anything was written. One call takes a third of the time, and so does a thousand. What is written here is what
 -- accept.lua, fifos.lua and jobs.lua write.
--- include: call
+-- include: call, clock
 local function accept_plain() -- the answer for each group, and the time; nil: it is for the general code path
   local decode, NUL, HEAD, GONE, FIFO, SET = cmsgpack.unpack, '\0', KEYS[3], KEYS[10], KEYS[6], KEYS[2]
   local context, packet = decode(ARGV[1]), decode(ARGV[2])
@@ -50,7 +50,7 @@ local function accept_plain() -- the answer for each group, and the time; nil: i
     local t = call('TIME')
     now = t[1] * 1000000 + t[2]
   end
-  if now < N[1] and now + context[2] >= N[1] then now = N[1] end
+  now = store_time(now, N[1], context[2])
 
   local heads, bodies, arrived, chunks, at, seq = {}, {}, {}, {}, 1, N[5]
   for i = 1, n do

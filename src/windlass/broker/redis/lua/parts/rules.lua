@@ -19,6 +19,11 @@ function rules.room_for(suspects, slots, soon, limit, last, timed, limited)
   return limited and max(slots, soon) or limit
 end
 
+function rules.ask(alive, seq, answered) -- by its session, its number, and that of the last one that was answered
+  if not alive or seq > answered + 1 then return $Asker.LOST end -- beyond the next: an answer was forgotten (a failover)
+  return seq < answered and $Asker.OUTDATED or $Asker.ALIVE
+end
+
 -- Rulings (core/settlement.py): what the end of a lease does to its job. A standing is what the store knows of it:
 -- attempt, max_attempts, crashes, cancel_requested, superseded, holds, held_for.
 
@@ -100,19 +105,37 @@ end
 
 -- Unique keys (core/dedup.py).
 
-function rules.meet(mode, first, within_window) -- first: the state of the job that holds the key, or nil
-  if first == nil then return $Meeting.CREATE end
-  if first <= $State.READY then -- it waits
-    return mode == $Mode.REPLACE and $Meeting.REPLACE or $Meeting.DUPLICATE
+function rules.key(mode, holder, within_window) -- holder: the state of the job that holds the key, or nil
+  if holder == nil then return $Key.CREATE end
+  if holder <= $State.READY then -- it waits
+    return mode == $Mode.REPLACE and $Key.REPLACE or $Key.DUPLICATE
   end
-  if first == $State.RUNNING then return mode == $Mode.REPLACE and $Meeting.FOLLOW or $Meeting.DUPLICATE end
-  if mode == $Mode.REPLACE or not within_window then return $Meeting.CREATE end
-  return $Meeting.DUPLICATE
+  if holder == $State.RUNNING then return mode == $Mode.REPLACE and $Key.FOLLOW or $Key.DUPLICATE end
+  if mode == $Mode.REPLACE or not within_window then return $Key.CREATE end
+  return $Key.DUPLICATE
 end
 
 function rules.held_until(mode, window, accepted, finished)
   if mode == $Mode.THROTTLE then return max(finished, accepted + window) end
   return finished + window
+end
+
+-- When a job is due that is accepted now (core/job.py).
+function rules.due_at(run_at, delay, now) return run_at and max(now, run_at) or now + delay end
+
+-- Edges (core/edge.py): what the state of a parent does to a job that waits for it.
+function rules.edge(on_failure, parent)
+  if parent == $State.DONE then return $Edge.FREE end
+  if parent == $State.CANCELLED then return on_failure == $OnFailure.CANCEL and $Edge.CANCEL or $Edge.FREE end
+  if parent == $State.DEAD and on_failure == $OnFailure.RUN then return $Edge.FREE end
+  return $Edge.WAIT
+end
+
+-- Events (core/event.py): whether a queue logs a transition. before: -1 if it is not placed yet; after: nil if it is removed.
+function rules.is_logged(emit, before, after)
+  if emit == $Emit.ALL then return true end
+  return emit == $Emit.FINAL
+    and (before == $State.RUNNING or (after ~= nil and after >= $State.DONE and before < $State.DONE))
 end
 
 -- Order (core/order.py). bands: {priority, weight} each, or false.
@@ -198,7 +221,13 @@ end
 
 function rules.tokens(bucket, rate, now) return floor_div(rules.refilled(bucket, rate, now)[1], rate[2]) end
 
--- The liveness clock (core/session.py): how far a sweep moves it, so long after the last one.
+-- Sweep (core/session.py). elapsed: since the last pass.
+
+function rules.is_early(elapsed, every, left_work) -- elapsed: nil before the first pass
+  return elapsed ~= nil and elapsed >= 0 and elapsed < every and not left_work
+end
+
+-- How far it moves the liveness clock.
 function rules.liveness_move(elapsed, ttl)
   if elapsed > max($OUTAGE_STEP, floor(ttl / $OUTAGE_SHARE)) then return $OUTAGE_STEP end
   return max(0, elapsed)
