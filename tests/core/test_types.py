@@ -1,5 +1,6 @@
 """Types beside plain ones: models of Pydantic's, attrs, paths, named types, constraints."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import decimal
@@ -17,6 +18,8 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretBytes, SecretStr
 
 from windlass import Secret
@@ -140,13 +143,16 @@ def forms() -> Forms:
     return made
 
 
-def taking(annotation: Any) -> Signature:
-    """A task with one argument of this type, which returns one."""
-
+def _taking(annotation: Any) -> Any:
     def task(it): ...
 
     task.__annotations__ = {"it": annotation, "return": annotation}
-    return Signature(task, forms=forms())
+    return task
+
+
+def taking(annotation: Any) -> Signature:
+    """A task with one argument of this type, which returns one."""
+    return Signature(_taking(annotation), forms=forms())
 
 
 ORDER = Order(
@@ -167,7 +173,7 @@ VALUES: list[tuple[Any, Any]] = [
     (Order | None, ORDER),
     (Order | None, None),
     (tuple[Order, int], (ORDER, 1)),
-    (Parcel, Parcel(ORDER, pathlib.Path("/tmp/a"))),
+    (Parcel, Parcel(ORDER, pathlib.Path("/srv/a"))),
     (list[Parcel], [Parcel(ORDER)]),
     (Mail, {"order": ORDER, "copy": [ORDER]}),
     (Row, Row(ORDER, 1)),
@@ -187,7 +193,7 @@ VALUES: list[tuple[Any, Any]] = [
     (Annotated[Card | Transfer, Field(discriminator="kind")], Transfer(iban="x")),
     (Card | str, "text"),
     (pydantic.AnyUrl, pydantic.AnyUrl("https://a.example/x")),
-    (pathlib.Path, pathlib.Path("/tmp/ä")),
+    (pathlib.Path, pathlib.Path("/srv/ä")),
     (pathlib.PurePosixPath | None, pathlib.PurePosixPath("a/b")),
     (list[pathlib.Path], [pathlib.Path("a"), pathlib.Path("b")]),
     (decimal.Decimal, decimal.Decimal("1.10")),
@@ -224,6 +230,8 @@ def test_a_named_type_arrives() -> None:
     assert (found["a"].cents, found["a"].currency, found["b"]) == (5, "EUR", None)
 
 
+NAIVE = dt.datetime(2030, 1, 1)  # noqa: DTZ001 - that is what is refused
+
 REFUSED: list[tuple[Any, Any, str]] = [
     (Order, {"number": 1}, 'argument "it": expected Order, got dict'),
     (Order, 7, 'argument "it": input should be an object'),
@@ -242,7 +250,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Box[Line], Box[Line](value=Line.model_construct(sku="a", price=0)), 'argument "it"["value"]["price"]: '),
     (Loose, Loose(x=float("nan")), 'argument "it"'),
     (Loose, Loose(y="\0"), 'argument "it"["y"]: NUL'),  # type: ignore[call-arg]
-    (pathlib.Path, "/tmp/a", 'argument "it": expected PosixPath, got str'),
+    (pathlib.Path, "/srv/a", 'argument "it": expected PosixPath, got str'),
     (pathlib.Path, pathlib.Path("a\0b"), 'argument "it": NUL'),
     (pathlib.Path, pathlib.Path("a\udc80"), 'argument "it": a lone surrogate'),
     (Any, ORDER, 'argument "it": expected dict, got Order; convert it, or annotate it as Order'),
@@ -258,15 +266,19 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Annotated[str, at.Len(1, 3)], "", 'argument "it": expected a length >= 1'),
     (Annotated[str, at.Predicate(str.isupper)], "a", 'argument "it": refused by str.isupper'),
     (Annotated[str, at.Predicate(int)], "a", 'argument "it": ValueError: '),
-    (Annotated[dt.datetime, at.Timezone(...)], dt.datetime(2030, 1, 1), 'argument "it": expected a datetime'),
+    (Annotated[dt.datetime, at.Timezone(...)], NAIVE, 'argument "it": expected a datetime'),
     (Annotated[decimal.Decimal, at.Gt(0)], decimal.Decimal(0), 'argument "it": expected a value > 0'),
-    (dict[str, list[Annotated[int, at.Ge(1)]]], {"a": [1, 0]}, 'argument "it"["a"][1]: expected a value >= 1'),
+    (
+        dict[str, list[Annotated[int, at.Ge(1)]]],
+        {"a": [1, 0]},
+        'argument "it"["a"][1]: expected a value >= 1',
+    ),
     (Annotated[int, at.Ge(1)] | None, 0, 'argument "it": expected a value >= 1'),
     (tuple[int, Annotated[str, at.Len(1)]], (0, ""), 'argument "it"[1]: expected a length >= 1'),
     (Annotated[int, Field(ge=1)], 0, 'argument "it": input should be greater than or equal to 1'),
     (list[Annotated[str, Field(pattern="^a")]], ["a", "b"], 'argument "it"[1]: string should match pattern'),
     (Annotated[int, msgspec.Meta(ge=1)], 0, 'argument "it": expected int >= 1'),
-    (Annotated[str, pydantic.AfterValidator(str.upper)], "a", "it is not as its validator would leave it"),
+    (Annotated[str, pydantic.AfterValidator(str.upper)], "a", "its validator would change it"),
     (Card | Transfer, Card.model_construct(number=1), 'argument "it"'),
 ]
 
@@ -295,9 +307,13 @@ def test_constraints_hold_in_the_fields_of_classes() -> None:
     assert taking(Item).decode(taking(Item).encode((good,), {}))[1] == {"it": good}
     taking(Entry).encode(({},), {})
     bad = Item(decimal.Decimal(1), [Item(decimal.Decimal(0))])
-    with pytest.raises(InvalidPayload, match=r'argument "it"\["parts"\]\[0\]\["price"\]: expected a value > 0'):
+    with pytest.raises(
+        InvalidPayload, match=r'argument "it"\["parts"\]\[0\]\["price"\]: expected a value > 0'
+    ):
         taking(Item).encode((bad,), {})
-    with pytest.raises(InvalidPayload, match=r'argument "it"\["item"\]\["tag"\]: string should have at most 2'):
+    with pytest.raises(
+        InvalidPayload, match=r'argument "it"\["item"\]\["tag"\]: string should have at most 2'
+    ):
         taking(Entry).encode(({"item": Item(decimal.Decimal(1), tag="abc")},), {})
     with pytest.raises(InvalidPayload, match=r'"it"\["item"\]\["price"\]: expected a value > 0'):
         taking(Entry).encode_json(b'{"it": {"item": {"price": "0"}}}')
@@ -412,6 +428,63 @@ def test_a_type_is_named_once_and_only_if_it_needs_a_form() -> None:
         table.add("Money", form)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="encode must be a function"):
         table.add(Unknown, Form(3, str, dict))  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="schema must be a JSON Schema"):
+        table.add(Unknown, Form(str, str, lambda: {"is": object()}))
+
+
+def test_a_class_derived_from_a_named_one_is_written_as_that() -> None:
+    class Tip(Money): ...
+
+    table = forms()
+    assert table.of(Tip) is None
+    assert table.simpler(Tip(5, "EUR")) == [5, "EUR"]
+    with pytest.raises(InvalidOption, match="Tip cannot be stored"):
+        Signature(_taking(Tip), forms=table)
+
+
+def test_a_model_without_a_schema_can_be_used() -> None:
+    class Odd:
+        """Known to Pydantic by a validator only."""
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Odd)
+
+        __hash__ = object.__hash__
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+            from pydantic_core import core_schema  # noqa: PLC0415
+
+            return core_schema.no_info_plain_validator_function(
+                lambda _: cls(),
+                serialization=core_schema.plain_serializer_function_ser_schema(lambda _: "odd"),
+            )
+
+    signature = Signature(_taking(Odd))
+    assert signature.schema()["properties"]["it"] == {"description": "Odd, as this app writes it"}
+    assert signature.decode(signature.encode((Odd(),), {}))[1] == {"it": Odd()}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["number", "lines", "sku", "price", "pin", "kind"]) | st.text(), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([taking(annotation) for annotation, _ in VALUES]), JSON)
+def test_whatever_comes_is_read_or_refused(signature: Signature, value: Any) -> None:
+    with contextlib.suppress(InvalidPayload):
+        payload = signature.encode_json(msgspec.json.encode({"it": value}))
+        (args, kwargs) = signature.decode(payload)
+        with contextlib.suppress(InvalidPayload):  # such as a model that Pydantic reads, but does not write
+            signature.encode(args, kwargs)
 
 
 def test_the_schema_has_models_named_types_and_constraints() -> None:
@@ -455,11 +528,9 @@ def test_two_models_of_one_name_keep_their_definitions() -> None:
 
         return Order
 
-    Second = other()
-
     def task(first, second): ...
 
-    task.__annotations__ = {"first": Order, "second": list[Second]}
+    task.__annotations__ = {"first": Order, "second": list[other()]}
     schema = Signature(task).schema()
     found = [each for name, each in schema["$defs"].items() if name.endswith(".Line")]
     assert sorted(list(each["properties"]) for each in found) == [["sku", "price", "count"], ["text"]]
@@ -475,4 +546,4 @@ def test_nothing_imports_pydantic_or_attrs() -> None:
         "print(sorted({'pydantic', 'attrs', 'attr', 'annotated_types'} & set(sys.modules)))"
     )
     known = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert known.stdout.strip() in ("[]", "['attr']", "['attr', 'attrs']"), known.stdout
+    assert known.stdout.strip() == "[]"

@@ -71,7 +71,7 @@ class KeyRing:
         return self._required
 
     async def are_lost(self) -> bool:
-        """Whether a key is needed and the store has none. The log says so when the first caller is refused."""
+        """Whether a key is needed and the store has none. The log says so when a caller is refused."""
         lost = await self.are_required() and not self._keys
         if lost:
             self._warn()
