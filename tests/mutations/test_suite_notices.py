@@ -100,7 +100,7 @@ BUGS = {
     ),
     "cancel undone by a crash": Bug(
         "core/settlement.py",
-        "    if ended := _cancelled(standing):\n        return ended\n    if cause.kind",
+        "    if ended := _cancelled(facts):\n        return ended\n    if cause.kind",
         "    if cause.kind",
     ),
     "a child unblocked before its last parent": Bug(

@@ -1,6 +1,7 @@
 """Read by the type checker, never run: what the types of the public face promise."""
 
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, assert_type
@@ -9,9 +10,35 @@ import attrs
 from annotated_types import Gt
 from pydantic import BaseModel, Field
 
-from windlass import Call, Cancelled, Job, Rate, Unique, Windlass, current
+from windlass import (
+    Call,
+    Cancelled,
+    Depends,
+    Job,
+    OutgoingJob,
+    Proceed,
+    Rate,
+    RunningJob,
+    Unique,
+    Windlass,
+    current,
+    injected,
+)
+from windlass.testing import override
 
-app = Windlass("memory://")
+
+@contextlib.asynccontextmanager
+async def lifespan(_app: Windlass) -> AsyncGenerator[dict[str, int]]:
+    yield {"pool": 1}
+
+
+@contextlib.contextmanager
+def plain_lifespan() -> Generator[None]:
+    yield
+
+
+app = Windlass("memory://", lifespan=lifespan)
+Windlass("memory://", lifespan=plain_lifespan)
 
 
 @app.task
@@ -103,6 +130,103 @@ async def main() -> None:
     assert_type(await send.aenqueue("a", subject="b"), Job[str])
     assert_type(await (await add.using(lane="x").aenqueue(1)).aresult(), int)
     assert_type(await app.aenqueue_many([send.call("a", subject="b")]), list[Job[str]])
+
+
+# --- what stands around a task
+
+
+class Pool:
+    size: int
+
+
+def get_url() -> str:
+    return "url"
+
+
+async def get_pool(url: str = Depends(get_url)) -> AsyncIterator[Pool]:
+    assert_type(url, str)
+    yield Pool()
+
+
+async def get_size(pool: Annotated[Pool, Depends(get_pool)]) -> int:
+    return pool.size
+
+
+def get_rows() -> Iterator[list[int]]:
+    yield [1]
+
+
+@app.task
+def charge(order: int, pool: Pool = Depends(get_pool), *, size: int = Depends(get_size)) -> str:
+    return f"{order} {pool.size} {size}"
+
+
+@app.task(queue="mail")
+async def acharge(order: int, pool: Annotated[Pool, Depends(get_pool)] = injected) -> str:
+    return f"{order} {pool.size}"
+
+
+assert_type(charge.enqueue(1), Job[str])
+assert_type(acharge.enqueue(order=1).result(), str)
+assert_type(charge(1, Pool(), size=3), str)
+
+
+@app.middleware
+async def timed(job: RunningJob, run: Proceed) -> Any:
+    assert_type(job.tags, tuple[str, ...])
+    return await run()
+
+
+@app.middleware
+async def spelled(_job: RunningJob, run: Callable[[], Awaitable[Any]]) -> Any:
+    return await run()
+
+
+@app.on_enqueue
+def stamp(job: OutgoingJob) -> None:
+    job.lane = job.headers.setdefault("tenant", "acme")
+    job.tags.append("stamped")
+
+
+@app.on_start
+async def begin() -> None: ...
+
+
+@app.on_stop
+def end() -> None: ...
+
+
+with override(get_pool, Pool):
+    pass
+
+
+async def no_run(job: RunningJob) -> Any: ...
+
+
+def not_async(job: RunningJob, run: Proceed) -> int:
+    return job.priority
+
+
+def no_job() -> None: ...
+
+
+charge.enqueue("1")  # wrong: str for int, and the pool is no argument
+charge.enqueue(1, Pool(), 3)  # wrong: size is no argument by position
+acharge.enqueue()  # wrong: order is missing
+
+
+def wants(pool: Pool = Depends(get_url)) -> None: ...  # wrong: a text is no pool
+def asks(rows: list[str] = Depends(get_rows)) -> None: ...  # wrong: these are rows of int
+
+
+Depends(3)  # wrong: no function
+app.middleware(no_run)  # wrong: it takes no run
+app.middleware(not_async)  # wrong: nothing to be awaited
+app.on_enqueue(no_job)  # wrong: it takes no job
+app.on_start(charge)  # wrong: it takes an argument
+Windlass(lifespan=3)  # wrong: no function
+Windlass(lifespan=get_rows)  # wrong: a generator, without contextmanager
+stamp(OutgoingJob())  # wrong: made of a job
 
 
 add.enqueue("1")  # wrong: str for int

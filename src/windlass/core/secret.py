@@ -6,6 +6,7 @@ lines and everything that is shown have secret values taken out.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
@@ -34,6 +35,8 @@ WITHHELD = "[secret: not kept, since this job has too many secret values to take
 _DEEPEST = 64
 _CUTS = ("…", "...")
 """What stands where a text was cut short."""
+_USER = re.compile(r"""(?<=://)[^\s'"]*(?=@)""")
+_SETTING = re.compile(rf"""(?i)\b((?:\w+_)?(?:{"|".join(sorted(NAMES))})=)[^\s'"&;]+""")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 """Bytes that a URL does not escape."""
 
@@ -132,6 +135,11 @@ def _without_pieces(text: str, form: str) -> str:
                 text = text[:start] + MASK + text[stop:]
             end = text.rfind(form[-SHORTEST:], 0, end + SHORTEST - 1)
     return text
+
+
+def without_credentials(text: str) -> str:
+    """A text without the users and passwords of URLs in it, and without `password=...` of other addresses."""
+    return _SETTING.sub(rf"\1{MASK}", _USER.sub(MASK, text))
 
 
 def masked(value: Any, annotation: Any = Any, *, secret: bool = False, names: frozenset[str] = NAMES) -> Any:

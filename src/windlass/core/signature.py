@@ -35,6 +35,7 @@ from windlass.core.codec import (
     why_unreadable,
 )
 from windlass.core.complaint import in_words_of, locate
+from windlass.core.dependency import taken_out
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.forms import Forms
 from windlass.core.option import shown
@@ -71,7 +72,9 @@ class _Refused(Exception):
 
 
 class Signature:
-    """The parameters and the result of a task, made once when it is registered."""
+    """The parameters and the result of a task, made once when it is registered. What is injected at run time
+    is no part of it: `injected` has those parameters, each with the function that gives it.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Signature:
         self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.max_payload = max_payload
         label = f"{self.name}()"
-        signature = resolved(function, label=label)
+        signature, self.injected = taken_out(resolved(function, label=label), label=label)
         self._forms = forms or Forms()
         self._parameters = Parameters(signature, label=label, forms=self._forms)
         self._quick = _quick_decoder(self._parameters, self._forms)

@@ -4,8 +4,9 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, TypeVar, cast, overload
+from typing import Any, Final, NoReturn, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -24,6 +25,11 @@ from windlass.worker.program import Program
 from windlass.worker.run import Run, running
 
 T = TypeVar("T")
+
+
+NO_LIFESPAN: Final = object()
+resources: ContextVar[Any] = ContextVar("windlass_resources", default=NO_LIFESPAN)
+"""What the lifespan of this process has yielded. It is set before the first job: no job pays for it."""
 
 
 class SpawnedCall(Protocol):
@@ -56,7 +62,9 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Current:
-    """The run that the calling code is part of. Outside of a run everything here is a `LookupError`."""
+    """The run that the calling code is part of. Outside of a run everything here is a `LookupError`, but for
+    the resources of a lifespan, which are there as long as that.
+    """
 
     __slots__ = ()
 
@@ -131,6 +139,21 @@ class Current:
         """The same in every run of this job, and of no other: pass it to services that know such keys."""
         return _run().lease.job
 
+    @property
+    def resources(self) -> Any:
+        """What the lifespan of the app has yielded in this process."""
+        found = resources.get()
+        if found is None:
+            raise LookupError(
+                "the lifespan of this app yields nothing: write yield pool in it, or what else its tasks need"
+            )
+        if found is NO_LIFESPAN:
+            raise LookupError(
+                "there are no resources here: an app has them if it was made with Windlass(lifespan=...), "
+                "and only where its jobs run"
+            )
+        return found
+
     def parents(self) -> Iterator[Parent]:
         """The jobs that this one waited for, in the order of its edges, read in pages of a hundred.
 
@@ -184,7 +207,7 @@ class Current:
         job = getattr(call, "job", None)
         _check_namespace(run, call)
         if isinstance(job, NewJob):
-            run.spawn(_traced([_in_flow(job, run.lease.flow)]))
+            run.spawn(_traced(run.program.outgoing([_in_flow(job, run.lease.flow)])))
             return job.id
         lay = getattr(call, "jobs", None)
         if not callable(lay):
@@ -192,7 +215,7 @@ class Current:
                 f"spawn takes a call, as in send.call(...), or a flow of them, not {type(call).__name__}"
             )
         jobs = cast("Sequence[NewJob]", lay(run.lease.flow))
-        run.spawn(_traced(jobs))
+        run.spawn(_traced(run.program.outgoing(jobs)))
         return [job.id for job in jobs]
 
     def step(self, name: str, function: Callable[[], T]) -> T:

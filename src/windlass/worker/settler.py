@@ -61,7 +61,7 @@ class Settler:
         return batch
 
     def answered(self, answers: Sequence[Answer]) -> None:
-        """The store has ruled on the whole batch."""
+        """Note that the store has answered the whole batch."""
         batch, self._batch = self._batch, []
         done: list[int] = []
         applied = Verdict.APPLIED
@@ -80,12 +80,12 @@ class Settler:
         self._hand.let_go_of(done)
 
     def answered_one(self, ended: Ended, answer: Answer) -> None:
-        """It has ruled on one of the batch."""
+        """Note that the store has answered one outcome of the batch."""
         self._batch.remove(ended)
         self._ruled(ended, answer)
 
     def dropped(self, ended: Ended, why: str) -> None:
-        """The store cannot take this word at all."""
+        """Drop an outcome that the store cannot take at all."""
         self._batch.remove(ended)
         settlement = ended.settlement
         if settlement.outcome is Outcome.DEAD:

@@ -48,7 +48,7 @@ def app(tmp_path: Path) -> Iterator[Windlass]:
     made.close()
 
 
-@pytest.mark.parametrize("ending", ["store.db", "store.db-wal"])
+@pytest.mark.parametrize("ending", ["store.db", "store.db-wal", "store.db-shm"])
 def test_nothing_is_written_when_a_number_is_another_file(app: Windlass, ending: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"mine" * 4096)

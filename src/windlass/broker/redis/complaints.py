@@ -36,16 +36,16 @@ def complaint(
     used: bool = False,
     said: exceptions.RedisError | None = None,
 ) -> StoreError:
-    """What the caller is told. `StoreUnavailable`: to try again may help. `used`: the connection had worked
+    """The error for the caller. `StoreUnavailable`: trying again may help. `used`: the connection had worked
     before. `said`: why the server had put the caller off until the time was over.
     """
     if said is not None and isinstance(error, TimeoutError):
         return delay(said)
     server = f"the Redis server at {shown(location, address)}"
     root = _root(error)
+    if isinstance(root, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return StoreError(_stranger(server, location))
     match error:
-        case exceptions.AuthenticationError() | exceptions.AuthorizationError():
-            return StoreError(_stranger(server, location))
         case exceptions.BusyLoadingError():
             return StoreUnavailable(f"{server} is loading its data; try again when it has")
         case exceptions.MaxConnectionsError():
@@ -66,7 +66,7 @@ def complaint(
 
 
 def refusal(error: exceptions.RedisError) -> StoreError:
-    """What it means that a server answers with an error."""
+    """The error for what a server answered."""
     text = str(error)
     if is_full(error):
         return StoreError(
@@ -86,7 +86,7 @@ def refusal(error: exceptions.RedisError) -> StoreError:
 
 
 def delay(error: exceptions.RedisError) -> StoreUnavailable:
-    """What it means that a server has said the same for as long as one call may take."""
+    """The error if a server has answered the same for as long as one call may take."""
     match error:
         case exceptions.BusyLoadingError():
             return StoreUnavailable("the Redis server is loading its data; try again when it has")
@@ -149,10 +149,10 @@ def shown(location: Location, address: Address | None) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What the driver wrapped."""
+    """What the driver wrapped: a refused login, on a Unix socket, or an error of the system."""
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, OSError):
+        if isinstance(inner, OSError | exceptions.AuthenticationError | exceptions.AuthorizationError):
             return inner
         inner = inner.__cause__ or inner.__context__
     return error
@@ -192,7 +192,7 @@ def _missing_file(location: Location, server: str) -> str:
 
 
 def _away(root: BaseException, server: str, location: Location, *, used: bool) -> str | None:
-    """What is wrong with a server that does not answer, where that can be told."""
+    """What is wrong with a server that does not answer, if that is known."""
     match root:
         case TimeoutError():
             hint = (

@@ -85,7 +85,7 @@ class FileLock:
         _PID.pack_into(self._shared, 0, self._pid)
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it or waits for it."""
+        """Take the lock if it is free and no other waits for it."""
         try:
             if not _try(self._turn):
                 return False
@@ -121,7 +121,7 @@ class FileLock:
         self._open()
 
     def release(self) -> None:
-        """Let the next one write. If the program has closed the file, nothing is locked any more."""
+        """Release the lock: the next process may write. If the program has closed the file, there is none."""
         if identity(self._lock) == self._files[self._lock]:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
@@ -130,7 +130,7 @@ class FileLock:
         return _PID.unpack_from(self._shared, 0)[0]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._helper is not None:
             self._helper.stop()
         self._let_go()
@@ -141,7 +141,7 @@ class FileLock:
 
 
 class _Helper:
-    """A thread that waits in the kernel, so that the one who asked can give up: `flock` knows no timeout."""
+    """A thread that waits in the kernel, so that the caller can give up: `flock` knows no timeout."""
 
     def __init__(self, turn: int, lock: int) -> None:
         self._turn = turn

@@ -85,7 +85,7 @@ repeat -- once; `break` leaves it to the general code path
   call('ZADD', KEYS[19], unpack(arrived))
   call('HSET', FIFO, unpack(chunks))
   for i = 1, #kinds do call('HINCRBY', KEYS[11], kinds[i].names .. $State.READY, kinds[i].count) end
-  if kept[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end -- nobody waits: who comes next finds it armed
+  if kept[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end -- nobody waits: the next waiter finds it armed
   for g = 1, #groups do groups[g] = 1 end
   return groups
 until true
