@@ -409,6 +409,20 @@ def test_a_dataclass_of_pydantics_is_read_by_pydantic() -> None:
         taking(Outer)
 
 
+def test_what_does_not_arrive_in_a_dataclass_of_pydantics_is_refused() -> None:
+    @pydantic.dataclasses.dataclass
+    class Raw:
+        data: bytes
+
+    @pydantic.dataclasses.dataclass
+    class Other:
+        price: int = Field(alias="unitPrice")
+
+    for value in (Raw(b"\xff\x00"), Raw(b"hi"), Other(unitPrice=3)):  # type: ignore[call-arg]
+        with pytest.raises(InvalidPayload, match='argument "it"'):
+            taking(type(value)).encode((value,), {})
+
+
 def test_what_has_no_form_is_refused_when_it_is_registered() -> None:
     with pytest.raises(InvalidOption, match=r'parameter "it": Unknown cannot be .* app\.type\(\)'):
         taking(Unknown)
