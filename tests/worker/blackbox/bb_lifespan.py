@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,9 @@ def build(url: str | None = None) -> Windlass:  # noqa: C901 - many tasks
         @app.middleware
         async def around(job: RunningJob, run: Callable[[], Awaitable[Any]]) -> Any:
             try:
-                return {"value": await run(), "around": seen()}
+                value = await run()
+                tell("ran", task=job.task)
+                return {"value": value, "around": seen()}
             except TimeoutError:
                 tell("late", task=job.task)
                 raise
@@ -99,6 +101,20 @@ def build(url: str | None = None) -> Windlass:  # noqa: C901 - many tasks
     def hangs() -> None:
         while True:
             threading.Event().wait(0.05)
+
+    def given() -> Iterator[int]:
+        yield 1
+        tell("given back")
+
+    @app.task(name="forks")
+    def forks(number: int = Depends(given)) -> Any:
+        return -1 if os.fork() == 0 else number
+
+    async def aforked(number: int = Depends(given)) -> Any:
+        return -1 if os.fork() == 0 else number
+
+    app.task(name="aforks")(aforked)
+    app.task(name="forks_apart", run="process")(forks.function)
 
     @app.task(name="poison", retry=QUICKLY)
     def poison() -> None:
