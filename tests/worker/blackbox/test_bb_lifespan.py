@@ -140,6 +140,27 @@ def test_a_worker_waits_for_what_its_lifespan_needs(fleet: Fleet) -> None:
     assert worker.stop() == 0
 
 
+def test_a_job_is_held_while_its_own_process_cannot_enter_it(fleet: Fleet) -> None:
+    door = fleet.folder / "door"
+    door.touch()
+    fleet.start("processes=1, concurrency=2", app=APP, BB_APART="1")
+    job = fleet.app.tasks["in_process"].enqueue()
+
+    def held() -> str:
+        found = fleet.detail(job.id).held
+        return "" if found is None else found.reason
+
+    why = eventually("it is held", held, hint=fleet.trouble)
+    assert (
+        "the lifespan cannot be entered: ConnectionRefusedError: no database at postgresql://[secret]@db"
+        in why
+    )
+    assert fleet.detail(job.id).attempt == 0
+    door.unlink()
+    assert job.result(timeout=60)["ours"]
+    assert fleet.detail(job.id).attempt == 1
+
+
 def test_a_stop_ends_a_worker_that_cannot_begin(fleet: Fleet) -> None:
     (fleet.folder / "door").touch()
     worker = fleet.start("processes=1", app=APP, wait=False)
