@@ -42,11 +42,16 @@ def renew_after_fork(one: Renewed) -> None:
 
 
 def leave_to_parent(*things: object) -> None:
-    """In a child: keep these until the process is gone, even while Python shuts down.
+    """In a child: keep what is the parent's, and never touch it.
 
     To destroy a connection of the parent's is to use it: the driver would say goodbye on it, or take its
     socket out of the parent's event loop, which the child shares.
     """
+    keep_for_ever(*things)
+
+
+def keep_for_ever(*things: object) -> None:
+    """Keep these until the process is gone, even while Python shuts down."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))
 
 

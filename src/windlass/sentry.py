@@ -7,6 +7,7 @@ the arguments. Needs sentry-sdk 2: `pip install 'windlass-queue[sentry]'`.
 """
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar, Literal, cast
@@ -24,8 +25,8 @@ from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.errors import InvalidOption
-from windlass.observe.failures import RUNS, Clean, Failure, failures_are_told_to
-from windlass.observe.runs import End, fate, runs_are_told_to
+from windlass.observe.failures import Failure, add_failure_listener
+from windlass.observe.runs import LOGGER, Clean, OnEnd, add_run_listener, outcome_of
 
 FLUSH = 2.0
 """Seconds that events are waited for before a process ends."""
@@ -41,7 +42,7 @@ _STATUS = {
 
 
 class WindlassIntegration(Integration):
-    """Tells Sentry of failed runs."""
+    """Sends failed runs to Sentry."""
 
     identifier = "windlass"
     origin = "auto.queue.windlass"
@@ -56,20 +57,24 @@ class WindlassIntegration(Integration):
     @staticmethod
     def setup_once() -> None:
         """Called by the SDK, once in a process."""
-        ignore_logger(RUNS)  # its lines are the same failures: each would be an event once more
-        runs_are_told_to(_begun)
-        failures_are_told_to(_failed, flush=lambda: sentry_sdk.flush(timeout=FLUSH))
+        ignore_logger(LOGGER)  # its lines are the same failures: each would be an event once more
+        add_run_listener(_start)
+        add_failure_listener(_failed, flush=_flush)
+
+
+def _flush() -> None:
+    sentry_sdk.flush(timeout=FLUSH)
 
 
 def _integration() -> WindlassIntegration | None:
-    """None: Sentry was set up anew without it."""
+    """Its settings now; None: Sentry was set up anew without it."""
     return sentry_sdk.get_client().get_integration(WindlassIntegration)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def _begun(lease: Lease, clean: Clean) -> End | None:
+def _start(lease: Lease, clean: Clean) -> OnEnd | None:
     """A scope for the run, in its own context: what it leaves there reaches no other job."""
     if _integration() is None:
         return None
@@ -92,7 +97,7 @@ def _begun(lease: Lease, clean: Clean) -> End | None:
     span.set_data("messaging.message.retry.count", lease.attempt - 1)
 
     def end(settlement: Settlement) -> None:
-        span.set_status(_STATUS.get(fate(lease, settlement), "internal_error"))
+        span.set_status(_STATUS.get(outcome_of(lease, settlement), "internal_error"))
         stack.close()
 
     return end
@@ -122,7 +127,7 @@ def _failed(failure: Failure) -> None:
         return
     event, hint = _event(failure)
     with sentry_sdk.new_scope() as scope:
-        # Not only by the scope of the run: a process that died is told of by another.
+        # Again, though the scope of the run does it: of a process that died, another one reports.
         scope.add_event_processor(_cleaner(failure.clean))
         _describe(scope, failure)
         scope.set_context("windlass", {**failure.fields})
@@ -131,7 +136,7 @@ def _failed(failure: Failure) -> None:
 
 def _event(failure: Failure) -> tuple[Any, Any]:
     mechanism = {"type": WindlassIntegration.identifier, "handled": False}
-    level = "error" if failure.is_dead else "warning"
+    level = logging.getLevelName(failure.level).lower()
     raised = failure.exception
     if raised is None:
         kind, text = failure.error.type, failure.error.message

@@ -364,6 +364,23 @@ def test_a_client_that_stops_in_the_middle_of_a_request_is_told(part: bytes) -> 
     told(story)
 
 
+@pytest.mark.parametrize("head", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"])
+def test_a_client_that_leaves_after_it_was_refused_is_no_fault_of_the_server(head: bytes) -> None:
+    faults: list[str] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: faults.append(context["message"]))
+        async with door(echo) as there:
+            client = await there.connect(head)
+            assert (await client.until_closed()).startswith(b"HTTP/1.1 400 ")
+            client.writer.write_eof()
+            await there.count(0)
+
+    told(story)
+    assert faults == []
+
+
 def test_a_request_that_waits_ends_when_its_client_sends_nothing_more(memory_house: House) -> None:
     """It may have left: nobody would get the jobs."""
     house = memory_house

@@ -97,9 +97,24 @@ def test_a_request_whose_body_still_arrives_is_answered_when_the_server_is_told_
         served.get("/v1/jobs")  # its head is read by now
         os.kill(served.pid, signal.SIGTERM)
         assert idle.recv(1) == b"", "the server stops"
+        _until_refused(served.port)  # nobody waits in line for a server that will not answer
         slow.sendall(body[5:])
         assert slow.recv(20).startswith(b"HTTP/1.1 201 ")
     assert served.stop() == 0
+
+
+def _until_refused(port: int) -> None:
+    until = time.monotonic() + PATIENCE
+    while _takes_connections(port):
+        assert time.monotonic() < until, "the server still takes new connections"
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 @pytest.mark.slow

@@ -87,6 +87,27 @@ def test_the_level_of_the_log_reaches_the_processes(
     assert answer.complaint == 'WINDLASS_LOG_LEVEL must be debug, run, info, warning or error, not "loud"'
 
 
+@pytest.mark.parametrize("command", ["worker", "dev"])
+@pytest.mark.parametrize(
+    ("option", "level"), [("-v", "RUN"), ("-vv", "DEBUG"), ("-q", "WARNING"), ("-qq", "ERROR")]
+)
+def test_more_or_less_is_logged_by_a_letter(
+    shell: Shell, started: list[Any], monkeypatch: pytest.MonkeyPatch, command: str, option: str, level: str
+) -> None:
+    monkeypatch.setenv("WINDLASS_LOG_LEVEL", "info")
+    more = ("--port", "0") if command == "dev" else ()
+    assert shell(command, "tasks:app", option, *more).code == 7
+    assert os.environ["WINDLASS_LOG_LEVEL"] == level
+
+
+def test_only_one_option_says_how_much_is_logged(shell: Shell, started: list[Any]) -> None:
+    for options in (("-v", "-q"), ("-q", "--log-level", "info")):
+        answer = shell("worker", "tasks:app", *options)
+        assert answer.code == 2
+        assert answer.complaint == "--log-level, -v and -q say the same in different words: give one of them"
+    assert started == []
+
+
 def test_a_queue_and_a_group_exclude_each_other(shell: Shell, started: list[Any]) -> None:
     answer = shell("worker", "tasks:app", "--group", "1:mail", "--queues", "mail")
     assert answer.complaint == "give either queues or groups: a group names its own queues"

@@ -30,8 +30,27 @@ def ran(script: str, url: str) -> str:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+def test_a_program_that_waits_for_a_result_and_never_closes_ends_in_silence(url: str) -> None:
+    script = """
+    import sys
+    from windlass import Windlass
+    from windlass.errors import ResultTimeout
+
+    app = Windlass(sys.argv[1], namespace="silence")
+
+    @app.task
+    def send(number: int) -> None: ...
+
+    try:
+        send.enqueue(1).result(timeout=0.1)
+    except ResultTimeout:
+        print("waited")
+    """
+    assert ran(script, url) == "waited\n"
 
 
 def test_apps_that_are_dropped_leave_nothing_open(url: str) -> None:

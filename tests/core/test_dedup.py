@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.dedup import Meeting, held_until, meet
+from windlass.core.dedup import KeyRuling, held_until, rule_key
 from windlass.core.job import Mode
 from windlass.core.state import TERMINAL, WAITING, State
 
@@ -14,26 +14,28 @@ moments = st.integers(0, 10**15)
 @pytest.mark.parametrize(
     ("mode", "waits", "runs", "within", "after"),
     [
-        (Mode.IGNORE, Meeting.DUPLICATE, Meeting.DUPLICATE, Meeting.DUPLICATE, Meeting.CREATE),
-        (Mode.REPLACE, Meeting.REPLACE, Meeting.FOLLOW, Meeting.CREATE, Meeting.CREATE),
-        (Mode.THROTTLE, Meeting.DUPLICATE, Meeting.DUPLICATE, Meeting.DUPLICATE, Meeting.CREATE),
+        (Mode.IGNORE, KeyRuling.DUPLICATE, KeyRuling.DUPLICATE, KeyRuling.DUPLICATE, KeyRuling.CREATE),
+        (Mode.REPLACE, KeyRuling.REPLACE, KeyRuling.FOLLOW, KeyRuling.CREATE, KeyRuling.CREATE),
+        (Mode.THROTTLE, KeyRuling.DUPLICATE, KeyRuling.DUPLICATE, KeyRuling.DUPLICATE, KeyRuling.CREATE),
     ],
 )
-def test_the_table_of_the_design(mode: Mode, waits: Meeting, runs: Meeting, within: Meeting, after: Meeting):
-    assert {meet(mode, state, within_window=True) for state in WAITING} == {waits}
-    assert meet(mode, State.RUNNING, within_window=True) is runs
-    assert {meet(mode, state, within_window=True) for state in TERMINAL} == {within}
-    assert {meet(mode, state, within_window=False) for state in TERMINAL} == {after}
+def test_the_table_of_the_design(
+    mode: Mode, waits: KeyRuling, runs: KeyRuling, within: KeyRuling, after: KeyRuling
+):
+    assert {rule_key(mode, state, within_window=True) for state in WAITING} == {waits}
+    assert rule_key(mode, State.RUNNING, within_window=True) is runs
+    assert {rule_key(mode, state, within_window=True) for state in TERMINAL} == {within}
+    assert {rule_key(mode, state, within_window=False) for state in TERMINAL} == {after}
 
 
 @given(modes, st.booleans())
 def test_a_free_key_creates(mode: Mode, within: bool):
-    assert meet(mode, None, within_window=within) is Meeting.CREATE
+    assert rule_key(mode, None, within_window=within) is KeyRuling.CREATE
 
 
 @given(modes, states)
 def test_the_window_counts_for_finished_jobs_alone(mode: Mode, state: State):
-    within, after = (meet(mode, state, within_window=each) for each in (True, False))
+    within, after = (rule_key(mode, state, within_window=each) for each in (True, False))
     assert within is after or state in TERMINAL
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core import signature as long_way
+from windlass.core.forms import Forms
 from windlass.core.parameters import Parameters
 from windlass.core.plain import plain_encoder
 from windlass.core.signature import Signature
@@ -32,7 +33,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | O
 
 
 def short_of(function: Callable[..., Any], max_payload: int = 10_000) -> Any:
-    parameters = Parameters(inspect.signature(function), label="task()")
+    parameters = Parameters(inspect.signature(function), label="task()", forms=Forms())
     return plain_encoder(parameters, max_payload=max_payload)
 
 

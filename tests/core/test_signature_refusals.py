@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from signature_types import Address, Color, Discounted, Line, Loose, Pair, Plain, Point, Tree
 
+from windlass.core.forms import Forms
 from windlass.core.signature import Signature
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
@@ -336,8 +337,11 @@ def test_a_value_that_raises_when_it_is_read_is_refused(monkeypatch: pytest.Monk
     def odd(_: object) -> Never:
         raise RuntimeError("odd " * 1_000)
 
-    monkeypatch.setattr("windlass.core.signature.encode", odd)
-    assert refusal(anything, [1]).startswith("the payload cannot be stored as JSON: odd odd")
+    forms = Forms()
+    monkeypatch.setattr(forms, "encode", odd)
+    signature = Signature(anything, forms=forms)
+    with pytest.raises(InvalidPayload, match=r"anything\(\): the payload cannot be stored as JSON: odd odd"):
+        signature.encode(([1],), {})
 
 
 @given(st.integers(500, 1_100))

@@ -16,6 +16,7 @@ from signature_types import Address, Color, Line, Pair, Point, Tree
 
 from windlass.core.codec import LEAST_INTEGER, MOST_INTEGER
 from windlass.core.fault import find_fault
+from windlass.core.forms import Forms
 from windlass.core.signature import Signature
 from windlass.errors import InvalidPayload, UnreadablePayload
 
@@ -87,7 +88,7 @@ def read(signature: Signature, payload: bytes) -> Any:
     arguments = outcome(lambda: signature.decode(payload), InvalidPayload, UnreadablePayload)
     if arguments is not REFUSED:
         args, kwargs = arguments
-        assert not any(find_fault(value) for value in (*args, *kwargs.values()))
+        assert not any(find_fault(value, Forms()) for value in (*args, *kwargs.values()))
     return arguments
 
 

@@ -85,8 +85,8 @@ BUGS = {
     ),
     "replace drops the newest while the first runs": Bug(
         "core/dedup.py",
-        "return Meeting.FOLLOW if mode is Mode.REPLACE else Meeting.DUPLICATE",
-        "return Meeting.DUPLICATE",
+        "return KeyRuling.FOLLOW if mode is Mode.REPLACE else KeyRuling.DUPLICATE",
+        "return KeyRuling.DUPLICATE",
     ),
     "replace keeps the older follower": Bug(
         "broker/memory/enqueue.py",
@@ -100,7 +100,7 @@ BUGS = {
     ),
     "cancel undone by a crash": Bug(
         "core/settlement.py",
-        "    if ended := _cancelled(standing):\n        return ended\n    if cause.kind",
+        "    if ended := _cancelled(facts):\n        return ended\n    if cause.kind",
         "    if cause.kind",
     ),
     "a child unblocked before its last parent": Bug(

@@ -51,7 +51,7 @@ def test_an_error_is_told_with_its_class_and_traceback(lines: io.StringIO) -> No
     except ValueError:
         _log.exception("no luck")
     (line,) = read(lines)
-    assert line["error"] == "builtins.ValueError"
+    assert line["error"] == "ValueError"
     assert line["traceback"].endswith("ValueError: 'gone' is not in list")
 
 

@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._exchange.keep_alive = False
             self._exchange.left()
             return True
-        if self._exchange is not None or self._head_bytes:
+        if not self._is_deaf and (self._exchange is not None or self._head_bytes):
             self._refuse(Refusal(400, "invalid", "the request did not come to its end"))
         return False
 

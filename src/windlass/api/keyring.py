@@ -39,7 +39,7 @@ class KeyRing:
         self._service = service
         self._required = required
         self._mark = mark
-        self._said_at: float | None = None
+        self._warned_at: float | None = None
         self._keys: Mapping[str, Key] = {}
         self._read_at: float | None = None
         self._store_time: Micros = 0
@@ -71,8 +71,11 @@ class KeyRing:
         return self._required
 
     async def are_lost(self) -> bool:
-        """Whether a key is needed and the store has none."""
-        return await self.are_required() and not self._keys
+        """Whether a key is needed and the store has none. The log says so when a caller is refused."""
+        lost = await self.are_required() and not self._keys
+        if lost:
+            self._warn()
+        return lost
 
     def now(self) -> Micros:
         """The store's time, as far as can be told without asking."""
@@ -107,14 +110,20 @@ class KeyRing:
                 self._mark.touch()
             except OSError as error:  # something has tidied up the folder of temporary files
                 _log.error("other processes of this server are not told that keys are needed: %s", error)
-        if self._keys or not self._required:
-            self._said_at = None
-        elif self._said_at is None or time.monotonic() - self._said_at >= REMIND:
-            self._said_at = time.monotonic()
-            _log.error(
-                "this server needs API keys and its store has none: nobody is let in until one is made "
-                "(windlass keys APP create); was the store emptied, or is it another one?"
-            )
+        if self._keys:
+            self._warned_at = None
+        elif self._required:
+            self._warn()
+
+    def _warn(self) -> None:
+        """Say that keys are lost, at most once in `REMIND` seconds."""
+        if self._warned_at is not None and time.monotonic() - self._warned_at < REMIND:
+            return
+        self._warned_at = time.monotonic()
+        _log.error(
+            "this server needs API keys and its store has none: nobody is let in until one is made "
+            "(windlass keys APP create); was the store emptied, or is it another one?"
+        )
 
 
 def _ignore(reading: "asyncio.Task[None]") -> None:

@@ -68,6 +68,9 @@ class Processes:
 
     def _end(self) -> None:
         self._is_told_to_stop = True
+        # Each process closes it as well when it is told to stop. Were it open here, new clients would wait in
+        # line until the last request is answered, and be turned away then.
+        self._listening.close()
         until = time.monotonic() + STOPPING + 2 * PAUSE
         for process in self._processes:
             process.terminate()

@@ -274,7 +274,7 @@ class Consume(Protocol):
         - refused_child_changes_nothing: REFUSED, the lease is still live.
         - children_come_only_with_done: anything else is a `ContractError`; so are more than 1,000 children a
           call.
-        - fused_ask_sees_freed_slots: a settle frees the slot that its own ask takes.
+        - fused_ask_sees_freed_leases: a settle frees a lease under a limit, and its own ask takes it.
         - repeated_fused_call_answers_the_same: ALREADY, and the same leases.
         - done_stands_over_cancel: with the cancel flag set.
         - cancelled_run_ends_cancelled: with the flag set any end but done, a crash included, is `cancelled`.

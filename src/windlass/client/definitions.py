@@ -1,11 +1,12 @@
 """What an app defines: tasks, queues, lanes, schedules and alerts."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from windlass.broker.contract import Broker
+from windlass.client.around import Around, Lifespan
 from windlass.client.built_in import built_in
 from windlass.client.callbacks import check_callback, check_webhooks
 from windlass.client.function import check_function, name_of
@@ -18,6 +19,8 @@ from windlass.clock import Clock
 from windlass.config import Config
 from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
+from windlass.core.form import Form
+from windlass.core.forms import Forms
 from windlass.core.names import check_lane, check_own_queue, check_own_task, check_queue, check_schedule
 from windlass.core.option import shown
 from windlass.core.settings import Kind, QueueSettings, Subject
@@ -43,12 +46,22 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
 
 
-class Definitions(Namespaces):
+class Definitions(Around):
     """The definitions of an app, in all its namespaces."""
 
-    def __init__(self, config: Config, *, name: str, revision: int, clock: Clock | None) -> None:
-        super().__init__(config, name=name, revision=revision, clock=clock)
+    def __init__(
+        self,
+        config: Config,
+        *,
+        name: str,
+        revision: int,
+        clock: Clock | None,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
         self.tasks: dict[str, Sender[..., Any]] = {}
+        self.forms = Forms()
+        """The types that msgspec does not know, and how their values are written."""
         self._owned: set[str] = set()
         """Queues that belong to the task of the same name."""
         self._built_in = built_in(config)
@@ -103,12 +116,16 @@ class Definitions(Namespaces):
         queue = self._queue_of(name, options, owns=owns)
         keep_result = flag(options.get("keep_result", True), name="keep_result")
         signature = Signature(
-            function, name=name, max_payload=self.config.max_payload, keep_result=keep_result
+            function,
+            name=name,
+            max_payload=self.config.max_payload,
+            keep_result=keep_result,
+            forms=self.forms,
         )
         # Everything is checked before anything is declared.
         place = self._place(queue, options.get("namespace"))
         task: Task[..., Any, Any] = Task(
-            cast("Windlass", place), function, name, signature, task_options(queue, options)
+            cast("Windlass", place), function, name, signature, task_options(queue, options, signature)
         )
         self._add(task)
         self._places[queue] = place
@@ -230,9 +247,19 @@ class Definitions(Namespaces):
 
     @property
     def runnable(self) -> dict[str, Any]:
-        """What workers of this app run: its tasks, and Windlass's own, which nobody can enqueue."""
-        known: dict[str, Any] = {**self.tasks, **self._built_in}
-        return {name: task for name, task in known.items() if not task.options.external}
+        """What workers of this app run: its tasks with what is around them, and Windlass's own, which nobody
+        can enqueue.
+        """
+        own = {name: self._around(task) for name, task in self.tasks.items() if not task.options.external}
+        return {**own, **self._built_in}
+
+    def _around(self, task: Any) -> Any:
+        middleware = self.surroundings.middleware
+        if not (middleware or task.signature.injected):
+            return task
+        from windlass.worker.around import surrounded  # noqa: PLC0415 - producers need none of it
+
+        return surrounded(task, middleware)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -257,3 +284,26 @@ class Definitions(Namespaces):
         """The signature of a task that this app has; None for others and for those that live elsewhere."""
         known = self._built_in.get(task) or self.tasks.get(task)
         return None if known is None or known.options.external else known.signature
+
+    # --- types ----------------------------------------------------------------------------------------------
+
+    # The last of all: inside of this class `type` is this method from here on.
+    def type(
+        self,
+        kind: type[T],
+        /,
+        *,
+        encode: Callable[[T], object],
+        decode: Callable[[Any], T],
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Let tasks that are registered from now on take and return values of a class of yours:
+        `app.type(Money, encode=str, decode=Money.parse)`.
+
+        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
+        whatever it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
+        """
+        shown_as = (
+            {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        )
+        self.forms.add(kind, Form(encode, decode, lambda: shown_as))

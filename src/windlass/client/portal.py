@@ -1,6 +1,7 @@
 """A door from blocking code to async code: one event loop on a thread of its own."""
 
 import asyncio
+import atexit
 import contextlib
 import contextvars
 import threading
@@ -11,9 +12,12 @@ from typing import Any, TypeVar
 
 from windlass.client.uninterrupted import Uninterrupted
 from windlass.errors import ContractError, StoreError
+from windlass.forks import keep_for_ever
 from windlass.threads import LoopThreads, check_gevent
 
 _T = TypeVar("_T")
+_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+"""Those of all portals."""
 
 
 class PortalClosed(Exception):
@@ -97,6 +101,7 @@ class Portal:
             ) from error
         self._loop, self._thread = loop, thread
         weakref.finalize(self, _stop, loop).atexit = False
+        _loops.add(loop)
         return loop
 
     def _refuse_itself(self) -> None:
@@ -133,24 +138,44 @@ async def _carry(work: Coroutine[Any, Any, _T], future: Future[_T]) -> None:
 
 
 async def _end(loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await _cancel_others()
     try:
         await last()
     finally:
         loop.call_soon(loop.stop)
 
 
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+        # Nothing is left after `close`. After a portal was dropped, what is open on its loop is closed here.
+        loop.run_until_complete(_end_what_is_left(loop))
     finally:
         loop.close()
+
+
+async def _end_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
+    await _cancel_others()
+    await loop.shutdown_asyncgens()
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
     with contextlib.suppress(RuntimeError):  # it is closed already
         loop.call_soon_threadsafe(loop.stop)
+
+
+@atexit.register
+def _keep_tasks() -> None:
+    """Python is ending, and an app was not closed. asyncio would complain of each of its tasks that goes, so
+    none goes. The app stays as it is: a handler of `atexit` may still use it.
+    """
+    for loop in _loops:
+        keep_for_ever(*asyncio.all_tasks(loop))

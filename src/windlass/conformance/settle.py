@@ -93,7 +93,7 @@ async def test_ask_without_meaning_is_an_error__with_settlements(store: Harness)
     assert await store.everything() == before
 
 
-async def test_fused_ask_sees_freed_slots(store: Harness) -> None:
+async def test_fused_ask_sees_freed_leases(store: Harness) -> None:
     await store.queue("q", concurrency=2, lane_concurrency=1)
     worker = await store.worker()
     await store.add(lane="a")
@@ -106,7 +106,7 @@ async def test_fused_ask_sees_freed_slots(store: Harness) -> None:
     assert ids(settled.claimed.leases) == [second]
 
 
-async def test_fused_ask_sees_freed_slots__of_its_queue_and_its_own_job(store: Harness) -> None:
+async def test_fused_ask_sees_freed_leases__of_its_queue_and_its_own_job(store: Harness) -> None:
     """Given back and asked for in one step, a job comes again, under a new fence."""
     await store.queue("q", concurrency=1)
     worker = await store.worker()
@@ -118,7 +118,7 @@ async def test_fused_ask_sees_freed_slots__of_its_queue_and_its_own_job(store: H
     assert (again.job, again.fence, again.attempt) == (job, lease.fence + 1, 1)
 
 
-async def test_fused_ask_sees_freed_slots__for_deadline_leases(store: Harness) -> None:
+async def test_fused_ask_sees_freed_leases__for_deadline_leases(store: Harness) -> None:
     await store.queue("q", concurrency=1)
     await store.add_many(2)
     ask = Ask(queues=("q",), slots=1, limit=1, visibility=MINUTE)

@@ -9,10 +9,12 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast, get_type_hints
 
-import msgspec
 from msgspec import inspect as types
 
 from windlass.core.codec import MAX_DEPTH, has_nul, may_have_wide_integer, nests_deeper
+from windlass.core.constraints import Check, as_read, check_of
+from windlass.core.forms import Forms
+from windlass.core.models import is_pydantic_dataclass
 from windlass.errors import InvalidOption
 
 
@@ -20,7 +22,12 @@ class Shape(NamedTuple):
     """A type as the codec sees it."""
 
     type: Any
+    """As it is annotated."""
+    read_as: Any
+    """As msgspec reads it."""
     decode: Callable[[bytes], Any]
+    check: Check | None
+    """The constraints that msgspec does not know; None: there are none."""
     nests: bool
     """Whether values can nest without bound (Any, or a type that contains itself): depth must be checked."""
     counts: bool
@@ -35,32 +42,23 @@ class Shape(NamedTuple):
         )
 
 
-def shape_of(annotation: Any, *, label: str) -> Shape:
+def shape_of(annotation: Any, *, label: str, forms: Forms) -> Shape:
     """The shape of an annotation, or an error that names the parameter."""
     try:
-        kinds = list(_kinds(types.type_info(annotation), set()))
-        decode = decoder_of(annotation)
+        read_as = as_read(annotation)
+        kinds = list(_kinds(types.type_info(read_as), forms, set()))
+        decode = forms.decoder(read_as)
+        check = check_of(annotation)
     except Exception as error:
         raise InvalidOption(f"{label}: {_named(annotation)} cannot be stored as JSON: {error}") from error
     return Shape(
         annotation,
+        read_as,
         decode,
+        check,
         nests=any(kind is _UNBOUNDED for kind in kinds),
         counts=any(kind is _UNBOUNDED or isinstance(kind, _WITH_INTEGERS) for kind in kinds),
     )
-
-
-def decoder_of(annotation: Any) -> Callable[[bytes], Any]:
-    """The decoder of an annotation that has a shape. `object` stands for any JSON value."""
-    return msgspec.json.Decoder(annotation, dec_hook=lambda _, value: value).decode
-
-
-def json_schemas(annotations: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The JSON Schemas of annotations that have a shape, and the definitions that they refer to."""
-    schemas, definitions = msgspec.json.schema_components(
-        annotations, schema_hook=lambda _: {"description": "any JSON value"}, ref_template="#/$defs/{name}"
-    )
-    return list(schemas), definitions
 
 
 # --- from names to types ------------------------------------------------------------------------------------
@@ -68,6 +66,13 @@ def json_schemas(annotations: list[Any]) -> tuple[list[dict[str, Any]], dict[str
 
 def resolved(function: Callable[..., object], *, label: str) -> inspect.Signature:
     """The signature of a function with every annotation resolved; what has none is Any."""
+    signature = resolved_parameters(function, label=label)
+    returned = _resolve(signature.return_annotation, _globals_of(function), f"{label}: return type")
+    return signature.replace(return_annotation=returned)
+
+
+def resolved_parameters(function: Callable[..., object], *, label: str) -> inspect.Signature:
+    """The same, with the annotations of its parameters alone resolved."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError, NameError) as error:
@@ -79,8 +84,7 @@ def resolved(function: Callable[..., object], *, label: str) -> inspect.Signatur
                 annotation=_resolve(parameter.annotation, scope, f'{label}: parameter "{name}"')
             )
             for name, parameter in signature.parameters.items()
-        ],
-        return_annotation=_resolve(signature.return_annotation, scope, f"{label}: return type"),
+        ]
     )
 
 
@@ -121,7 +125,9 @@ _UNBOUNDED = _Unbounded()
 _WITH_INTEGERS = (types.IntType, types.EnumType, types.LiteralType)
 
 
-def _kinds(kind: types.Type, done: set[int], outer: tuple[int, ...] = ()) -> Iterator[types.Type]:
+def _kinds(
+    kind: types.Type, forms: Forms, done: set[int], outer: tuple[int, ...] = ()
+) -> Iterator[types.Type]:
     """Every kind of value that can be part of this one; TypeError for one that may not be.
 
     Kinds are told apart by identity: msgspec makes one object for each type, and a circle for one that
@@ -131,27 +137,39 @@ def _kinds(kind: types.Type, done: set[int], outer: tuple[int, ...] = ()) -> Ite
     if isinstance(kind, types.AnyType) or (isinstance(kind, types.CustomType) and kind.cls is object):
         yield _UNBOUNDED
         return
-    _refuse(kind)
+    _refuse(kind, forms)
+    if isinstance(kind, types.CustomType):
+        yield _UNBOUNDED
+        return
     if id(kind) in outer:
         yield _UNBOUNDED
     elif id(kind) not in done:
         done.add(id(kind))
         for part in _parts(kind):
-            yield from _kinds(part, done, (*outer, id(kind)))
+            yield from _kinds(part, forms, done, (*outer, id(kind)))
 
 
-def _refuse(kind: types.Type) -> None:
-    if isinstance(kind, (types.CustomType, types.RawType, types.ExtType)):
-        name = kind.cls.__qualname__ if isinstance(kind, types.CustomType) else type(kind).__name__[:-4]
+def _refuse(kind: types.Type, forms: Forms) -> None:
+    if isinstance(kind, types.CustomType) and forms.of(kind.cls) is None:
         raise TypeError(
-            f"{name} has no JSON form; use plain types, a dataclass, a TypedDict or a Struct, or an id"
+            f"{_named(kind.cls)} has no JSON form; use plain types, a dataclass, a TypedDict, a Struct or a "
+            "model of Pydantic's, or an id; or give it one with app.type(), before the task"
+        )
+    if isinstance(kind, (types.RawType, types.ExtType)):
+        raise TypeError(f"{type(kind).__name__[:-4]} has no JSON form; use plain types")
+    if isinstance(kind, types.DataclassType) and is_pydantic_dataclass(kind.cls):
+        raise TypeError(
+            f"{_named(kind.cls)} is a dataclass of Pydantic's inside of another class, where Pydantic is not "
+            "asked; make it a BaseModel"
         )
     if isinstance(kind, types.DictType):
-        keys = _kinds(kind.key_type, set())
+        keys = list(_kinds(kind.key_type, forms, set()))
         if any(isinstance(key, types.FloatType) for key in keys):
             raise TypeError(
                 "floats as the keys of a dict would be text, where NaN can hide; use str or int keys"
             )
+        if custom := [key for key in keys if isinstance(key, types.CustomType) and key.cls is not object]:
+            raise TypeError(f"{_named(custom[0].cls)} cannot be the key of a dict; use str keys")
 
 
 def _parts(kind: types.Type) -> Iterator[types.Type]:

@@ -66,7 +66,7 @@ class _Version(msgspec.Struct, frozen=True):
     v: int
 
 
-def _plain(value: object) -> object:
+def as_plain(value: object) -> object:
     """Write subclasses of str, int and float (Django's SafeString, numpy's float64) as what they are."""
     if isinstance(value, str):
         return str.__str__(value)
@@ -77,7 +77,7 @@ def _plain(value: object) -> object:
     raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
 
 
-encode = msgspec.json.Encoder(enc_hook=_plain).encode
+encode = msgspec.json.Encoder(enc_hook=as_plain).encode
 """Any value as JSON; exceptions of several kinds if it cannot be."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from windlass.core.codec import brief, encode
-from windlass.core.fault import Fault, Path, described, fields_of, quoted
+from windlass.core.fault import Fault, Path, Unfit, described, fields_of, quoted
 
 _Steps: TypeAlias = tuple[str | int | EllipsisType, ...]
 
@@ -37,6 +37,8 @@ def locate(decode: Callable[[bytes], object], document: bytes, error: Exception)
         path = _search(decode, document, complaint)
     except Exception:  # noqa: BLE001 - broken further on, or the same key twice: say what is known
         path = tuple("…" if step is ... else step for step in complaint.steps)
+    if isinstance(inner := error.__cause__, Unfit):
+        return Fault((*path, *inner.fault.path), inner.fault.reason)
     if complaint.in_key:
         return Fault(path[:-1], f"key {quoted(str(path[-1]))}: {complaint.reason}")
     return Fault(path, complaint.reason)

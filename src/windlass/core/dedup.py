@@ -10,7 +10,7 @@ from windlass.core.state import WAITING, State
 from windlass.core.units import Micros
 
 
-class Meeting(StrEnum):
+class KeyRuling(StrEnum):
     """What becomes of the later call."""
 
     CREATE = "create"
@@ -21,17 +21,17 @@ class Meeting(StrEnum):
     """A new job, blocked on the running one; it holds the key next."""
 
 
-def meet(mode: Mode, first: State | None, *, within_window: bool) -> Meeting:
+def rule_key(mode: Mode, holder: State | None, *, within_window: bool) -> KeyRuling:
     """Decide by the mode of the later call and the state of the job that holds the key (or None)."""
-    if first is None:
-        return Meeting.CREATE
-    if first in WAITING:
-        return Meeting.REPLACE if mode is Mode.REPLACE else Meeting.DUPLICATE
-    if first is State.RUNNING:
-        return Meeting.FOLLOW if mode is Mode.REPLACE else Meeting.DUPLICATE
+    if holder is None:
+        return KeyRuling.CREATE
+    if holder in WAITING:
+        return KeyRuling.REPLACE if mode is Mode.REPLACE else KeyRuling.DUPLICATE
+    if holder is State.RUNNING:
+        return KeyRuling.FOLLOW if mode is Mode.REPLACE else KeyRuling.DUPLICATE
     if mode is Mode.REPLACE or not within_window:
-        return Meeting.CREATE
-    return Meeting.DUPLICATE
+        return KeyRuling.CREATE
+    return KeyRuling.DUPLICATE
 
 
 def held_until(mode: Mode, window: Micros, accepted_at: Micros, finished_at: Micros) -> Micros:

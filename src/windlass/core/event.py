@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from windlass.core.outcome import Outcome
-from windlass.core.state import Move, Reason, State
+from windlass.core.state import TERMINAL, Move, Reason, State
 from windlass.core.units import Cursor, Fence, JobId, Micros
 
 FROM_START = Cursor("start")
@@ -22,6 +22,12 @@ class Emit(StrEnum):
     """Every end of a lease, and every terminal state."""
     ALL = "all"
     """Every transition."""
+
+
+def is_logged(emit: Emit, before: State | None, after: State | None) -> bool:
+    """Whether a queue logs a transition."""
+    is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
+    return emit is Emit.ALL or (emit is Emit.FINAL and is_end)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,11 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     flow: str = ""
 
 
+def due_at(asked: NewJob, now: Micros) -> Micros:
+    """When a job is due that is accepted now."""
+    return now + asked.delay if asked.run_at is None else max(now, asked.run_at)
+
+
 def check_new_job(job: NewJob) -> NewJob:
     """Refuse options that no store could honour, and what only Windlass itself may enqueue. Called at every
     door (client, API, import, spawn), so stores need not. What Windlass enqueues for itself comes through

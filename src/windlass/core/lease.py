@@ -122,6 +122,17 @@ class Asker(StrEnum):
     """The ask is older than one already answered; nothing was handed out."""
 
 
+def rule_ask(*, alive: bool, seq: int, answered: int) -> Asker:
+    """Decide what an asker is: by its session, its ask's number, and that of the last one that was answered.
+
+    A number beyond the next one says that the store has forgotten an answer, as after a failover or a
+    restore: the leases in it would be held by a session that lives and does not know of them.
+    """
+    if not alive or seq > answered + 1:
+        return Asker.LOST
+    return Asker.OUTDATED if seq < answered else Asker.ALIVE
+
+
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an ask."""
 

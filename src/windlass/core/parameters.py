@@ -4,8 +4,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from windlass.core.annotation import Shape, json_schemas, shape_of
+from windlass.core.annotation import Shape, shape_of
 from windlass.core.fault import quoted, text_reason
+from windlass.core.forms import Forms
+from windlass.core.json_schema import json_schemas
 from windlass.core.secret import is_marked, is_secret_name
 from windlass.core.spelling import hint
 from windlass.errors import InvalidPayload
@@ -23,24 +25,29 @@ class Slot(NamedTuple):
     kind: inspect._ParameterKind  # pyright: ignore[reportPrivateUsage]
     shape: Shape
     required: bool
+    default: object
+    """`inspect.Parameter.empty`: it has none."""
 
 
 class Parameters:
     """What a function can be called with."""
 
-    def __init__(self, signature: inspect.Signature, *, label: str) -> None:
+    def __init__(self, signature: inspect.Signature, *, label: str, forms: Forms) -> None:
         """Take the parameters of a signature whose annotations are resolved; `label` begins every message."""
         self.label = label
+        self._forms = forms
         slots = [
             Slot(
                 name,
                 parameter.kind,
-                shape_of(parameter.annotation, label=f'{label}: parameter "{name}"'),
+                shape_of(parameter.annotation, label=f'{label}: parameter "{name}"', forms=forms),
                 parameter.default is parameter.empty
                 and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
+                parameter.default,
             )
             for name, parameter in signature.parameters.items()
         ]
+        self.slots = tuple(slots)
         kinds = inspect.Parameter
         by_kind = {
             kind: [slot for slot in slots if slot.kind is kind] for kind in {slot.kind for slot in slots}
@@ -81,6 +88,19 @@ class Parameters:
             raise InvalidPayload(f"{self.label}: argument {quoted(given[-1])} needs those before it")
         return [named[name] for name in given], {name: named[name] for name in named if name not in given}
 
+    def by_name(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The arguments of a call that `bind` has let pass by the names of their parameters. What `*args` and
+        `**kwargs` take are a list and a dict; they are there if they took anything.
+        """
+        named: dict[str, object] = dict(zip(self._positions, args, strict=False))
+        if self.rest is not None and len(args) > len(self._positions):
+            named[self.rest.name] = list(args[len(self._positions) :])
+        others = {name: value for name, value in kwargs.items() if name not in self.named}
+        named.update((name, value) for name, value in kwargs.items() if name in self.named)
+        if self.others is not None and others:
+            named[self.others.name] = others
+        return named
+
     def shape(self, place: Place) -> Shape:
         """The shape of an argument that `bind` has let pass."""
         return cast("Slot", self.slot(place)).shape
@@ -113,7 +133,7 @@ class Parameters:
         """The JSON Schema of the arguments by name: of all but `*args`."""
         slots = [*self.first, *self.named.values()]
         others = [self.others] if self.others else []
-        schemas, definitions = json_schemas([slot.shape.type for slot in (*slots, *others)])
+        schemas, definitions = json_schemas([slot.shape.read_as for slot in (*slots, *others)], self._forms)
         return {
             "type": "object",
             "properties": {slot.name: schema for slot, schema in zip(slots, schemas, strict=False)},

@@ -5,8 +5,8 @@ annotated: `Annotated[str, Secret]`. The payload is stored whole, since the task
 lines and everything that is shown have secret values taken out.
 """
 
-import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
@@ -15,6 +15,8 @@ from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 from uuid import UUID
 
 import msgspec
+
+from windlass.core.fault import fields_of
 
 NAMES = frozenset(
     (
@@ -33,6 +35,8 @@ WITHHELD = "[secret: not kept, since this job has too many secret values to take
 _DEEPEST = 64
 _CUTS = ("…", "...")
 """What stands where a text was cut short."""
+_USER = re.compile(r"""(?<=://)[^\s'"]*(?=@)""")
+_SETTING = re.compile(rf"""(?i)\b((?:\w+_)?(?:{"|".join(sorted(NAMES))})=)[^\s'"&;]+""")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 """Bytes that a URL does not escape."""
 
@@ -48,12 +52,18 @@ def is_secret_name(name: str, names: frozenset[str] = NAMES) -> bool:
 
 
 def is_marked(annotation: Any) -> bool:
-    """Whether an annotation says so: `Annotated[str, Secret]`, or an instance of it."""
+    """Whether an annotation says so: `Annotated[str, Secret]`, an instance of it, or `SecretStr`."""
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
-    if any(each is Secret or isinstance(each, Secret) for each in metadata):
+    if any(each is Secret or isinstance(each, Secret) for each in metadata) or _hides(annotation):
         return True
     # One that may also be None is marked inside of the union.
-    return any(is_marked(each) for each in get_args(annotation) if hasattr(each, "__metadata__"))
+    inside = (each for each in get_args(annotation) if hasattr(each, "__metadata__") or _hides(each))
+    return any(map(is_marked, inside))
+
+
+def _hides(annotation: Any) -> bool:
+    """Whether a type shows its value only when it is asked to, as Pydantic's `SecretStr` does."""
+    return hasattr(get_origin(annotation) or annotation, "get_secret_value")
 
 
 def secret_texts(value: object, *, secret: bool = False, names: frozenset[str] = NAMES) -> frozenset[str]:
@@ -71,6 +81,11 @@ def secrets_of_json(
     """
     found = _typed(value, (annotation,), secret=secret, names=names, depth=0)
     return frozenset(text for text in found if len(text) >= SHORTEST)
+
+
+def holds_secret(value: object, annotation: Any = Any) -> bool:
+    """Whether there is a secret inside of a JSON value of an annotated type, however short."""
+    return any(True for _ in _typed(value, (annotation,), secret=False, names=NAMES, depth=0))
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
@@ -122,25 +137,45 @@ def _without_pieces(text: str, form: str) -> str:
     return text
 
 
-def masked(value: Any, *, secret: bool = False, names: frozenset[str] = NAMES) -> Any:
-    """A JSON-like value with its secrets replaced, for showing."""
-    if secret:
-        return None if value is None else MASK
+def without_credentials(text: str) -> str:
+    """A text without the users and passwords of URLs in it, and without `password=...` of other addresses."""
+    return _SETTING.sub(rf"\1{MASK}", _USER.sub(MASK, text))
+
+
+def masked(value: Any, annotation: Any = Any, *, secret: bool = False, names: frozenset[str] = NAMES) -> Any:
+    """A JSON-like value of an annotated type with its secrets replaced, for showing."""
+    return _masked(value, (annotation,), secret=secret, names=names, depth=0)
+
+
+def _masked(
+    value: Any, annotations: tuple[Any, ...], *, secret: bool, names: frozenset[str], depth: int
+) -> Any:
+    if value is not None and (depth > _DEEPEST or secret or any(map(is_marked, annotations))):
+        return MASK
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    kinds = [kind for each in annotations for kind in _alternatives(each)]
+    shown = [
+        _masked(
+            inner,
+            parts,
+            secret=any(is_secret_name(each, names) for each in found),
+            names=names,
+            depth=depth + 1,
+        )
+        for found, inner, parts in _parts(cast("object", value), kinds)
+    ]
     if isinstance(value, Mapping):
-        found = cast("Mapping[Any, Any]", value)
-        return {
-            key: masked(each, secret=is_secret_name(str(key), names), names=names)
-            for key, each in found.items()
-        }
-    if isinstance(value, list | tuple):
-        return [masked(each, names=names) for each in cast("list[Any]", value)]
-    return value
+        return dict(zip(cast("Mapping[Any, Any]", value), shown, strict=True))
+    return shown
 
 
 def _texts(value: object, *, secret: bool, names: frozenset[str], depth: int) -> Iterator[str]:
     if depth > _DEEPEST or value is None or isinstance(value, bool):
         return
-    if isinstance(value, str | int | float):
+    if _hides(type(value)):
+        yield from _texts(cast("Any", value).get_secret_value(), secret=True, names=names, depth=depth + 1)
+    elif isinstance(value, str | int | float):
         if secret:
             yield str(value)
     elif isinstance(value, bytes | bytearray):
@@ -157,19 +192,13 @@ def _inside(value: object) -> Iterator[tuple[str | None, object, bool]]:
     if isinstance(value, Mapping):
         for key, each in cast("Mapping[object, object]", value).items():
             yield str(key), each, False
-    elif isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
+    elif (fields := fields_of(value)) is not None:
         marked = _marked_fields(type(value))
-        for name in _field_names(value):
+        for name in fields:
             yield name, getattr(value, name, None), name in marked
     elif isinstance(value, list | tuple | set | frozenset):
         for each in cast("Iterable[object]", value):
             yield None, each, False
-
-
-def _field_names(value: Any) -> Iterable[str]:
-    if isinstance(value, msgspec.Struct):
-        return value.__struct_fields__
-    return [field.name for field in dataclasses.fields(value)]
 
 
 @lru_cache(maxsize=1024)
@@ -237,7 +266,13 @@ def _fields(kind: Any) -> Mapping[str, _Field]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         keys = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
         return {key: _Field(name, hints.get(name, Any)) for name, key in keys}
-    return {name: _Field(name, hint) for name, hint in hints.items()}
+    found = {name: _Field(name, hint) for name, hint in hints.items()}
+    models: Mapping[str, Any] = getattr(cast("object", kind), "model_fields", {})
+    for name, field in models.items():
+        for attribute in ("alias", "serialization_alias", "validation_alias"):
+            if isinstance(key := getattr(field, attribute, None), str):
+                found[key] = _Field(name, hints.get(name, Any))
+    return found
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:

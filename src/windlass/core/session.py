@@ -15,6 +15,18 @@ OUTAGE_SHARE = 5
 """A gap between two sweeps is an outage if it is longer than this part of the TTL."""
 
 
+def store_time(clock: Micros, mark: Micros, ttl: Micros) -> Micros:
+    """The time that a verb sees: never before `mark`, the time of the last sweep. But a clock that was set
+    back by more than a TTL is followed.
+    """
+    return clock if clock + ttl < mark else max(clock, mark)
+
+
+def is_early(elapsed: Micros | None, every: Micros, *, left_work: bool) -> bool:
+    """Whether a sweep comes too soon after the last one to do anything. `elapsed`: None before the first."""
+    return elapsed is not None and 0 <= elapsed < every and not left_work
+
+
 def liveness_move(elapsed: Micros, ttl: Micros) -> Micros:
     """How far a sweep moves the liveness clock, so long after the sweep before it.
 

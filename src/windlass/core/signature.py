@@ -13,6 +13,7 @@ Only what the caller gave is stored; defaults are those of the code that runs. A
 wherever Python allows it, so that parameters can be reordered while jobs wait.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Never, NoReturn, TypeAlias
@@ -20,7 +21,7 @@ from typing import Any, Literal, Never, NoReturn, TypeAlias
 import msgspec
 from msgspec import NODEFAULT, UNSET, Raw
 
-from windlass.core.annotation import Shape, decoder_of, resolved, shape_of
+from windlass.core.annotation import Shape, resolved, shape_of
 from windlass.core.codec import (
     MAX_DEPTH,
     MAX_PAYLOAD,
@@ -29,13 +30,14 @@ from windlass.core.codec import (
     Call,
     Return,
     brief,
-    encode,
     open_payload,
     open_result,
     why_unreadable,
 )
 from windlass.core.complaint import in_words_of, locate
+from windlass.core.dependency import taken_out
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
+from windlass.core.forms import Forms
 from windlass.core.option import shown
 from windlass.core.parameters import Parameters, Place
 from windlass.core.plain import plain_encoder
@@ -70,7 +72,9 @@ class _Refused(Exception):
 
 
 class Signature:
-    """The parameters and the result of a task, made once when it is registered."""
+    """The parameters and the result of a task, made once when it is registered. What is injected at run time
+    is no part of it: `injected` has those parameters, each with the function that gives it.
+    """
 
     def __init__(
         self,
@@ -79,20 +83,26 @@ class Signature:
         name: str | None = None,
         max_payload: int = MAX_PAYLOAD,
         keep_result: bool = True,
+        forms: Forms | None = None,
     ) -> None:
-        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored."""
+        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored. `forms` are
+        the types of the app.
+        """
         self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.max_payload = max_payload
         label = f"{self.name}()"
-        signature = resolved(function, label=label)
-        self._parameters = Parameters(signature, label=label)
-        self._quick = _quick_decoder(self._parameters)
+        signature, self.injected = taken_out(resolved(function, label=label), label=label)
+        self._forms = forms or Forms()
+        self._parameters = Parameters(signature, label=label, forms=self._forms)
+        self._quick = _quick_decoder(self._parameters, self._forms)
         self.plain = plain_encoder(self._parameters, max_payload=max_payload)
         """The payload of a plain call; None: `encode` makes it, or says what is wrong."""
         returned: Any = signature.return_annotation
         self.keeps_result = keep_result and returned not in (None, type(None), NoReturn, Never)
         """Whether results are stored: not for a task annotated `-> None`."""
-        self._result = shape_of(returned if self.keeps_result else Any, label=f"{label}: return type")
+        self._result = shape_of(
+            returned if self.keeps_result else Any, label=f"{label}: return type", forms=self._forms
+        )
 
     @classmethod
     def untyped(cls, name: str, *, max_payload: int = MAX_PAYLOAD) -> "Signature":
@@ -160,6 +170,42 @@ class Signature:
         """The JSON Schema of the arguments by name, for the registry."""
         return self._parameters.schema()
 
+    # --- by name, for unique keys ---------------------------------------------------------------------------
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The types of all parameters by name. Those of `*args` and `**kwargs` are of each value."""
+        return {slot.name: slot.shape.type for slot in self._parameters.slots}
+
+    def arguments(self, payload: bytes) -> dict[str, object]:
+        """The arguments of a payload by the names of their parameters, as far as they were given; errors as
+        for `decode`.
+        """
+        args, kwargs = self.decode(payload)
+        return self._parameters.by_name(args, kwargs)
+
+    def canonical(self, value: object) -> bytes:
+        """A value as JSON, in the one order that equal values have."""
+        return self._forms.encode_sorted(value)
+
+    def canonical_default(self, name: str) -> bytes | None:
+        """The default of a parameter in this way, as if a call had given it: 1 for a float is 1.0. None: it
+        has none.
+        """
+        slot = next(slot for slot in self._parameters.slots if slot.name == name)
+        if slot.required:
+            return None
+        if slot.default is inspect.Parameter.empty:
+            return b"[]" if slot is self._parameters.rest else b"{}"
+        try:
+            return self.canonical(slot.shape.decode(self._forms.encode(slot.default)))
+        except msgspec.MsgspecError:  # `count: int = None`
+            return self.canonical(slot.default)
+
+    def is_secret(self, name: str) -> bool:
+        """Whether a parameter is secret, by its name or its annotation."""
+        return is_secret_name(name) or is_marked(self.annotations[name])
+
     # --- secrets --------------------------------------------------------------------------------------------
 
     def secrets_in(self, payload: bytes) -> frozenset[str]:
@@ -203,11 +249,15 @@ class Signature:
             a, k = self._parameters.bind(args, kwargs)
         except InvalidPayload:
             return [masked(value) for value in args], masked(dict(kwargs))
-        is_secret = self._parameters.is_secret
+        is_secret, shape = self._parameters.is_secret, self._parameters.shape
         return (
-            [masked(value, secret=is_secret(place)) for place, value in enumerate(a)],
-            {name: masked(value, secret=is_secret(name)) for name, value in k.items()},
+            [masked(value, shape(place).type, secret=is_secret(place)) for place, value in enumerate(a)],
+            {name: masked(value, shape(name).type, secret=is_secret(name)) for name, value in k.items()},
         )
+
+    def masked_result(self, value: Any) -> Any:
+        """A result as plain JSON, with secrets replaced, for showing."""
+        return masked(value, self._result.type)
 
     # --- result ---------------------------------------------------------------------------------------------
 
@@ -262,13 +312,15 @@ class Signature:
         except Exception as error:
             # Users' code, such as `__post_init__`, raised what msgspec does not take for a refusal.
             raise _Refused(place, Fault((), f"{type(error).__name__}: {shown(str(error))}")) from error
-        if shape.suspects(document) and (fault := find_fault(value)):
+        if shape.suspects(document) and (fault := find_fault(value, self._forms)):
+            raise _Refused(place, fault)
+        if shape.check is not None and (fault := shape.check(value)):
             raise _Refused(place, fault)
         return value
 
     def _written(self, what: str, document: object, parts: Callable[[], _Parts]) -> bytes:
         try:
-            written = encode(document)
+            written = self._forms.encode(document)
         except Exception as error:
             self._blame(parts())
             raise InvalidPayload(
@@ -287,7 +339,7 @@ class Signature:
         return InvalidPayload(f"{self._at(place)}{written(fault.path)}: {fault.reason}")
 
     def _refuse_size(self, what: str, size: int, parts: _Parts) -> NoReturn:
-        sizes = {place: len(encode(value)) for place, value in parts.items() if place is not None}
+        sizes = {place: len(self._forms.encode(value)) for place, value in parts.items() if place is not None}
         largest = max(sizes, key=sizes.__getitem__, default=None)
         detail = "" if largest is None else f" ({self._parameters.described(largest)}: {sizes[largest]:,})"
         raise PayloadTooLarge(
@@ -298,14 +350,14 @@ class Signature:
     def _blame(self, given: _Parts) -> None:
         """Refuse what may never be stored. Looked for first: a NaN was null where a float was expected."""
         for place, value in given.items():
-            if fault := find_fault(value):
+            if fault := find_fault(value, self._forms):
                 raise self._invalid(place, fault)
 
     def _compare(self, given: _Parts, arrived: _Parts) -> None:
         """Refuse what would arrive as something else."""
         self._blame(given)
         for place, value in given.items():
-            if fault := find_change(value, arrived[place]):
+            if fault := find_change(value, arrived[place], self._forms):
                 raise self._invalid(place, fault)
 
     def _explained(self, given: _Parts, refused: _Refused) -> InvalidPayload:
@@ -325,7 +377,7 @@ def _same(given: object, arrived: object) -> bool:
         return False
 
 
-def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object] | None]:
+def _quick_decoder(parameters: Parameters, forms: Forms) -> Callable[[bytes], dict[str, object] | None]:
     """A decoder of whole payloads, for parameters that all have names. Where it answers None, look closer.
 
     One Struct for all arguments: `decode` of three takes 1.5 µs, with a decoder for each of them 6 µs.
@@ -335,7 +387,7 @@ def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object
         return lambda _: None
     arguments = msgspec.defstruct(
         "Arguments",
-        [(slot.name, slot.shape.type, NODEFAULT if slot.required else UNSET) for slot in slots],
+        [(slot.name, slot.shape.read_as, NODEFAULT if slot.required else UNSET) for slot in slots],
         kw_only=True,
         forbid_unknown_fields=True,
         gc=False,
@@ -346,11 +398,14 @@ def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object
     )
     shape = Shape(
         envelope,
-        decoder_of(envelope),
+        envelope,
+        forms.decoder(envelope),
+        None,
         nests=any(slot.shape.nests for slot in slots),
         counts=any(slot.shape.counts for slot in slots),
     )
     complete = all(slot.required for slot in slots)
+    checks = [(slot.name, slot.shape.check) for slot in slots if slot.shape.check is not None]
     looks_closer, decode, asdict = shape.nests or shape.counts, shape.decode, msgspec.structs.asdict
 
     def quick(payload: bytes) -> dict[str, object] | None:
@@ -358,6 +413,8 @@ def _quick_decoder(parameters: Parameters) -> Callable[[bytes], dict[str, object
             return None
         try:
             values = asdict(decode(payload).k)
+            if checks and any(check(value) for name, check in checks if (value := values[name]) is not UNSET):
+                return None
         except Exception:  # noqa: BLE001 - the closer look says what is wrong
             return None
         return values if complete else {name: value for name, value in values.items() if value is not UNSET}

@@ -8,7 +8,7 @@
 
 `windlass worker --log-format json` writes JSON; in a program of your own it is `JsonFormatter()` on a
 handler. What a job was called with is not among the fields, and secrets that it was called with are taken out
-of what its code logs. What is logged when: docs/logging.md.
+of what its code logs. What is logged when: docs/logging-and-sentry.md.
 """
 
 import logging
@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from windlass.core.outcome import type_name
 from windlass.errors import InvalidOption
-from windlass.observe import runs
-from windlass.observe.failures import RUNS
+from windlass.observe.runs import LOGGER, RUN
 from windlass.observe.traces import current_ids
 
 FORMAT_VARIABLE = "WINDLASS_LOG_FORMAT"
@@ -31,7 +31,7 @@ PLAIN = "%(asctime)s %(levelname)s %(process)d %(message)s"
 """Of every process of a worker: the number is its pid."""
 LEVELS = {
     "debug": logging.DEBUG,
-    "run": runs.RUN,
+    "run": RUN,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
@@ -42,16 +42,19 @@ _encode = msgspec.json.Encoder().encode
 _OWN = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
 """What every record has; all else was given as `extra`."""
 _TAKEN = frozenset(
-    ("time", "level", "logger", "message", "pid", "job", "task", "queue", "lane", "attempt", "fence", "error")
+    (
+        *("time", "level", "logger", "message", "pid", "error"),
+        *("job", "task", "queue", "lane", "attempt", "max_attempts", "fence"),
+    )
 )
 
 
-class Telling(Protocol):
-    """A run, as far as logs tell of it."""
+class RunningJob(Protocol):
+    """A run, as far as logs need to know it."""
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """job, task, queue, lane, attempt, fence."""
+        """Such as job, task and queue."""
         ...
 
     def clean(self, text: str) -> str:
@@ -59,16 +62,16 @@ class Telling(Protocol):
         ...
 
 
-_runs: list[Callable[[], Telling | None]] = []
+_finders: list[Callable[[], RunningJob | None]] = []
 
 
-def runs_are_told_by(look: Callable[[], Telling | None]) -> None:
-    """Said by the worker's room when it is imported: how to find the run that the calling code is part of."""
-    _runs.append(look)
+def find_runs_with(finder: Callable[[], RunningJob | None]) -> None:
+    """Say how to find the run that the calling code is part of; the worker does so when it is imported."""
+    _finders.append(finder)
 
 
-def _running() -> Telling | None:
-    return next((found for look in _runs if (found := look()) is not None), None)
+def _running() -> RunningJob | None:
+    return next((found for finder in _finders if (found := finder()) is not None), None)
 
 
 class TextFormatter(logging.Formatter):
@@ -108,7 +111,7 @@ class JsonFormatter(logging.Formatter):
         if run is not None:
             line.update(run.fields)
         line.update(current_ids())
-        taken = frozenset[str]() if record.name == RUNS else _TAKEN
+        taken = frozenset[str]() if record.name == LOGGER else _TAKEN
         for name, value in vars(record).items():
             if name not in _OWN and name not in taken and isinstance(value, str | int | float | bool):
                 line[name] = clean(value) if isinstance(value, str) else value
@@ -119,13 +122,10 @@ class JsonFormatter(logging.Formatter):
             return _encode({name: _whole(value) for name, value in line.items()}).decode()
 
     def _error(self, record: logging.LogRecord, clean: Callable[[str], str]) -> Mapping[str, object]:
-        if not record.exc_info or record.exc_info[0] is None:
+        raised = record.exc_info[1] if record.exc_info else None
+        if record.exc_info is None or raised is None:
             return {"traceback": clean(record.exc_text)} if record.exc_text else {}
-        kind = record.exc_info[0]
-        return {
-            "error": f"{kind.__module__}.{kind.__qualname__}",
-            "traceback": clean(self.formatException(record.exc_info)),
-        }
+        return {"error": type_name(raised), "traceback": clean(self.formatException(record.exc_info))}
 
 
 def check_logging() -> tuple[int, str]:

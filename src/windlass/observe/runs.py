@@ -1,103 +1,160 @@
-"""Who is told of the starts and ends of runs: the log, if it is asked to, and others such as Sentry.
+"""Starts and ends of runs: who hears of them, and what the log says of them.
 
-Who listens is looked up when a worker's process begins, so a run pays nothing while nobody does.
+A worker looks once, when it begins, whether anybody listens: a tracer, the log, an integration such as
+Sentry. While nobody does, a run calls nothing of this file.
 """
 
 import contextlib
 import logging
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
-from windlass.core.settlement import Settlement
+from windlass.core.settlement import JobFacts, Settlement, rule_settlement
 from windlass.core.units import SECOND
-from windlass.observe.failures import RUNS, Clean, place
+from windlass.observe import traces
 
+LOGGER = "windlass.run"
+"""The logger of runs: their failures, and their starts and ends."""
 RUN = 15
 """The level of starts and ends, between DEBUG and INFO."""
 logging.addLevelName(RUN, "RUN")
 
-_runs = logging.getLogger(RUNS)
-_log = logging.getLogger("windlass.observe")
+_log = logging.getLogger(LOGGER)
+_own_log = logging.getLogger("windlass.observe")
 
-End: TypeAlias = Callable[[Settlement], object]
-Begin: TypeAlias = Callable[[Lease, Clean], End | None]
-"""Called in the context of a run before its code; what it gives is called after it, in the same context."""
+Clean: TypeAlias = Callable[[str], str]
+"""Removes the secrets that a job was called with from a text."""
+OnEnd: TypeAlias = Callable[[Settlement], object]
+OnStart: TypeAlias = Callable[[Lease, Clean], OnEnd | None]
+"""Called in the context of a run, before its code. What it returns is called after it, in that context."""
 
-_listeners: list[Begin] = []
-
-
-def runs_are_told_to(begin: Begin) -> None:
-    """Call `begin` at the start of every run of the workers that begin from now on."""
-    if begin not in _listeners:
-        _listeners.append(begin)
+_added: list[OnStart] = []
 
 
-def no_more_runs_to(begin: Begin) -> None:
+def add_run_listener(listener: OnStart) -> None:
+    """Call `listener` at the start of every run, in workers that begin from now on."""
+    if listener not in _added:
+        _added.append(listener)
+
+
+def remove_run_listener(listener: OnStart) -> None:
     """Do not call it any more, in workers that begin from now on."""
-    if begin in _listeners:
-        _listeners.remove(begin)
+    if listener in _added:
+        _added.remove(listener)
 
 
-def listening() -> Sequence[Begin]:
-    """Who is to be told, at this moment."""
-    return (*((_logged,) if _runs.isEnabledFor(RUN) else ()), *_listeners)
+def run_listeners() -> Sequence[OnStart]:
+    """All that listen at this moment. The tracer comes first, so the others are called inside of its span."""
+    spans = traces.active()
+    return (
+        *(() if spans is None else (_traced_by(spans),)),
+        *((_logged,) if _log.isEnabledFor(RUN) else ()),
+        *_added,
+    )
 
 
-def begun(listeners: Sequence[Begin], lease: Lease, clean: Clean) -> list[End]:
-    """A run begins: tell all, and give what is to be called at its end. One that fails is logged."""
-    ends: list[End] = []
-    for begin in listeners:
+def run_starts(listeners: Sequence[OnStart], lease: Lease, clean: Clean) -> list[OnEnd]:
+    """Call all listeners; returns what is to be called at the end of the run."""
+    at_end: list[OnEnd] = []
+    for listener in listeners:
         with _guarded(lease):
-            end = begin(lease, clean)
-            if end is not None:
-                ends.append(end)
-    return ends
+            on_end = listener(lease, clean)
+            if on_end is not None:
+                at_end.append(on_end)
+    return at_end
 
 
-def ended(ends: Sequence[End], lease: Lease, settlement: Settlement) -> None:
-    """A run has an outcome: tell those that heard of its start, the last one first."""
-    for end in reversed(ends):
+def run_ends(at_end: Sequence[OnEnd], lease: Lease, settlement: Settlement) -> None:
+    """Call what the listeners returned at the start, in reverse order."""
+    for on_end in reversed(at_end):
         with _guarded(lease):
-            end(settlement)
+            on_end(settlement)
 
 
 @contextlib.contextmanager
 def _guarded(lease: Lease) -> Generator[None]:
+    """A listener that fails is logged; the run goes on."""
     try:
         yield
-    except BaseException:  # noqa: BLE001 - whatever it is, the run goes on
+    except BaseException:  # noqa: BLE001 - it must not decide what becomes of the run
         with contextlib.suppress(BaseException):
-            _log.exception("job %s: a listener to runs has failed", lease.job)
+            _own_log.exception("job %s: a listener to runs failed", lease.job)
 
 
-def _logged(lease: Lease, _clean: Clean) -> End:
-    fields = {
-        "job": lease.job,
-        "task": lease.task,
-        "queue": lease.queue,
-        "lane": lease.lane,
-        "attempt": lease.attempt,
-        "max_attempts": lease.max_attempts,
-        "fence": lease.fence,
+# --- what log lines say of a run ----------------------------------------------------------------------------
+
+
+class RunNames(Protocol):
+    """What a run is found by: a lease has it, and so has a failure."""
+
+    @property
+    def job(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def lane(self) -> str: ...
+    @property
+    def attempt(self) -> int | None: ...
+    @property
+    def max_attempts(self) -> int | None: ...
+    @property
+    def fence(self) -> int | None: ...
+
+
+def fields_of(run: RunNames) -> dict[str, object]:
+    """The fields of its log lines."""
+    return {
+        "job": run.job,
+        "task": run.task,
+        "queue": run.queue,
+        "lane": run.lane,
+        "attempt": run.attempt,
+        "max_attempts": run.max_attempts,
+        "fence": run.fence,
     }
-    where = place(lease)
+
+
+def place_of(run: RunNames) -> str:
+    """Its queue and lane, in words."""
+    return f"queue {run.queue}, lane {run.lane}" if run.lane else f"queue {run.queue}"
+
+
+def outcome_of(lease: Lease, settlement: Settlement) -> Outcome:
+    """What the store will make of a settlement: the retry of a last attempt is a dead letter."""
+    facts = JobFacts(attempt=lease.attempt, max_attempts=lease.max_attempts)
+    return rule_settlement(facts, settlement).outcome
+
+
+def log_correction(level: int, lease: Lease, what: str, *args: object) -> None:
+    """Log that the store made something else of a run than its own lines say."""
+    _log.log(level, f"job %s: task %s (%s) {what}", *_names(lease), *args, extra=fields_of(lease))
+
+
+def _logged(lease: Lease, _clean: Clean) -> OnEnd:
+    fields, names = fields_of(lease), _names(lease)
     said = "job %s: task %s (%s) starts (attempt %d of %d)"
-    _runs.log(RUN, said, lease.job, lease.task, where, lease.attempt, lease.max_attempts, extra=fields)
+    _log.log(RUN, said, *names, lease.attempt, lease.max_attempts, extra=fields)
 
     def end(settlement: Settlement) -> None:
-        became = fate(lease, settlement).value
-        runtime = (settlement.runtime or 0) / SECOND
-        more = {**fields, "outcome": became, "runtime": runtime}
+        outcome, runtime = outcome_of(lease, settlement).value, (settlement.runtime or 0) / SECOND
         said = "job %s: task %s (%s) ends after %.3f s: %s"
-        _runs.log(RUN, said, lease.job, lease.task, where, runtime, became, extra=more)
+        more = {**fields, "outcome": outcome, "runtime": runtime}
+        _log.log(RUN, said, *names, runtime, outcome, extra=more)
 
     return end
 
 
-def fate(lease: Lease, settlement: Settlement) -> Outcome:
-    """What becomes of the job: the store makes a dead letter of the retry of a last attempt."""
-    if settlement.outcome is Outcome.RETRY and lease.attempt >= lease.max_attempts:
-        return Outcome.DEAD
-    return settlement.outcome
+def _names(lease: Lease) -> tuple[str, str, str]:
+    return lease.job, lease.task, place_of(lease)
+
+
+def _traced_by(spans: traces.Spans) -> OnStart:
+    def start(lease: Lease, _clean: Clean) -> OnEnd:
+        span = spans.begin(lease)
+        return lambda settlement: spans.end(span, settlement)
+
+    return start

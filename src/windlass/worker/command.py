@@ -13,7 +13,7 @@ from windlass.broker.contract import Broker
 from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import in_namespace, load_app
-from windlass.observe.failures import last_words
+from windlass.observe.failures import flush_all, flush_listeners
 from windlass.observe.history.reader import keep_history
 from windlass.observe.logs import begin_logging
 from windlass.observe.watch import Watch
@@ -80,6 +80,7 @@ def supervise(
         start_anew_on_change()
         return 1
     code, anew = asyncio.run(_opened(services, options, once_open))
+    flush_listeners()
     if anew and code:
         start_anew_on_change()
     elif anew:
@@ -150,7 +151,7 @@ async def _close(broker: Broker, code: int) -> None:
             await broker.close()
     except TimeoutError:
         _log.warning("the store is away: left without closing it")
-        last_words()
+        flush_all()
         os._exit(code)
 
 

@@ -10,17 +10,18 @@ from types import TracebackType
 import msgspec
 
 from windlass.core.lease import Lease
-from windlass.core.outcome import Outcome
+from windlass.core.outcome import CANCELLED_ITSELF, Error, Outcome, type_name
 from windlass.core.retry import RetryPolicy, crash_delay
 from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload
-from windlass.observe.failures import Clean, Failure, tell
-from windlass.observe.runs import fate
-from windlass.signals import GiveUp, Retry, Signal, Snooze
+from windlass.observe.failures import Failure, report
+from windlass.observe.runs import Clean, outcome_of
+from windlass.signals import Cancelled, GiveUp, Retry, Signal, Snooze
 from windlass.worker import twins
 from windlass.worker.failure import (
+    MESSAGE_CHARS,
     RunInterrupted,
     RunTimedOut,
     as_error,
@@ -28,7 +29,6 @@ from windlass.worker.failure import (
     formatted,
     said,
     shortened,
-    type_name,
     users_frames,
 )
 from windlass.worker.holds import hold_key
@@ -64,7 +64,7 @@ class Concluder:
                 return returned(run.clean(text))
 
             kept = as_error(error, retryable=False, clean=clean)
-            return _told(run.lease, self._settlement(run, Outcome.DEAD, error=kept), error, clean)
+            return _reported(run.lease, self._settlement(run, Outcome.DEAD, error=kept), error, clean)
         lease, runtime = run.lease, int((self._now() - run.started) * SECOND + 0.5)
         if result is None and not run.spawned:
             return Settlement(job=lease.job, fence=lease.fence, outcome=_DONE, runtime=runtime)
@@ -78,7 +78,7 @@ class Concluder:
         )
 
     def raised(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        """The settlement of a run that raised, whatever it raised. A failure is told here, once."""
+        """The settlement of a run that raised, whatever it raised."""
         if twins.pid != self._pid:
             twins.end_twin(task.name)
         if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
@@ -86,13 +86,13 @@ class Concluder:
             late = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
             error = late.with_traceback(error.__traceback__)  # where the code was at that moment
         try:
-            return _told(run.lease, self._judged(run, task, error), error, run.clean)
+            return _reported(run.lease, self._judged(run, task, error), error, run.clean)
         except BaseException as trouble:  # noqa: BLE001
             # A class of exceptions may be written so that even looking at one raises.
             why = shortened(run.clean(formatted(trouble) or type_name(trouble)))
             unread = said(run.clean(type(error).__name__), "its error cannot be read")
             kept = msgspec.structs.replace(unread, traceback=why)
-            return _told(run.lease, self._settlement(run, Outcome.RETRY, delay=SECOND, error=kept))
+            return _reported(run.lease, self._settlement(run, Outcome.RETRY, delay=SECOND, error=kept))
 
     def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
         if run.released:
@@ -106,7 +106,7 @@ class Concluder:
     def refused(self, run: Run, task: Registered, why: str) -> Settlement:
         """The settlement of a run that returned, but spawned jobs that the store refuses."""
         error = RuntimeError(f"what it spawned was refused: {why}")
-        return _told(run.lease, self._failed(run, task, error), error, run.clean)
+        return _reported(run.lease, self._failed(run, task, error), error, run.clean)
 
     def dropped(self, run: Run | None, settlement: Settlement, why: str) -> Settlement:
         """The settlement of a lease on which the store takes no other word: a dead letter."""
@@ -118,7 +118,7 @@ class Concluder:
             runtime=settlement.runtime,
             error=said("NotSettled", why, retryable=False),
         )
-        return dead if run is None else _told(run.lease, dead)
+        return dead if run is None else _reported(run.lease, dead)
 
     def died(self, run: Run, cause: str) -> Settlement:
         """The settlement of a run whose own process died; the worker lives on."""
@@ -126,10 +126,16 @@ class Concluder:
             return self._settlement(run, Outcome.RELEASE if run.released else Outcome.CANCELLED)
         error = said("ProcessDied", f"the process of this job died: {cause}", cause=cause)
         delay = crash_delay(run.lease.attempt)
-        return _told(run.lease, self._settlement(run, Outcome.RETRY, delay=delay, error=error))
+        return _reported(run.lease, self._settlement(run, Outcome.RETRY, delay=delay, error=error))
 
     def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
         match signal:
+            case Cancelled() if signal.lease_lost:
+                return self._settlement(run, Outcome.RELEASE)  # refused, if it is lost
+            case Cancelled():
+                why = clipped(run.clean(signal.why), MESSAGE_CHARS)
+                error = said("Cancelled", f"{CANCELLED_ITSELF}: {why}" if why else CANCELLED_ITSELF)
+                return self._settlement(run, Outcome.CANCELLED, error=error)
             case Snooze():
                 return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
             case GiveUp():
@@ -178,15 +184,15 @@ def _interrupted(error: BaseException) -> RunInterrupted:
     return RunInterrupted(f"{type(error).__name__}: {error}")
 
 
-def _told(
+def _reported(
     lease: Lease, settlement: Settlement, raised: BaseException | None = None, clean: Clean = str
 ) -> Settlement:
-    """A settlement whose failure was told; one that is no failure is as it was."""
+    """Report the failure that a settlement tells of, if it does; returns the settlement."""
     error = settlement.error
-    if error is None:
+    if error is None or settlement.outcome is Outcome.CANCELLED:
         return settlement
-    outcome = fate(lease, settlement)
-    tell(
+    outcome = outcome_of(lease, settlement)
+    report(
         Failure(
             job=lease.job,
             task=lease.task,
@@ -228,7 +234,7 @@ def expired(lease: Lease) -> Settlement:
 
 def unknown(lease: Lease) -> Settlement:
     """The settlement of a lease whose task this program does not have."""
-    return held(lease, f'no task "{lease.task}" in this app')
+    return held(lease, said("UnknownTask", f'no task "{lease.task}" in this app'))
 
 
 def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
@@ -236,17 +242,22 @@ def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
     app and quote the payload, so secrets are removed from it.
     """
     clean = Cleaner(task.signature.secrets_in(lease.payload))
-    settlement = held(lease, clean(f"this code cannot read its payload: {error}"))
-    kept = msgspec.structs.replace(settlement, error=as_error(error, retryable=True, clean=clean))
-    _told(lease, kept, error, clean)
-    return settlement
+    kept = as_error(error, retryable=True, clean=clean)
+    return held(
+        lease, kept, why=clean(f"this code cannot read its payload: {error}"), raised=error, clean=clean
+    )
 
 
-def held(lease: Lease, why: str) -> Settlement:
+def held(
+    lease: Lease, error: Error, *, why: str = "", raised: BaseException | None = None, clean: Clean = str
+) -> Settlement:
     """The settlement of a lease that this worker cannot run, though another may: it is held under its task's
-    key, and no attempt is spent.
+    key, and no attempt is spent. It carries no error, since nothing ran; the error is reported.
     """
-    return _unstarted(lease, Outcome.HOLD, hold=HoldKey(hold_key(lease.task), clipped(why, 500)))
+    hold = HoldKey(hold_key(lease.task), clipped(why or error.message, 500))
+    settlement = _unstarted(lease, Outcome.HOLD, hold=hold)
+    _reported(lease, msgspec.structs.replace(settlement, error=error), raised, clean)
+    return settlement
 
 
 def _unstarted(lease: Lease, outcome: Outcome, **more: object) -> Settlement:

@@ -15,9 +15,9 @@ from windlass.worker.hand import Hand, Ticket
 from windlass.worker.in_loop import Inline, InLoop, TaskLoop
 from windlass.worker.in_process import InProcess, Processes
 from windlass.worker.in_thread import InThread
+from windlass.worker.observed import performer_for
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered, RunsIn
-from windlass.worker.told import performer_for
 
 
 class Runner(Protocol):

@@ -1,6 +1,5 @@
 """How children end: what they died of, which jobs are charged, and telling the store until it answers."""
 
-import contextlib
 import logging
 import signal
 from collections.abc import Callable, Collection, Sequence
@@ -9,15 +8,11 @@ from pathlib import Path
 import msgspec
 
 from windlass.broker.contract import Broker
-from windlass.core.bounds import CALL_ITEMS
-from windlass.core.job import JobDetail, Moved
-from windlass.core.outcome import Cause, CauseKind, Outcome
+from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import SessionState, SessionView
-from windlass.core.state import Move, State
-from windlass.core.units import JobId, SessionId
+from windlass.core.units import SessionId
 from windlass.errors import StoreError
-from windlass.observe.failures import Failure, tell
-from windlass.worker.failure import said
+from windlass.worker.charged import report_charged
 from windlass.worker.host import Host, process_named
 from windlass.worker.leaving import WORDS
 from windlass.worker.pace import Pace
@@ -27,7 +22,6 @@ from windlass.worker.ward import LeaseKey, Ward
 
 _log = logging.getLogger("windlass.worker")
 
-_CHARGED = (Move.CRASH, Move.LOST)
 HARD_TIMEOUT = "hard timeout"
 PAGE = 1_000
 STALE = 3_600.0
@@ -95,48 +89,18 @@ class Coroner:
 async def end(
     broker: Broker, pace: Pace, session: SessionId, cause: Cause, started: Collection[LeaseKey] = ()
 ) -> int:
-    """End a session, however long that takes; how many jobs went back. Each job that is charged is told."""
+    """End a session, however long that takes; how many jobs went back. The failures of those that are charged
+    are reported.
+    """
     moved = 0
     while True:
         ended = await insist(
             pace, f"ending session {session}", lambda: broker.end_session(session, cause, started)
         )
         moved += len(ended.moved)
-        await _tell_charged(broker, session, cause, [each for each in ended.moved if each.move in _CHARGED])
+        await report_charged(broker, ended.moved, cause=cause.detail)
         if not ended.more:
             return moved
-
-
-async def _tell_charged(broker: Broker, session: SessionId, cause: Cause, jobs: Sequence[Moved]) -> None:
-    """The store names the jobs, but not their attempts: those are read, if it answers once more."""
-    if not jobs:
-        return
-    details: dict[JobId, JobDetail] = {}
-    with contextlib.suppress(StoreError):
-        found = await broker.get([each.job for each in jobs[:CALL_ITEMS]])
-        details = {each.id: each for each in found if each is not None}
-    error = said(
-        "Crashed" if cause.kind is CauseKind.CRASH else "Lost",
-        f"the worker process that ran it died: {cause.detail}",
-        cause=cause.detail,
-    )
-    for each in jobs:
-        detail = details.get(each.job)
-        runs = () if detail is None else (run for run in detail.deliveries if run.session == session)
-        run = max(runs, key=lambda run: run.fence, default=None)
-        tell(
-            Failure(
-                job=each.job,
-                task=each.task,
-                queue=each.queue,
-                lane=each.lane,
-                attempt=None if run is None else run.attempt,
-                max_attempts=None if detail is None else detail.max_attempts,
-                fence=None if run is None else run.fence,
-                outcome=Outcome.DEAD if each.after is State.DEAD else Outcome.RETRY,
-                error=error,
-            )
-        )
 
 
 # --- sessions whose end no supervisor saw -------------------------------------------------------------------

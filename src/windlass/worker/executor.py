@@ -23,7 +23,6 @@ from typing import Any, Protocol, TypeAlias
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, Fence, JobId
 from windlass.errors import InvalidPayload, UnreadablePayload
-from windlass.observe.traces import active
 from windlass.worker.conclude import Concluder, expired, given_back, unreadable
 from windlass.worker.hand import Ended, Hand, Ticket
 from windlass.worker.pace import Pace
@@ -65,28 +64,22 @@ class Invoker(Protocol):
 
 
 class Performer:
-    """The steps of a run in the process where its code runs."""
+    """The steps of a run in the process where its code runs. With listeners around them: `observed.py`."""
 
     def __init__(self, conclude: Concluder) -> None:
         self._conclude = conclude
-        self._spans = active()  # by now the app is imported, and has set up what it wants
 
     async def perform(self, call: Call, run: Run, task: Registered) -> Settlement:
         """Read → call → conclude. Users' code may raise anything, also while arguments are read."""
-        span = None if self._spans is None else self._spans.begin(run.lease)
         try:
             arguments = self.read(run, task)
             if isinstance(arguments, Settlement):
-                settlement = arguments
-            else:
-                args, kwargs = arguments
-                value = await call(run, task.function, args, kwargs)
-                settlement = self._conclude.returned(run, task, value)
+                return arguments
+            args, kwargs = arguments
+            value = await call(run, task.function, args, kwargs)
+            return self._conclude.returned(run, task, value)
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
-            settlement = self._conclude.raised(run, task, error)
-        if self._spans is not None and span is not None:
-            self._spans.end(span, settlement)
-        return settlement
+            return self._conclude.raised(run, task, error)
 
     def read(self, run: Run, task: Registered) -> Arguments | Settlement:
         """The arguments. After the start: reading may run users' code, and what that does is the job's."""

@@ -8,7 +8,6 @@ while a call is under way: the busier the worker, the larger the batches.
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,8 +32,6 @@ from windlass.worker.program import Registered
 from windlass.worker.sending import Sending
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes
-
-_log = logging.getLogger("windlass.worker")
 
 STUCK = 0.25
 """Seconds. A job that has not started after this is given back, and a loop that has shown no sign of life is
@@ -136,7 +133,7 @@ class Fetcher:
     # --- from any thread ------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """There is something to do."""
+        """Wake the fetcher: there is something to do."""
         self.soon(self._woken.set)
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -157,7 +154,7 @@ class Fetcher:
     # --- the loop -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve until drained."""
+        """Exchange jobs until drained."""
         try:
             while not self._is_drained():
                 await self._turn()
@@ -274,7 +271,6 @@ class Fetcher:
             if lease.task in self._tasks:
                 left.append(lease)
             else:
-                _log.warning('job %s: no task "%s" here; it is held', lease.job, lease.task)
                 self._settler.put(Ended(None, unknown(lease), None))
         return left
 
@@ -291,7 +287,7 @@ class Fetcher:
     # --- giving back ----------------------------------------------------------------------------------------
 
     def _give_back(self, now: float) -> None:
-        """Let other workers run what this one has not come to."""
+        """Give back leases that wait too long: other workers may run them."""
         everything = self._stops_asking
         while (ticket := self._hand.oldest()) is not None:
             if not everything and now - ticket.received <= STUCK:
@@ -301,7 +297,7 @@ class Fetcher:
                 self._settler.put(Ended(ticket, given_back(ticket.lease), None))
 
     def hold_struck(self) -> None:
-        """There are new strikes: hold the jobs that they mean and that have not started."""
+        """Hold the jobs that new strikes concern and that have not started."""
         for ticket in list(self._hand.unstarted):
             held = self._strikes.hold(ticket.lease)
             if held is not None and self._hand.claim_start(ticket):
@@ -377,7 +373,7 @@ class Fetcher:
         return min(times)
 
     def _listen(self, timeout: float) -> None:
-        """Have the store wake us, as long as there is room for what it would wake us for."""
+        """Have the store wake this worker, as long as there is room for more jobs."""
         queues = self._listened()
         if queues != self._waits_for:
             self._forget_waiter()  # a wake that this worker cannot follow belongs to another

@@ -15,6 +15,7 @@ from windlass.core.units import SECOND
 from windlass.errors import StoreError
 from windlass.worker.conclude import Concluder, given_back, held
 from windlass.worker.executor import Executor
+from windlass.worker.failure import said
 from windlass.worker.hand import Ticket
 from windlass.worker.in_loop import TaskLoop
 from windlass.worker.process import (
@@ -33,7 +34,9 @@ from windlass.worker.run import Run
 from windlass.worker.table import Table
 
 LONGEST_IMPORT = 120.0
-"""Seconds that a process may take to import its app; a job that waits for one is not given to others."""
+"""Seconds that a process may take to import its app and to enter its lifespan. A job that waits for one is
+not given to others.
+"""
 
 
 class InProcess:
@@ -98,7 +101,7 @@ class Invocation:
         try:
             self._process = await self._processes.ready()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job is not at fault
-            return held(ticket.lease, f"no process for it: {error}")
+            return held(ticket.lease, said("NoProcess", f"no process for it: {error}"))
         return None
 
     async def perform(self, run: Run, task: Registered) -> Settlement:
@@ -133,7 +136,9 @@ class Processes:
                 prepared = await process.prepared()
         except TimeoutError:
             await process.close()
-            raise StoreError(f"it was not ready within {LONGEST_IMPORT:g} s: does an import hang?") from None
+            raise StoreError(
+                f"it was not ready within {LONGEST_IMPORT:g} s: does an import or the lifespan hang?"
+            ) from None
         if not prepared:
             cause = await process.ended()
             raise StoreError(process.unfit or f"it died while it began: {cause}")
@@ -210,8 +215,7 @@ class Processes:
 
     async def close(self) -> None:
         """End those that are idle."""
-        for process in self._idle:
-            await process.close()
+        await asyncio.gather(*(process.end() for process in self._idle))
 
 
 def _current_folder() -> Path | None:

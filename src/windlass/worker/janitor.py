@@ -19,6 +19,7 @@ from windlass.core.session import Swept
 from windlass.core.units import SECOND
 from windlass.errors import StoreError, StoreReplaced
 from windlass.worker.alerting import EVERY
+from windlass.worker.charged import report_charged
 from windlass.worker.pace import Pace
 from windlass.worker.patience import Backoff
 
@@ -84,7 +85,8 @@ class Janitor:
         if self._backoff.tries:
             _log.info("the store can be swept again")
             self._backoff.worked()
-        _report(swept)
+        _log_swept(swept)
+        await report_charged(self._broker, swept.moved)
         if not swept.more:
             return self._next_wait(swept)
         # Pruning is not urgent, and workers wait for the store: they get every other turn.
@@ -117,7 +119,7 @@ def _only_pruned(swept: Swept) -> bool:
     return bool(swept.pruned) and not (swept.promoted or swept.reaped or swept.moved)
 
 
-def _report(swept: Swept) -> None:
+def _log_swept(swept: Swept) -> None:
     for session in swept.reaped:
         _log.warning("session %s fell silent for longer than its TTL: its jobs are given to others", session)
     if swept.stepped_back:

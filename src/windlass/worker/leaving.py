@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import NoReturn
 
-from windlass.observe.failures import last_words
+from windlass.observe.failures import flush_all
 
 _log = logging.getLogger("windlass.worker")
 
@@ -70,7 +70,7 @@ def _end(code: int, level: int, message: str, error: BaseException | None = None
     with contextlib.suppress(BaseException):
         _log.log(level, message, exc_info=error)
     with contextlib.suppress(BaseException):
-        last_words()
+        flush_all()
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)

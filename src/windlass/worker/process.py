@@ -46,7 +46,10 @@ class Ruled(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):
-    """The app is imported: the process takes work."""
+    """The app is imported, and its lifespan entered: the process takes work."""
+
+    leaves: bool = False
+    """It has something to do before it ends: it is told to end, and not just killed."""
 
 
 class Unfit(msgspec.Struct, frozen=True, tag=True):
@@ -87,6 +90,8 @@ def framed(message: ToProcess | FromProcess) -> bytes:
 
 LAST_WORDS = 0.1
 """Seconds to read what a dead process has said."""
+LEAVING = 11.0
+"""Seconds that an idle process is given to end by itself; to leave its lifespan it takes a second less."""
 SILENCE = 2.0
 """Seconds that a process is given to end when its socket is closed."""
 
@@ -110,6 +115,7 @@ class ProcessHandle:
         self.has_begun = False
         """Whether the job that it serves has arrived there."""
         self.unfit = ""
+        self._leaves = False
 
     @classmethod
     async def start(cls, prepare: Prepare, folder: Path | None = None) -> "ProcessHandle":
@@ -138,6 +144,7 @@ class ProcessHandle:
         if not self._prepared:
             word = await self.hear()
             self._prepared = isinstance(word, Prepared)
+            self._leaves = isinstance(word, Prepared) and word.leaves
             if isinstance(word, Unfit):
                 self.unfit = word.why
         return self._prepared
@@ -175,6 +182,13 @@ class ProcessHandle:
             return "it closed its socket to its worker, and was killed"
         code = await self._gone()
         return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+
+    async def end(self) -> None:
+        """Let it end while it is idle: it may leave its lifespan, and send what it still has."""
+        if self._leaves:
+            self._writer.close()
+            await asyncio.wait({self._end}, timeout=LEAVING)
+        await self.close()
 
     async def close(self) -> None:
         self.signal(signal.SIGKILL)

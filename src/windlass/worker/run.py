@@ -15,7 +15,8 @@ from windlass.core.outcome import Verdict
 from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.session import Note
 from windlass.errors import InvalidOption
-from windlass.observe.logs import runs_are_told_by
+from windlass.observe.logs import find_runs_with
+from windlass.observe.runs import fields_of
 from windlass.worker.program import Program
 
 
@@ -65,18 +66,10 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
     @property
     def fields(self) -> Mapping[str, object]:
         """What a log line tells of it."""
-        lease = self.lease
-        return {
-            "job": lease.job,
-            "task": lease.task,
-            "queue": lease.queue,
-            "lane": lease.lane,
-            "attempt": lease.attempt,
-            "fence": lease.fence,
-        }
+        return fields_of(self.lease)
 
     def stop_with(self, stop: Callable[[], object]) -> None:
-        """From here on the code can be stopped; at once, if that was asked for before."""
+        """Take the function that stops the code; stop it at once if that was asked for before."""
         self.stop = stop
         if self.cancelled or self.released:
             self.halt()
@@ -117,4 +110,4 @@ _spawning = threading.Lock()
 """One for all runs: it is held for a moment, and by few."""
 
 running: ContextVar[Run] = ContextVar("windlass_run")
-runs_are_told_by(lambda: running.get(None))
+find_runs_with(lambda: running.get(None))

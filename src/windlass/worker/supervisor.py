@@ -189,7 +189,7 @@ class Supervisor:
             self._give_up_if_hopeless()
             pause = seat.pause()
             if pause and not self._over.is_set():
-                if self._started:
+                if self._started or seat.fails_for_now:
                     _log.warning("a child ended before it could work; the next starts in %.1f s", pause)
                 await until(self._pace, self._over, pause)
 
@@ -296,8 +296,8 @@ class Supervisor:
             case Ready():
                 ward.ready = True
                 ward.may_go()
-            case Failed(why):
-                ward.failed = why
+            case Failed(why, passes):
+                ward.cannot_work(why, passes=passes)
             case Suspects():
                 self._suspected()
             case Lost():
@@ -340,6 +340,8 @@ class Supervisor:
         detail = ward.failed or verdict.cause.detail
         if verdict.cause.kind is not CauseKind.CRASH:
             _log.debug("child %d ended: %s", ward.pid, detail)
+        elif ward.fails_for_now:
+            _log.error("child %d ended: %s", ward.pid, detail)
         elif ward.going or self._started:
             _log.error(
                 "child %d ended: %s; it is charged to %s that had started",

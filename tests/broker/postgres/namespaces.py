@@ -15,7 +15,7 @@ from tests.broker.postgres.servers import Server, programs
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.clock import Clock
 from windlass.conformance.harness import APP
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
@@ -26,7 +26,7 @@ DECLARE
     t regclass;
 BEGIN
     FOR t IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'r'
-             AND c.relname NOT IN ('layout', 'meta', 'event_end', 'slot') AND pg_relation_size(c.oid) > 0
+             AND c.relname NOT IN ('layout', 'meta', 'event_end', 'segment') AND pg_relation_size(c.oid) > 0
     LOOP
         -- What a large test left behind would be in the way of all that come after it.
         IF pg_relation_size(t) > 100000 THEN
@@ -36,8 +36,8 @@ BEGIN
         END IF;
     END LOOP;
     UPDATE {schema}.meta SET mark = 0, live = 0, swept_at = NULL, left_work = false, version = 0,
-        slots = '{{}}';
-    UPDATE {schema}.slot SET opened_at = NULL, closed_at = NULL;
+        segments = '{{}}';
+    UPDATE {schema}.segment SET opened_at = NULL, closed_at = NULL;
     UPDATE {schema}.event_end SET next = 0;
 END $$
 """
@@ -85,9 +85,9 @@ floor, where nobody looks for it.
 class Namespaces:
     """The namespaces of one server."""
 
-    def __init__(self, server: Server, place: Place | None = None, prefix: str = "windlass") -> None:
+    def __init__(self, server: Server, place: Location | None = None, prefix: str = "windlass") -> None:
         self.server = server
-        self._place = place or Place(server.dsn)
+        self._place = place or Location(server.dsn)
         self._prefix = prefix
         self._numbers = itertools.count(1)
         self._free: list[str] = []

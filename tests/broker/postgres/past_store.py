@@ -33,10 +33,10 @@ class Store:
         """How many rows the partitions hold."""
         return (await self.rows("SELECT count(*) FROM {s}.past"))[0]
 
-    async def slots(self) -> list[int]:
+    async def segments(self) -> list[int]:
         """Those that hold anything, or will."""
         return await self.rows(
-            "SELECT slot FROM {s}.slot WHERE opened_at IS NOT NULL ORDER BY opened_at, slot"
+            "SELECT segment FROM {s}.segment WHERE opened_at IS NOT NULL ORDER BY opened_at, segment"
         )
 
     async def done(self, count: int = 1, *, result: bytes | None = None, **options: Any) -> list[str]:

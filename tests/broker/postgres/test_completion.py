@@ -234,7 +234,7 @@ def test_another_word_about_the_lease_does_not_get_through(run: Run) -> None:
 
 
 def test_what_follows_is_done_for_the_dead(run: Run) -> None:
-    """The worker dies right after its commit: slot, dependents and children are there with the next claim."""
+    """The worker dies right after its commit: the next claim sees limits, dependents and children."""
 
     async def test(bank: Bank) -> None:
         parent = await bank.add()

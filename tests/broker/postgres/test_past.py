@@ -23,7 +23,7 @@ async def _seen(store: Harness, jobs: list[str], *, memories: bool = True) -> li
     """All that can be read of these jobs, but for what names the store's own sessions.
 
     Memories: also of ids of which nothing else is known. A clock that is set back brings those back that the
-    resend window had ended, as long as their slot is there; the model has removed them.
+    resend window had ended, as long as their segment is there; the model has removed them.
     """
     details = await store.broker.get(jobs)
     if not memories:
@@ -284,7 +284,7 @@ def test_it_is_as_in_the_reference_model(
     asyncio.run(test())
 
 
-# the slots
+# the segments
 
 
 def test_what_is_done_is_in_the_past(namespaces: Namespaces) -> None:

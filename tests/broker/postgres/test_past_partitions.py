@@ -9,7 +9,7 @@ from tests.broker.postgres.past_store import Store, with_store
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.state import State
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND
@@ -17,7 +17,7 @@ from windlass.core.units import DAY, HOUR, MINUTE, SECOND
 __all__ = ["namespaces"]
 
 
-def test_slots_are_used_in_turn_and_emptied_whole(namespaces: Namespaces) -> None:
+def test_segments_are_used_in_turn_and_emptied_whole(namespaces: Namespaces) -> None:
     async def body(store: Store) -> None:
         await store.harness.queue("q", retention=30 * MINUTE, result_ttl=0)
         used: set[int] = set()
@@ -26,10 +26,10 @@ def test_slots_are_used_in_turn_and_emptied_whole(namespaces: Namespaces) -> Non
             await store.done(2)
             store.harness.advance(5 * MINUTE)
             await store.harness.sweep()
-            used |= set(await store.rows("SELECT DISTINCT slot::integer FROM {s}.past"))
+            used |= set(await store.rows("SELECT DISTINCT segment::integer FROM {s}.past"))
             most = max(most, await store.past())
         assert used >= {0, 1, 2, 3}
-        # Half an hour's jobs are kept, and at the most what is in the slots that one of them keeps.
+        # Half an hour's jobs are kept, and at the most what is in the segments that one of them keeps.
         assert 12 <= most <= 2 * 14
         assert len(await store.harness.listed(queue="q")) == 10
         store.harness.advance(HOUR)
@@ -37,15 +37,15 @@ def test_slots_are_used_in_turn_and_emptied_whole(namespaces: Namespaces) -> Non
         store.harness.advance(HOUR)
         await store.harness.sweep()
         assert await store.past() == 0
-        assert set(await store.rows("SELECT unnest(slots)::integer FROM {s}.meta")) == set(
-            await store.slots()
+        assert set(await store.rows("SELECT unnest(segments)::integer FROM {s}.meta")) == set(
+            await store.segments()
         )
 
     with_store(namespaces, body)
 
 
-def test_a_slot_stays_while_anything_in_it_is_kept(namespaces: Namespaces) -> None:
-    """Two queues of a class, of which one leaves it: what is kept longest keeps its slot."""
+def test_a_segment_stays_while_anything_in_it_is_kept(namespaces: Namespaces) -> None:
+    """Two queues of a class, of which one leaves it: what is kept longest keeps its segment."""
 
     async def body(store: Store) -> None:
         await store.harness.queue("q", retention=MINUTE, result_ttl=0)
@@ -70,7 +70,7 @@ def test_a_slot_stays_while_anything_in_it_is_kept(namespaces: Namespaces) -> No
     with_store(namespaces, body)
 
 
-def test_a_clock_that_has_leapt_stops_no_slot(namespaces: Namespaces) -> None:
+def test_a_clock_that_has_leapt_stops_no_segment(namespaces: Namespaces) -> None:
     async def body(store: Store) -> None:
         await store.harness.queue("q", retention=30 * MINUTE, result_ttl=0)
         await store.done()
@@ -119,7 +119,7 @@ def test_sweepers_at_once_forget_each_job_once(namespaces: Namespaces) -> None:
         store.harness.advance(2 * MINUTE)
         others = [
             await PostgresBroker.open(
-                Place(namespaces.server.dsn),
+                Location(namespaces.server.dsn),
                 clock=store.harness.clock,
                 options=Options(namespace=store.broker.namespace),
             )

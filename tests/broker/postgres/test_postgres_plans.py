@@ -13,7 +13,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP, new_id
 from windlass.core.event import FROM_START
 from windlass.core.job import NewJob
@@ -36,12 +36,12 @@ _ROWS = 4_000
 _FILL = """
 WITH made AS (
     INSERT INTO {schema}.{table} (id, n, state, priority, max_attempts, revision, queue, lane, task, band,
-        seq, accepted_at, due_at, size, kept, finished_at, started, payload, slot, waits)
+        seq, accepted_at, due_at, size, kept, finished_at, started, payload, segment, waits)
     SELECT gen_random_uuid(), i.n, $1::smallint, 0, 5, 0, $2,
         CASE WHEN $2 = 'laned' THEN 'l' || i.i % 50 ELSE '' END,
         't', 0, i.n, $3, $3 + CASE WHEN $1::smallint = 1 THEN $4::bigint ELSE 0 END, 10,
         CASE WHEN $1::smallint = 4 THEN 0 END, CASE WHEN $1::smallint = 4 THEN $3 END, $1::smallint = 4, 'x',
-        CASE WHEN '{table}' = 'past' THEN (SELECT slot FROM {schema}.queue WHERE name = $2) END,
+        CASE WHEN '{table}' = 'past' THEN (SELECT segment FROM {schema}.queue WHERE name = $2) END,
         CASE WHEN $1::smallint = 1 THEN 1 END
     FROM (SELECT i, nextval('{schema}.number') * 1024 AS n FROM generate_series(1, $5::integer) i) i
     RETURNING n, state, queue, lane, task, band, seq, size
@@ -85,7 +85,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
         connection: Any = await asyncpg.connect(namespaces.server.dsn)
         try:
             broker = await Told.open(
-                Place(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
+                Location(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
             )
             assert isinstance(broker, Told)
             await _declare(broker, queue)

@@ -10,7 +10,7 @@ from tests.broker.postgres.servers import Server, programs
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP
 from windlass.core.job import Edge
 from windlass.core.lease import Ask, Lease
@@ -58,7 +58,7 @@ def _settled(lease: Lease, outcome: Outcome = Outcome.DONE, **more: object) -> S
 
 def test_every_call_is_one_statement(server: Server) -> None:
     async def test() -> None:
-        broker = await PostgresBroker.open(Place(server.dsn), options=Options(namespace="counted"))
+        broker = await PostgresBroker.open(Location(server.dsn), options=Options(namespace="counted"))
         queues = [
             Declaration(subject=Subject(Kind.QUEUE, name), body=body, app=APP)
             for name, body in {"q": QueueSettings(), "limited": QueueSettings(concurrency=1)}.items()

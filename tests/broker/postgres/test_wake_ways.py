@@ -41,8 +41,8 @@ _SHARING = """
         "retried",
         "spawned",
         "freed",
-        "slot of the queue",
-        "slot of lane ''",
+        "limit of the queue",
+        "limit of lane ''",
         "let go",
         "fired",
         "taken in",
@@ -104,8 +104,8 @@ class _Ways:
                 await broker.enqueue([[msgspec.structs.replace(job, after=(Edge(parent.id),))]])
                 done = Settlement(job=parent.id, fence=lease.fence, outcome=Outcome.DONE)
                 return (lambda: broker.settle([done])) if how == "freed" else (lambda: self._settle_own(done))
-            case "slot of the queue" | "slot of lane ''":
-                of_queue = how == "slot of the queue"
+            case "limit of the queue" | "limit of lane ''":
+                of_queue = how == "limit of the queue"
                 settings = QueueSettings(concurrency=1) if of_queue else QueueSettings(lane_concurrency=1)
                 await broker.declare([Declaration(subject=Subject(Kind.QUEUE, "q"), body=settings, app=APP)])
                 first = NewJob(id=new_id(), task="t", queue="q")

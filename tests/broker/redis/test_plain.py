@@ -14,7 +14,7 @@ from tests.broker.redis.servers import Server
 from windlass.broker.contract import Options
 from windlass.broker.memory import MemoryBroker
 from windlass.broker.redis import RedisBroker
-from windlass.broker.redis.conversation import Say, Talk
+from windlass.broker.redis.conversation import Send, Talk
 from windlass.broker.redis.scripts import link, source
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
@@ -89,8 +89,8 @@ class _PlainOnly(Store):
 
     def _plain(self, call: ScriptCall[_T]) -> Talk[_T]:
         said = next(self._talk(call))
-        assert isinstance(said, Say)
-        reply: Any = yield Say(((b"EVAL", _without_general(call.script), *said.commands[0][2:]),))
+        assert isinstance(said, Send)
+        reply: Any = yield Send(((b"EVAL", _without_general(call.script), *said.commands[0][2:]),))
         if isinstance(reply, Exception):
             raise StoreError(str(reply))
         return call.read(reply)

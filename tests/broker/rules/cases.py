@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from hypothesis import strategies as st
 
-from windlass.core import dedup, lease, limits, order, session, settlement
-from windlass.core.job import Mode
+from windlass.core import dedup, edge, event, job, lease, limits, order, session, settlement
+from windlass.core.event import Emit
+from windlass.core.job import Mode, NewJob, OnFailure
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.state import State
-from windlass.core.units import DAY, HOUR, SECOND
+from windlass.core.units import DAY, HOUR, SECOND, JobId
 
 Value = Any
 Case = Sequence[Value]
@@ -42,7 +43,7 @@ FENCE = st.integers(0, 2_000_000_000_000_000)
 SPAN = st.one_of(st.integers(-SECOND, 10 * SECOND), st.integers(0, 10 * DAY))
 COUNT = st.integers(0, 30)
 SLOTS = st.integers(0, 500)
-STANDING = st.fixed_dictionaries(
+FACTS = st.fixed_dictionaries(
     {
         "attempt": st.integers(1, 12),
         "max_attempts": st.integers(1, 12),
@@ -86,8 +87,8 @@ def _ruling(found: settlement.Ruling) -> Value:
     ]
 
 
-def _standing(raw: Mapping[str, Any]) -> settlement.Standing:
-    return settlement.Standing(**raw)
+def _facts(raw: Mapping[str, Any]) -> settlement.JobFacts:
+    return settlement.JobFacts(**raw)
 
 
 def _room_for(
@@ -97,17 +98,25 @@ def _room_for(
     return lease.room_for(ask, last_attempt=last, timed=timed, limited=limited)
 
 
-def _settlement(standing: Mapping[str, Any], outcome: str, delay: int) -> Value:
+def _state(raw: str | None) -> State | None:
+    return None if raw is None else State(raw)
+
+
+def _due_at(run_at: int | None, delay: int, now: int) -> int:
+    return job.due_at(NewJob(JobId(""), "t", run_at=run_at, delay=delay), now)
+
+
+def _settlement(facts: Mapping[str, Any], outcome: str, delay: int) -> Value:
     said = settlement.Settlement(job="", fence=0, outcome=Outcome(outcome), delay=delay)
-    return _ruling(settlement.rule_settlement(_standing(standing), said))
+    return _ruling(settlement.rule_settlement(_facts(facts), said))
 
 
-def _session_end(standing: Mapping[str, Any], cause: str, started: bool) -> Value:
-    return _ruling(settlement.rule_session_end(_standing(standing), Cause(CauseKind(cause)), started=started))
+def _session_end(facts: Mapping[str, Any], cause: str, started: bool) -> Value:
+    return _ruling(settlement.rule_session_end(_facts(facts), Cause(CauseKind(cause)), started=started))
 
 
 def _is_crash(cause: str, charged: bool) -> bool:
-    ruling = settlement.rule_deadline(settlement.Standing(attempt=1, max_attempts=2))
+    ruling = settlement.rule_deadline(settlement.JobFacts(attempt=1, max_attempts=2))
     return settlement.is_crash(Cause(CauseKind(cause)), msgspec.structs.replace(ruling, charged=charged))
 
 
@@ -141,25 +150,36 @@ RULES: Mapping[str, Rule] = {
         _room_for,
         st.tuples(st.booleans(), SLOTS, SLOTS, SLOTS, st.booleans(), st.booleans(), st.booleans()),
     ),
-    "settlement": Rule(
-        _settlement, st.tuples(STANDING, st.sampled_from([one.value for one in Outcome]), SPAN)
+    "ask": Rule(
+        lambda alive, seq, answered: lease.rule_ask(alive=alive, seq=seq, answered=answered).value,
+        st.tuples(st.booleans(), st.integers(1, 9), st.integers(0, 9)),
     ),
+    "settlement": Rule(_settlement, st.tuples(FACTS, st.sampled_from([one.value for one in Outcome]), SPAN)),
     "session_end": Rule(
-        _session_end, st.tuples(STANDING, st.sampled_from(["stop", "crash", "lost"]), st.booleans())
+        _session_end, st.tuples(FACTS, st.sampled_from(["stop", "crash", "lost"]), st.booleans())
     ),
-    "deadline": Rule(
-        lambda standing: _ruling(settlement.rule_deadline(_standing(standing))), st.tuples(STANDING)
-    ),
+    "deadline": Rule(lambda facts: _ruling(settlement.rule_deadline(_facts(facts))), st.tuples(FACTS)),
     "is_crash": Rule(_is_crash, st.tuples(st.sampled_from([one.value for one in CauseKind]), st.booleans())),
-    "meet": Rule(
-        lambda mode, first, within: (
-            dedup.meet(Mode(mode), None if first is None else State(first), within_window=within).value
-        ),
+    "key": Rule(
+        lambda mode, holder, within: dedup.rule_key(Mode(mode), _state(holder), within_window=within).value,
         st.tuples(_MODE, st.one_of(st.none(), _ANY_STATE), st.booleans()),
     ),
     "held_until": Rule(
         lambda mode, window, accepted, finished: dedup.held_until(Mode(mode), window, accepted, finished),
         st.tuples(_MODE, st.integers(0, DAY), NOW, NOW),
+    ),
+    "due_at": Rule(_due_at, st.tuples(st.one_of(st.none(), NOW), st.integers(0, DAY), NOW)),
+    "edge": Rule(
+        lambda on_failure, parent: edge.rule_edge(OnFailure(on_failure), _state(parent)).value,
+        st.tuples(st.sampled_from([one.value for one in OnFailure]), st.one_of(st.none(), _ANY_STATE)),
+    ),
+    "is_logged": Rule(
+        lambda emit, before, after: event.is_logged(Emit(emit), _state(before), _state(after)),
+        st.tuples(
+            st.sampled_from([one.value for one in Emit]),
+            st.one_of(st.none(), _ANY_STATE),
+            st.one_of(st.none(), _ANY_STATE),
+        ),
     ),
     "stride": Rule(order.stride, st.tuples(st.integers(1, order.MAX_WEIGHT))),
     "turn": Rule(order.turn_of, st.tuples(st.integers(0, 300), st.integers(0, 600))),
@@ -193,6 +213,11 @@ RULES: Mapping[str, Rule] = {
     "tokens": Rule(
         lambda bucket, rate, now: limits.tokens(limits.Bucket(*bucket), _rate(rate), now),
         st.tuples(BUCKET, RATE, NOW),
+    ),
+    "store_time": Rule(session.store_time, st.tuples(NOW, NOW, st.integers(SECOND, 600 * SECOND))),
+    "is_early": Rule(
+        lambda elapsed, every, left_work: session.is_early(elapsed, every, left_work=left_work),
+        st.tuples(st.one_of(st.none(), SPAN), st.integers(0, 2 * SECOND), st.booleans()),
     ),
     "liveness_move": Rule(session.liveness_move, st.tuples(SPAN, st.integers(SECOND, 600 * SECOND))),
 }

@@ -8,14 +8,17 @@ import msgspec
 import redis
 from tests.broker.rules.cases import Case, Value
 
-from windlass.broker.redis.codes import MODES, STATE_CODES, STATES
+from windlass.broker.redis.codes import ASKERS, EMITS, MODES, POLICIES, STATE_CODES, STATES
 from windlass.broker.redis.scripts import link_text
-from windlass.core.job import Mode
+from windlass.core.event import Emit
+from windlass.core.job import Mode, OnFailure
 from windlass.core.limits import Rate
 from windlass.core.state import State
 
+LETTERS = {policy: letter for letter, policy in POLICIES.items()}
 _ANSWER = """\
--- include: store, rules
+-- include: store, clock, rules
+rules.store_time = store_time
 local out = {}
 for i, case in ipairs(cjson.decode(ARGV[1])) do
   for k = 1, case[3] do
@@ -49,9 +52,15 @@ class Lua:
 
 def _sent(name: str, at: int, value: Value) -> Value:
     match name, at:
-        case ("is_live", 0) | ("meet", 1) if value is not None:
+        case ("is_live", 0) | ("key" | "edge", 1) | ("is_logged", 1 | 2) if value is not None:
             return STATE_CODES[State(value)]
-        case ("meet" | "held_until", 0):
+        case ("edge" | "is_logged", 1):
+            return -1  # not placed yet
+        case ("edge", 0):
+            return LETTERS[OnFailure(value)].decode()
+        case ("is_logged", 0):
+            return EMITS.index(Emit(value))
+        case ("key" | "held_until", 0):
             return MODES.index(Mode(value))
         case ("refilled" | "token_in" | "taken" | "returned" | "tokens", 1):
             return [*value, Rate(*value).size]
@@ -63,4 +72,6 @@ def _read(name: str, value: Value) -> Value:
     if name in ("settlement", "session_end", "deadline"):
         outcome, move, state, reason, *rest = value
         return [outcome, move, STATES[int(state)].value, reason or None, *rest]
+    if name == "ask":
+        return ASKERS[int(value)].value
     return value

@@ -7,12 +7,13 @@ from typing import Any, Final
 import psycopg
 from tests.broker.rules.cases import Case, Value
 
-from windlass.broker.postgres.records import CODES, MODES, STATES
-from windlass.core.job import Mode
+from windlass.broker.postgres.records import CODES, EMITS, FAILURES, MODES, STATES
+from windlass.core.event import Emit
+from windlass.core.job import Mode, OnFailure
 from windlass.core.limits import Rate
 from windlass.core.state import State
 
-_STANDING: Final = "jsonb_populate_record(NULL::standing, a->0)"
+_FACTS: Final = "jsonb_populate_record(NULL::job_facts, a->0)"
 _BUCKET: Final = ", ".join(
     (
         *(f"(a->0->>{place})::bigint" for place in range(3)),
@@ -43,18 +44,22 @@ CALLS: Final = {
         "to_jsonb(_room_for((a->>0)::boolean, (a->>1)::integer, (a->>2)::integer, (a->>3)::integer,"
         " (a->>4)::boolean, (a->>5)::boolean, (a->>6)::boolean))"
     ),
-    "settlement": f"to_jsonb(_rule_settlement({_STANDING}, a->>1, (a->>2)::bigint))",
-    "session_end": f"to_jsonb(_rule_session_end({_STANDING}, a->>1, (a->>2)::boolean))",
-    "deadline": f"to_jsonb(_rule_deadline({_STANDING}))",
+    "settlement": f"to_jsonb(_rule_settlement({_FACTS}, a->>1, (a->>2)::bigint))",
+    "session_end": f"to_jsonb(_rule_session_end({_FACTS}, a->>1, (a->>2)::boolean))",
+    "deadline": f"to_jsonb(_rule_deadline({_FACTS}))",
     "is_crash": "to_jsonb(_is_crash(a->>0, (a->>1)::boolean))",
-    "meet": "to_jsonb(_rule_key((a->>0)::smallint, (a->>1)::smallint, (a->>2)::boolean))",
+    "ask": "to_jsonb(_rule_ask((a->>0)::boolean, (a->>1)::bigint, (a->>2)::bigint))",
+    "due_at": "to_jsonb(_due_at((a->>0)::bigint, (a->>1)::bigint, (a->>2)::bigint))",
+    "edge": "to_jsonb(_rule_edge((a->>0)::smallint, (a->>1)::smallint))",
+    "is_logged": "to_jsonb(_is_logged((a->>0)::smallint, (a->>1)::smallint, (a->>2)::smallint))",
+    "key": "to_jsonb(_rule_key((a->>0)::smallint, (a->>1)::smallint, (a->>2)::boolean))",
     "held_until": (
         "to_jsonb(_held_until((a->>0)::smallint, (a->>1)::bigint, (a->>2)::bigint, (a->>3)::bigint))"
     ),
     "stride": "to_jsonb(_stride((a->>0)::bigint))",
     "turn": "to_jsonb(_turn_of((a->>0)::integer, (a->>1)::integer))",
     "band": f"to_jsonb(_band((a->>0)::bigint, (a->>1)::bigint, {_pairs(2)[0]}, (a->>3)::bigint))",
-    "next_draw": "to_jsonb(_draw((a->>0)::bigint, (a->>1)::integer))",
+    "next_draw": "to_jsonb(_next_draw((a->>0)::bigint, (a->>1)::integer))",
     "choose_band": (
         "to_jsonb(_choose_band((SELECT array_agg(p::bigint) FROM jsonb_array_elements_text(a->0) p),"  # noqa: S608 - of our own making
         f" {_pairs(1)[0]}, {_pairs(1)[1]}, (a->>2)::bigint))"
@@ -64,6 +69,8 @@ CALLS: Final = {
     "taken": f"jsonb_build_array(_taken({_BUCKET}), {_LEVEL_AT})",
     "returned": f"jsonb_build_array(_returned({_BUCKET}, (a->>3)::bigint), {_LEVEL_AT})",
     "tokens": f"to_jsonb(_refilled({_BUCKET}) / (a->1->>1)::bigint)",
+    "store_time": "to_jsonb(_store_time((a->>0)::bigint, (a->>1)::bigint, (a->>2)::bigint))",
+    "is_early": "to_jsonb(_is_early((a->>0)::bigint, (a->>1)::bigint, (a->>2)::boolean))",
     "liveness_move": "to_jsonb(_liveness_move((a->>0)::bigint, (a->>1)::bigint))",
 }
 """The call of each rule, with `a` for its arguments."""
@@ -87,9 +94,15 @@ class Sql:
 
 def _sent(name: str, at: int, value: Value) -> Value:
     match name, at:
-        case ("is_live", 0) | ("meet", 1) if value is not None:
+        case ("is_live", 0) | ("key" | "edge", 1) | ("is_logged", 1 | 2) if value is not None:
             return CODES[State(value)]
-        case ("meet" | "held_until", 0):
+        case ("edge" | "is_logged", 1):
+            return -1  # not placed yet
+        case ("edge", 0):
+            return FAILURES[OnFailure(value)]
+        case ("is_logged", 0):
+            return EMITS[Emit(value)]
+        case ("key" | "held_until", 0):
             return MODES[Mode(value)]
         case ("refilled" | "token_in" | "taken" | "returned" | "tokens", 1):
             return [*value, Rate(*value).size]

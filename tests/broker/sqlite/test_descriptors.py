@@ -1,6 +1,8 @@
 """A program that closes the files of its store behind its back writes nothing into what got their numbers."""
 
 import contextlib
+import errno
+import fcntl
 import os
 import sqlite3
 import threading
@@ -10,18 +12,21 @@ from pathlib import Path
 import pytest
 
 from windlass import Windlass
-from windlass.errors import DescriptorClosed
+from windlass.broker.sqlite.lock import FileLock
+from windlass.errors import DescriptorClosed, StoreError
 
 
 @contextlib.contextmanager
 def replaced(ending: str, other: int) -> Iterator[int]:
     """All numbers that lead to a file of the store lead to another file; how many those are."""
-    kept: dict[int, int] = {}
+    found: list[int] = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").endswith(ending):  # noqa: PTH115 - no file
-                kept[int(name)] = os.dup(int(name))
-                os.dup2(other, int(name))
+                found.append(int(name))
+    kept = {number: os.dup(number) for number in found}
+    for number in found:
+        os.dup2(other, number)
     try:
         yield len(kept)
     finally:
@@ -43,7 +48,7 @@ def app(tmp_path: Path) -> Iterator[Windlass]:
     made.close()
 
 
-@pytest.mark.parametrize("ending", ["store.db", "store.db-wal"])
+@pytest.mark.parametrize("ending", ["store.db", "store.db-wal", "store.db-shm"])
 def test_nothing_is_written_when_a_number_is_another_file(app: Windlass, ending: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"mine" * 4096)
@@ -78,6 +83,92 @@ def test_closed_lock_is_an_error_of_ours(app: Windlass) -> None:
     finally:
         os.close(null)
     app.tasks["add"].enqueue(3)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[tuple[FileLock, FileLock]]:
+    """The locks of two processes."""
+    ours, theirs = (FileLock(tmp_path / "store.db", patience=20.0) for _ in range(2))
+    (tmp_path / "store.db").touch()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("closed", ["lock", "turn"])
+def test_a_lock_that_was_closed_while_it_was_held_is_free_for_others(
+    shared: tuple[FileLock, FileLock], closed: str
+) -> None:
+    ours, theirs = shared
+    ours.acquire()
+    os.close(vars(ours)[f"_{closed}"])
+    ours.release()
+    with pytest.raises(DescriptorClosed, match="closed the lock"):
+        ours.acquire()
+    theirs.acquire()
+
+
+def test_a_lock_that_was_closed_while_its_turn_was_waited_for_is_free_for_others(
+    shared: tuple[FileLock, FileLock],
+) -> None:
+    ours, theirs = shared
+    theirs_turn, our_lock = vars(theirs)["_turn"], vars(ours)["_lock"]
+    fcntl.flock(theirs_turn, fcntl.LOCK_EX)
+    told: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            ours.acquire()
+        except StoreError as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while vars(ours)["_helper"] is None or not vars(ours)["_helper"].busy:
+        pass
+    os.close(our_lock)
+    fcntl.flock(theirs_turn, fcntl.LOCK_UN)
+    waiting.join()
+    assert [type(error) for error in told] == [DescriptorClosed]
+    theirs.acquire()
+
+
+def test_a_turn_that_is_closed_in_the_moment_of_locking_leaves_nothing_locked(
+    shared: tuple[FileLock, FileLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = shared
+    turn = vars(ours)["_turn"]
+
+    def lock(number: int, how: int) -> None:
+        if (number, how) == (turn, fcntl.LOCK_UN):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(number, how)
+
+    flock = fcntl.flock
+    with monkeypatch.context() as closing:
+        closing.setattr(fcntl, "flock", lock)
+        with pytest.raises(DescriptorClosed):
+            ours.acquire()
+    os.close(turn)
+    theirs.acquire()
+
+
+def test_a_number_that_is_another_file_is_neither_locked_nor_closed(
+    shared: tuple[FileLock, FileLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.lock.EVERY", 0.0)  # it looks at its files at once
+    ours, theirs = shared
+    mine = os.open(tmp_path / "mine", os.O_RDWR | os.O_CREAT)
+    numbers = [vars(ours)["_turn"], vars(ours)["_lock"]]
+    for number in numbers:
+        os.dup2(mine, number)
+    with pytest.raises(DescriptorClosed, match="closed the lock"):
+        ours.acquire()
+    theirs.acquire()
+    ours.close()
+    assert [os.path.sameopenfile(mine, number) for number in numbers] == [True, True]
+    for number in (mine, *numbers):
+        os.close(number)
 
 
 def test_wakes_go_on_when_their_files_were_closed(app: Windlass, tmp_path: Path) -> None:

@@ -201,6 +201,15 @@ def test_what_was_committed_before_the_log_was_deleted_is_written_by_the_last_to
     assert opened.jobs_of_a_new_process() >= WARM + 1
 
 
+def test_a_process_that_starts_after_the_log_was_deleted_is_told_what_may_have_happened(
+    opened: Opened,
+) -> None:
+    opened.beside("-wal").unlink()
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        opened.jobs_of_a_new_process()
+    assert "was deleted or replaced while processes had them open" in refused.value.stderr
+
+
 def test_who_waits_for_a_result_is_told(opened: Opened) -> None:
     job = opened.enqueue()
     _delete(opened)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue, Session
-from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for, rule_ask
 from windlass.core.order import Turns, next_draw, turn_of
 from windlass.core.query import Parked
 from windlass.core.session import SessionState
@@ -23,16 +23,14 @@ def claim(ns: Namespace, ask: Ask) -> Claimed:
         leases, more = _hand_out(ns, ask)
         return _answer(ns, ask, leases, more=more)
     session = ns.sessions.get(ask.session)
-    if session is None or session.state is SessionState.ENDED:
+    if session is None:
         return Claimed(session=Asker.LOST)
     assert ask.seq is not None
-    if ask.seq < session.seq:
-        return Claimed(session=Asker.OUTDATED)
+    asker = rule_ask(alive=session.state is SessionState.ALIVE, seq=ask.seq, answered=session.seq)
+    if asker is not Asker.ALIVE:
+        return Claimed(session=asker)
     if ask.seq == session.seq:
         return _answer(ns, ask, _again(ns, session), more=False)
-    if ask.seq > session.seq + 1:
-        # Leases of forgotten answers would be held by a session that lives and does not know of them.
-        return Claimed(session=Asker.LOST)
     leases, more = _hand_out(ns, ask)
     session.seq = ask.seq
     session.replied = tuple((lease.job, lease.fence) for lease in leases)
@@ -171,7 +169,7 @@ def _next_in(ns: Namespace, queues: list[Queue], ask: Ask) -> Micros | None:
             waits.append(0)
         for lane in queue.lanes.values():
             if filing.parked(lane, now) not in (None, Parked.RATE):
-                continue  # a slot that is freed, or a resume, is told; time alone changes nothing
+                continue  # a lease that ends, or a resume, rings; time alone changes nothing
             if lane.suspects if ask.alone else lane.ready:
                 token = max(
                     filing.wait_for_token(queue, queue.policy.rate, now),

@@ -6,15 +6,16 @@ import msgspec
 
 from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Absorbed, Job, Key, Namespace
-from windlass.core.dedup import Meeting, meet
+from windlass.core.dedup import KeyRuling, rule_key
+from windlass.core.edge import EdgeRuling, rule_edge
 from windlass.core.group import Refusals, in_cycle, key_place, refused_whole, too_large
 from windlass.core.job import (
     Edge,
     NewJob,
-    OnFailure,
     Receipt,
     Refusal,
     Status,
+    due_at,
 )
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId, Micros
@@ -36,12 +37,12 @@ def enqueue_group(ns: Namespace, group: Sequence[NewJob]) -> tuple[Receipt, ...]
 def accept(ns: Namespace, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
-    First every call meets its key, in order; then those that became jobs are tied to their parents and
-    placed. So a parent may come after its child, and an edge to an absorbed call leads to the job that stands
-    for it.
+    First every call is answered as its key says, in order; then those that became jobs are tied to their
+    parents and placed. So a parent may come after its child, and an edge to an absorbed call leads to the job
+    that stands for it.
     """
     created: list[Job] = []
-    receipts = tuple(_meet(ns, asked, parent, created) for asked in group)
+    receipts = tuple(_accept_call(ns, asked, parent, created) for asked in group)
     for job in created:
         _place(ns, job)
     return receipts
@@ -102,24 +103,25 @@ def _known(ns: Namespace, job: JobId) -> Receipt | None:
     return None
 
 
-def _meet(ns: Namespace, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
+def _accept_call(ns: Namespace, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
     """Answer one call; if it becomes a job, that is in `created` and has yet to be placed."""
     if (receipt := _known(ns, asked.id)) is not None:
         return receipt
     key, holder = _holder(ns, asked)
     if key is None:
         return _create(ns, asked, parent, created)
-    match meet(asked.mode, _state_of_holder(holder), within_window=key.until is None or ns.now() < key.until):
-        case Meeting.CREATE:
+    within = key.until is None or ns.now() < key.until
+    match rule_key(asked.mode, _state_of_holder(holder), within_window=within):
+        case KeyRuling.CREATE:
             return _create(ns, asked, parent, created)
-        case Meeting.DUPLICATE:
+        case KeyRuling.DUPLICATE:
             return _absorb(ns, Receipt(Status.DUPLICATE, asked.id, key.holder))
-        case Meeting.REPLACE:
+        case KeyRuling.REPLACE:
             assert holder is not None
             return _replace(ns, holder, asked)
-        case Meeting.FOLLOW if key.follower is not None:
+        case KeyRuling.FOLLOW if key.follower is not None:
             return _replace(ns, ns.jobs[key.follower], asked)
-        case Meeting.FOLLOW:
+        case KeyRuling.FOLLOW:
             key.follower = asked.id
             return _create(ns, asked, parent, created, follows=key.holder)
 
@@ -151,7 +153,14 @@ def _create(
     queue = ns.queues[asked.queue]
     if asked.lane:
         filing.become_laned(ns, queue)
-    job = Job(asked, now, ns.number(), _due_at(asked, now), parent, expires_at=_expires_at(asked, now))
+    job = Job(
+        asked,
+        now,
+        ns.number(),
+        due_at(asked, now),
+        parent,
+        expires_at=_expires_at(asked, now),
+    )
     ns.jobs[job.id] = job
     ns.remembered.pop(job.id, None)
     ns.absorbed.pop(job.id, None)
@@ -183,16 +192,14 @@ def _tie(ns: Namespace, job: Job) -> bool:
     for edge in job.asked.after:
         parent = edge.parent
         lifecycle.need(ns, parent, job)
-        match _fate_of(ns, parent), edge.on_failure:
-            case State.DONE, _:
-                continue
-            case State.CANCELLED, OnFailure.CANCEL:
+        match rule_edge(edge.on_failure, _fate_of(ns, parent)):
+            case EdgeRuling.CANCEL:
                 return True
-            case (State.CANCELLED, _) | (State.DEAD, OnFailure.RUN):
-                continue
-            case _:
+            case EdgeRuling.WAIT:
                 job.waiting_for.add(parent)
                 ns.edges.setdefault(parent, {})[job.id] = edge
+            case EdgeRuling.FREE:
+                pass
     return False
 
 
@@ -216,7 +223,7 @@ def _replace(ns: Namespace, job: Job, asked: NewJob) -> Receipt:
     now = ns.now()
     lifecycle.leave_waiting(ns, job)
     job.asked = _merge(job.asked, asked)
-    job.due_at = _due_at(asked, now)
+    job.due_at = due_at(asked, now)
     job.expires_at = _expires_at(asked, now)
     job.attempt = job.crashes = 0
     job.started = False
@@ -253,10 +260,6 @@ def _merge(first: NewJob, newest: NewJob) -> NewJob:
         max_attempts=newest.max_attempts,
         revision=newest.revision,
     )
-
-
-def _due_at(asked: NewJob, now: Micros) -> Micros:
-    return now + asked.delay if asked.run_at is None else max(now, asked.run_at)
 
 
 def _expires_at(asked: NewJob, now: Micros) -> Micros | None:

@@ -24,12 +24,12 @@ def lane_of(ns: Namespace, queue: Queue, name: str) -> Lane:
 
 def lane_settings(ns: Namespace, queue: Queue, name: str) -> LaneSettings | None:
     """What both layers say of a lane."""
-    paper = ns.papers.get(Subject(Kind.LANE, queue.name, name))
-    if paper is None:
+    layers = ns.layers.get(Subject(Kind.LANE, queue.name, name))
+    if layers is None:
         return None
-    assert paper.declared is None or isinstance(paper.declared, LaneSettings)
-    assert paper.override is None or isinstance(paper.override, LaneSettings)
-    return overlay(paper.declared, paper.override)
+    assert layers.declared is None or isinstance(layers.declared, LaneSettings)
+    assert layers.override is None or isinstance(layers.override, LaneSettings)
+    return overlay(layers.declared, layers.override)
 
 
 # where a job stands
@@ -217,7 +217,7 @@ def wake_if_claimable(ns: Namespace, queue: Queue) -> None:
 
 
 def occupy(ns: Namespace, job: Job, turns: Turns) -> None:
-    """Take a ready job out of its place, with a slot and a token of its queue and of its lane."""
+    """Take a ready job out of its place; count its lease, and take a token, of its queue and lane."""
     now = ns.now()
     queue = ns.queues[job.asked.queue]
     lane = queue.lanes[job.asked.lane]
@@ -233,7 +233,7 @@ def occupy(ns: Namespace, job: Job, turns: Turns) -> None:
 
 
 def vacate(ns: Namespace, job: Job, *, unstarted: bool) -> None:
-    """Give back the slot, and for work that never started what is left of the token."""
+    """Count one lease less, and give back, for work that never started, what is left of the token."""
     now = ns.now()
     queue = ns.queues[job.asked.queue]
     lane = queue.lanes[job.asked.lane]

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from windlass.broker.memory import filing
 from windlass.broker.memory.namespace import Fate, Job, Namespace, Remembered
 from windlass.core.dedup import held_until
-from windlass.core.event import Emit, Event
+from windlass.core.edge import EdgeRuling, rule_edge
+from windlass.core.event import Event, is_logged
 from windlass.core.group import key_place
 from windlass.core.job import Delivery, Moved, OnFailure
 from windlass.core.outcome import Cause, Error, Outcome
@@ -50,9 +51,7 @@ def transition(
                 reason=reason,
             )
         )
-    emit = ns.queues[job.asked.queue].policy.emit
-    is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
-    if emit is Emit.ALL or (emit is Emit.FINAL and is_end):
+    if is_logged(ns.queues[job.asked.queue].policy.emit, before, after):
         _log(
             ns,
             Event(
@@ -314,7 +313,7 @@ def _next_edge(ns: Namespace, fate: Fate) -> JobId | None:
 
 
 def _resolve(ns: Namespace, child: Job, fate: Fate, on_failure: OnFailure) -> None:
-    if fate.state is State.CANCELLED and on_failure is OnFailure.CANCEL:
+    if rule_edge(on_failure, fate.state) is EdgeRuling.CANCEL:
         finish(ns, child, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
         drop_if_unkept(ns, child)
         return

@@ -14,9 +14,9 @@ from windlass.core.lease import is_live
 from windlass.core.limits import Bucket
 from windlass.core.order import Ring
 from windlass.core.outcome import Cause, Error, Outcome
-from windlass.core.session import SessionInfo, SessionState, liveness_move
+from windlass.core.session import SessionInfo, SessionState, liveness_move, store_time
 from windlass.core.settings import Body, LanePolicy, QueuePolicy, Retention, Subject
-from windlass.core.settlement import SUSPECT_AFTER, Standing
+from windlass.core.settlement import SUSPECT_AFTER, JobFacts
 from windlass.core.state import Reason, State
 from windlass.core.timetable import FireRecord
 from windlass.core.units import Fence, JobId, Micros, SessionId
@@ -153,7 +153,7 @@ class Absorbed:
 
 
 @dataclass(slots=True)
-class Paper:
+class Layers:
     """A settings document."""
 
     declared: Body | None = None
@@ -211,7 +211,7 @@ class Namespace:
         self.fan_out_left = 0
         """Dependents that the step under way may still be told."""
         self.sessions: dict[SessionId, Session] = {}
-        self.papers: dict[Subject, Paper] = {}
+        self.layers: dict[Subject, Layers] = {}
         self.schedules: dict[str, Schedule] = {}
         self.timed: set[str] = set()
         """Tasks of which a run was timed."""
@@ -238,9 +238,7 @@ class Namespace:
 
     def now(self) -> Micros:
         """The time that every verb sees."""
-        clock = self.clock.now()
-        stepped_back = clock + self.options.session_ttl < self.mark
-        return clock if stepped_back else max(clock, self.mark)
+        return store_time(self.clock.now(), self.mark, self.options.session_ttl)
 
     def liveness(self) -> Micros:
         """The liveness clock as of now: where a sweep would move it."""
@@ -264,10 +262,10 @@ class Namespace:
         key = None if place is None else self.keys.get(place)
         return key if key is not None and key.holder == job.id else None
 
-    def standing(self, job: Job) -> Standing:
+    def facts(self, job: Job) -> JobFacts:
         """What the rulings need to know of a running job."""
         key = self.held_key(job)
-        return Standing(
+        return JobFacts(
             attempt=job.attempt,
             max_attempts=job.asked.max_attempts,
             crashes=job.crashes,

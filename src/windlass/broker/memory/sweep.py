@@ -6,7 +6,7 @@ from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue
 from windlass.broker.memory.sessions import mark_ended, return_leases
 from windlass.core.outcome import Cause, CauseKind
-from windlass.core.session import ENDED_KEPT, SessionState, Swept
+from windlass.core.session import ENDED_KEPT, SessionState, Swept, is_early
 from windlass.core.settlement import rule_deadline
 from windlass.core.state import WAITING, Move, State
 from windlass.core.units import SECOND, Micros, SessionId
@@ -16,8 +16,9 @@ _T = TypeVar("_T")
 
 def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
     """One pass: at most `limit` items."""
-    since = 0 if ns.swept_at is None else max(0, ns.now() - ns.swept_at)
-    if ns.swept_at is not None and 0 <= ns.now() - ns.swept_at < every and not ns.sweep_left_work:
+    elapsed = None if ns.swept_at is None else ns.now() - ns.swept_at
+    since = max(0, elapsed or 0)
+    if is_early(elapsed, every, left_work=ns.sweep_left_work):
         return Swept(early=True, since=since)
     stepped_back = _move_clocks(ns)
     budget = _Budget(limit)
@@ -66,7 +67,7 @@ class _Budget:
 
 
 def _move_clocks(ns: Namespace) -> Micros:
-    """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
+    """Write the mark, move the liveness clock. Returns how far the clock was set back, if it is followed."""
     now = ns.now()
     stepped_back = max(0, ns.mark - now)
     ns.live = ns.liveness()
@@ -98,7 +99,7 @@ def _end_deadlines(ns: Namespace, budget: _Budget) -> None:
     late.sort(key=lambda job: (job.deadline or 0, job.arrival))
     for job in budget.cut(late):
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
-        lifecycle.end_lease(ns, job, rule_deadline(ns.standing(job)), unstarted=False, cause=cause)
+        lifecycle.end_lease(ns, job, rule_deadline(ns.facts(job)), unstarted=False, cause=cause)
         lifecycle.drop_if_unkept(ns, job)
 
 

@@ -6,7 +6,7 @@ A word in capitals in `sql/` and `migrations/` stands for one of these, so that 
 import re
 from typing import Final
 
-from windlass.broker.postgres.records import CODES, FAILURES, MODES
+from windlass.broker.postgres.records import CODES, EMITS, FAILURES, MODES
 from windlass.core.bounds import FAN_OUT
 from windlass.core.order import MAX_TURN, STRIDE, TURN_STEP, WEYL
 from windlass.core.retry import CRASH_CAP
@@ -19,9 +19,7 @@ _VALUES: Final[dict[str, int]] = {
     "STATE_UNPLACED": -1,
     **{f"MODE_{mode.name}": code for mode, code in MODES.items()},
     **{f"ON_FAILURE_{failure.name}": code for failure, code in FAILURES.items()},
-    "EMIT_NONE": 0,
-    "EMIT_FINAL": 1,
-    "EMIT_ALL": 2,
+    **{f"EMIT_{emit.name}": code for emit, code in EMITS.items()},
     "KEPT_PLAIN": 0,
     "KEPT_WITH_RESULT": 1,
     "KEPT_DEAD": 2,

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.core.event import Emit
 from windlass.core.job import Edge, Mode, OnFailure
 from windlass.core.outcome import Cause, Error
 from windlass.core.session import SessionInfo
@@ -25,6 +26,7 @@ STATES: Final[tuple[State, ...]] = (
 )
 CODES: Final[dict[State, int]] = {state: code for code, state in enumerate(STATES)}
 MODES: Final[dict[Mode, int]] = {Mode.IGNORE: 0, Mode.REPLACE: 1, Mode.THROTTLE: 2}
+EMITS: Final[dict[Emit, int]] = {Emit.NONE: 0, Emit.FINAL: 1, Emit.ALL: 2}
 FAILURES: Final[dict[OnFailure, int]] = {OnFailure.CANCEL: 0, OnFailure.IGNORE: 1, OnFailure.RUN: 2}
 _FAILURE: Final[tuple[OnFailure, ...]] = (OnFailure.CANCEL, OnFailure.IGNORE, OnFailure.RUN)
 

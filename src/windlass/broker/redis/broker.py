@@ -67,7 +67,7 @@ class RedisBroker:
         return self.durability.warnings()
 
     async def close(self) -> None:
-        """Wake everybody who waits on this loop, and close its connections."""
+        """Wake all waiters on this loop, and close its connections."""
         await self._store.close()
 
     # produce

@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Final
 
 from windlass.core import order, retry, session, settlement, timetable, units
-from windlass.core.dedup import Meeting
+from windlass.core.dedup import KeyRuling
+from windlass.core.edge import EdgeRuling
 from windlass.core.event import Emit
 from windlass.core.job import Mode, OnFailure, Refusal, Status
 from windlass.core.lease import Asker
@@ -46,6 +47,7 @@ _NUMBERED: Final[Mapping[str, tuple[StrEnum, ...]]] = {
     "Mode": MODES,
     "Status": STATUSES,
     "Emit": EMITS,
+    "Asker": ASKERS,
 }
 _TEXTS: Final[Mapping[str, type[StrEnum]]] = {
     "Move": Move,
@@ -53,7 +55,8 @@ _TEXTS: Final[Mapping[str, type[StrEnum]]] = {
     "Outcome": Outcome,
     "Cause": CauseKind,
     "Verdict": Verdict,
-    "Meeting": Meeting,
+    "Key": KeyRuling,
+    "Edge": EdgeRuling,
     "Refusal": Refusal,
     "Effect": Effect,
     "Change": Change,
@@ -111,4 +114,5 @@ def literals() -> dict[str, str]:
         words |= {f"{kind}.{member.name}": str(code) for code, member in enumerate(members)}
     for kind, enum in _TEXTS.items():
         words |= {f"{kind}.{member.name}": f"'{member.value}'" for member in enum}
+    words |= {f"OnFailure.{policy.name}": f"'{letter.decode()}'" for letter, policy in POLICIES.items()}
     return words

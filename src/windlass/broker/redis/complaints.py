@@ -36,7 +36,7 @@ def complaint(
     used: bool = False,
     said: exceptions.RedisError | None = None,
 ) -> StoreError:
-    """What the caller is told. `StoreUnavailable`: to try again may help. `used`: the connection had worked
+    """The error for the caller. `StoreUnavailable`: trying again may help. `used`: the connection had worked
     before. `said`: why the server had put the caller off until the time was over.
     """
     if said is not None and isinstance(error, TimeoutError):
@@ -66,7 +66,7 @@ def complaint(
 
 
 def refusal(error: exceptions.RedisError) -> StoreError:
-    """What it means that a server answers with an error."""
+    """The error for what a server answered."""
     text = str(error)
     if is_full(error):
         return StoreError(
@@ -86,7 +86,7 @@ def refusal(error: exceptions.RedisError) -> StoreError:
 
 
 def delay(error: exceptions.RedisError) -> StoreUnavailable:
-    """What it means that a server has said the same for as long as one call may take."""
+    """The error if a server has answered the same for as long as one call may take."""
     match error:
         case exceptions.BusyLoadingError():
             return StoreUnavailable("the Redis server is loading its data; try again when it has")
@@ -192,7 +192,7 @@ def _missing_file(location: Location, server: str) -> str:
 
 
 def _away(root: BaseException, server: str, location: Location, *, used: bool) -> str | None:
-    """What is wrong with a server that does not answer, where that can be told."""
+    """What is wrong with a server that does not answer, if that is known."""
     match root:
         case TimeoutError():
             hint = (

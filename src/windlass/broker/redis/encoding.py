@@ -102,7 +102,7 @@ def ask(wish: Ask) -> Row:
 
 
 def settlements(items: Sequence[Settlement]) -> tuple[bytes, bytes]:
-    """Holders' words, and their jobs (see `lua/verbs/settle.lua`)."""
+    """Settlements, and their jobs (see `lua/verbs/settle.lua`)."""
     done = Outcome.DONE
     rows: list[Row] = []
     for item in items:
@@ -130,7 +130,7 @@ def _unlike_done(item: Settlement) -> Row:
 
 
 def _spawned(item: Settlement) -> list[Any] | str:
-    """Children; where there are too many, the word for it: whether the lease is live is asked first."""
+    """The children; or why there are too many, which the script answers only if the lease is live."""
     return Refusal.GROUP_TOO_LARGE.value if too_large(item.spawn) else packet(item.spawn, item.job)
 
 

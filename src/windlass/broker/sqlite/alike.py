@@ -12,7 +12,7 @@ from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.event import Emit
 from windlass.core.group import too_large
-from windlass.core.job import NewJob, Receipt, Status
+from windlass.core.job import NewJob, Receipt, Status, due_at
 from windlass.core.order import band_of
 
 SQL = statements("jobs")
@@ -44,9 +44,9 @@ def accept_alike(tx: Transaction, group: Sequence[NewJob]) -> tuple[Receipt, ...
     if len(set(ids)) < len(ids) or tx.one(SQL["known_ids"], (as_json(ids),)) is not None:
         return None
     numbers = tx.numbers(2 * len(group))[: len(group)]
-    due_at = tx.now + first.delay
-    state = SCHEDULED if due_at > tx.now else READY
-    band = band_of(first.priority, due_at, queue.policy.bands, queue.policy.age_step) if state == READY else 0
+    due = due_at(first, tx.now)
+    state = SCHEDULED if due > tx.now else READY
+    band = band_of(first.priority, due, queue.policy.bands, queue.policy.age_step) if state == READY else 0
     t = tx.task(first.task)
     bodies = [
         (n, pack(job.headers) if job.headers else None, pack(job.tags) if job.tags else None, job.payload)
@@ -65,7 +65,7 @@ def accept_alike(tx: Transaction, group: Sequence[NewJob]) -> tuple[Receipt, ...
         first.max_attempts,
         state,
         band,
-        due_at,
+        due,
         None if first.expires is None else tx.now + first.expires,
     )
     tx.many(SQL["add_plain_bodies"], bodies)

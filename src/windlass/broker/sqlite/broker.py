@@ -145,7 +145,7 @@ class SqliteBroker:
         return ()
 
     async def close(self) -> None:
-        """Let everybody who waits go, and let go of the file."""
+        """Wake all waiters, and close the file."""
         await asyncio.to_thread(self.store.close)
 
     async def _write(

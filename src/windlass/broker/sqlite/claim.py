@@ -9,7 +9,7 @@ from windlass.broker.sqlite.candidates import Candidates, Suspects
 from windlass.broker.sqlite.records import MEMOS, Job, Queue, pack
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
-from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for
+from windlass.core.lease import Ask, Asker, Claimed, Lease, check_ask, new_fence, room_for, rule_ask
 from windlass.core.state import Move
 from windlass.core.units import Fence, Micros
 
@@ -31,14 +31,13 @@ def claim(tx: Transaction, ask: Ask) -> Claimed:
         jobs, more = _hand_out(tx, ask, queues, None)
         return _answer(tx, ask, queues, jobs, more=more)
     row = tx.one(SQL["session"], (ask.session,))
-    if row is None or row[3] is not None:
+    if row is None:
         return Claimed(session=Asker.LOST)
-    s, seq, replied, _ = row
+    s, seq, replied, ended_at = row
     assert ask.seq is not None
-    if ask.seq < seq:
-        return Claimed(session=Asker.OUTDATED)
-    if ask.seq > seq + 1:
-        return Claimed(session=Asker.LOST)  # the file is older than the session: it was restored
+    asker = rule_ask(alive=ended_at is None, seq=ask.seq, answered=seq)
+    if asker is not Asker.ALIVE:
+        return Claimed(session=asker)
     if ask.seq == seq:
         return _answer(tx, ask, queues, _again(tx, s, replied), more=False)
     jobs, more = _hand_out(tx, ask, queues, s)

@@ -2,7 +2,8 @@
 
 A program may close them behind our back (`os.closerange`, a number closed twice). Files that it opens next
 get the same numbers. SQLite would write its pages into those files, and tell all other processes that they
-are in its log: that damages both. So nothing is written unless both numbers are still the same files.
+are in its log: that damages both. And without the index of the log nothing works any more, for reasons that
+SQLite does not tell. So nothing is written unless all numbers are still the same files.
 """
 
 import os
@@ -22,7 +23,7 @@ library, so that no fork falls into it.
 
 
 class Descriptors:
-    """Those of the writer of one file: the file and its log."""
+    """Those of the writer of one file: the file, its log and the index of its log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,15 +35,17 @@ class Descriptors:
     def opened(self, connect: Callable[[], _T]) -> _T:
         """Open a connection, and hold what SQLite has opened for it. One at a time: it tells no numbers, so
         they are the new ones that lead to the file or to its log. It may take over the file from a
-        connection that was closed before; that number is then not known, the log's always is.
+        connection that was closed before; that number is then not known, the log's always is. The index is
+        open once for all connections of the process.
         """
         with opening:
             before = _numbers()
             connection = connect()
             files = {_file(self._path), _file(Path(f"{self._path}-wal"))} - {None}
+            index = {_file(Path(f"{self._path}-shm"))} - {None}
             self._held = {}
-            for number in sorted(_numbers() - before):
-                if _leads_to(number) in files:
+            for number in sorted(_numbers()):
+                if _leads_to(number) in (index if number in before else files | index):
                     self._held.setdefault(identity(number), []).append(number)
             return connection
 

@@ -9,15 +9,16 @@ from windlass.broker.sqlite.records import BLOCKED, HAS_PARENTS, KEYED, STATES, 
 from windlass.broker.sqlite.snapshot import SQL as STORE
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
-from windlass.core.dedup import Meeting, meet
+from windlass.core.dedup import KeyRuling, rule_key
+from windlass.core.edge import EdgeRuling, rule_edge
 from windlass.core.group import Refusals, in_cycle, refused_whole, too_large
 from windlass.core.job import (
     Edge,
     NewJob,
-    OnFailure,
     Receipt,
     Refusal,
     Status,
+    due_at,
 )
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId
@@ -48,12 +49,12 @@ def enqueue_group(
 def accept(tx: Transaction, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
-    First every call meets its key, in order; then those that became jobs are tied to their parents and
-    placed. So a parent may come after its child, and an edge to an absorbed call leads to the job that stands
-    for it.
+    First every call is answered as its key says, in order; then those that became jobs are tied to their
+    parents and placed. So a parent may come after its child, and an edge to an absorbed call leads to the job
+    that stands for it.
     """
     created: list[Job] = []
-    receipts = tuple(_meet(tx, asked, parent, created) for asked in group)
+    receipts = tuple(_accept_call(tx, asked, parent, created) for asked in group)
     for job in created:
         _place(tx, job)
     return receipts
@@ -116,7 +117,7 @@ def _known(tx: Transaction, job: JobId) -> Receipt | None:
     return None
 
 
-def _meet(tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
+def _accept_call(tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Job]) -> Receipt:
     """Answer one call; if it becomes a job, that is in `created` and has yet to be placed."""
     if (receipt := _known(tx, asked.id)) is not None:
         return receipt
@@ -129,19 +130,19 @@ def _meet(tx: Transaction, asked: NewJob, parent: JobId | None, created: list[Jo
     # What has the id of a holder that finished may be another job by now.
     holder = tx.job(key.holder) if key.until is None else None
     within = key.until is None or tx.now < key.until
-    match meet(asked.mode, _state_of_holder(holder), within_window=within):
-        case Meeting.CREATE:
+    match rule_key(asked.mode, _state_of_holder(holder), within_window=within):
+        case KeyRuling.CREATE:
             return _create(tx, asked, parent, created)
-        case Meeting.DUPLICATE:
+        case KeyRuling.DUPLICATE:
             return _absorb(tx, Receipt(Status.DUPLICATE, asked.id, key.holder))
-        case Meeting.REPLACE:
+        case KeyRuling.REPLACE:
             assert holder is not None
             return _replace(tx, holder, asked)
-        case Meeting.FOLLOW if key.follower is not None:
+        case KeyRuling.FOLLOW if key.follower is not None:
             follower = tx.job(key.follower)
             assert follower is not None
             return _replace(tx, follower, asked)
-        case Meeting.FOLLOW:
+        case KeyRuling.FOLLOW:
             key.follower = asked.id
             keys.save_key(tx, place, key)
             return _create(tx, asked, parent, created, follows=True)
@@ -230,14 +231,12 @@ def _tie(tx: Transaction, job: Job) -> bool:
     tx.save_body(job, body)
     job.marks |= HAS_PARENTS
     for edge in body.after:
-        match _fate_of(tx.record(edge.parent)), edge.on_failure:
-            case State.CANCELLED, OnFailure.CANCEL:
-                return True
-            case (State.DONE, _) | (State.CANCELLED, _) | (State.DEAD, OnFailure.RUN):
-                flows.tie(tx, job, edge, waits=False)
-            case _:
-                job.waiting_for += 1
-                flows.tie(tx, job, edge, waits=True)
+        ruling = rule_edge(edge.on_failure, _fate_of(tx.record(edge.parent)))
+        if ruling is EdgeRuling.CANCEL:
+            return True
+        waits = ruling is EdgeRuling.WAIT
+        job.waiting_for += waits
+        flows.tie(tx, job, edge, waits=waits)
     tx.touch(job)
     return False
 
@@ -283,8 +282,3 @@ def _replace(tx: Transaction, job: Job, asked: NewJob) -> Receipt:
     elif job.state is not None:
         lifecycle.make_waiting(tx, job, Move.REPLACE)
     return _absorb(tx, Receipt(Status.REPLACED, asked.id, job.id))
-
-
-def due_at(asked: NewJob, now: int) -> int:
-    """When a job is due."""
-    return now + asked.delay if asked.run_at is None else max(now, asked.run_at)

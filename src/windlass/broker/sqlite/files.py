@@ -153,7 +153,7 @@ def _number(connection: Connection, sql: str) -> int:
 
 @contextmanager
 def in_words(path: Path) -> Generator[None]:
-    """Say what SQLite's errors mean for the file."""
+    """Raise errors of SQLite as errors that say what they mean for the file."""
     try:
         yield
     except apsw.Error as error:
@@ -175,5 +175,11 @@ def translated(error: apsw.Error, path: Path) -> StoreError:
             return StoreError(f'"{path}" is damaged ({error}); restore it from a backup')
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.CantOpenError():
             return StoreError(f'"{path}" cannot be opened for writing ({error}); check its permissions')
+        case apsw.IOError():
+            return StoreError(
+                f'"{path}" or its log cannot be read or written ({error}). Either the disk fails, or '
+                f'"{path}-wal" or "{path}-shm" was deleted or replaced while processes had them open: then '
+                "stop all processes that use the file, and start them again (docs/backup.md)"
+            )
         case _:
             return StoreError(f'"{path}": {error}')

@@ -7,6 +7,7 @@ from windlass.broker.sqlite.records import CODES, DEAD, HAS_CHILDREN, Job, state
 from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Fate, Transaction
+from windlass.core.edge import EdgeRuling, rule_edge
 from windlass.core.job import Edge, OnFailure
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId
@@ -79,7 +80,7 @@ def _next_edge(tx: Transaction, fate: Fate) -> tuple[int, str] | None:
 
 
 def _resolve(tx: Transaction, child: Job, fate: Fate, on_failure: OnFailure) -> None:
-    if fate.state is State.CANCELLED and on_failure is OnFailure.CANCEL:
+    if rule_edge(on_failure, fate.state) is EdgeRuling.CANCEL:
         lifecycle.finish(tx, child, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
         lifecycle.drop_if_unkept(tx, child)
         return

@@ -23,11 +23,11 @@ from windlass.broker.sqlite.records import (
 )
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction, count_move
-from windlass.core.event import Emit, Event
+from windlass.core.event import Emit, Event, is_logged
 from windlass.core.job import Delivery, Moved
 from windlass.core.lease import is_live as is_live_lease
 from windlass.core.outcome import Cause, Error, Outcome
-from windlass.core.settlement import Ruling, Standing, is_crash
+from windlass.core.settlement import JobFacts, Ruling, is_crash
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State, permitted
 from windlass.core.units import Fence, Micros, SessionId
 
@@ -58,9 +58,7 @@ def transition(
         tx.touch(job)
     if tx.moves is not None and before is not None and after is not None:
         tx.moves.append(_moved(tx, job, move, before, after, reason))
-    emit = tx.queue_of(job.q).policy.emit
-    is_end = before is State.RUNNING or (after in TERMINAL and before not in TERMINAL)
-    if emit is Emit.ALL or (emit is Emit.FINAL and is_end):
+    if is_logged(tx.queue_of(job.q).policy.emit, before, after):
         event = _event(tx, job, move, before, after, reason, outcome=outcome, runtime=runtime, waited=waited)
         tx.log(event)
 
@@ -179,11 +177,11 @@ def is_live(tx: Transaction, job: Job, fence: Fence) -> bool:
     return is_live_lease(job.state, job.fence, fence, session_alive=alive)
 
 
-def standing(tx: Transaction, job: Job) -> Standing:
+def facts(tx: Transaction, job: Job) -> JobFacts:
     """What the rulings need to know of a running job."""
     key = keys.held_key(tx, job)
     held = job.held
-    return Standing(
+    return JobFacts(
         attempt=job.attempt,
         max_attempts=job.max_attempts,
         crashes=job.crashes,

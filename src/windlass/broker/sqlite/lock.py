@@ -4,6 +4,9 @@ Two locks, `turn` and `lock`. Who wants to write takes the turn, waits for the l
 So a process that writes without pause cannot take the lock again in front of the one that has the turn.
 Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, so a child closes what it
 inherits, or it would keep the lock of a parent that died.
+
+A program may close these files behind our back. What it had locked is free then, for all others: nothing else
+may keep the same file open, and whoever meets an error lets go of both locks.
 """
 
 import contextlib
@@ -16,10 +19,12 @@ import struct
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from windlass.broker.sqlite.filesystem import in_words_of_system, is_at, said
+from windlass.descriptors import identity
 from windlass.errors import StoreUnavailable
 from windlass.forks import renew_after_fork
 
@@ -48,19 +53,19 @@ class FileLock:
                 os.close(self._turn)
                 raise
             try:
-                if os.fstat(self._lock).st_size < _PID.size:
-                    os.ftruncate(self._lock, _PID.size)
-                self._shared = mmap.mmap(self._lock, _PID.size)
+                self._shared = _shared(Path(f"{self._path}-lock"))
             except BaseException:
                 os.close(self._turn)
                 os.close(self._lock)
                 raise
-        self._let_go = weakref.finalize(self, _let_go, self._shared, self._turn, self._lock)
+        self._files = {number: identity(number) for number in (self._turn, self._lock)}
+        self._let_go = weakref.finalize(self, _let_go, self._shared, self._files)
         self._let_go.atexit = False
         self._looked = time.monotonic()
 
     def acquire(self) -> None:
         """Wait for the lock, at most as long as patience lasts."""
+        self._check()
         if self._helper is None or not self._helper.busy:
             if time.monotonic() - self._looked >= EVERY:
                 self._renew_if_deleted()
@@ -80,7 +85,7 @@ class FileLock:
         _PID.pack_into(self._shared, 0, self._pid)
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it or waits for it."""
+        """Take the lock if it is free and no other waits for it."""
         try:
             if not _try(self._turn):
                 return False
@@ -91,9 +96,15 @@ class FileLock:
                 # Others would find the turn taken while a helper starts; it takes it again itself.
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
         except OSError as error:
+            _unlock(self._turn, self._lock)
             raise said(error, self._path) from error
         _PID.pack_into(self._shared, 0, self._pid)
         return True
+
+    def _check(self) -> None:
+        """Refuse if the program has closed one of the files, or its number is another file's now."""
+        if any(identity(number) != file for number, file in self._files.items()):
+            raise said(OSError(errno.EBADF, os.strerror(errno.EBADF)), self._path)
 
     def _renew_if_deleted(self) -> None:
         """Open the files anew if they are not those at their paths any more.
@@ -110,15 +121,16 @@ class FileLock:
         self._open()
 
     def release(self) -> None:
-        """Let the next one write."""
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        """Release the lock: the next process may write. If the program has closed the file, there is none."""
+        if identity(self._lock) == self._files[self._lock]:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def holder(self) -> int:
         """The process that took the lock last."""
         return _PID.unpack_from(self._shared, 0)[0]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._helper is not None:
             self._helper.stop()
         self._let_go()
@@ -129,7 +141,7 @@ class FileLock:
 
 
 class _Helper:
-    """A thread that waits in the kernel, so that the one who asked can give up: `flock` knows no timeout."""
+    """A thread that waits in the kernel, so that the caller can give up: `flock` knows no timeout."""
 
     def __init__(self, turn: int, lock: int) -> None:
         self._turn = turn
@@ -166,8 +178,7 @@ class _Helper:
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
             except OSError as error:
-                if error.errno == errno.EBADF:
-                    return  # closed meanwhile
+                _unlock(self._turn, self._lock)
                 with self._guard:
                     self.busy, self._error = False, error if self._wanted else None
                     self._guard.notify_all()
@@ -181,11 +192,30 @@ class _Helper:
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
 
 
-def _let_go(holder: mmap.mmap, *files: int) -> None:
+def _let_go(holder: mmap.mmap, files: Mapping[int, bytes]) -> None:
     holder.close()  # it has a descriptor of its own
+    for number, file in files.items():
+        if identity(number) == file:  # else the program has closed it
+            os.close(number)
+
+
+def _unlock(*files: int) -> None:
     for file in files:
         with contextlib.suppress(OSError):
-            os.close(file)
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _shared(path: Path) -> mmap.mmap:
+    """The memory in which the holder of the lock says who it is. The file is opened once more for it: the
+    map keeps what it is given open, and with it the lock.
+    """
+    file = _opened(path)
+    try:
+        if os.fstat(file).st_size < _PID.size:
+            os.ftruncate(file, _PID.size)
+        return mmap.mmap(file, _PID.size)
+    finally:
+        os.close(file)
 
 
 def _opened(path: Path) -> int:

@@ -19,6 +19,7 @@ from windlass.broker.sqlite.records import (
     read_bucket,
 )
 from windlass.broker.sqlite.statements import statements
+from windlass.core.session import store_time
 from windlass.core.settings import (
     Kind,
     LaneSettings,
@@ -53,11 +54,6 @@ class Counters(NamedTuple):
     absorbed: int
 
 
-def seen_time(clock: Micros, mark: Micros, options: Options) -> Micros:
-    """The time that every verb sees: the clock is not seen to go back, unless by more than a TTL."""
-    return clock if clock + options.session_ttl < mark else max(clock, mark)
-
-
 class Snapshot:
     """What a step can read. Records are made once per step, so that two parts of it never hold two of one
     job.
@@ -81,7 +77,7 @@ class Snapshot:
 
     def time(self, clock: Micros) -> Micros:
         """The time that every verb sees."""
-        return seen_time(clock, self.mark, self.options)
+        return store_time(clock, self.mark, self.options.session_ttl)
 
     @property
     def retention(self) -> Retention:

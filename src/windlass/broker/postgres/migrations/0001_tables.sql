@@ -21,7 +21,7 @@ CREATE TABLE meta (
     resend_window   bigint  NOT NULL DEFAULT 10000000,
     retention       bigint  NOT NULL DEFAULT 86400000000,
     retention_count bigint,
-    slots           smallint[] NOT NULL DEFAULT '{}',  -- those of `past` that hold anything
+    segments           smallint[] NOT NULL DEFAULT '{}',  -- those of `past` that hold anything
     result_ttl      bigint  NOT NULL DEFAULT 3600000000,
     dead_retention  bigint  NOT NULL DEFAULT 1209600000000,
     events_kept     bigint  NOT NULL DEFAULT 100000,
@@ -60,7 +60,7 @@ CREATE TABLE queue (
     result_ttl       bigint   NOT NULL DEFAULT 0,
     dead_retention   bigint   NOT NULL DEFAULT 0,
     unlimited        boolean  NOT NULL DEFAULT false, -- no limit, no weighted bands, no sequence
-    slot             smallint NOT NULL DEFAULT 0      -- of `past`, where its finished jobs go now
+    segment             smallint NOT NULL DEFAULT 0      -- of `past`, where its finished jobs go now
 ) WITH (fillfactor = 50);
 
 -- One end of a lease.
@@ -133,7 +133,7 @@ CREATE TABLE job (
     error            bytea,
     result           bytea,
     payload          bytea    NOT NULL,
-    slot             smallint,                        -- in `past`: which
+    segment             smallint,                        -- in `past`: which
     -- Kept by every statement that changes what they follow from; generated columns would cost each statement 11 µs a column.
     timer            bigint,                          -- when time alone changes it: expiry (not started), or when it is forgotten
     waits            smallint                         -- its state, if it is blocked or scheduled
@@ -157,25 +157,25 @@ CREATE INDEX job_flow    ON job (flow, n)                        WHERE flow <> '
 CREATE INDEX job_unfinished ON job (flow, waits, hold_key)       WHERE flow <> '' AND finished_at IS NULL;
 CREATE INDEX job_failed  ON job (flow, finished_at)              WHERE flow <> '' AND kept = 2;
 
--- Finished jobs that nothing depends on, by the time of their end: written once, and removed by emptying a whole slot once
--- all of it is old. Five slots for each class of retention (up to an hour, up to two days, longer), used in turn;
--- `past_rest` is for what has no slot. A job is `job` or here, never both.
-CREATE TABLE past (LIKE job INCLUDING DEFAULTS) PARTITION BY LIST (slot);
+-- Finished jobs that nothing depends on, by the time of their end: written once, and removed by emptying a whole segment once
+-- all of it is old. Five segments for each class of retention (up to an hour, up to two days, longer), used in turn;
+-- `past_rest` is for what has no segment. A job is `job` or here, never both.
+CREATE TABLE past (LIKE job INCLUDING DEFAULTS) PARTITION BY LIST (segment);
 CREATE INDEX past_id   ON past (id);
 CREATE INDEX past_n    ON past (n);
 CREATE INDEX past_kept ON past (queue, kept, finished_at, n) WHERE kept IS NOT NULL;
-CREATE TABLE slot (
-    slot      smallint PRIMARY KEY,
+CREATE TABLE segment (
+    segment      smallint PRIMARY KEY,
     class     smallint NOT NULL,
     opened_at bigint,                                 -- NULL: empty
     closed_at bigint                                  -- NULL: jobs go there now
 );
 DO $$
 BEGIN
-    FOR v_slot IN 0 .. 14 LOOP
+    FOR v_segment IN 0 .. 14 LOOP
         EXECUTE format('CREATE TABLE past_%s PARTITION OF past FOR VALUES IN (%s) WITH (autovacuum_vacuum_insert_threshold = -1)',
-            v_slot, v_slot);
-        INSERT INTO slot (slot, class) VALUES (v_slot, v_slot / 5);
+            v_segment, v_segment);
+        INSERT INTO segment (segment, class) VALUES (v_segment, v_segment / 5);
     END LOOP;
 END $$;
 CREATE TABLE past_rest PARTITION OF past DEFAULT;

@@ -36,7 +36,7 @@ CREATE TYPE ruling AS (
     keeps_place boolean
 );
 -- What the store knows about a running job when its lease ends (`windlass.core.settlement.Standing`).
-CREATE TYPE standing AS (
+CREATE TYPE job_facts AS (
     attempt          integer,
     max_attempts     integer,
     crashes          integer,

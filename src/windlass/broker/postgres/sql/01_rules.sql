@@ -11,8 +11,8 @@ CREATE OR REPLACE FUNCTION _new_fence(p_last bigint, p_at bigint) RETURNS bigint
 $$;
 
 -- Whether this is the live lease of a job: the fence check on which everything rests.
-CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_said bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_leased AND p_fence = p_said AND p_holder_lives
+CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_message bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_leased AND p_fence = p_message AND p_holder_lives
 $$;
 
 -- How many leases an answer may have with such a job as its last: jobs that must not wait in a worker's hand go to free slots only. in: the ask (whether it
@@ -25,6 +25,12 @@ CREATE OR REPLACE FUNCTION _room_for(
         WHEN p_limited THEN greatest(p_slots, p_soon) ELSE p_size END
 $$;
 
+-- How an ask is answered: by its session, its number, and that of the last one that was answered. A number beyond the next one: this database has
+-- forgotten an answer, and with it whom its leases belong to.
+CREATE OR REPLACE FUNCTION _rule_ask(p_alive boolean, p_seq bigint, p_answered bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN NOT p_alive OR p_seq > p_answered + 1 THEN 'lost' WHEN p_seq < p_answered THEN 'outdated' ELSE 'alive' END
+$$;
+
 -- Rulings (`windlass.core.settlement`) ---------------------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION _ruling(
@@ -35,7 +41,7 @@ CREATE OR REPLACE FUNCTION _ruling(
 $$;
 
 -- With the flag set, or a newer call waiting, every end but done is `cancelled`; NULL if neither is so.
-CREATE OR REPLACE FUNCTION _rule_cancelled(s standing) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_cancelled(s job_facts) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN s.cancel_requested THEN _ruling('cancelled', 'cancel', STATE_CANCELLED, 'cancelled on request')
         WHEN s.superseded THEN _ruling('cancelled', 'supersede', STATE_CANCELLED, 'superseded') END
 $$;
@@ -49,8 +55,8 @@ CREATE OR REPLACE FUNCTION _crash_delay(p_crashes integer) RETURNS bigint LANGUA
     SELECT CASE WHEN p_crashes <= 1 THEN 0 ELSE least(CRASH_CAP, CRASH_FIRST << least(p_crashes - 2, 16)) END
 $$;
 
--- What a holder's word leads to.
-CREATE OR REPLACE FUNCTION _rule_settlement(s standing, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+-- What a settlement leads to.
+CREATE OR REPLACE FUNCTION _rule_settlement(s job_facts, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF p_outcome = 'done' THEN
         RETURN _ruling('done', 'done', STATE_DONE);
@@ -75,7 +81,7 @@ BEGIN
 END $$;
 
 -- What becomes of a lease whose session ended.
-CREATE OR REPLACE FUNCTION _rule_session_end(s standing, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_session_end(s job_facts, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_move text := CASE p_kind WHEN 'crash' THEN 'crash' ELSE 'lost' END;
 BEGIN
@@ -92,7 +98,7 @@ BEGIN
 END $$;
 
 -- What becomes of a deadline lease that ran out: charged, but not a crash.
-CREATE OR REPLACE FUNCTION _rule_deadline(s standing) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_deadline(s job_facts) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF s.cancel_requested OR s.superseded THEN
         RETURN _rule_cancelled(s);
@@ -107,14 +113,34 @@ CREATE OR REPLACE FUNCTION _is_crash(p_kind text, p_charged boolean) RETURNS boo
     SELECT p_charged AND p_kind IN ('crash', 'lost')
 $$;
 
+-- When a job is due that is accepted now (`windlass.core.job`).
+CREATE OR REPLACE FUNCTION _due_at(p_run_at bigint, p_delay bigint, p_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_run_at IS NULL THEN p_at + p_delay ELSE greatest(p_at, p_run_at) END
+$$;
+
+-- Edges (`windlass.core.edge`): what the state of a parent does to a job that waits for it.
+CREATE OR REPLACE FUNCTION _rule_edge(p_on_failure smallint, p_parent smallint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN p_parent = STATE_DONE THEN 'free'
+        WHEN p_parent = STATE_CANCELLED THEN CASE p_on_failure WHEN ON_FAILURE_CANCEL THEN 'cancel' ELSE 'free' END
+        WHEN p_parent = STATE_DEAD AND p_on_failure = ON_FAILURE_RUN THEN 'free'
+        ELSE 'wait' END
+$$;
+
+-- Events (`windlass.core.event`): whether a queue logs a transition. in: STATE_UNPLACED before if it is not placed yet, NULL after if it is removed.
+CREATE OR REPLACE FUNCTION _is_logged(p_emit smallint, p_before smallint, p_after smallint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_emit = EMIT_ALL OR (p_emit = EMIT_FINAL
+        AND (p_before = STATE_RUNNING OR coalesce(p_after >= STATE_DONE AND p_before < STATE_DONE, false)))
+$$;
+
 -- Keys (`windlass.core.dedup`) -------------------------------------------------------------------------------------------------------------------------
 
 -- What becomes of a call under a key. in: its mode, the state of the job that holds the key (NULL: there is none), whether the key's window lasts.
-CREATE OR REPLACE FUNCTION _rule_key(p_mode smallint, p_first smallint, p_within_window boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_key(p_mode smallint, p_holder smallint, p_within_window boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
-        WHEN p_first IS NULL THEN 'create'
-        WHEN p_first <= STATE_READY THEN CASE p_mode WHEN MODE_REPLACE THEN 'replace' ELSE 'duplicate' END
-        WHEN p_first = STATE_RUNNING THEN CASE p_mode WHEN MODE_REPLACE THEN 'follow' ELSE 'duplicate' END
+        WHEN p_holder IS NULL THEN 'create'
+        WHEN p_holder <= STATE_READY THEN CASE p_mode WHEN MODE_REPLACE THEN 'replace' ELSE 'duplicate' END
+        WHEN p_holder = STATE_RUNNING THEN CASE p_mode WHEN MODE_REPLACE THEN 'follow' ELSE 'duplicate' END
         WHEN p_mode = MODE_REPLACE OR NOT p_within_window THEN 'create'
         ELSE 'duplicate' END
 $$;
@@ -146,7 +172,7 @@ CREATE OR REPLACE FUNCTION _turn_of(p_slots integer, p_soon integer) RETURNS int
 $$;
 
 -- The number that decides between weighted bands for the job after so many of a claim.
-CREATE OR REPLACE FUNCTION _draw(p_draw bigint, p_claimed integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _next_draw(p_draw bigint, p_claimed integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT (p_draw + p_claimed * WEYL) % 4294967296
 $$;
 
@@ -227,7 +253,17 @@ CREATE OR REPLACE FUNCTION _returned(
                THEN p_new_per - greatest(0, p_now - p_claimed_at) * p_count ELSE 0 END)
 $$;
 
--- Liveness (`windlass.core.session`) ----------------------------------------------------------------------------------------------------------------------
+-- Time (`windlass.core.session`) ---------------------------------------------------------------------------------------------------------------------------
+
+-- The time that a verb sees: never before the mark, which is the time of the last sweep. But a clock that was set back by more than a TTL is followed.
+CREATE OR REPLACE FUNCTION _store_time(p_clock bigint, p_mark bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_clock + p_ttl < p_mark THEN p_clock ELSE greatest(p_clock, p_mark) END
+$$;
+
+-- Whether a sweep comes too soon after the last one to do anything. in: how long ago that was (NULL: there was none).
+CREATE OR REPLACE FUNCTION _is_early(p_elapsed bigint, p_every bigint, p_left_work boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(p_elapsed >= 0 AND p_elapsed < p_every AND NOT p_left_work, false)
+$$;
 
 -- By how much a sweep moves the liveness clock. in: how long ago the last one was.
 CREATE OR REPLACE FUNCTION _liveness_move(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$

@@ -1,45 +1,46 @@
 -- The step: its time, its locks, its bounds.
 --
--- A verb is one transaction. It begins with `_begin_beside` or `_begin_alone`, and ends with `_ring`. (`beat` and the steps in callers' own
+-- A verb is one transaction. It begins with `_begin_shared` or `_begin_exclusive`, and ends with `_ring`. (`beat` and the steps in callers' own
 -- transactions begin with `_begin` and take no lock of the namespace. `annotate` makes nothing claimable and does not ring.) What its inner functions need to know is kept in
 -- settings of the transaction: windlass.at (the time), windlass.fan_out (dependents that may still be told), windlass.telling (whether an end is put
 -- in line instead of being told at once), windlass.recording (whether transitions are collected in `moved`), windlass.filled (queues to ring for).
 --
 -- Locks, in this order:
---   1. of the namespace. Claim, settle, annotate, and an enqueue into queues without lanes share it. Every other step has it alone, and so has an
---      enqueue into a queue with lanes. So what is written for one step at a time is never interleaved.
---   2. of the lanes of a queue, for steps that share the first. A step that has the namespace alone needs none.
+--   1. of the namespace. Claim, settle, annotate, and an enqueue into queues without lanes share it. Every other step has it exclusively, and so
+--      has an enqueue into a queue with lanes. So what is written for one step at a time is never interleaved.
+--   2. of the lanes of a queue, for steps that share the first. A step that has the namespace exclusively needs none.
 --   3. of rows. `settle` ends its jobs before it locks lanes; a step that holds lanes never waits for such rows (SKIP LOCKED, NOWAIT).
--- A verb looks at its arguments and at the flags of its queues, takes the locks, and looks again. If more is needed than it has, `_must_be_alone`
--- undoes the step, and the verb begins it anew, alone.
+-- A verb looks at its arguments and at the flags of its queues, takes the locks, and looks again. If more is needed than it has, `_must_be_exclusive`
+-- undoes the step, and the verb begins it anew, exclusively.
 
--- in: the clock of a test, or NULL for the server's own. out: the time of the step, which never goes back by less than a TTL. cost: one row.
+-- in: the clock of a test, or NULL for the server's own. out: the time of the step (`_store_time`). cost: one row.
 CREATE OR REPLACE FUNCTION _seen_at(p_now bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_clock bigint := coalesce(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
-    v_mark bigint;
-    v_ttl bigint;
 BEGIN
-    SELECT mark, session_ttl INTO v_mark, v_ttl FROM meta;
-    RETURN CASE WHEN v_clock + v_ttl < v_mark THEN v_clock ELSE greatest(v_clock, v_mark) END;
+    RETURN (SELECT _store_time(v_clock, mark, session_ttl) FROM meta);
 END $$;
 
 -- Begin a step that takes no lock of the namespace.
 CREATE OR REPLACE FUNCTION _begin(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM set_config('windlass.at', _seen_at(p_now)::text, true), set_config('windlass.fan_out', 'FAN_OUT', true),
-            set_config('windlass.telling', '', true), set_config('windlass.recording', '', true), set_config('windlass.filled', '', true);
+    PERFORM set_config('windlass.at', _seen_at(p_now)::text, true);
 END $$;
 
--- Begin a step beside others that touch only plain jobs and lanes.
-CREATE OR REPLACE FUNCTION _begin_beside(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- A setting of the transaction; '' before it was set.
+CREATE OR REPLACE FUNCTION _setting(p_name text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting(p_name, true), '')
+$$;
+
+-- Begin a step that shares the namespace with others, which touch only plain jobs and lanes.
+CREATE OR REPLACE FUNCTION _begin_shared(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1464422980, 'job'::regclass::oid::integer);
     PERFORM _begin(p_now);
 END $$;
 
--- Begin a step that has the namespace to itself until the end of its transaction. What came by callers' own transactions is taken in first.
-CREATE OR REPLACE FUNCTION _begin_alone(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Begin a step that has the namespace exclusively, until the end of its transaction. What came by callers' own transactions is taken in first.
+CREATE OR REPLACE FUNCTION _begin_exclusive(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1464422980, 'job'::regclass::oid::integer);
     PERFORM _begin(p_now);
@@ -75,7 +76,7 @@ BEGIN
 END $$;
 
 -- Give up a step that turned out to need the namespace to itself.
-CREATE OR REPLACE FUNCTION _must_be_alone() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _must_be_exclusive() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'this step needs the namespace to itself' USING ERRCODE = 'WL001';
 END $$;
@@ -107,15 +108,15 @@ END $$;
 --
 -- NOTIFY takes a lock of the whole database at commit, so it is sent only if a worker listens, and at most once per queue and cooldown (20 ms). A
 -- worker that was told looks often for twice as long (`listening.py`), and so misses nothing that came too soon to be told and was committed within
--- 20 ms. Who listens holds a shared advisory lock of its session meanwhile: behind a pooler nobody does, and nothing is sent. A hint: nothing rests
+-- 20 ms. A listener holds a shared advisory lock of its session meanwhile: behind a pooler nobody does, and nothing is sent. A hint: nothing rests
 -- on it, everybody also looks now and then.
 
 -- Note that a queue may have something to hand out that it did not have before.
 CREATE OR REPLACE FUNCTION _note(p_queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    v_filled text := current_setting('windlass.filled', true);
+    v_filled text := _setting('windlass.filled');
 BEGIN
-    IF coalesce(v_filled, '') = '' THEN
+    IF v_filled = '' THEN
         PERFORM set_config('windlass.filled', p_queue, true);
     ELSIF p_queue <> ALL (string_to_array(v_filled, E'\n')) THEN
         PERFORM set_config('windlass.filled', v_filled || E'\n' || p_queue, true);
@@ -133,7 +134,7 @@ $$;
 -- the one that was rung before the other, so that queues that share one seldom silence each other. Cost: a few µs a queue.
 CREATE OR REPLACE FUNCTION _ring() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    v_filled text := current_setting('windlass.filled', true);
+    v_filled text := _setting('windlass.filled');
     v_room integer;
     v_now bigint;
     v_hash bigint;
@@ -143,7 +144,7 @@ DECLARE
     v_rung_other bigint;
     v_queue text;
 BEGIN
-    IF coalesce(v_filled, '') = '' THEN
+    IF v_filled = '' THEN
         RETURN;
     END IF;
     v_room := 'job'::regclass::oid::integer;
@@ -172,7 +173,7 @@ CREATE OR REPLACE FUNCTION _just_rung(p_rung bigint, p_hash bigint, p_now bigint
 $$;
 
 -- At the commit of a caller's own transaction; with the rights of the namespace's owner, and its names. If that fails later, at a constraint
--- of the caller's, what comes within 20 ms is found by those who look by themselves: ringing each time would make such commits wait for each other.
+-- of the caller's, what comes within 20 ms is found by workers that look by themselves: ringing each time would make such commits wait for each other.
 CREATE OR REPLACE FUNCTION _ring_for_inbox() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM _note(a.queue) FROM (SELECT DISTINCT (b.job).queue FROM inbox b WHERE b.call = NEW.call) a;

@@ -17,12 +17,12 @@ BEGIN
         FROM (VALUES (p_before, -1), (p_after, 1)) c (state, n)
         WHERE c.state >= STATE_BLOCKED AND (c.n = 1 OR c.state NOT IN (STATE_DONE, STATE_CANCELLED));
     END IF;
-    IF p_before >= STATE_BLOCKED AND p_after IS NOT NULL AND current_setting('windlass.recording') <> '' THEN
+    IF p_before >= STATE_BLOCKED AND p_after IS NOT NULL AND _setting('windlass.recording') <> '' THEN
         INSERT INTO moved (job, queue, task, lane, move, before, after, reason)
         VALUES (j.id, j.queue, j.task, j.lane, p_move, p_before, p_after, p_reason);
     END IF;
     SELECT emit INTO v_emit FROM queue WHERE name = j.queue;
-    IF v_emit = EMIT_ALL OR (v_emit = EMIT_FINAL AND (p_before = STATE_RUNNING OR (p_after >= STATE_DONE AND p_before < STATE_DONE))) THEN
+    IF _is_logged(v_emit, p_before, p_after) THEN
         INSERT INTO event_in (at, job, task, queue, lane, move, before, after, reason, outcome, attempt, fence, runtime, waited)
         VALUES (_at(), j.id, j.task, j.queue, j.lane, p_move, nullif(p_before, STATE_UNPLACED), p_after, p_reason, p_outcome,
                 j.attempt, j.fence, p_runtime, p_waited);
@@ -139,10 +139,10 @@ CREATE OR REPLACE FUNCTION _with_end(p_ends ended[], p_end ended) RETURNS ended[
 $$;
 
 -- What a ruling is told of a job.
-CREATE OR REPLACE FUNCTION _standing(j job) RETURNS standing LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _facts(j job) RETURNS job_facts LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN ROW(j.attempt, j.max_attempts, j.crashes, j.cancel_requested, _superseded(j), coalesce(j.held_times, 0),
-        _at() - coalesce(j.held_since, _at()))::standing;
+        _at() - coalesce(j.held_since, _at()))::job_facts;
 END $$;
 
 -- End the lease of a running job as ruled. A settlement has no cause; everything else has one.

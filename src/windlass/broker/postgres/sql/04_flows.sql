@@ -20,7 +20,7 @@ BEGIN
     IF p.n IS NULL OR p.pruned_until IS NOT NULL THEN
         RETURN;
     ELSIF NOT p.has_children THEN
-        DELETE FROM edge WHERE parent = p.id AND NOT open;   -- of those who depended on another job under its id
+        DELETE FROM edge WHERE parent = p.id AND NOT open;   -- of jobs that depended on another one under its id
         UPDATE job SET has_children = true WHERE n = p.n;
     END IF;
     INSERT INTO edge (parent, child, on_failure, open) VALUES (p.id, p_child, p_on_failure, p_open) ON CONFLICT DO NOTHING;
@@ -37,10 +37,10 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO fate (parent, state) VALUES (p_parent, p_state) RETURNING i INTO v_i;
-    IF current_setting('windlass.telling') <> '' THEN
+    IF _setting('windlass.telling') <> '' THEN
         RETURN;
     END IF;
-    v_left := current_setting('windlass.fan_out')::integer;
+    v_left := coalesce(nullif(_setting('windlass.fan_out'), '')::integer, FAN_OUT);
     PERFORM set_config('windlass.telling', 'on', true);
     v_left := v_left - _resolve_fates(v_i, v_left);
     PERFORM set_config('windlass.telling', '', true), set_config('windlass.fan_out', v_left::text, true);
@@ -61,7 +61,7 @@ BEGIN
         IF f.state <> STATE_DEAD THEN
             SELECT * INTO e FROM edge WHERE parent = f.parent AND open ORDER BY child LIMIT 1;
         ELSIF NOT EXISTS (SELECT FROM job WHERE id = f.parent AND state <> STATE_DEAD AND pruned_until IS NULL) THEN
-            -- Otherwise it was replayed meanwhile: its death is void for those who were not told.
+            -- Otherwise it was replayed meanwhile: its death does not count for those that were not told.
             SELECT * INTO e FROM edge WHERE parent = f.parent AND open AND on_failure = ON_FAILURE_RUN ORDER BY child LIMIT 1;
         END IF;
         IF e.child IS NULL THEN
@@ -71,7 +71,7 @@ BEGIN
         UPDATE edge SET open = false WHERE parent = e.parent AND child = e.child;
         v_told := v_told + 1;
         SELECT * INTO c FROM job WHERE n = e.child;
-        IF f.state = STATE_CANCELLED AND e.on_failure = ON_FAILURE_CANCEL THEN
+        IF _rule_edge(e.on_failure, f.state) = 'cancel' THEN
             PERFORM _finish(c, c.state, 'parent failed', STATE_CANCELLED::smallint, 'parent failed');
             PERFORM _drop_if_unkept(c.n);
         ELSE

@@ -80,7 +80,7 @@ BEGIN
 END $$;
 
 -- Give a running job a lease of its own, to change it alone. out: the lease.
-CREATE OR REPLACE FUNCTION _lease_alone(j job) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _own_lease(j job) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     l lease := _lease_of(j.queue, j.lane, j.n);
 BEGIN

@@ -1,8 +1,8 @@
 -- The past: finished jobs that nothing depends on. They leave `job` when they are settled, or by sweep.
 --
 -- A row of the past is never changed. What is forgotten is said by the queue's horizon, which sweep moves over the oldest
--- rows, so many at a time as it may; a slot that is behind every horizon is emptied whole. Keys touched: past, horizon,
--- slot, meta, queue (its slot), delta. Cost: an index entry a job that is forgotten, nothing for one that is removed.
+-- rows, so many at a time as it may; a segment that is behind every horizon is emptied whole. Keys touched: past, horizon,
+-- segment, meta, queue (its segment), delta. Cost: an index entry a job that is forgotten, nothing for one that is removed.
 
 -- Whether a job of the past is forgotten (kind: as `kept`), its result (2), or even that it was there (kind: `kept` and 3).
 CREATE OR REPLACE FUNCTION _is_behind(p_queue text, p_kind smallint, p_finished_at bigint, p_n bigint) RETURNS boolean
@@ -43,32 +43,32 @@ BEGIN
     RETURN j;
 END $$;
 
--- Looks into one slot of the past, a statement for each: one over all of them costs 50 µs or more, most of it for opening
--- tables that it then leaves alone. `_in_slot`: the newest job of this id, since an id may come again once it is forgotten.
+-- Looks into one segment of the past, a statement for each: one over all of them costs 50 µs or more, most of it for opening
+-- tables that it then leaves alone. `_in_segment`: the newest job of this id, since an id may come again once it is forgotten.
 -- `_is_beyond_past`: whether an id, and so every larger one, is beyond all of the past. Ids grow with time, so those of new jobs mostly
--- are; every enqueue asks, so the slot is found by halves: each comparison is made ready anew in every transaction.
+-- are; every enqueue asks, so the segment is found by halves: each comparison is made ready anew in every transaction.
 DO $do$
 DECLARE
     v_jobs text := '';
     v_newest text[] := array_fill(''::text, ARRAY[15], ARRAY[0]);
     v_width integer := 1;
 BEGIN
-    FOR v_slot IN 0 .. 14 LOOP
+    FOR v_segment IN 0 .. 14 LOOP
         -- The order apart, or else a server that believes the past to be empty would read it in this order.
         v_jobs := v_jobs || format('WHEN %s THEN SELECT * INTO j FROM (SELECT * FROM past_%s WHERE id = p_id OFFSET 0) p ORDER BY p.n DESC LIMIT 1; ',
-            v_slot, v_slot);
-        v_newest[v_slot] := format('SELECT id INTO v_id FROM past_%s ORDER BY id DESC LIMIT 1; ', v_slot);
+            v_segment, v_segment);
+        v_newest[v_segment] := format('SELECT id INTO v_id FROM past_%s ORDER BY id DESC LIMIT 1; ', v_segment);
     END LOOP;
     WHILE v_width < 15 LOOP
-        FOR v_slot IN 0 .. 14 - v_width BY v_width * 2 LOOP
-            v_newest[v_slot] := format('IF v_slot < %s THEN %s ELSE %s END IF; ', v_slot + v_width, v_newest[v_slot], v_newest[v_slot + v_width]);
+        FOR v_segment IN 0 .. 14 - v_width BY v_width * 2 LOOP
+            v_newest[v_segment] := format('IF v_segment < %s THEN %s ELSE %s END IF; ', v_segment + v_width, v_newest[v_segment], v_newest[v_segment + v_width]);
         END LOOP;
         v_width := v_width * 2;
     END LOOP;
-    EXECUTE format('CREATE OR REPLACE FUNCTION _in_slot(p_slot smallint, p_id uuid) RETURNS job LANGUAGE plpgsql STABLE AS $$ '
-        'DECLARE j job; BEGIN CASE p_slot %s END CASE; RETURN j; END $$', v_jobs);
-    EXECUTE format('CREATE OR REPLACE FUNCTION _is_beyond_past(p_id uuid, p_slots smallint[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ '
-        'DECLARE v_slot smallint; v_id uuid; BEGIN FOREACH v_slot IN ARRAY p_slots LOOP %s IF p_id <= v_id THEN RETURN false; END IF; END LOOP; '
+    EXECUTE format('CREATE OR REPLACE FUNCTION _in_segment(p_segment smallint, p_id uuid) RETURNS job LANGUAGE plpgsql STABLE AS $$ '
+        'DECLARE j job; BEGIN CASE p_segment %s END CASE; RETURN j; END $$', v_jobs);
+    EXECUTE format('CREATE OR REPLACE FUNCTION _is_beyond_past(p_id uuid, p_segments smallint[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ '
+        'DECLARE v_segment smallint; v_id uuid; BEGIN FOREACH v_segment IN ARRAY p_segments LOOP %s IF p_id <= v_id THEN RETURN false; END IF; END LOOP; '
         'RETURN true; END $$', v_newest[0]);
 END $do$;
 
@@ -77,10 +77,10 @@ CREATE OR REPLACE FUNCTION _past(p_id uuid) RETURNS job LANGUAGE plpgsql STABLE 
 DECLARE
     j job;
     o job;
-    v_slot smallint;
+    v_segment smallint;
 BEGIN
-    FOREACH v_slot IN ARRAY (SELECT slots FROM meta) LOOP
-        o := _in_slot(v_slot, p_id);
+    FOREACH v_segment IN ARRAY (SELECT segments FROM meta) LOOP
+        o := _in_segment(v_segment, p_id);
         IF o.n > j.n OR j.n IS NULL THEN
             j := o;
         END IF;
@@ -96,7 +96,7 @@ BEGIN
     IF j.n IS NULL OR (j.pruned_until IS NOT NULL AND j.pruned_until <= _at()) THEN
         RETURN false;
     END IF;
-    DELETE FROM past p WHERE p.slot = j.slot AND p.id = p_id AND p.n = j.n;
+    DELETE FROM past p WHERE p.segment = j.segment AND p.id = p_id AND p.n = j.n;
     INSERT INTO job (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
         due_at, fence, claimed_at, size, started, replays, kept, reason, parent, flow, expires_at, finished_at, pruned_until, key,
         mode, win, hold_key, hold_reason, held_since, held_times, permille, message, headers, tags, deliveries, error, result,
@@ -128,47 +128,47 @@ CREATE OR REPLACE FUNCTION _class(q queue) RETURNS smallint LANGUAGE sql IMMUTAB
         WHEN greatest(q.retention, q.result_ttl) <= 172800000000 THEN 1 ELSE 2 END::smallint
 $$;
 
--- The slot that a class writes to now; opened if there is none.
-CREATE OR REPLACE FUNCTION _open_slot(p_class smallint) RETURNS smallint LANGUAGE plpgsql AS $$
+-- The segment that a class writes to now; opened if there is none.
+CREATE OR REPLACE FUNCTION _open_segment(p_class smallint) RETURNS smallint LANGUAGE plpgsql AS $$
 DECLARE
-    v_slot smallint := (SELECT s.slot FROM slot s WHERE s.class = p_class AND s.opened_at IS NOT NULL AND s.closed_at IS NULL);
+    v_segment smallint := (SELECT s.segment FROM segment s WHERE s.class = p_class AND s.opened_at IS NOT NULL AND s.closed_at IS NULL);
 BEGIN
-    IF v_slot IS NULL THEN
-        SELECT s.slot INTO v_slot FROM slot s WHERE s.class = p_class AND s.opened_at IS NULL ORDER BY s.slot LIMIT 1;
-        UPDATE slot s SET opened_at = _at(), closed_at = NULL WHERE s.slot = v_slot;
-        UPDATE meta SET slots = slots || v_slot WHERE NOT v_slot = ANY (slots);
+    IF v_segment IS NULL THEN
+        SELECT s.segment INTO v_segment FROM segment s WHERE s.class = p_class AND s.opened_at IS NULL ORDER BY s.segment LIMIT 1;
+        UPDATE segment s SET opened_at = _at(), closed_at = NULL WHERE s.segment = v_segment;
+        UPDATE meta SET segments = segments || v_segment WHERE NOT v_segment = ANY (segments);
     END IF;
-    RETURN v_slot;
+    RETURN v_segment;
 END $$;
 
--- Use the next slot of each class where it is time, and empty those that are wholly forgotten. To empty one, nobody may be
--- reading it, and who comes meanwhile waits too: so it is tried for a moment, one slot a pass, and again the next time. As
+-- Use the next segment of each class where it is time, and empty those that are wholly forgotten. To empty one, nobody may be
+-- reading it, and a step that comes meanwhile waits, too: so it is tried for a moment, one segment a pass, and again the next time. As
 -- the owner of the schema: to empty a table is not among the rights of those who only work here.
-CREATE OR REPLACE FUNCTION _turn_slots() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION _turn_segments() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    s slot;
+    s segment;
     v_at bigint := _at();
     v_kept bigint;
     v_patience text := current_setting('lock_timeout');
 BEGIN
-    -- The clock was set back: nobody waits until it has caught up. What a slot holds says whether it may go.
-    UPDATE slot SET opened_at = v_at WHERE opened_at > v_at;
-    UPDATE slot SET closed_at = v_at WHERE closed_at > v_at;
-    FOR s IN SELECT * FROM slot WHERE opened_at IS NOT NULL ORDER BY opened_at LOOP
+    -- The clock was set back: nobody waits until it has caught up. What a segment holds says whether it may go.
+    UPDATE segment SET opened_at = v_at WHERE opened_at > v_at;
+    UPDATE segment SET closed_at = v_at WHERE closed_at > v_at;
+    FOR s IN SELECT * FROM segment WHERE opened_at IS NOT NULL ORDER BY opened_at LOOP
         v_kept := coalesce((SELECT max(greatest(q.retention, q.result_ttl)) FROM queue q WHERE _class(q) = s.class), 0);
         IF s.closed_at IS NULL THEN
             IF v_at - s.opened_at > greatest(v_kept / 3, 60000000)
-                AND EXISTS (SELECT FROM slot o WHERE o.class = s.class AND o.opened_at IS NULL) THEN
-                UPDATE slot SET closed_at = v_at WHERE slot = s.slot;
-                UPDATE queue q SET slot = _open_slot(s.class) WHERE _class(q) = s.class;
+                AND EXISTS (SELECT FROM segment o WHERE o.class = s.class AND o.opened_at IS NULL) THEN
+                UPDATE segment SET closed_at = v_at WHERE segment = s.segment;
+                UPDATE queue q SET segment = _open_segment(s.class) WHERE _class(q) = s.class;
             END IF;
-        ELSIF v_at - s.closed_at > v_kept AND NOT _holds_anything(s.slot)
-            AND NOT EXISTS (SELECT FROM queue q WHERE q.slot = s.slot) THEN
+        ELSIF v_at - s.closed_at > v_kept AND NOT _holds_anything(s.segment)
+            AND NOT EXISTS (SELECT FROM queue q WHERE q.segment = s.segment) THEN
             BEGIN
                 PERFORM set_config('lock_timeout', '20', true);
-                EXECUTE format('TRUNCATE past_%s', s.slot);
-                UPDATE slot SET opened_at = NULL, closed_at = NULL WHERE slot = s.slot;
-                UPDATE meta SET slots = array_remove(slots, s.slot);
+                EXECUTE format('TRUNCATE past_%s', s.segment);
+                UPDATE segment SET opened_at = NULL, closed_at = NULL WHERE segment = s.segment;
+                UPDATE meta SET segments = array_remove(segments, s.segment);
             EXCEPTION WHEN lock_not_available THEN
                 RETURN;   -- it has put the setting back
             END;
@@ -177,12 +177,12 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whether a slot has a job that is not forgotten, or one that may be sent again: a look at the newest of each queue and kind.
-CREATE OR REPLACE FUNCTION _holds_anything(p_slot smallint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+-- Whether a segment has a job that is not forgotten, or one that may be sent again: a look at the newest of each queue and kind.
+CREATE OR REPLACE FUNCTION _holds_anything(p_segment smallint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM queue q CROSS JOIN (VALUES (0::smallint), (1::smallint)) k (kind) CROSS JOIN LATERAL (
-            SELECT p.finished_at, p.n FROM past p WHERE p.slot = p_slot AND p.queue = q.name AND p.kept = k.kind AND p.kept IS NOT NULL
+            SELECT p.finished_at, p.n FROM past p WHERE p.segment = p_segment AND p.queue = q.name AND p.kept = k.kind AND p.kept IS NOT NULL
             ORDER BY p.finished_at DESC, p.n DESC LIMIT 1) newest
         WHERE newest.finished_at + (SELECT resend_window FROM meta) > _at()
            OR NOT _is_behind(q.name, k.kind, newest.finished_at, newest.n));
@@ -193,12 +193,12 @@ END $$;
 CREATE OR REPLACE FUNCTION _forget_past(q queue, p_kind smallint, p_until bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     h horizon;
-    v_slots smallint[] := (SELECT slots FROM meta);
+    v_segments smallint[] := (SELECT segments FROM meta);
     v_kept smallint := least(p_kind, 1);
     v_gone bigint[];
     v_ends bigint[];
 BEGIN
-    IF p_limit <= 0 OR cardinality(v_slots) = 0 THEN
+    IF p_limit <= 0 OR cardinality(v_segments) = 0 THEN
         RETURN 0;
     END IF;
     SELECT * INTO h FROM horizon WHERE queue = q.name AND kind = p_kind;
@@ -210,7 +210,7 @@ BEGIN
                  WHEN p_kind = 1 AND _is_behind(q.name, 2::smallint, p.finished_at, p.n) THEN p.size - octet_length(p.result)
                  ELSE p.size END AS size
         FROM past p
-        WHERE p.slot = ANY (v_slots) AND p.queue = q.name AND p.kept = v_kept AND p.kept IS NOT NULL
+        WHERE p.segment = ANY (v_segments) AND p.queue = q.name AND p.kept = v_kept AND p.kept IS NOT NULL
           AND (p.finished_at, p.n) > (h.finished_at, h.n) AND p.finished_at <= p_until
           -- A result of a job that is itself forgotten is not there any more.
           AND (p_kind < 2 OR NOT _is_behind(q.name, 1::smallint, p.finished_at, p.n))
@@ -253,15 +253,15 @@ END $$;
 CREATE OR REPLACE FUNCTION _oldest_past(p_queue text, p_limit bigint, OUT id uuid, OUT finished_at bigint, OUT n bigint)
 RETURNS SETOF record LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_slots smallint[] := (SELECT slots FROM meta);
+    v_segments smallint[] := (SELECT segments FROM meta);
 BEGIN
-    IF cardinality(v_slots) > 0 THEN
+    IF cardinality(v_segments) > 0 THEN
         RETURN QUERY
             SELECT o.id, o.finished_at, o.n
             FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
             CROSS JOIN LATERAL (
                 SELECT p.id, p.finished_at, p.n FROM past p
-                WHERE p.slot = ANY (v_slots) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL
+                WHERE p.segment = ANY (v_segments) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL
                   AND (p.finished_at, p.n) > (coalesce(h.finished_at, -1), coalesce(h.n, -1))
                 ORDER BY p.finished_at, p.n LIMIT p_limit) o;
     END IF;
@@ -286,10 +286,10 @@ BEGIN
     INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
         due_at, fence, claimed_at, size, started, cancel_requested, has_children, has_memos, waiting_for, replays, log_lines, kept,
         reason, parent, flow, expires_at, finished_at, key, mode, win, hold_key, hold_reason, held_since, held_times, permille,
-        message, headers, tags, deliveries, error, result, payload, slot)
+        message, headers, tags, deliveries, error, result, payload, segment)
     SELECT g.id, g.n, g.state, g.priority, g.attempt, g.max_attempts, g.crashes, g.revision, g.queue, g.lane, g.task, g.band, g.seq,
         g.accepted_at, g.due_at, g.fence, g.claimed_at, g.size, g.started, false, false, false, 0, g.replays, 0, g.kept,
         g.reason, g.parent, g.flow, g.expires_at, g.finished_at, g.key, g.mode, g.win, g.hold_key, g.hold_reason, g.held_since,
-        g.held_times, g.permille, g.message, g.headers, g.tags, g.deliveries, g.error, g.result, g.payload, q.slot
+        g.held_times, g.permille, g.message, g.headers, g.tags, g.deliveries, g.error, g.result, g.payload, q.segment
     FROM gone g;
 END $$;

@@ -180,7 +180,7 @@ CREATE OR REPLACE FUNCTION _refused_whole(g asked[], p_refused receipt[]) RETURN
     ORDER BY w.i
 $$;
 
--- Create the jobs of a group that has been found acceptable. First every call meets its key, in order; then those that
+-- Create the jobs of a group that has been found acceptable. First every call is answered as its key says, in order; then those that
 -- became jobs are tied to their parents and placed. So a parent may come after its child, and an edge to an absorbed
 -- call leads to the job that stands for it.
 CREATE OR REPLACE FUNCTION _accept(g asked[], p_parent uuid) RETURNS SETOF receipt LANGUAGE plpgsql AS $$
@@ -193,7 +193,7 @@ BEGIN
     FOREACH a IN ARRAY g LOOP
         r := _known(a.id);
         IF r.status IS NULL THEN
-            r := _accept_keyed(a, p_parent);
+            r := _accept_call(a, p_parent);
             IF r.status = 'created' THEN
                 SELECT v_created || n INTO v_created FROM job WHERE id = a.id;
             END IF;
@@ -206,8 +206,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Answer one new call by its key (`windlass.core.dedup`).
-CREATE OR REPLACE FUNCTION _accept_keyed(a asked, p_parent uuid) RETURNS receipt LANGUAGE plpgsql AS $$
+-- Accept one new call, as its key says (`windlass.core.dedup`).
+CREATE OR REPLACE FUNCTION _accept_call(a asked, p_parent uuid) RETURNS receipt LANGUAGE plpgsql AS $$
 DECLARE
     m record;
     h job;
@@ -273,10 +273,6 @@ BEGIN
     RETURN ROW(NULL, p_status, p_of, NULL, NULL)::receipt;
 END $$;
 
-CREATE OR REPLACE FUNCTION _due_at(p_run_at bigint, p_delay bigint, p_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_run_at IS NULL THEN p_at + p_delay ELSE greatest(p_at, p_run_at) END
-$$;
-
 -- A call becomes a job; it has yet to be placed. p_follows: the runner under its key that it waits for.
 CREATE OR REPLACE FUNCTION _create(a asked, p_parent uuid, p_follows uuid) RETURNS receipt LANGUAGE plpgsql AS $$
 DECLARE
@@ -338,7 +334,7 @@ DECLARE
     v_id uuid;
     v_place integer;
     v_fate smallint;
-    v_open boolean;
+    v_ruling text;
 BEGIN
     FOR v_i IN 1 .. cardinality(j.after_ids) LOOP
         -- Two edges can lead to one job when a key has absorbed a parent: the later policy counts.
@@ -361,13 +357,13 @@ BEGIN
             WHEN p.state = STATE_DONE THEN STATE_DONE
             ELSE STATE_CANCELLED
         END;
-        v_open := NOT (v_fate IN (STATE_DONE, STATE_CANCELLED) OR (v_fate = STATE_DEAD AND v_on[v_i] = ON_FAILURE_RUN));
-        PERFORM _add_edge(p, j.n, v_on[v_i], v_open);
-        IF v_fate = STATE_CANCELLED AND v_on[v_i] = ON_FAILURE_CANCEL THEN
+        v_ruling := _rule_edge(v_on[v_i], v_fate);
+        PERFORM _add_edge(p, j.n, v_on[v_i], v_ruling = 'wait');
+        IF v_ruling = 'cancel' THEN
             j.waiting_for := -1;
             RETURN j;
         END IF;
-        j.waiting_for := j.waiting_for + v_open::integer;
+        j.waiting_for := j.waiting_for + (v_ruling = 'wait')::integer;
     END LOOP;
     RETURN j;
 END $$;

@@ -15,18 +15,18 @@ CREATE OR REPLACE FUNCTION enqueue(
 ) RETURNS SETOF receipt LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_many boolean := p_keys IS NULL AND p_edge_of IS NULL;
-    v_alone boolean := NOT v_many OR p_lanes <> '{""}' OR _has_lanes(p_queues);
+    v_exclusive boolean := NOT v_many OR p_lanes <> '{""}';
     v_receipts receipt[];
 BEGIN
     LOOP   -- at most twice
         BEGIN
-            IF v_alone THEN
-                PERFORM _begin_alone(p_now);
+            IF v_exclusive THEN
+                PERFORM _begin_exclusive(p_now);
             ELSE
-                PERFORM _begin_beside(p_now);
+                PERFORM _begin_shared(p_now);
             END IF;
             IF v_many THEN
-                PERFORM _accept_many(v_alone, p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_payloads,
+                PERFORM _accept_many(v_exclusive, p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_delays, p_run_at, p_expires, p_payloads,
                     p_headers, p_tags, p_max_attempts, p_revisions, p_flows);
             ELSE
                 v_receipts := _accept_groups(p_ends, _asked(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins,
@@ -39,7 +39,7 @@ BEGIN
                 RAISE;
             END IF;
             v_many := false;
-            v_alone := true;
+            v_exclusive := true;
         END;
     END LOOP;
     IF v_receipts IS NOT NULL THEN
@@ -48,16 +48,10 @@ BEGIN
     PERFORM _ring();
 END $$;
 
--- Whether one of these queues has lanes: then rings change, which only one step at a time may do.
-CREATE OR REPLACE FUNCTION _has_lanes(p_queues text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM queue WHERE name = ANY (p_queues) AND laned);
-END $$;
-
--- Accept jobs without keys and parents, all at once. p_alone: whether the step has the namespace to itself. Gives up (WL001, or a unique
+-- Accept jobs without keys and parents, all at once. p_exclusive: whether the step has the namespace to itself. Gives up (WL001, or a unique
 -- violation) if a job has to be looked at by itself: its id was sent before, its queue is unknown or in sequence, or the store has a bound.
 CREATE OR REPLACE FUNCTION _accept_many(
-    p_alone boolean, p_ids uuid[], p_tasks text[], p_queues text[], p_lanes text[], p_priorities smallint[], p_delays bigint[],
+    p_exclusive boolean, p_ids uuid[], p_tasks text[], p_queues text[], p_lanes text[], p_priorities smallint[], p_delays bigint[],
     p_run_at bigint[], p_expires bigint[], p_payloads bytea[], p_headers bytea[], p_tags bytea[], p_max_attempts integer[],
     p_revisions bigint[], p_flows text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -75,13 +69,13 @@ BEGIN
         v_first := (SELECT u FROM unnest(p_ids) u ORDER BY u LIMIT 1);
     END IF;
     -- All that is to be known beforehand in one statement: in a call of one job, statements are what it costs.
-    SELECT m.max_size, m.slots, q.*, EXISTS (SELECT FROM inbox) AS waits, (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AS absorbed
+    SELECT m.max_size, m.segments, q.*, EXISTS (SELECT FROM inbox) AS waits, (SELECT id FROM absorbed ORDER BY id DESC LIMIT 1) AS absorbed
     INTO x FROM meta m CROSS JOIN (
         SELECT count(*) AS known, bool_or(sequence) AS lined, bool_or(laned) AS laned, bool_or(emit = EMIT_ALL) AS emits,
             bool_or(age_step IS NOT NULL OR bands IS NOT NULL) AS banded
         FROM queue WHERE name = ANY (v_queues)) q;
-    IF x.known < cardinality(v_queues) OR x.lined OR x.max_size IS NOT NULL OR (x.laned AND NOT p_alone) OR cardinality(p_ids) > DRAW THEN
-        PERFORM _must_be_alone();
+    IF x.known < cardinality(v_queues) OR x.lined OR x.max_size IS NOT NULL OR (x.laned AND NOT p_exclusive) OR cardinality(p_ids) > DRAW THEN
+        PERFORM _must_be_exclusive();
     END IF;
     IF p_lanes <> '{""}' THEN
         PERFORM _become_laned(u.queue) FROM (
@@ -123,8 +117,8 @@ BEGIN
     SELECT f.queue, f.task, f.state, count(*), sum(f.size) FROM filed f GROUP BY f.queue, f.task, f.state;
     -- Behind the insert, which has waited for a step that moves a job of such an id to the past: a look before it finds the job in neither.
     -- Ids grow with time, so it is mostly enough to look at the largest that is there.
-    IF x.waits OR v_first <= x.absorbed OR NOT _is_beyond_past(v_first, x.slots) THEN
-        PERFORM _must_be_new(p_ids, x.slots);
+    IF x.waits OR v_first <= x.absorbed OR NOT _is_beyond_past(v_first, x.segments) THEN
+        PERFORM _must_be_new(p_ids, x.segments);
     END IF;
     IF x.laned OR p_lanes <> '{""}' THEN
         -- A lane that is in the ring of these jobs already stays there.
@@ -145,10 +139,10 @@ BEGIN
 END $$;
 
 -- Give up the step if one of these ids is that of a job that has ended or waits to be taken in, or of a call that a key absorbed.
-CREATE OR REPLACE FUNCTION _must_be_new(p_ids uuid[], p_slots smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _must_be_new(p_ids uuid[], p_segments smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM inbox b WHERE (b.job).id = ANY (p_ids)) OR EXISTS (SELECT FROM absorbed WHERE id = ANY (p_ids))
-        OR EXISTS (SELECT FROM past WHERE slot = ANY (p_slots) AND id = ANY (p_ids)) THEN
-        PERFORM _must_be_alone();
+        OR EXISTS (SELECT FROM past WHERE segment = ANY (p_segments) AND id = ANY (p_ids)) THEN
+        PERFORM _must_be_exclusive();
     END IF;
 END $$;

@@ -1,4 +1,4 @@
--- Claim: who gets what next.
+-- Claim: which jobs are handed out next.
 --
 -- Where nothing but their order decides, `_take_runs` takes the first jobs of a queue, run by run; where lanes and numbers of leases do, `_take_turns`
 -- takes them all at once. `_take_one` takes one job, whatever decides: rates, weighted bands, a sequence, suspects, jobs that have expired.
@@ -13,27 +13,27 @@ CREATE OR REPLACE FUNCTION claim(
 ) RETURNS SETOF claimed LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     a ask := ROW(p_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw, p_soon)::ask;
-    v_alone boolean := _needs_alone(a);
+    v_exclusive boolean := _needs_exclusive(a);
     x record;
 BEGIN
     LOOP   -- at most twice
         BEGIN
-            IF v_alone THEN
-                PERFORM _begin_alone(p_now);
+            IF v_exclusive THEN
+                PERFORM _begin_exclusive(p_now);
             ELSE
-                PERFORM _begin_beside(p_now);
+                PERFORM _begin_shared(p_now);
                 PERFORM _lock_lanes(p_queues);
-                IF _needs_alone(a) THEN
-                    PERFORM _must_be_alone();
+                IF _needs_exclusive(a) THEN
+                    PERFORM _must_be_exclusive();
                 END IF;
             END IF;
-            x := _answer(a, v_alone);
+            x := _answer(a, v_exclusive);
             EXIT;
         EXCEPTION WHEN SQLSTATE 'WL001' THEN
-            IF v_alone THEN
+            IF v_exclusive THEN
                 RAISE;
             END IF;
-            v_alone := true;
+            v_exclusive := true;
         END;
     END LOOP;
     RETURN NEXT x.head;
@@ -42,7 +42,7 @@ BEGIN
 END $$;
 
 -- Whether an ask can only be answered by a step that has the namespace to itself.
-CREATE OR REPLACE FUNCTION _needs_alone(a ask) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _needs_exclusive(a ask) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN a.suspects OR EXISTS (SELECT FROM inbox) OR EXISTS (SELECT FROM queue q WHERE q.name = ANY (a.queues) AND NOT _takes_many(q));
 END $$;
@@ -56,8 +56,8 @@ BEGIN
     RETURN q.unlimited AND NOT EXISTS (SELECT FROM lane WHERE queue = q.name);
 END $$;
 
--- Answer an ask. p_alone: whether the step has the namespace to itself. out: the head, and what is leased, in order.
-CREATE OR REPLACE FUNCTION _answer(a ask, p_alone boolean, OUT head claimed, OUT leases run[]) LANGUAGE plpgsql AS $$
+-- Answer an ask. p_exclusive: whether the step has the namespace to itself. out: the head, and what is leased, in order.
+CREATE OR REPLACE FUNCTION _answer(a ask, p_exclusive boolean, OUT head claimed, OUT leases run[]) LANGUAGE plpgsql AS $$
 DECLARE
     s session;
     v_seq bigint;      -- its last ask that was answered
@@ -72,16 +72,15 @@ BEGIN
     IF a.session IS NOT NULL THEN
         SELECT * INTO s FROM session WHERE id = a.session FOR NO KEY UPDATE;
         v_seq := coalesce((SELECT seq FROM answered WHERE session = a.session ORDER BY seq DESC LIMIT 1), 0);
-        -- One beyond the next: this database has forgotten an answer, and with it whom its leases belong to.
-        IF NOT FOUND OR s.ended_at IS NOT NULL OR a.seq < v_seq OR a.seq > v_seq + 1 THEN
-            head.asker := CASE WHEN s.ended_at IS NULL AND a.seq < v_seq THEN 'outdated' ELSE 'lost' END;
+        head.asker := _rule_ask(s.id IS NOT NULL AND s.ended_at IS NULL, a.seq, v_seq);
+        IF head.asker <> 'alive' THEN
             RETURN;
         END IF;
     END IF;
     IF a.seq = v_seq THEN
         leases := array(SELECT ROW(n, width)::run FROM lease WHERE session = a.session AND ask = a.seq ORDER BY i, n);
     ELSE
-        SELECT t.leases, t.more, t.missed INTO leases, head.more, v_missed FROM _hand_out(a, v_queues, p_alone) t;
+        SELECT t.leases, t.more, t.missed INTO leases, head.more, v_missed FROM _hand_out(a, v_queues, p_exclusive) t;
         IF a.session IS NOT NULL THEN
             INSERT INTO answered (session, seq) VALUES (a.session, a.seq);
             DELETE FROM answered WHERE session = a.session AND seq = v_seq;
@@ -96,7 +95,7 @@ END $$;
 
 -- Hand out jobs of these queues. out: what is leased now, in order; whether a bound of the ask stopped it with jobs left; whether it passed over jobs
 -- that another step may leave in a moment.
-CREATE OR REPLACE FUNCTION _hand_out(a ask, p_queues text[], p_alone boolean, OUT leases run[], OUT more boolean, OUT missed boolean)
+CREATE OR REPLACE FUNCTION _hand_out(a ask, p_queues text[], p_exclusive boolean, OUT leases run[], OUT more boolean, OUT missed boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
@@ -115,8 +114,8 @@ BEGIN
                 t := CASE WHEN q.laned THEN _take_turns(q, a, t) ELSE _take_runs(q, a, t) END;
                 EXIT queues WHEN t.stopped;
                 EXIT WHEN NOT t.odd;
-                IF NOT p_alone THEN
-                    PERFORM _must_be_alone();
+                IF NOT p_exclusive THEN
+                    PERFORM _must_be_exclusive();
                 END IF;
             END IF;
             t := _take_one(q, a, t);
@@ -349,7 +348,7 @@ DECLARE
     v_n bigint;
 BEGIN
     t.stopped := false;
-    v_n := CASE WHEN a.suspects THEN _next_suspect(q, v_at) ELSE _next_job(q, _draw(a.draw, t.count), v_at, t.turns) END;
+    v_n := CASE WHEN a.suspects THEN _next_suspect(q, v_at) ELSE _next_job(q, _next_draw(a.draw, t.count), v_at, t.turns) END;
     t.empty := v_n IS NULL;
     IF t.empty THEN
         RETURN t;
@@ -466,7 +465,7 @@ BEGIN
     RETURN v_next;
 END $$;
 
--- Whether somebody who asks for work in these queues could be handed some. cost: a probe per queue.
+-- Whether these queues have something to hand out. cost: a probe per queue.
 CREATE OR REPLACE FUNCTION claimable(p_now bigint, p_queues text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE

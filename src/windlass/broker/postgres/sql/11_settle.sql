@@ -1,4 +1,4 @@
--- Settle and annotate: words about a lease, judged by its fence.
+-- Settle and annotate: messages about a lease, checked by its fence.
 --
 -- Two bodies. `_settle_done` ends the leases of plain jobs that are done, all at once. `_settle_one` ends any lease in any way.
 --
@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION settle(
 DECLARE
     a ask := ROW(p_ask_queues, p_slots, p_size, p_session, p_seq, p_visibility, p_suspects, p_max_bytes, p_draw, p_soon)::ask;
     x record;
-    v_alone boolean := cardinality(p_ids) > 0 OR _needs_alone(a);
+    v_exclusive boolean := cardinality(p_ids) > 0 OR _needs_exclusive(a);
     v_children asked[];
     v_done boolean[];      -- which of them `_settle_done` has ended; NULL: all
     v_answers answer[];
@@ -33,21 +33,21 @@ BEGIN
     END IF;
     LOOP   -- at most twice
         BEGIN
-            IF v_alone THEN
-                PERFORM _begin_alone(p_now);
+            IF v_exclusive THEN
+                PERFORM _begin_exclusive(p_now);
             ELSE
-                PERFORM _begin_beside(p_now);
+                PERFORM _begin_shared(p_now);
             END IF;
             SELECT * INTO x FROM _settle_done(p_jobs, p_fences, p_outcomes, p_runtimes, p_errors, p_results,
                 p_spawn_of, p_too_large, p_session);
             v_done := x.done;
-            IF NOT v_alone THEN
+            IF NOT v_exclusive THEN
                 PERFORM _lock_lanes(x.queues || p_ask_queues);
-                IF _needs_alone(a) OR EXISTS (SELECT FROM queue q WHERE q.name = ANY (x.queues) AND NOT _takes_many(q)) THEN
-                    PERFORM _must_be_alone();
+                IF _needs_exclusive(a) OR EXISTS (SELECT FROM queue q WHERE q.name = ANY (x.queues) AND NOT _takes_many(q)) THEN
+                    PERFORM _must_be_exclusive();
                 END IF;
             END IF;
-            -- A lane that is in a ring had a slot before, and one without jobs needs none.
+            -- A lane that is in a ring was below its limit before, and one without jobs has nothing to hand out.
             PERFORM _refresh(l.queue, l.lane) FROM (SELECT DISTINCT u.queue, u.lane FROM unnest(x.of, x.lanes) AS u (queue, lane)) l
             WHERE NOT EXISTS (SELECT FROM seat WHERE queue = l.queue AND lane = l.lane AND due IS NOT NULL)
               AND EXISTS (SELECT FROM ready WHERE queue = l.queue AND lane = l.lane);
@@ -59,20 +59,20 @@ BEGIN
                             p_results[v_i], p_hold_keys[v_i], p_hold_reasons[v_i], p_too_large[v_i],
                             CASE WHEN v_children IS NOT NULL THEN array(
                                 SELECT k FROM unnest(v_children) k WHERE p_spawn_of[k.i] = v_i ORDER BY k.i) END,
-                            CASE WHEN NOT v_alone THEN coalesce(x.queues, '{}') || p_ask_queues END) END;
+                            CASE WHEN NOT v_exclusive THEN coalesce(x.queues, '{}') || p_ask_queues END) END;
                 END LOOP;
             END IF;
             IF p_ask_queues IS NOT NULL THEN
-                x := _answer(a, v_alone);
+                x := _answer(a, v_exclusive);
                 v_head := x.head;
                 v_leases := x.leases;
             END IF;
             EXIT;
         EXCEPTION WHEN SQLSTATE 'WL001' THEN
-            IF v_alone THEN
+            IF v_exclusive THEN
                 RAISE;
             END IF;
-            v_alone := true;
+            v_exclusive := true;
         END;
     END LOOP;
     IF v_done IS NOT NULL THEN
@@ -107,7 +107,7 @@ BEGIN
     queues := '{}';
     done := array_fill(false, ARRAY[cardinality(p_jobs)]);
     SELECT array_agg(j.place) AS places, array_agg(DISTINCT j.n) AS jobs, array_agg(l.at) AS ats, array_agg(u.o) AS said, array_agg(DISTINCT q.name) AS queues,
-        array_agg(q.slot) AS slots, array_agg(q.name) FILTER (WHERE q.laned) AS of, array_agg(j.lane) FILTER (WHERE q.laned) AS lanes
+        array_agg(q.segment) AS segments, array_agg(q.name) FILTER (WHERE q.laned) AS of, array_agg(j.lane) FILTER (WHERE q.laned) AS lanes
     INTO f
     FROM unnest(p_jobs, p_fences, p_outcomes, p_errors) WITH ORDINALITY AS u (id, said, outcome, error, o)
     CROSS JOIN LATERAL (
@@ -121,23 +121,23 @@ BEGIN
       AND _is_live(l.covers, _new_fence(j.fence, l.at), u.said, v_lives);
     IF f.places IS NULL OR (cardinality(f.places) < cardinality(p_jobs) AND (SELECT count(DISTINCT u) FROM unnest(p_jobs) u) < cardinality(p_jobs))
         OR cardinality(f.jobs) < cardinality(f.places) THEN
-        RETURN;   -- there is none; or a job is named twice, and the first word about it counts
+        RETURN;   -- there is none; or a job is named twice, and the first message about it counts
     END IF;
     -- A caller's own transaction that settles one of these can take long: it is not waited for while a lock of the namespace is held.
     PERFORM set_config('lock_timeout', '100', true);
     WITH ended AS (
-        DELETE FROM job j USING unnest(f.places, f.ats, f.said, f.slots) AS u (place, at, o, slot) WHERE j.ctid = u.place
-        RETURNING j.*, u.at, u.o, u.slot AS into_slot
+        DELETE FROM job j USING unnest(f.places, f.ats, f.said, f.segments) AS u (place, at, o, segment) WHERE j.ctid = u.place
+        RETURNING j.*, u.at, u.o, u.segment AS into_segment
     ), kept AS (
         INSERT INTO past (id, n, state, priority, attempt, max_attempts, crashes, revision, queue, lane, task, band, seq, accepted_at,
             due_at, fence, claimed_at, size, started, replays, kept, parent, expires_at, finished_at, mode, win, permille, message,
-            headers, tags, deliveries, error, result, payload, slot, session, deadline)   -- session, deadline: see `_as_kept`
+            headers, tags, deliveries, error, result, payload, segment, session, deadline)   -- session, deadline: see `_as_kept`
         SELECT e.id, e.n, STATE_DONE, e.priority, e.attempt + 1, e.max_attempts, e.crashes, e.revision, e.queue, e.lane, e.task, e.band, e.seq,
             e.accepted_at, e.due_at, p_fences[e.o], e.at, e.size + coalesce(octet_length(p_results[e.o]), 0), true, e.replays,
             (p_results[e.o] IS NOT NULL)::integer, e.parent, e.expires_at, v_at, e.mode, e.win, e.permille, e.message, e.headers, e.tags,
             CASE WHEN e.deliveries IS NOT NULL OR v_session = '' THEN _with_end(e.deliveries, ROW(
                 p_fences[e.o], e.attempt + 1, nullif(v_session, ''), e.at, v_at, 'done', true, NULL, p_runtimes[e.o], NULL)::ended) END,
-            e.error, p_results[e.o], e.payload, e.into_slot, CASE WHEN e.deliveries IS NULL THEN nullif(v_session, '') END,
+            e.error, p_results[e.o], e.payload, e.into_segment, CASE WHEN e.deliveries IS NULL THEN nullif(v_session, '') END,
             CASE WHEN e.deliveries IS NULL AND v_session <> '' THEN p_runtimes[e.o] END
         FROM ended e
     ), tasks AS (
@@ -186,7 +186,7 @@ BEGIN
     RETURN p_session IS NULL OR EXISTS (SELECT FROM session WHERE id = p_session AND ended_at IS NULL);
 END $$;
 
--- Whether these words come from the live lease of a job.
+-- Whether a message comes from the live lease of a job.
 CREATE OR REPLACE FUNCTION _holds(j job, p_said bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN _is_live(j.state = STATE_RUNNING, j.fence, p_said, _holder_lives(j.session)) IS TRUE;
@@ -209,7 +209,7 @@ BEGIN
     PERFORM FROM job WHERE id = p_id FOR UPDATE NOWAIT;
     IF EXISTS (SELECT FROM aftermath WHERE job = p_id) THEN
         IF p_locked IS NOT NULL THEN
-            PERFORM _must_be_alone();
+            PERFORM _must_be_exclusive();
         END IF;
         PERFORM _was_settled_here(p_id);
     END IF;
@@ -218,7 +218,7 @@ BEGIN
         RETURN _late(j, p_fence);
     END IF;
     IF p_locked IS NOT NULL AND (j.key IS NOT NULL OR j.has_children OR NOT _may_share(j.queue, p_locked)) THEN
-        PERFORM _must_be_alone();
+        PERFORM _must_be_exclusive();
     ELSIF p_too_large IS NOT NULL THEN
         RETURN ROW('refused', NULL, NULL, p_too_large)::answer;
     ELSIF cardinality(p_spawn) > 0 THEN
@@ -228,7 +228,7 @@ BEGIN
             RETURN v_answer;
         END IF;
     END IF;
-    r := _rule_settlement(_standing(j), p_outcome, p_delay);
+    r := _rule_settlement(_facts(j), p_outcome, p_delay);
     PERFORM _note_time(j.task, p_runtime);
     IF r.outcome = 'done' THEN
         PERFORM _count_bytes(j, coalesce(octet_length(p_result), 0)::bigint);
@@ -259,7 +259,7 @@ BEGIN
     RETURN EXISTS (SELECT FROM queue q WHERE q.name = p_queue AND (NOT q.laned OR q.name = ANY (p_locked)) AND _takes_many(q));
 END $$;
 
--- The answer to a word about a lease that is not live.
+-- The answer to a message about a lease that is not live.
 CREATE OR REPLACE FUNCTION _late(j job, p_fence bigint) RETURNS answer LANGUAGE plpgsql STABLE AS $$
 DECLARE
     d ended;
@@ -296,7 +296,7 @@ DECLARE
     v_bytes bigint;
     v_lines bytea[];
 BEGIN
-    PERFORM _begin_beside(p_now);
+    PERFORM _begin_shared(p_now);
     -- In the order of ids, so that two calls never wait for each other.
     PERFORM FROM job WHERE id = ANY (p_jobs) ORDER BY id FOR NO KEY UPDATE;
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
@@ -322,7 +322,7 @@ BEGIN
             DELETE FROM log WHERE n = j.n AND i <= j.log_lines + cardinality(v_lines) - p_log_lines;
         END IF;
         IF j.deadline IS NOT NULL AND p_extends[v_i] IS NOT NULL THEN
-            PERFORM _lease_alone(j);
+            PERFORM _own_lease(j);
             UPDATE lease SET deadline = _at() + p_extends[v_i] WHERE session = coalesce(j.session, '') AND n = j.n;
         END IF;
         UPDATE job SET

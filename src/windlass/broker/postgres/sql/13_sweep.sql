@@ -3,11 +3,6 @@
 -- Keys touched: meta (the clocks), and whatever is due. Cost: at most p_limit items, and a look at each queue and each
 -- live session.
 
--- Whether a pass comes too early to do anything.
-CREATE OR REPLACE FUNCTION _is_early(m meta, p_at bigint, p_every bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT m.swept_at IS NOT NULL AND p_at - m.swept_at >= 0 AND p_at - m.swept_at < p_every AND NOT m.left_work
-$$;
-
 -- in: how many items at most; the pace of the fleet. out: the head (no job), then every transition but those of due jobs.
 CREATE OR REPLACE FUNCTION sweep(
     p_now bigint, p_limit bigint, p_every bigint, p_ended_kept bigint,
@@ -29,16 +24,16 @@ BEGIN
     stepped_back := 0;
     -- One of many janitors comes early nearly always: it looks before it takes the lock, and again with it.
     SELECT * INTO m FROM meta;
-    early := _is_early(m, v_at, p_every);
+    early := _is_early(v_at - m.swept_at, p_every, m.left_work);
     IF NOT early AND p_every > 0 THEN
         -- A janitor comes again. It holds others up for a tenth of the time at most, so the longer ago the last pass is, the longer it waits.
         early := NOT _lock_within(least(greatest(20, (v_at - m.swept_at) / 10000), 60000));
     END IF;
     IF NOT early THEN
-        PERFORM _begin_alone(p_now);
+        PERFORM _begin_exclusive(p_now);
         SELECT * INTO m FROM meta;
         v_at := _at();
-        early := _is_early(m, v_at, p_every);
+        early := _is_early(v_at - m.swept_at, p_every, m.left_work);
     END IF;
     since := greatest(0, coalesce(v_at - m.swept_at, 0));
     IF early THEN
@@ -65,7 +60,7 @@ BEGIN
         PERFORM _refresh_due(v_name, stepped_back > 0);
         PERFORM _forget_idle(v_name);
     END LOOP;
-    PERFORM _turn_slots();
+    PERFORM _turn_segments();
     PERFORM _raise_floors();
     PERFORM _fold_counts();
     PERFORM _number_events();
@@ -130,7 +125,7 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         CONTINUE WHEN _was_settled_here(j.id);
         j := _as_leased(j);
-        PERFORM _end_lease(j, _rule_deadline(_standing(j)), false,
+        PERFORM _end_lease(j, _rule_deadline(_facts(j)), false,
             convert_to('{"kind":"deadline","detail":"not extended in time"}', 'UTF8'), 'deadline');
         PERFORM _drop_if_unkept(v_n);
         v_count := v_count + 1;

@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION operate(
 DECLARE
     j job;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     FOR v_i IN 1 .. cardinality(p_jobs) LOOP
         j := _load(p_jobs[v_i]);
         IF j.pruned_until IS NOT NULL THEN
@@ -51,7 +51,7 @@ BEGIN
     IF j.state >= STATE_DONE THEN
         RETURN 'wrong state';
     ELSIF j.state = STATE_RUNNING THEN
-        PERFORM _lease_alone(j);
+        PERFORM _own_lease(j);
         UPDATE lease SET flagged = true WHERE session = coalesce(j.session, '') AND n = j.n;
         RETURN 'flagged';
     END IF;
@@ -141,7 +141,7 @@ DECLARE
     v_jobs bigint[];
     v_n bigint;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     -- Oldest first, among the first 2,000 that the index of the state gives. Of finished ones, those of another state and those that
     -- are needed are passed over, however many: they would hide what stands behind them.
     IF p_state = STATE_READY THEN
@@ -188,12 +188,12 @@ END $$;
 CREATE OR REPLACE FUNCTION _recall_oldest(p_queue text, p_state smallint, p_jobs bigint[], p_limit bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_slots smallint[] := (SELECT slots FROM meta);
+    v_segments smallint[] := (SELECT segments FROM meta);
     v_id uuid;
     v_n bigint;
     v_found bigint[] := '{}';
 BEGIN
-    IF cardinality(v_slots) = 0 THEN
+    IF cardinality(v_segments) = 0 THEN
         RETURN p_jobs;
     END IF;
     FOR v_n, v_id IN
@@ -203,7 +203,7 @@ BEGIN
             SELECT o.n, o.id FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
             CROSS JOIN LATERAL (
                 SELECT p.n, p.id FROM past p
-                WHERE p.slot = ANY (v_slots) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL AND p.state = p_state
+                WHERE p.segment = ANY (v_segments) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL AND p.state = p_state
                   AND (p.finished_at, p.n) > (coalesce(h.finished_at, -1), coalesce(h.n, -1))
                 ORDER BY p.finished_at, p.n LIMIT 2000) o) w
         ORDER BY w.n LIMIT p_limit
@@ -223,7 +223,7 @@ DECLARE
     v_jobs bigint[];
     v_n bigint;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     v_jobs := array(SELECT n FROM job WHERE hold_key = p_key AND waits = STATE_SCHEDULED ORDER BY due_at, seq LIMIT p_limit + 1);
     more := cardinality(v_jobs) > p_limit;
     count := least(cardinality(v_jobs), p_limit);
@@ -239,7 +239,7 @@ END $$;
 CREATE OR REPLACE FUNCTION set_paused(p_now bigint, p_queue text, p_lane text, p_paused boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     IF NOT EXISTS (SELECT FROM queue WHERE name = p_queue) THEN
         RETURN false;
     ELSIF p_lane IS NULL THEN

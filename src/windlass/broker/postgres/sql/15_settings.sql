@@ -65,7 +65,7 @@ BEGIN
     q.dead_retention := coalesce((s ->> 'dead_retention')::bigint, m.dead_retention);
     q.unlimited := q.concurrency IS NULL AND q.rate_count IS NULL AND q.lane_concurrency IS NULL
         AND q.lane_rate_count IS NULL AND q.bands IS NULL AND NOT q.sequence;
-    q.slot := _open_slot(_class(q));
+    q.segment := _open_segment(_class(q));
     RETURN q;
 END $$;
 
@@ -148,7 +148,7 @@ CREATE OR REPLACE FUNCTION declare(
 DECLARE
     d document;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     FOR v_i IN 1 .. cardinality(p_kinds) LOOP
         d := _document(p_kinds[v_i], p_names[v_i], p_lanes[v_i]);
         version := d.version;
@@ -193,7 +193,7 @@ CREATE OR REPLACE FUNCTION override(
 DECLARE
     d document;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     d := _document(p_kind, p_name, p_lane);
     version := d.version;
     IF d.version <> p_expect THEN

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION declare_schedule(
 DECLARE
     s schedule;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     SELECT * INTO s FROM schedule WHERE name = p_name;
     version := coalesce(s.version, 0);
     IF s.declared IS NOT NULL AND s.app <> p_app THEN
@@ -36,7 +36,7 @@ CREATE OR REPLACE FUNCTION override_schedule(
 DECLARE
     s schedule;
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     SELECT * INTO s FROM schedule WHERE name = p_name;
     version := coalesce(s.version, 0);
     IF version <> p_expect THEN
@@ -106,7 +106,7 @@ DECLARE
     v_receipts receipt[] := '{}';
     v_jobs jsonb := '[]';
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     SELECT * INTO s FROM schedule WHERE name = p_name;
     IF NOT FOUND THEN
         v_status := 'unknown';

@@ -99,7 +99,7 @@ DECLARE
     v_examined integer := 0;
     v_last bigint;
     v_after bigint := coalesce(p_after, 9223372036854775807);
-    v_slots smallint[];
+    v_segments smallint[];
 BEGIN
     PERFORM _sees_all(p_insists);
     IF p_flow <> '' THEN
@@ -108,7 +108,7 @@ BEGIN
     ELSIF p_states = '{5}' THEN
         OPEN c FOR SELECT * FROM job WHERE kept = KEPT_DEAD AND n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1;
     ELSE
-        v_slots := (SELECT slots FROM meta);
+        v_segments := (SELECT segments FROM meta);
         OPEN c FOR
             SELECT * FROM (
                 (SELECT * FROM job WHERE n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1)
@@ -119,8 +119,8 @@ BEGIN
                     p.log_lines, p.kept, p.reason, p.parent, p.flow, p.line, p.expires_at, NULL::text, NULL::bigint,   -- session and deadline: see `_as_kept`
                     p.finished_at, p.pruned_until, p.key, p.mode, p.win, p.hold_key, p.hold_reason, p.held_since, p.held_times,
                     p.permille, p.message, p.after_ids, p.after_on, p.headers, p.tags, p.deliveries, p.error, p.result, p.payload,
-                    p.slot, p.timer, p.waits
-                 FROM past p WHERE p.slot = ANY (v_slots) AND p.n < v_after ORDER BY p.n DESC LIMIT p_rows + 1)) w
+                    p.segment, p.timer, p.waits
+                 FROM past p WHERE p.segment = ANY (v_segments) AND p.n < v_after ORDER BY p.n DESC LIMIT p_rows + 1)) w
             ORDER BY n DESC LIMIT p_rows + 1;
     END IF;
     LOOP

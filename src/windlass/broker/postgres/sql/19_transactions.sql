@@ -110,10 +110,10 @@ END $$;
 -- Settle a lease as done, together with what the caller's transaction writes: called last before its commit, and followed by
 -- an ordinary settle, which answers ALREADY.
 --
--- The lock on the job's row (FOR KEY SHARE) lets others note things about it, but whoever would take the lease away has to
+-- The lock on the job's row (FOR KEY SHARE) lets others note things about it, but a step that would take the lease away has to
 -- lock it in a way that this excludes, and passes it over. So either the lease is gone before, and this is refused, or it
--- stays until the transaction has ended: the effect happens exactly once, whoever is killed or wakes up late. All that
--- follows from the end (slots, keys, dependents, children) is left to the first step after the commit that has the
+-- stays until the transaction has ended: the effect happens exactly once, whatever is killed or wakes up late. All that
+-- follows from the end (limits, keys, dependents, children) is left to the first step after the commit that has the
 -- namespace to itself. in: as one settlement. out: the verdict; unless it is applied, the caller rolls back.
 CREATE OR REPLACE FUNCTION settle_here(
     p_now bigint, p_job uuid, p_fence bigint, p_runtime bigint, p_result bytea, p_too_large text,
@@ -227,7 +227,7 @@ CREATE OR REPLACE FUNCTION take_in(p_now bigint, p_before bigint) RETURNS bigint
 DECLARE
     v_before bigint := coalesce(p_before, nextval('number'));
 BEGIN
-    PERFORM _begin_alone(p_now);
+    PERFORM _begin_exclusive(p_now);
     PERFORM _ring();
     IF EXISTS (SELECT FROM inbox WHERE call < v_before) OR EXISTS (SELECT FROM aftermath WHERE i < v_before) THEN
         RETURN v_before;

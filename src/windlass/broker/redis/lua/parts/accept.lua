@@ -2,10 +2,7 @@
 -- module: accept
 -- include: leases, calls
 
-local function due_of(c)
-  local at = c.more.run_at
-  return at and max(NOW, at) or NOW + c.more.delay
-end
+local function due_of(c) return rules.due_at(c.more.run_at, c.more.delay, NOW) end
 
 local function create(c, created, follows)
   local of, more = c.of, c.more
@@ -85,15 +82,15 @@ local function state_of_holder(k)
   return holder.state < 0 and $State.BLOCKED or holder.state
 end
 
-local function meet(c, created)
+local function accept_call(c, created) -- as its key says
   local status, of = calls.known(c.id)
   if status then return {status, of} end
   local k = c.more.key and keys.get(calls.key_place(c))
   if not k then return create(c, created) end
-  local meeting = rules.meet(c.more.mode, state_of_holder(k), not (k.till and NOW >= k.till))
-  if meeting == $Meeting.CREATE then return create(c, created) end
-  if meeting == $Meeting.REPLACE then return replace(jobs.get(k.holder), c) end
-  if meeting == $Meeting.FOLLOW then
+  local ruling = rules.key(c.more.mode, state_of_holder(k), not (k.till and NOW >= k.till))
+  if ruling == $Key.CREATE then return create(c, created) end
+  if ruling == $Key.REPLACE then return replace(jobs.get(k.holder), c) end
+  if ruling == $Key.FOLLOW then
     if k.follower then return replace(jobs.get(k.follower), c) end
     k.follower = c.id
     keys.save(k)
@@ -139,10 +136,10 @@ local function tie(j) -- to its parents; whether an edge to one that has failed 
       local t = jobs.tombstone(id)
       state = (not t or t[1] == $State.DONE) and $State.DONE or $State.CANCELLED
     end
-    failed = state == $State.CANCELLED and policy == 'c'
+    local ruling = rules.edge(policy, state)
+    failed = ruling == $Edge.CANCEL
     if failed then break end
-    local resolved = state == $State.DONE or state == $State.CANCELLED or (state == $State.DEAD and policy == 'r')
-    if not resolved then
+    if ruling == $Edge.WAIT then
       waiting = waiting + 1
       flows.open_edge(id, j, policy)
     end
@@ -169,7 +166,7 @@ end
 
 function accept.all(group) -- a group that was found acceptable; its receipts
   local created, receipts = {}, {}
-  for i = 1, #group do receipts[i] = meet(group[i], created) end
+  for i = 1, #group do receipts[i] = accept_call(group[i], created) end
   for i = 1, #created do place(created[i]) end
   return receipts
 end

@@ -3,7 +3,7 @@
 -- ARGV[1]  now or false (the server's clock), session_ttl, resend_window, events_kept, max_size or false, channel of ends
 -- META     n: mark, live, swept (-1: never), left, seq, version, bytes, end of the log, first of the log, first and end of
 --          the pages of graves (8 bytes each), format (1)
--- include: store
+-- include: store, clock
 local CONTEXT = decode(ARGV[1])
 local TTL, WINDOW, EVENTS_KEPT, MAX_SIZE, CHANNEL = CONTEXT[2], CONTEXT[3], CONTEXT[4], CONTEXT[5], CONTEXT[6]
 
@@ -16,7 +16,6 @@ do
   N.before = kept
 end
 
--- The clock, but never behind the mark of the last sweep, unless it stepped back for longer than a session lives.
 local NOW
 do
   local clock = CONTEXT[1]
@@ -24,7 +23,7 @@ do
     local t = call('TIME')
     clock = t[1] * 1000000 + t[2]
   end
-  NOW = (clock + TTL < N.mark) and clock or max(clock, N.mark)
+  NOW = store_time(clock, N.mark, TTL)
 end
 
 local function number() -- the next of the namespace's sequence

@@ -1,9 +1,9 @@
 -- Flows: what the end of a parent does to the jobs that wait for it.
 --
 -- LINK  E parent arrival child policy: open edges · R parent arrival child: those of them that run · N parent arrival
---       child: who depends on it and is unfinished · F number parent state and f parent number state: ends that are still
+--       child: unfinished jobs that depend on it · F number parent state and f parent number state: ends that are still
 --       to be told
--- A policy: c, i or r (cancel, ignore or run when the parent fails).
+-- A policy is one letter: $OnFailure in codes.py.
 -- module: flows
 -- include: transitions, lifecycle
 local FAN_OUT = $FAN_OUT -- dependents that one step tells; sweep tells the rest
@@ -22,12 +22,12 @@ end
 
 function flows.open_edge(parent, j, policy)
   zadd(LINK, edge_name(parent, j, policy))
-  if policy == 'r' then zadd(LINK, run_name(parent, j)) end
+  if policy == $OnFailure.RUN then zadd(LINK, run_name(parent, j)) end
 end
 
 local function close_edge(parent, j, policy)
   zrem(LINK, edge_name(parent, j, policy))
-  if policy == 'r' then zrem(LINK, run_name(parent, j)) end
+  if policy == $OnFailure.RUN then zrem(LINK, run_name(parent, j)) end
 end
 
 function flows.is_open(parent, j, policy) return zhas(LINK, edge_name(parent, j, policy)) end
@@ -41,7 +41,7 @@ function flows.leave_parents(j) -- it has finished
   j.rare.waiting = nil
 end
 
-function flows.forget_needs(parent) -- of those who depended on another job under its id; more than these count as its own
+function flows.forget_needs(parent) -- of jobs that depended on another one under its id; beyond 1,000 they count as its own
   for _, m in ipairs(zpage(LINK, 'N' .. parent.id, 1000)) do zrem(LINK, m) end
 end
 
@@ -50,11 +50,11 @@ local function next_edge(fate)
   local parent = jobs.get(fate.parent)
   if parent and parent.state ~= $State.DEAD then return nil end -- replayed meanwhile
   local m = zfirst(LINK, 'R' .. fate.parent)
-  return m and 'E' .. sub(m, 2) .. 'r'
+  return m and 'E' .. sub(m, 2) .. $OnFailure.RUN
 end
 
 local function resolve(child, fate, policy)
-  if fate.state == $State.CANCELLED and policy == 'c' then
+  if rules.edge(policy, fate.state) == $Edge.CANCEL then
     lifecycle.finish(child, $Move.PARENT_FAILED, $State.CANCELLED, $Reason.PARENT_FAILED)
     lifecycle.keep_or_remove(child)
     return
@@ -124,7 +124,7 @@ function flows.tell_dependents(j, state)
 end
 
 local function has_edge(parent, child)
-  for _, policy in ipairs({'c', 'i', 'r'}) do
+  for _, policy in ipairs({$OnFailure.CANCEL, $OnFailure.IGNORE, $OnFailure.RUN}) do
     if flows.is_open(parent, child, policy) then return true end
   end
 end

@@ -176,12 +176,11 @@ local function asked_queues(names)
   return found
 end
 
-local function leases_for(ask, asked) -- leases, whether there are more; or nil and why not: 1 lost, 2 outdated
+local function leases_for(ask, asked) -- leases, whether there are more; or nil and why not
   if not ask.session then return hand_out(ask, asked) end
   local s = leases.session(ask.session)
-  if not s or s.ended then return nil, 1 end
-  if ask.seq < s.seq then return nil, 2 end
-  if ask.seq > s.seq + 1 then return nil, 1 end -- this server has forgotten an answer (a failover)
+  local asker = rules.ask(s and not s.ended, ask.seq, s and s.seq or 0)
+  if asker ~= $Asker.ALIVE then return nil, asker end
   if ask.seq == s.seq then return leases.given(s, ask.seq), false end
   local given, more = hand_out(ask, asked)
   leases.new_reply(s, ask.seq, given)
@@ -213,13 +212,13 @@ function handout.claim(a) -- decides; `handout.answer` gives the answer after th
     if j.rare.memos then jobs.past(j, 'm') end
   end
   hload(BODY, ids)
-  return {asker = 0, given = given, ids = ids, more = more, next_in = next_in, suspects = min(suspects, 100)}
+  return {asker = $Asker.ALIVE, given = given, ids = ids, more = more, next_in = next_in, suspects = min(suspects, 100)}
 end
 
 -- {asker (0 alive, 1 lost, 2 outdated), more, next_in or -1, suspects, now}; then, if there are leases: all ids in one, heads,
 -- bodies; and of those with parents or memos: which, parents, memos
 function handout.answer(c)
-  if c.asker > 0 then return {c.asker, 0, -1, 0, 0} end
+  if c.asker ~= $Asker.ALIVE then return {c.asker, 0, -1, 0, 0} end
   local out, heads, bodies, rare = {0, c.more and 1 or 0, c.next_in or -1, c.suspects, NOW}, {}, {}, {}
   if #c.given == 0 then return out end
   for i = 1, #c.given do

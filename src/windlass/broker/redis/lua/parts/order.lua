@@ -373,7 +373,7 @@ function order.look_ahead(q, count, turn) -- read what a claim of so many jobs w
   if not q.policy.sequence then fifos.read_ahead(lanes, turn) end
 end
 
--- Queues that may have something to hand out since a slot, a token or a line became free: looked at before the flush.
+-- Queues that may have something to hand out since a lease ended, or a token or a line became free: looked at before the flush.
 local FREED = {}
 function order.wake_if_claimable(q) FREED[q] = true end
 function order.arm_freed()

@@ -2,7 +2,7 @@
 -- queue and priority, no lane, no flow, and nothing that they wait for. Whatever is not plain falls through to the general code path,
 -- before anything was written. One call takes a third of the time, and so does a thousand. What is written here is what
 -- accept.lua, fifos.lua and jobs.lua write.
--- include: call
+-- include: call, clock
 repeat -- once; `break` leaves it to the general code path
   local decode, NUL, HEAD, GONE, FIFO, SET = cmsgpack.unpack, '\0', KEYS[3], KEYS[10], KEYS[6], KEYS[2]
   local context, packet = decode(ARGV[1]), decode(ARGV[2])
@@ -50,7 +50,7 @@ repeat -- once; `break` leaves it to the general code path
     local t = call('TIME')
     now = t[1] * 1000000 + t[2]
   end
-  if now < N[1] and now + context[2] >= N[1] then now = N[1] end
+  now = store_time(now, N[1], context[2])
 
   local heads, bodies, arrived, chunks, at, seq = {}, {}, {}, {}, 1, N[5]
   for i = 1, n do
@@ -85,7 +85,7 @@ repeat -- once; `break` leaves it to the general code path
   call('ZADD', KEYS[19], unpack(arrived))
   call('HSET', FIFO, unpack(chunks))
   for i = 1, #kinds do call('HINCRBY', KEYS[11], kinds[i].names .. $State.READY, kinds[i].count) end
-  if kept[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end -- nobody waits: who comes next finds it armed
+  if kept[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end -- nobody waits: the next waiter finds it armed
   for g = 1, #groups do groups[g] = 1 end
   return groups
 until true

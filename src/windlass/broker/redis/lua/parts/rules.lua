@@ -19,7 +19,12 @@ function rules.room_for(suspects, slots, soon, limit, last, timed, limited)
   return limited and max(slots, soon) or limit
 end
 
--- Rulings (core/settlement.py): what the end of a lease does to its job. A standing is what the store knows of it:
+function rules.ask(alive, seq, answered) -- by its session, its number, and that of the last one that was answered
+  if not alive or seq > answered + 1 then return $Asker.LOST end -- beyond the next: an answer was forgotten (a failover)
+  return seq < answered and $Asker.OUTDATED or $Asker.ALIVE
+end
+
+-- Rulings (core/settlement.py): what the end of a lease does to its job. Facts are what the store knows of it:
 -- attempt, max_attempts, crashes, cancel_requested, superseded, holds, held_for.
 
 local function ruling(outcome, move, state, reason, delay, charged, keeps_place)
@@ -37,9 +42,9 @@ local function given_back()
 end
 local function cancelled() return ruling($Outcome.CANCELLED, $Move.CANCEL, $State.CANCELLED, $Reason.CANCELLED) end
 
-local function rule_cancelled(standing) -- with the flag set, or a newer call waiting, every end but done is `cancelled`
-  if standing.cancel_requested then return cancelled() end
-  if standing.superseded then
+local function rule_cancelled(facts) -- with the flag set, or a newer call waiting, every end but done is `cancelled`
+  if facts.cancel_requested then return cancelled() end
+  if facts.superseded then
     return ruling($Outcome.CANCELLED, $Move.SUPERSEDE, $State.CANCELLED, $Reason.SUPERSEDED)
   end
 end
@@ -51,44 +56,44 @@ function rules.crash_delay(crashes)
   return min($CRASH_CAP, $SECOND * 2 ^ min(crashes - 2, 6))
 end
 
-function rules.settlement(standing, outcome, delay)
+function rules.settlement(facts, outcome, delay)
   if outcome == $Outcome.DONE then return DONE end
-  local ended = rule_cancelled(standing)
+  local ended = rule_cancelled(facts)
   if ended then return ended end
   if outcome == $Outcome.CANCELLED then return cancelled() end
   if outcome == $Outcome.DEAD then return ruling($Outcome.DEAD, $Move.DEAD, $State.DEAD, $Reason.GAVE_UP) end
   if outcome == $Outcome.RETRY then
-    if standing.attempt >= standing.max_attempts then
+    if facts.attempt >= facts.max_attempts then
       return ruling($Outcome.DEAD, $Move.RETRY, $State.DEAD, $Reason.EXHAUSTED)
     end
     return later($Outcome.RETRY, $Move.RETRY, delay)
   end
   if outcome == $Outcome.SNOOZE then return later($Outcome.SNOOZE, $Move.SNOOZE, delay, false) end
   if outcome == $Outcome.HOLD then
-    if standing.held_for >= $HOLD_LIMIT then
+    if facts.held_for >= $HOLD_LIMIT then
       return ruling($Outcome.DEAD, $Move.HOLD, $State.DEAD, $Reason.HELD_TOO_LONG, 0, false)
     end
-    return later($Outcome.HOLD, $Move.HOLD, rules.hold_delay(standing.holds), false)
+    return later($Outcome.HOLD, $Move.HOLD, rules.hold_delay(facts.holds), false)
   end
   return given_back()
 end
 
-function rules.session_end(standing, cause, started)
-  local ended = rule_cancelled(standing)
+function rules.session_end(facts, cause, started)
+  local ended = rule_cancelled(facts)
   if ended then return ended end
   if cause == $Cause.STOP or (cause == $Cause.CRASH and not started) then return given_back() end
   local move, reason = $Move.LOST, $Reason.LOST
   if cause == $Cause.CRASH then move, reason = $Move.CRASH, $Reason.CRASHED end
-  if standing.attempt >= standing.max_attempts then return ruling($Outcome.DEAD, move, $State.DEAD, reason) end
-  local delay = rules.crash_delay(standing.crashes + 1)
+  if facts.attempt >= facts.max_attempts then return ruling($Outcome.DEAD, move, $State.DEAD, reason) end
+  local delay = rules.crash_delay(facts.crashes + 1)
   if delay > 0 then return ruling($Outcome.RETRY, move, $State.SCHEDULED, nil, delay) end
   return ruling($Outcome.RETRY, move, $State.READY, nil, 0, true, true)
 end
 
-function rules.deadline(standing)
-  local ended = rule_cancelled(standing)
+function rules.deadline(facts)
+  local ended = rule_cancelled(facts)
   if ended then return ended end
-  if standing.attempt >= standing.max_attempts then
+  if facts.attempt >= facts.max_attempts then
     return ruling($Outcome.DEAD, $Move.DEADLINE, $State.DEAD, $Reason.DEADLINE)
   end
   return ruling($Outcome.RETRY, $Move.DEADLINE, $State.READY, nil, 0, true, true)
@@ -100,19 +105,37 @@ end
 
 -- Unique keys (core/dedup.py).
 
-function rules.meet(mode, first, within_window) -- first: the state of the job that holds the key, or nil
-  if first == nil then return $Meeting.CREATE end
-  if first <= $State.READY then -- it waits
-    return mode == $Mode.REPLACE and $Meeting.REPLACE or $Meeting.DUPLICATE
+function rules.key(mode, holder, within_window) -- holder: the state of the job that holds the key, or nil
+  if holder == nil then return $Key.CREATE end
+  if holder <= $State.READY then -- it waits
+    return mode == $Mode.REPLACE and $Key.REPLACE or $Key.DUPLICATE
   end
-  if first == $State.RUNNING then return mode == $Mode.REPLACE and $Meeting.FOLLOW or $Meeting.DUPLICATE end
-  if mode == $Mode.REPLACE or not within_window then return $Meeting.CREATE end
-  return $Meeting.DUPLICATE
+  if holder == $State.RUNNING then return mode == $Mode.REPLACE and $Key.FOLLOW or $Key.DUPLICATE end
+  if mode == $Mode.REPLACE or not within_window then return $Key.CREATE end
+  return $Key.DUPLICATE
 end
 
 function rules.held_until(mode, window, accepted, finished)
   if mode == $Mode.THROTTLE then return max(finished, accepted + window) end
   return finished + window
+end
+
+-- When a job is due that is accepted now (core/job.py).
+function rules.due_at(run_at, delay, now) return run_at and max(now, run_at) or now + delay end
+
+-- Edges (core/edge.py): what the state of a parent does to a job that waits for it.
+function rules.edge(on_failure, parent)
+  if parent == $State.DONE then return $Edge.FREE end
+  if parent == $State.CANCELLED then return on_failure == $OnFailure.CANCEL and $Edge.CANCEL or $Edge.FREE end
+  if parent == $State.DEAD and on_failure == $OnFailure.RUN then return $Edge.FREE end
+  return $Edge.WAIT
+end
+
+-- Events (core/event.py): whether a queue logs a transition. before: -1 if it is not placed yet; after: nil if it is removed.
+function rules.is_logged(emit, before, after)
+  if emit == $Emit.ALL then return true end
+  return emit == $Emit.FINAL
+    and (before == $State.RUNNING or (after ~= nil and after >= $State.DONE and before < $State.DONE))
 end
 
 -- Order (core/order.py). bands: {priority, weight} each, or false.
@@ -198,7 +221,13 @@ end
 
 function rules.tokens(bucket, rate, now) return floor_div(rules.refilled(bucket, rate, now)[1], rate[2]) end
 
--- The liveness clock (core/session.py): how far a sweep moves it, so long after the last one.
+-- Sweep (core/session.py). elapsed: since the last pass.
+
+function rules.is_early(elapsed, every, left_work) -- elapsed: nil before the first pass
+  return elapsed ~= nil and elapsed >= 0 and elapsed < every and not left_work
+end
+
+-- How far it moves the liveness clock.
 function rules.liveness_move(elapsed, ttl)
   if elapsed > max($OUTAGE_STEP, floor(ttl / $OUTAGE_SHARE)) then return $OUTAGE_STEP end
   return max(0, elapsed)

@@ -27,10 +27,7 @@ function transitions.make(j, move, after, reason, outcome, runtime, waited) -- a
     MOVES[#MOVES + 1] = j.id
     MOVES[#MOVES + 1] = encode({j.kind.queue, j.kind.task, j.kind.lane, move, before, after, reason or false})
   end
-  local emit = j.kind.q.policy.emit
-  if emit == $Emit.NONE then return end
-  local is_end = before == $State.RUNNING or (after and after >= $State.DONE and before < $State.DONE)
-  if emit == $Emit.ALL or is_end then
+  if rules.is_logged(j.kind.q.policy.emit, before, after) then
     EVENTS[#EVENTS + 1] = j.id .. encode({NOW, j.kind.task, j.kind.queue, j.kind.lane, move, before, after or -1, reason or false,
       outcome or false, j.attempt, j.fence, runtime or false, waited or false})
   end

@@ -39,7 +39,7 @@ local function end_overdue(left) -- deadline leases that ran out
     local m = zfirst(TIME, 'V')
     if not m or read7(m, 2) > NOW then break end
     local j = jobs.get(sub(m, -16))
-    leases.finish(j, rules.deadline(leases.standing(j)), false, cause)
+    leases.finish(j, rules.deadline(leases.facts(j)), false, cause)
     lifecycle.keep_or_remove(j)
     left = left - 1
   end
@@ -65,8 +65,9 @@ local function expire(limit) -- how many
 end
 
 local limit, every = unpack(decode(ARGV[2]))
-local since = N.swept >= 0 and max(0, NOW - N.swept) or 0
-if N.swept >= 0 and NOW - N.swept >= 0 and since < every and N.left == 0 then
+local elapsed = N.swept >= 0 and NOW - N.swept or nil
+local since = max(0, elapsed or 0)
+if rules.is_early(elapsed, every, N.left ~= 0) then
   return {1, 0, 0, 0, 0, since, 0, {}, {}}
 end
 local stepped_back = max(0, N.mark - NOW)
