@@ -168,7 +168,7 @@ def test_a_log_that_was_truncated_is_refused_before_it_is_written_to(
 ) -> None:
     monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 3600.0)
     os.truncate(opened.beside("-wal"), left)
-    with pytest.raises(StoreReplaced, match="-wal.* was truncated while"):
+    with pytest.raises(StoreReplaced, match=r"-wal.* was truncated while"):
         opened.enqueue()
     assert opened.beside("-wal").stat().st_size == left
     run(opened.broker).close()
@@ -189,7 +189,7 @@ def test_a_log_that_is_truncated_in_the_middle_of_a_transaction_is_refused(
 
     done = Transaction.finish
     monkeypatch.setattr(Transaction, "finish", finish)
-    with pytest.raises(StoreReplaced, match="-wal.* was truncated while"):
+    with pytest.raises(StoreReplaced, match=r"-wal.* was truncated while"):
         opened.enqueue()
 
 
