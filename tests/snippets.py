@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-OPTIONAL = frozenset(("celery", "django", "dramatiq", "fastapi", "flask", "rq", "time_machine"))
+OPTIONAL = frozenset(("celery", "django", "dramatiq", "rq", "time_machine"))
 """What pages are about that these tests can do without."""
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

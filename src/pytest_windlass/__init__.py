@@ -5,7 +5,7 @@ nothing of it until a fixture is used.
 """
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -65,6 +65,19 @@ def windlass_inline(windlass_app: "Windlass") -> "Iterator[Bench]":
 
     with inline(windlass_app) as bench:
         yield bench
+
+
+@pytest.fixture
+def windlass_override() -> "Iterator[Callable[[Callable[..., Any], Callable[..., Any]], None]]":
+    """`windlass_override(get_db, fake)`: what tasks depend on is given by `fake` until the test ends."""
+    from windlass.testing import override  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+
+        def replace(source: "Callable[..., Any]", fake: "Callable[..., Any]") -> None:
+            stack.enter_context(override(source, fake))
+
+        yield replace
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@
     │   ├── JobNotFound                 the store has no record of such a job
     │   ├── JobLost                     the store accepted the job and has lost it
     │   └── ResultExpired               it is done, and its result is kept no longer
+    ├── LifespanFailed                  the lifespan of an app cannot be entered: no worker can begin
     ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
@@ -22,6 +23,8 @@
         └── Unsupported                 it lacks a declared capability
 
 A message says what was wrong, with which value, and what to do. It never carries a payload.
+
+`BlockingCall` (RuntimeWarning) is no error but a warning.
 """
 
 
@@ -79,6 +82,10 @@ class EnqueueRefused(WindlassError):
     """The store did not accept a job; nothing of its group exists."""
 
 
+class LifespanFailed(WindlassError):
+    """The lifespan of an app cannot be entered; the error behind it is its cause."""
+
+
 class LeaseLost(WindlassError):
     """A running job no longer holds its lease; its word is refused, and another run may be under way."""
 
@@ -109,3 +116,7 @@ class JobLost(ResultError):
 
 class ResultExpired(ResultError):
     """The job is done, and its result is kept no longer."""
+
+
+class BlockingCall(RuntimeWarning):
+    """A call that waits for the store was made where an event loop runs: all of that loop waits with it."""

@@ -83,19 +83,19 @@ def _imported(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidOption(_missing(name, folder)) from None
         raise InvalidOption(
-            f"cannot import {name}: it needs {error.name}, which is not installed{_place(error)}"
+            f"cannot import {name}: it needs {error.name}, which is not installed{raised_in(error)}"
         ) from error
     except SyntaxError as error:
         where = f"{_short(error.filename or '?')}, line {error.lineno}"
         raise InvalidOption(f"cannot import {name}: {type(error).__name__}: {error.msg} ({where})") from error
     except SystemExit as error:
         raise InvalidOption(
-            f"cannot import {name}: it ends the program{_place(error)}; "
+            f"cannot import {name}: it ends the program{raised_in(error)}; "
             'put what is to run under if __name__ == "__main__":'
         ) from error
     except Exception as error:
         raise InvalidOption(
-            f"cannot import {name}: {type(error).__name__}: {error}{_place(error)}"
+            f"cannot import {name}: {type(error).__name__}: {error}{raised_in(error)}"
         ) from error
 
 
@@ -123,8 +123,8 @@ def _modules(folder: Path) -> list[str]:
     return sorted(path.stem for path in files)
 
 
-def _place(error: BaseException) -> str:
-    """The line that raised: the last one that is not Windlass's own or the import system's."""
+def raised_in(error: BaseException) -> str:
+    """The line that raised, in brackets: the last one that is not Windlass's own or the import system's."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if not frame.filename.startswith("<") and _PACKAGE not in path.parents:

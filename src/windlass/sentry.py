@@ -7,6 +7,7 @@ the arguments. Needs sentry-sdk 2: `pip install 'windlass-queue[sentry]'`.
 """
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar, Literal, cast
@@ -135,7 +136,7 @@ def _failed(failure: Failure) -> None:
 
 def _event(failure: Failure) -> tuple[Any, Any]:
     mechanism = {"type": WindlassIntegration.identifier, "handled": False}
-    level = "error" if failure.is_dead else "warning"
+    level = logging.getLevelName(failure.level).lower()
     raised = failure.exception
     if raised is None:
         kind, text = failure.error.type, failure.error.message

@@ -5,7 +5,7 @@ from windlass.core.units import Micros
 
 
 class Signal(Exception):
-    """Base of the three: not an error, a word to the worker."""
+    """Base of the four: not an error, a word to the worker."""
 
 
 class Retry(Signal):
@@ -36,3 +36,15 @@ class GiveUp(Signal):
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
         self.why = why
+
+
+class Cancelled(Signal):
+    """End this job as cancelled: `raise Cancelled("the order was withdrawn")`. It is not tried again.
+    `current.check_cancelled()` raises it when somebody else has said so.
+    """
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.lease_lost = False
+        """The run stops because its worker may have lost the job: it goes back, and is not cancelled."""

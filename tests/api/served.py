@@ -16,6 +16,7 @@ from windlass import Windlass, RetryPolicy
 app = Windlass("sqlite:///windlass.db", session_ttl="2s", beat="500ms", history="sqlite:///history.db")
 app.queue("images")
 resize = app.external("resize", queue="images")
+explode = app.external("explode", queue="images")
 
 
 @app.task

@@ -26,7 +26,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_pages_and_assets_are_served(memory_house: House, built: Path) -> None:
     async def story() -> None:
         async with memory_house.open() as client:
-            for path in ("/", "/queues", "/jobs/01a1e06f", "/tasks/mail.send", "/index.html"):
+            for path in ("/", "/queues", "/jobs/01a1e06f", "/tasks/mail.send", "/docs", "/index.html"):
                 page = await client.get(path)
                 assert (page.status_code, page.headers["content-type"]) == (
                     200,
@@ -63,7 +63,6 @@ def test_nothing_else_is(memory_house: House, built: Path) -> None:
                 "/assets/../secret.key",
                 "/assets/%2e%2e/secret.key",
                 "/v1/nope",
-                "/docs",
                 "/schema",
                 "/schema/openapi.json",
                 "/redoc",

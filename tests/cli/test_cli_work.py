@@ -19,7 +19,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WorkerOptions]]:
     """What the supervisor was called with."""
     calls: list[tuple[str, WorkerOptions]] = []
 
-    def supervise(app: str, options: WorkerOptions) -> int:
+    def supervise(app: str, options: WorkerOptions, *, once_open: object) -> int:
         calls.append((app, options))
         return 7
 
@@ -30,7 +30,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WorkerOptions]]:
 
 def test_the_options_of_a_worker(shell: Shell, started: list[Any]) -> None:
     tokens = "worker tasks:app --processes 2 --concurrency 16 --queues mail=5,default --grace 30 --reload"
-    assert shell(*tokens.split(" "), "--max-jobs", "9", "--max-memory", "300").code == 7
+    probed = ("--health", "0.0.0.0:8701", "--exit-if-store-is-down")
+    assert shell(*tokens.split(" "), "--max-jobs", "9", "--max-memory", "300", *probed).code == 7
     assert started == [
         (
             "tasks:app",
@@ -42,6 +43,8 @@ def test_the_options_of_a_worker(shell: Shell, started: list[Any]) -> None:
                 reload=True,
                 max_jobs=9,
                 max_memory=300,
+                health="0.0.0.0:8701",
+                exit_if_store_is_down=True,
             ),
         )
     ]

@@ -91,6 +91,7 @@ def test_one_loop_after_another(app: Windlass) -> None:
     assert len(app.connection._process.loops) == 1  # those that are closed are forgotten
 
 
+@pytest.mark.filterwarnings("ignore::windlass.errors.BlockingCall")
 def test_blocking_calls_inside_a_running_loop(app: Windlass) -> None:
     send = task_of(app)
 
@@ -260,6 +261,7 @@ def test_an_observer_is_a_function(app: Windlass) -> None:
         app.observe("log")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.filterwarnings("ignore::windlass.errors.BlockingCall")
 def test_a_blocking_call_of_an_observer_is_refused_instead_of_waiting_for_itself(app: Windlass) -> None:
     send = task_of(app)
     job = send.enqueue(1)

@@ -278,6 +278,7 @@ def test_a_handler_that_reads_and_cancels_in_the_middle_of_enqueue(app: Windlass
     assert cancelled
 
 
+@pytest.mark.filterwarnings("ignore::windlass.errors.BlockingCall")
 def test_a_handler_that_enqueues_in_the_middle_of_async_code(app: Windlass) -> None:
     send = app.tasks["send"]
     inner: list[str] = []

@@ -4,10 +4,10 @@ import pytest
 
 from windlass.core.alert import (
     Alert,
-    Standing,
+    AlertState,
     check_alert,
     decode_alert,
-    decode_standing,
+    decode_state,
     encode_alert,
     judged,
     values,
@@ -37,27 +37,27 @@ def test_it_looks_at_its_queue_or_at_all() -> None:
 
 def test_a_value_at_its_threshold_raises_nothing() -> None:
     alert = Alert(queue="mail", depth=10)
-    assert not judged(alert, counts(10), Standing(), 5).raised
-    raised = judged(alert, counts(11), Standing(), 5)
+    assert not judged(alert, counts(10), AlertState(), 5).raised
+    raised = judged(alert, counts(11), AlertState(), 5)
     assert (raised.raised, raised.since) == (True, 5)
     assert raised.why == "11 ready jobs (over 10)"
 
 
 def test_one_that_wavers_is_raised_once() -> None:
     alert = Alert(queue="mail", depth=10)
-    standing, changes = Standing(), 0
+    state, changes = AlertState(), 0
     for moment, depth in enumerate((11, 10, 9, 11, 9, 12, 9)):
-        after = judged(alert, counts(depth), standing, moment)
-        changes += after.raised != standing.raised
-        standing = after
-    assert (changes, standing.raised, standing.since) == (1, True, 0)
-    cleared = judged(alert, counts(8), standing, 9)
+        after = judged(alert, counts(depth), state, moment)
+        changes += after.raised != state.raised
+        state = after
+    assert (changes, state.raised, state.since) == (1, True, 0)
+    cleared = judged(alert, counts(8), state, 9)
     assert (cleared.raised, cleared.since, cleared.why) == (False, 9, "")
 
 
 def test_all_values_must_be_calm_before_it_is_cleared() -> None:
     alert = Alert(queue="mail", depth=10, dead=4, oldest=100 * SECOND)
-    raised = judged(alert, counts(0, 5, 101), Standing(), 1)
+    raised = judged(alert, counts(0, 5, 101), AlertState(), 1)
     assert raised.why == "the oldest job has waited 101 s (over 100 s), 5 dead letters (over 4)"
     assert judged(alert, counts(0, 4, 0), raised, 2).raised
     assert judged(alert, counts(0, 3, 81), raised, 2).raised
@@ -82,4 +82,4 @@ def test_it_is_kept_as_bytes() -> None:
     assert decode_alert(encode_alert(alert)) == alert
     with pytest.raises(UnreadablePayload):
         decode_alert(b"\xff")
-    assert decode_standing(b"nonsense") == decode_standing(None) == Standing()
+    assert decode_state(b"nonsense") == decode_state(None) == AlertState()

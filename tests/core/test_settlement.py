@@ -11,9 +11,9 @@ from windlass.core.settlement import (
     HOLD_FIRST,
     HOLD_LIMIT,
     HoldKey,
+    JobFacts,
     Ruling,
     Settlement,
-    Standing,
     hold_delay,
     is_crash,
     rule_deadline,
@@ -27,10 +27,10 @@ END_OF_SESSION = (CauseKind.STOP, CauseKind.CRASH, CauseKind.LOST)
 
 
 @st.composite
-def standings(draw: st.DrawFn, *, flagged: bool | None = None) -> Standing:
+def standings(draw: st.DrawFn, *, flagged: bool | None = None) -> JobFacts:
     flags = st.booleans() if flagged is None else st.just(flagged)
     most = draw(st.integers(1, 10))
-    return Standing(
+    return JobFacts(
         attempt=draw(st.integers(1, most)),
         max_attempts=most,
         crashes=draw(st.integers(0, 20)),
@@ -51,73 +51,73 @@ delays = st.one_of(st.just(0), st.integers(1, DAY))
 plain, any_standing = standings(flagged=False), standings()
 
 
-def rulings(standing: Standing, delay: int) -> Iterator[Ruling]:
+def rulings(facts: JobFacts, delay: int) -> Iterator[Ruling]:
     """Every way in which a lease can end."""
     for outcome in Outcome:
-        yield rule_settlement(standing, words(outcome, delay))
+        yield rule_settlement(facts, words(outcome, delay))
     for kind in END_OF_SESSION:
         for started in (False, True):
-            yield rule_session_end(standing, Cause(kind), started=started)
-    yield rule_deadline(standing)
+            yield rule_session_end(facts, Cause(kind), started=started)
+    yield rule_deadline(facts)
 
 
 # --- what holds for every end
 
 
 @given(any_standing, delays)
-def test_every_ruling_is_an_arrow_of_the_table(standing: Standing, delay: int):
-    for ruling in rulings(standing, delay):
+def test_every_ruling_is_an_arrow_of_the_table(facts: JobFacts, delay: int):
+    for ruling in rulings(facts, delay):
         assert permitted(State.RUNNING, ruling.move, ruling.state), ruling
 
 
 @given(any_standing, delays)
-def test_a_delay_belongs_to_scheduled_and_only_to_it(standing: Standing, delay: int):
-    for ruling in rulings(standing, delay):
+def test_a_delay_belongs_to_scheduled_and_only_to_it(facts: JobFacts, delay: int):
+    for ruling in rulings(facts, delay):
         assert (ruling.delay > 0) == (ruling.state is State.SCHEDULED), ruling
 
 
 @given(any_standing, delays)
-def test_dead_and_cancelled_have_a_reason_and_nothing_else_has(standing: Standing, delay: int):
-    for ruling in rulings(standing, delay):
+def test_dead_and_cancelled_have_a_reason_and_nothing_else_has(facts: JobFacts, delay: int):
+    for ruling in rulings(facts, delay):
         assert (ruling.reason is not None) == (ruling.state in (State.DEAD, State.CANCELLED)), ruling
 
 
 @given(any_standing, delays)
-def test_the_outcome_names_the_terminal_state(standing: Standing, delay: int):
+def test_the_outcome_names_the_terminal_state(facts: JobFacts, delay: int):
     named = {Outcome.DONE: State.DONE, Outcome.DEAD: State.DEAD, Outcome.CANCELLED: State.CANCELLED}
-    for ruling in rulings(standing, delay):
+    for ruling in rulings(facts, delay):
         assert named.get(ruling.outcome) == (ruling.state if ruling.state in TERMINAL else None), ruling
 
 
 @given(any_standing, delays)
-def test_only_what_goes_back_at_once_keeps_its_place(standing: Standing, delay: int):
-    for ruling in rulings(standing, delay):
+def test_only_what_goes_back_at_once_keeps_its_place(facts: JobFacts, delay: int):
+    for ruling in rulings(facts, delay):
         assert not ruling.keeps_place or ruling.state is State.READY, ruling
 
 
 @given(any_standing, delays)
-def test_no_job_runs_more_often_than_its_attempts(standing: Standing, delay: int):
-    for ruling in rulings(standing, delay):
-        spent = standing.attempt if ruling.charged else standing.attempt - 1
-        assert ruling.state in TERMINAL or spent < standing.max_attempts, ruling
+def test_no_job_runs_more_often_than_its_attempts(facts: JobFacts, delay: int):
+    for ruling in rulings(facts, delay):
+        spent = facts.attempt if ruling.charged else facts.attempt - 1
+        assert ruling.state in TERMINAL or spent < facts.max_attempts, ruling
 
 
 @given(standings(flagged=True), delays)
-def test_with_the_cancel_flag_every_end_but_done_is_cancelled(standing: Standing, delay: int):
-    done, *others = rulings(standing, delay)
+def test_with_the_cancel_flag_every_end_but_done_is_cancelled(facts: JobFacts, delay: int):
+    done, *others = rulings(facts, delay)
     assert done.state is State.DONE
     assert {(each.state, each.reason) for each in others} == {(State.CANCELLED, Reason.CANCELLED)}
 
 
 @given(plain, delays)
-def test_with_a_newer_call_waiting_every_end_but_done_is_superseded(standing: Standing, delay: int):
-    standing = Standing(
-        attempt=standing.attempt,
-        max_attempts=standing.max_attempts,
-        crashes=standing.crashes,
+def test_with_a_newer_call_waiting_every_end_but_done_is_superseded(facts: JobFacts, delay: int):
+    facts = JobFacts(
+        attempt=facts.attempt,
+        max_attempts=facts.max_attempts,
+        crashes=facts.crashes,
         superseded=True,
     )
-    done, *others = rulings(standing, delay)
+    done, *others = rulings(facts, delay)
     assert done.state is State.DONE
     assert {(each.state, each.reason, each.move) for each in others} == {
         (State.CANCELLED, Reason.SUPERSEDED, Move.SUPERSEDE)
@@ -128,55 +128,55 @@ def test_with_a_newer_call_waiting_every_end_but_done_is_superseded(standing: St
 
 
 @given(any_standing)
-def test_done_stands_whatever_else_was_asked_for(standing: Standing):
-    ruling = rule_settlement(standing, words(Outcome.DONE))
+def test_done_stands_whatever_else_was_asked_for(facts: JobFacts):
+    ruling = rule_settlement(facts, words(Outcome.DONE))
     assert (ruling.state, ruling.charged, ruling.outcome) == (State.DONE, True, Outcome.DONE)
 
 
 @given(plain, delays)
-def test_a_retry_waits_or_was_the_last(standing: Standing, delay: int):
-    ruling = rule_settlement(standing, words(Outcome.RETRY, delay))
+def test_a_retry_waits_or_was_the_last(facts: JobFacts, delay: int):
+    ruling = rule_settlement(facts, words(Outcome.RETRY, delay))
     assert ruling.charged
     assert not ruling.keeps_place
-    if standing.attempt == standing.max_attempts:
+    if facts.attempt == facts.max_attempts:
         assert (ruling.state, ruling.reason) == (State.DEAD, Reason.EXHAUSTED)
     else:
         assert (ruling.state is State.SCHEDULED, ruling.delay) == (delay > 0, delay)
 
 
 @given(plain, delays)
-def test_a_snooze_waits_and_spends_nothing(standing: Standing, delay: int):
-    ruling = rule_settlement(standing, words(Outcome.SNOOZE, delay))
+def test_a_snooze_waits_and_spends_nothing(facts: JobFacts, delay: int):
+    ruling = rule_settlement(facts, words(Outcome.SNOOZE, delay))
     assert (ruling.delay, ruling.charged, ruling.keeps_place) == (delay, False, False)
     assert ruling.outcome is Outcome.SNOOZE
 
 
 @given(plain)
-def test_a_release_goes_back_as_if_nothing_had_been(standing: Standing):
-    ruling = rule_settlement(standing, words(Outcome.RELEASE))
+def test_a_release_goes_back_as_if_nothing_had_been(facts: JobFacts):
+    ruling = rule_settlement(facts, words(Outcome.RELEASE))
     assert (ruling.state, ruling.charged, ruling.keeps_place) == (State.READY, False, True)
 
 
 @given(plain)
-def test_giving_up_is_dead_at_once(standing: Standing):
-    ruling = rule_settlement(standing, words(Outcome.DEAD))
+def test_giving_up_is_dead_at_once(facts: JobFacts):
+    ruling = rule_settlement(facts, words(Outcome.DEAD))
     assert (ruling.state, ruling.reason, ruling.charged) == (State.DEAD, Reason.GAVE_UP, True)
 
 
 @given(plain)
-def test_a_holder_may_end_a_run_as_cancelled(standing: Standing):
-    ruling = rule_settlement(standing, words(Outcome.CANCELLED))
+def test_a_holder_may_end_a_run_as_cancelled(facts: JobFacts):
+    ruling = rule_settlement(facts, words(Outcome.CANCELLED))
     assert (ruling.state, ruling.reason) == (State.CANCELLED, Reason.CANCELLED)
 
 
 @given(plain)
-def test_a_hold_backs_off_and_ends_after_seven_days(standing: Standing):
-    ruling = rule_settlement(standing, words(Outcome.HOLD))
+def test_a_hold_backs_off_and_ends_after_seven_days(facts: JobFacts):
+    ruling = rule_settlement(facts, words(Outcome.HOLD))
     assert not ruling.charged
-    if standing.held_for >= 7 * DAY:
+    if facts.held_for >= 7 * DAY:
         assert (ruling.state, ruling.reason) == (State.DEAD, Reason.HELD_TOO_LONG)
     else:
-        assert (ruling.state, ruling.delay) == (State.SCHEDULED, hold_delay(standing.holds))
+        assert (ruling.state, ruling.delay) == (State.SCHEDULED, hold_delay(facts.holds))
 
 
 def test_hold_delays_double_from_a_second_to_five_minutes():
@@ -201,56 +201,56 @@ def test_hold_delays_double_from_a_second_to_five_minutes():
 
 
 @given(plain, st.booleans())
-def test_a_stop_charges_nobody(standing: Standing, started: bool):
-    ruling = rule_session_end(standing, Cause(CauseKind.STOP), started=started)
+def test_a_stop_charges_nobody(facts: JobFacts, started: bool):
+    ruling = rule_session_end(facts, Cause(CauseKind.STOP), started=started)
     assert (ruling.state, ruling.charged, ruling.keeps_place) == (State.READY, False, True)
     assert ruling.outcome is Outcome.RELEASE
 
 
 @given(plain)
-def test_a_crash_charges_what_had_started_and_nothing_else(standing: Standing):
+def test_a_crash_charges_what_had_started_and_nothing_else(facts: JobFacts):
     cause = Cause(CauseKind.CRASH)
-    bystander = rule_session_end(standing, cause, started=False)
+    bystander = rule_session_end(facts, cause, started=False)
     assert (bystander.state, bystander.charged, bystander.keeps_place) == (State.READY, False, True)
-    assert rule_session_end(standing, cause, started=True).charged
+    assert rule_session_end(facts, cause, started=True).charged
 
 
 @pytest.mark.parametrize(
     ("kind", "move", "reason"),
     [(CauseKind.CRASH, Move.CRASH, Reason.CRASHED), (CauseKind.LOST, Move.LOST, Reason.LOST)],
 )
-@given(standing=plain, started=st.booleans())
+@given(facts=plain, started=st.booleans())
 def test_crashes_back_off_and_end_with_their_cause(
-    kind: CauseKind, move: Move, reason: Reason, standing: Standing, started: bool
+    kind: CauseKind, move: Move, reason: Reason, facts: JobFacts, started: bool
 ):
-    ruling = rule_session_end(standing, Cause(kind), started=started or kind is CauseKind.CRASH)
+    ruling = rule_session_end(facts, Cause(kind), started=started or kind is CauseKind.CRASH)
     assert (ruling.move, ruling.charged) == (move, True)
-    if standing.attempt == standing.max_attempts:
+    if facts.attempt == facts.max_attempts:
         assert (ruling.state, ruling.reason, ruling.outcome) == (State.DEAD, reason, Outcome.DEAD)
-    elif standing.crashes == 0:
+    elif facts.crashes == 0:
         assert (ruling.state, ruling.keeps_place) == (State.READY, True)
     else:
-        assert (ruling.state, ruling.delay) == (State.SCHEDULED, crash_delay(standing.crashes + 1))
+        assert (ruling.state, ruling.delay) == (State.SCHEDULED, crash_delay(facts.crashes + 1))
         assert not ruling.keeps_place
 
 
 @given(plain)
-def test_a_deadline_charges_and_reruns_at_once(standing: Standing):
-    ruling = rule_deadline(standing)
+def test_a_deadline_charges_and_reruns_at_once(facts: JobFacts):
+    ruling = rule_deadline(facts)
     assert (ruling.move, ruling.charged) == (Move.DEADLINE, True)
-    if standing.attempt == standing.max_attempts:
+    if facts.attempt == facts.max_attempts:
         assert (ruling.state, ruling.reason) == (State.DEAD, Reason.DEADLINE)
     else:
         assert (ruling.state, ruling.keeps_place) == (State.READY, True)
 
 
 @given(plain, st.booleans(), st.sampled_from(END_OF_SESSION))
-def test_crashes_and_lost_sessions_make_suspects(standing: Standing, started: bool, kind: CauseKind):
+def test_crashes_and_lost_sessions_make_suspects(facts: JobFacts, started: bool, kind: CauseKind):
     cause = Cause(kind)
-    counts = is_crash(cause, rule_session_end(standing, cause, started=started))
+    counts = is_crash(cause, rule_session_end(facts, cause, started=started))
     assert counts == (kind is CauseKind.LOST or (kind is CauseKind.CRASH and started))
 
 
 @given(any_standing)
-def test_a_deadline_makes_no_suspect(standing: Standing):
-    assert not is_crash(Cause(CauseKind.DEADLINE), rule_deadline(standing))
+def test_a_deadline_makes_no_suspect(facts: JobFacts):
+    assert not is_crash(Cause(CauseKind.DEADLINE), rule_deadline(facts))

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -60,8 +60,8 @@ class Inbox:
 class ShopWorker:
     """The process, its log and its events."""
 
-    def __init__(self, folder: Path, inbox: Inbox, *options: str) -> None:
-        self.url = f"sqlite:///{folder / 'windlass.db'}"
+    def __init__(self, folder: Path, inbox: Inbox, url: str | None, *options: str) -> None:
+        self.url = url or f"sqlite:///{folder / 'windlass.db'}"
         self.inbox = inbox
         self._log = folder / "worker.log"
         environment = {
@@ -99,10 +99,10 @@ class ShopWorker:
 
 
 @contextmanager
-def shop_worker(folder: Path, *options: str) -> Iterator[ShopWorker]:
-    """Running; the test may stop it."""
+def shop_worker(folder: Path, *options: str, url: str | None = None) -> Generator[ShopWorker]:
+    """Running, on a SQLite file unless `url` names another store; the test may stop it."""
     inbox = Inbox()
-    worker = ShopWorker(folder, inbox, *options)
+    worker = ShopWorker(folder, inbox, url, *options)
     try:
         yield worker
     finally:

@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.broker.postgres.servers import Server, programs
+from tests.broker.redis.servers import redis_binary, running
 from tests.observe.shop_worker import shop_worker
 from tests.worker.blackbox.fleet import eventually
 
@@ -146,6 +149,45 @@ def test_no_secret_is_in_a_line_or_in_an_event(story: Story) -> None:
     assert "CANARY" not in story.everything
     assert MASK in story.everything
     assert '"vars"' not in story.everything
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def server_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a store that is a server."""
+    if request.param == "redis":
+        with running(redis_binary()) as server:
+            yield server.url
+        return
+    postgres = Server(programs())
+    try:
+        yield postgres.dsn
+    finally:
+        postgres.remove()
+
+
+def test_a_killed_process_is_reported_with_its_attempt_on_every_store(
+    tmp_path: Path, server_url: str
+) -> None:
+    """The supervisor reads the attempt from the store, since the process that knew it is gone."""
+    with shop_worker(tmp_path, "--processes", "1", "--log-format", "json", url=server_url) as worker:
+        producer = Windlass(worker.url)
+        eventually("it has begun", lambda: "worker started" in worker.text, hint=lambda: worker.text)
+        killer = producer.external("kills_its_worker", max_attempts=1)
+        job = killer.using(lane="acme").enqueue(card=CARD)
+
+        def told() -> list[dict[str, Any]]:
+            return [line for line in worker.lines if line.get("error") == "Crashed"]
+
+        (line,) = eventually("it is told", told, hint=lambda: worker.text)
+        worker.stop()
+        producer.close()
+        events = [event["tags"] for event in worker.inbox.events if "tags" in event]
+    expected = {"job": job.id, "attempt": 1, "max_attempts": 1, "outcome": "dead", "lane": "acme"}
+    assert {name: line[name] for name in expected} == expected
+    assert line["fence"] > 0
+    assert [(tags["task"], tags["job"], tags["attempt"]) for tags in events] == [
+        ("kills_its_worker", job.id, "1")
+    ]
 
 
 def test_it_ends_as_told(story: Story) -> None:

@@ -7,20 +7,23 @@ import pytest
 
 from windlass.errors import InvalidOption
 from windlass.observe import listener
-from windlass.observe.listener import Listener, address_of
+from windlass.observe.listener import Answer, Listener, address_of
 
 Ask = Callable[[str], Awaitable[str]]
 Story = Callable[[Ask, int], Awaitable[None]]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - it is refused
 
 
-async def page() -> str:
-    return "windlass_store_up 1\n"
+async def page() -> Answer:
+    return Answer("windlass_store_up 1\n")
+
+
+PAGES = {"/metrics": page}
 
 
 def served(story: Story, token: str | None = None) -> None:
     async def main() -> None:
-        serving = Listener("127.0.0.1", 0, page, token=token)
+        serving = Listener("127.0.0.1", 0, PAGES, token=token)
         await serving.open()
         port = int(serving.url.split(":")[2].partition("/")[0])
 
@@ -122,6 +125,6 @@ def test_another_address_than_a_loopback_one_needs_a_token(host: str) -> None:
 def test_a_taken_address_is_told_in_a_line() -> None:
     async def story(_: Ask, port: int) -> None:
         with pytest.raises(InvalidOption, match=f"cannot be served at 127.0.0.1:{port}"):
-            await Listener("127.0.0.1", port, page).open()
+            await Listener("127.0.0.1", port, PAGES).open()
 
     served(story)

@@ -144,10 +144,17 @@ def test_a_dead_letter_is_one_event(sentry: Callable[..., Kept], app: Windlass, 
 def test_every_failure_is_an_event_if_asked_for(sentry: Callable[..., Kept], app: Windlass) -> None:
     kept = sentry(WindlassIntegration(failures="all"))
     charge = app.task(name="charge", retry=TWICE)(adeclines)
-    ran(app, charge.call(CARD))
-    assert [(event["level"], event["tags"]["attempt"]) for event in kept.events] == [
-        ("warning", "1"),
-        ("error", "2"),
+
+    @app.task(retry=TWICE)
+    async def again() -> None:
+        raise Retry("not yet", after=0)
+
+    ran(app, charge.call(CARD), again.call())
+    assert [(event["level"], event["tags"]["task"], event["tags"]["attempt"]) for event in kept.events] == [
+        ("warning", "charge", "1"),
+        ("error", "charge", "2"),
+        ("info", "again", "1"),
+        ("error", "again", "2"),
     ]
 
 
@@ -208,6 +215,22 @@ def test_no_secret_leaves(sentry: Callable[..., Kept], app: Windlass) -> None:
     assert len(kept.of_type("transaction")) == 2
     assert WORD not in kept.text
     assert "[secret]" in kept.text
+
+
+def test_a_secret_in_a_line_of_code_does_not_leave(sentry: Callable[..., Kept], app: Windlass) -> None:
+    """Events quote the lines around each frame."""
+    kept = sentry()
+
+    @app.task(retry=ONCE)
+    def compares(password: str) -> None:
+        if password == "written-in-the-code":
+            raise ValueError("after: written-in-the-code")
+
+    word = "written-in-" + "the-code"
+    ran(app, compares.call(word))
+    assert len(kept.events) == 1
+    assert word not in kept.text
+    assert 'if password == \\"[secret]\\":' in kept.text
 
 
 def test_locals_are_not_sent_though_sentry_would(sentry: Callable[..., Kept], app: Windlass) -> None:

@@ -189,6 +189,7 @@ def test_a_timeout_is_seen_as_one(app: Windlass) -> None:
             t.drain()
 
 
+@pytest.mark.filterwarnings("ignore::windlass.errors.BlockingCall")
 def test_inline_in_async_code(app: Windlass) -> None:
     @app.task
     async def inner() -> bool:

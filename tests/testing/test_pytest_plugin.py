@@ -69,6 +69,26 @@ def test_the_fixtures(tmp_path: Path) -> None:
     assert not (tmp_path / "never.db").exists()
 
 
+def test_an_override_lasts_for_a_test(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from windlass import Depends, Windlass\n"
+        "app = Windlass('memory://')\n"
+        "def get_db(): return 'real'\n"
+        "@app.task\n"
+        "def ask(db: str = Depends(get_db)) -> str: return db\n"
+    )
+    (tmp_path / "test_shop.py").write_text(
+        "from shop import ask, get_db\n"
+        "def test_fake(windlass_testing, windlass_override):\n"
+        "    windlass_override(get_db, lambda: 'fake')\n"
+        "    assert windlass_testing.run(ask) == 'fake'\n"
+        "def test_real(windlass_testing):\n"
+        "    assert windlass_testing.run(ask) == 'real'\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nwindlass_app = shop:app\npythonpath = .\n")
+    assert "2 passed" in run_pytest(tmp_path)
+
+
 def test_an_app_that_is_not_named(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text("def test_it(windlass_testing): ...\n")

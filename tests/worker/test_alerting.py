@@ -24,7 +24,7 @@ def test_of_many_lookers_one_says_it(caplog: pytest.LogCaptureFixture) -> None:
         jobs = await app.aenqueue_many(work.call() for _ in range(3))
         await asyncio.gather(*(look_and_tell(broker) for _ in range(5)))
         (seen,) = await look(broker)
-        assert (seen.name, seen.standing.raised, seen.changed) == ("full", True, False)
+        assert (seen.name, seen.state.raised, seen.changed) == ("full", True, False)
         await broker.cancel([Target(job.id) for job in jobs[:2]])
         await asyncio.gather(*(look_and_tell(broker) for _ in range(5)))
         await app.aclose()
@@ -50,7 +50,7 @@ def test_redeclaring_keeps_how_it_stands() -> None:
         assert [seen.changed for seen in await look(broker)] == [True]
         app.alert("full", depth=0, clear=50)
         again = await app.broker()
-        assert [(seen.changed, seen.standing.raised) for seen in await look(again)] == [(False, True)]
+        assert [(seen.changed, seen.state.raised) for seen in await look(again)] == [(False, True)]
         await app.aclose()
 
     asyncio.run(main())

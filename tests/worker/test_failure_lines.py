@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from tests.worker.virtual import Bench, run
 
-from windlass import GiveUp, Retry, RetryPolicy, Secret, Windlass
+from windlass import GiveUp, Retry, RetryPolicy, Secret, Windlass, current
 from windlass.broker.memory import MemoryBroker
 from windlass.config import Config
 from windlass.core.lease import Ask
@@ -110,6 +110,27 @@ def test_a_failed_run_is_one_line_with_all_that_is_known(
     assert "retry_in" not in second
     assert "4111" not in log.text
     assert "in declines" in log.text
+
+
+def test_no_secret_is_in_a_line(app: Windlass, bench: Callable[[Windlass], Bench], log: Log) -> None:
+    """Of arguments and headers; in message, chain, notes, quoted code, and what the code itself logs."""
+
+    @app.task(retry=ONCE)
+    async def compares(password: str, more: dict[str, str]) -> None:
+        logging.getLogger("windlass.run").warning("comparing %s", password, extra={"given": more["token"]})
+        try:
+            _ = {}[more["token"], "written-in-the-code"]
+        except KeyError as error:
+            error.add_note(f"note: {current.job.headers}")
+            raise ValueError(f"no match for {password}") from error
+
+    headers = {"authorization": "Bearer header-4111"}
+    word = "written-in-" + "the-code"
+    worked(bench(app), compares.using(headers=headers).call(word, {"token": "token-4111"}))
+    written = log.text + json.dumps(log.lines)
+    assert [secret for secret in (word, "token-4111", "header-4111") if secret in written] == []
+    assert '_ = {}[more["token"], "[secret]"]' in log.text
+    assert written.count("[secret]") > 8
 
 
 def test_a_thread_writes_the_same_line(log: Log) -> None:

@@ -1,7 +1,9 @@
 // Where the viewer is: the path and the query of the address, so that every view can be shared and gone back to.
+import { base } from "./base"
 
 class Route {
-  path = $state(location.pathname)
+  /** Within the dashboard: "/jobs", wherever it is served. */
+  path = $state(within(location.pathname))
   query = $state(new URLSearchParams(location.search))
 
   constructor() {
@@ -14,9 +16,9 @@ class Route {
   }
 
   go(to: string, { replace = false } = {}): void {
-    if (to === location.pathname + location.search) return
-    history[replace ? "replaceState" : "pushState"](null, "", to)
-    const moved = location.pathname !== this.path
+    if (to === within(location.pathname) + location.search) return
+    history[replace ? "replaceState" : "pushState"](null, "", base + to)
+    const moved = within(location.pathname) !== this.path
     this.read()
     if (moved) scrollTo(0, 0)
   }
@@ -33,9 +35,14 @@ class Route {
   }
 
   private read(): void {
-    this.path = location.pathname
+    this.path = within(location.pathname)
     this.query = new URLSearchParams(location.search)
   }
+}
+
+/** A path without that of the dashboard. */
+function within(path: string): string {
+  return path.slice(base.length) || "/"
 }
 
 function decoded(part: string): string {
@@ -53,7 +60,9 @@ export function onLink(event: MouseEvent): void {
   if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
   const link = (event.target as Element).closest("a")
   if (!link || link.target || link.origin !== location.origin || link.hasAttribute("download")) return
-  if (link.pathname.startsWith("/v1/") || link.getAttribute("href")?.startsWith("#")) return
+  if (!`${link.pathname}/`.startsWith(`${base}/`) || link.getAttribute("href")?.startsWith("#")) return
+  const path = within(link.pathname)
+  if (path.startsWith("/v1/") || path === "/openapi.json") return
   event.preventDefault()
-  route.go(link.pathname + link.search)
+  route.go(path + link.search)
 }

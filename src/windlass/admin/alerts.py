@@ -9,7 +9,7 @@ from windlass.admin.reading import documents
 from windlass.admin.views import moment, seconds
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
-from windlass.core.alert import Alert, Standing, decode_alert, decode_standing, judged
+from windlass.core.alert import Alert, AlertState, decode_alert, decode_state, judged
 from windlass.core.settings import Document, Kind
 from windlass.errors import UnreadablePayload
 from windlass.worker.alerting import Seen, look
@@ -50,18 +50,18 @@ class Alerts:
             except UnreadablePayload:
                 continue  # a newer version's
             override = document.override if isinstance(document.override, bytes) else None
-            yield _shown(document, alert, decode_standing(override))
+            yield _shown(document, alert, decode_state(override))
 
     async def look(self) -> list[Seen]:
         """Judge every alert now, as workers do: keep how it stands, and send its webhook if that changed."""
         return await look(self._broker, namespace=self._app.config.namespace)
 
-    async def judge(self, alert: Alert) -> Standing:
+    async def judge(self, alert: Alert) -> AlertState:
         """How an alert would stand that is not declared; nothing is kept."""
-        return judged(alert, await self._broker.counts(), Standing(), 0)
+        return judged(alert, await self._broker.counts(), AlertState(), 0)
 
 
-def _shown(document: Document, alert: Alert, standing: Standing) -> AlertShown:
+def _shown(document: Document, alert: Alert, state: AlertState) -> AlertShown:
     return AlertShown(
         name=document.subject.name,
         queue=alert.queue,
@@ -69,8 +69,8 @@ def _shown(document: Document, alert: Alert, standing: Standing) -> AlertShown:
         oldest=None if alert.oldest is None else seconds(alert.oldest),
         dead=alert.dead,
         clear=alert.clear,
-        raised=standing.raised,
-        since=moment(standing.since) if standing.since else None,
-        why=standing.why,
+        raised=state.raised,
+        since=moment(state.since) if state.since else None,
+        why=state.why,
         app=document.app,
     )

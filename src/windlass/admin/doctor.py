@@ -216,9 +216,9 @@ async def _migrations(config: Config) -> AsyncIterator[Finding]:
     migration = Migration(config)
     if not migration.is_needed:
         return
-    standing = await migration.standing()
-    text = f"layout {standing.layout} of {standing.latest}, functions {standing.functions}"
-    if standing.is_current:
+    layout_state = await migration.layout_state()
+    text = f"layout {layout_state.layout} of {layout_state.latest}, functions {layout_state.functions}"
+    if layout_state.is_current:
         yield Finding("migrations", Level.OK, text)
     else:
         fix = (

@@ -8,7 +8,7 @@ from windlass.core.names import check_namespace
 from windlass.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from windlass.broker.postgres.migrating import Standing
+    from windlass.broker.postgres.migrating import LayoutState
 
 POSTGRES = frozenset({"postgres", "postgresql"})
 
@@ -26,19 +26,19 @@ class Migration:
         """Other stores have nothing to migrate: what they need is made when they are opened."""
         self.store = scheme
 
-    async def standing(self) -> "Standing":
+    async def layout_state(self) -> "LayoutState":
         """Where the namespace stands beside this program."""
         from windlass.broker.postgres import migrating  # noqa: PLC0415 - stores are imported by those who use them
 
-        return await migrating.standing(self._url, self.namespace)
+        return await migrating.layout_state(self._url, self.namespace)
 
     async def sql(self) -> str:
         """All that would run; nothing if it is up to date."""
         from windlass.broker.postgres import migrating  # noqa: PLC0415 - likewise
 
-        return migrating.sql(await migrating.standing(self._url, self.namespace))
+        return migrating.sql(await migrating.layout_state(self._url, self.namespace))
 
-    async def run(self) -> "Standing":
+    async def run(self) -> "LayoutState":
         """Bring it up to date; where it stood before."""
         from windlass.broker.postgres import migrating  # noqa: PLC0415 - likewise
 

@@ -15,7 +15,7 @@ from windlass.core.codec import open_payload, open_result
 from windlass.core.job import Delivery, Held, JobDetail, JobView, Progress
 from windlass.core.limits import Rate
 from windlass.core.order import STRIDE
-from windlass.core.outcome import Cause, Error
+from windlass.core.outcome import Cause, Error, cancelled_itself
 from windlass.core.query import LaneView
 from windlass.core.secret import masked
 from windlass.core.session import SessionView
@@ -229,9 +229,12 @@ def job_whole(
     """Everything that is kept of a job; its payload and result only if asked for, and without secrets unless
     those are asked for as well. The signature of its task knows which they are; without it, names tell.
     """
+    itself = cancelled_itself(job.error) if job.state is State.CANCELLED else ""
+    fields = _job(job)
+    fields["reason"] = itself or fields["reason"]
     return JobWhole(
-        **_job(job),
-        error=None if job.state is State.DONE else _error(job.error),
+        **fields,
+        error=None if job.state is State.DONE or itself else _error(job.error),
         payload_bytes=len(job.payload),
         result_bytes=None if job.result is None else len(job.result),
         headers=_headers(job.headers, secrets=secrets),

@@ -6,7 +6,7 @@ A key without the scope is told 403. What a key is not bound to does not exist f
 what really is not there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -15,9 +15,14 @@ from litestar.handlers.base import BaseRouteHandler
 
 from windlass.admin.keys import Key, Scope
 from windlass.api.problems import CALLER, Refusal, not_found
+from windlass.core.option import shown
+from windlass.errors import InvalidOption
 
+VISITOR = "windlass_visitor"
+"""Where a request keeps whom another application has let in: a `Visitor`; None for who may not."""
+MOST_NAME = 100
 WANTED = "windlass_wanted"
-"""Where the gate leaves what a request without a caller should have shown."""
+"""Where the gate leaves what a request without a caller should have shown, or the refusal of a visitor."""
 A_KEY = "a valid API key is needed: Authorization: Bearer windlass_…; make one with: windlass keys APP create"
 THE_TOKEN = (
     "this server has no API keys, and needs the token that it printed when it started: Authorization: Bearer "
@@ -38,6 +43,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     lanes: frozenset[str] | None = None
     login: str | None = None
     """The cookie, of who has logged in."""
+    is_visitor: bool = False
+    """Whether another application has let it in."""
 
     @property
     def by_cookie(self) -> bool:
@@ -84,6 +91,25 @@ def caller_of(key: Key) -> Caller:
     )
 
 
+class Visitor:
+    """Somebody whom an application has let in, and what they may do where the dashboard is mounted. The name
+    goes on record with what they do. Scopes are those of API keys, by default all.
+    """
+
+    def __init__(self, name: str, scopes: Iterable[str] | None = None) -> None:
+        if not name or len(name) > MOST_NAME or not name.isprintable():
+            raise InvalidOption(
+                f"the name of a visitor has 1 to {MOST_NAME} printable characters: {shown(name)}"
+            )
+        known = [str(scope) for scope in Scope]
+        wanted = (scopes,) if isinstance(scopes, str) else tuple(known if scopes is None else scopes)
+        if unknown := [scope for scope in wanted if scope not in known]:
+            raise InvalidOption(f"there is no scope {shown(unknown[0])}; scopes: {', '.join(known)}")
+        self.caller = Caller(
+            name=f"visitor {name}", label=name, scopes=frozenset(map(Scope, wanted)), is_visitor=True
+        )
+
+
 class Requires:
     """A guard: the caller needs one of the scopes; with `unbound`, a key that is bound to nothing."""
 
@@ -125,10 +151,12 @@ OPEN = Open()
 
 
 def present(scope: Any) -> Caller:
-    """The caller of a connection, if there is one; 401 if not."""
+    """The caller of a connection, if there is one; 401 if not, or what the gate says of it."""
     caller = scope["state"].get(CALLER)
     if isinstance(caller, Caller):
         return caller
+    if isinstance(scope["state"].get(WANTED), Refusal):
+        raise scope["state"][WANTED]
     raise Refusal(
         401,
         "unauthorized",

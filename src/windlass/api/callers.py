@@ -69,6 +69,8 @@ class Callers:
 
     async def is_still(self, caller: Caller) -> bool:
         """Whether a caller that was let in would be let in again."""
+        if caller.is_visitor:
+            return True  # the application was asked when the request began
         if caller.login is not None:
             return await self.with_cookie(caller.login) is not None
         if caller.key is None:

@@ -26,6 +26,8 @@ from windlass.errors import InvalidOption
 _Shown = TypeVar("_Shown", bound=JobShown)
 SERVER_STATE = "windlass_server_state"
 """Where the server keeps what it runs with, in the state of the application."""
+PREFIX = "windlass_prefix"
+"""Where a request keeps the path under which all of this is mounted, if it is."""
 
 
 class Context:
@@ -129,6 +131,11 @@ class Context:
 def unknown_job(job_id: str) -> Refusal:
     """The answer for a job that the store does not know, or that the caller does not see."""
     return not_found(f"job {job_id} is not known: {NO_RECORD}", field="job")
+
+
+def prefix_of(scope: Any) -> str:
+    """The path under which all of this is mounted: `/queue`; nothing on a server of its own."""
+    return scope["state"].get(PREFIX, "")
 
 
 async def route_context(request: Request[Any, Any, Any]) -> Context:

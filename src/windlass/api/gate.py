@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from litestar.types import ASGIApp, Message, Receive, Send
 
-from windlass.api.access import THE_TOKEN, WANTED, Caller
+from windlass.api.access import THE_TOKEN, VISITOR, WANTED, Caller, Visitor
 from windlass.api.hosts import LOCAL_NAMES, host_name, is_address
 from windlass.api.incoming_body import IncomingBody
 from windlass.api.problems import CALLER, PROBLEM_JSON, STORE_AWAY, Refusal, encoded
@@ -67,11 +67,14 @@ class Gate:
             scope["path"] = path_of(scope)
             if scope["path"] not in PROBES:
                 self._check_host([value for name, value in scope["headers"] if name == b"host"])
-                caller = await self._caller(headers, scope)
+                visits = VISITOR in scope["state"]
+                caller = _visiting(scope, headers) if visits else await self._caller(headers, scope)
                 _check_origin(scope["method"], headers, caller)
                 self._check_rate(caller)
                 scope["state"][CALLER] = caller
-                if caller is None and await self._server_state.callers.wants_token():
+                if caller is None and visits:
+                    scope["state"][WANTED] = Refusal(403, "forbidden", _NOT_LET_IN)
+                elif caller is None and await self._server_state.callers.wants_token():
                     scope["state"][WANTED] = THE_TOKEN
             receive = self._limited(scope, headers, receive)
         except Refusal as refusal:
@@ -187,6 +190,17 @@ def _is_foreign(headers: dict[bytes, bytes]) -> bool:
     return theirs != headers.get(b"host", b"").decode("latin-1").lower()
 
 
+def _visiting(scope: dict[str, Any], headers: dict[bytes, bytes]) -> Caller | None:
+    """Whom the application has let in; None for pages of another site, whoever looks at them."""
+    visitor: Visitor | None = scope["state"][VISITOR]
+    return None if visitor is None or _is_foreign(headers) else visitor.caller
+
+
+_NOT_LET_IN = (
+    "the application in which this is mounted does not let you in here; log in there, as somebody who may"
+)
+
+
 def _check_origin(method: str, headers: dict[bytes, bytes], caller: Caller | None) -> None:
     """Refuse changes that another site's page sends in the name of a person, or from inside of their
     machine.
@@ -195,7 +209,7 @@ def _check_origin(method: str, headers: dict[bytes, bytes], caller: Caller | Non
         return
     unproven = (
         caller is not None
-        and caller.by_cookie
+        and (caller.by_cookie or (caller.is_visitor and b"cookie" in headers))
         and headers.get(b"sec-fetch-site") is None
         and headers.get(b"origin") is None
     )

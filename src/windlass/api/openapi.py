@@ -23,13 +23,14 @@ from litestar.router import Router
 from windlass import __version__
 from windlass.admin.keys import Scope
 from windlass.api.access import Open, declared, requires
+from windlass.api.context import prefix_of
 from windlass.api.problems import PROBLEM_JSON, Problem
 
 TEMPLATE = "#/components/schemas/{name}"
 _ABOUT = """\
 Enqueue, work, operate. Requests carry an API key, `Authorization: Bearer windlass_…`; a server without any
-key serves its own machine alone. Errors are problems (RFC 9457) that name the field. Times are UTC, durations
-are seconds or text such as "5m"."""
+key asks for the token that it printed when it started. Errors are problems (RFC 9457) that name the field.
+Times are UTC, durations are seconds or text such as "5m"."""
 _KEY = "key"
 
 
@@ -42,7 +43,9 @@ class _Same(JsonRenderPlugin):
 
 
 def configuration() -> OpenAPIConfig:
-    """What the framework is told. Its own pages are not served: they load scripts from elsewhere."""
+    """What the framework is told. Its own pages are not served: they load scripts from elsewhere. `/docs` is
+    a page of the dashboard.
+    """
     return OpenAPIConfig(
         title="Windlass",
         version=__version__,
@@ -60,7 +63,10 @@ def configuration() -> OpenAPIConfig:
 @get("/openapi.json", guards=[requires(*Scope)], include_in_schema=False)
 async def openapi_json(request: Request[Any, Any, Any]) -> Response[bytes]:
     """The description of this API."""
-    return Response(described(request.app), media_type="application/json")
+    told = described(request.app)
+    if prefix := prefix_of(request.scope):
+        told = msgspec.json.encode({**msgspec.json.decode(told), "servers": [{"url": prefix}]})
+    return Response(told, media_type="application/json")
 
 
 @lru_cache(maxsize=4)

@@ -20,6 +20,7 @@ from windlass.api.socket_server import BACKLOG
 from windlass.errors import InvalidOption
 from windlass.observe.listener import why_not_listening
 from windlass.observe.together import FOLDER_VARIABLE
+from windlass.worker.opening import when_store_answers
 
 _log = logging.getLogger("windlass.api")
 
@@ -40,13 +41,23 @@ class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(
-    name: str, app: Windlass, options: ServeOptions, *, workers: int, tell: Callable[[ServerAddress], None]
+    name: str,
+    app: Windlass,
+    options: ServeOptions,
+    *,
+    workers: int,
+    tell: Callable[[ServerAddress], None],
+    waits: bool = True,
 ) -> int:
     """Answer requests until stopped; the exit code. `InvalidOption` says why it cannot start.
 
-    `tell` is called once the server listens.
+    `tell` is called once the server listens. A store that is down is waited for, if it `waits`: the store
+    says whether there are keys, so nobody is answered before.
     """
-    options = asyncio.run(_checked(app, options))
+    checked = asyncio.run(when_store_answers(lambda: _checked(app, options), waits=waits))
+    if checked is None:
+        return 0
+    options = checked
     with (
         _listening(options) as listening,
         tempfile.TemporaryDirectory(prefix="windlass-serve-") as folder,

@@ -40,14 +40,14 @@ class Plan(Protocol):
         ...
 
     async def delete_schedule(self, name: str) -> bool:
-        """Remove a schedule and its history; whether there was one.
+        """Remove a schedule and its history. Returns whether there was one.
 
         - deleted_schedule_is_gone: it neither lists nor fires.
         """
         ...
 
     async def pause_schedule(self, name: str, *, paused: bool) -> bool:
-        """Stop or let go on its firing; whether there is such a schedule.
+        """Pause or resume a schedule. Returns whether there is such a schedule.
 
         - paused_schedule_does_not_fire: until it is resumed.
         """
@@ -56,7 +56,7 @@ class Plan(Protocol):
     async def fire(self, fire: Fire) -> Fired:
         """Move `next_at` and enqueue the jobs of the tick, in one step.
 
-        - tick_fires_once: of any number of equal wishes, one is FIRED and the others RACED.
+        - tick_fires_once: of any number of equal calls, one is FIRED and the others RACED.
         - fire_waits_for_the_store_clock: NOT_DUE before `next_at`.
         - fire_needs_the_version: a changed specification makes it RACED.
         - refused_fire_keeps_its_tick: what enqueue refuses does not use up the tick.
@@ -64,7 +64,7 @@ class Plan(Protocol):
           of fires without a job is one record.
         - tick_is_missed_while_a_job_waits: with `unless_waiting`, while a job of a kept fire is due, or held,
           and has never started, the answer is MISSED: `next_at` moves, no job is made, and the ticks of the
-          wish are recorded as missed.
+          call are recorded as missed.
         """
         ...
 
@@ -80,7 +80,7 @@ class Operate(Protocol):
     """What operators do. At most 1,000 jobs a call, each judged by itself; answers in their order.
 
     However many jobs there are, a call examines a bounded number of them (about 2,000), and one that answers
-    `more` has come further: whoever repeats it comes to the end.
+    `more` has made progress: who repeats the call comes to the end.
     """
 
     async def cancel(self, targets: Sequence[Target]) -> Sequence[Operated]:

@@ -10,7 +10,7 @@ from windlass.admin.service import Service
 from windlass.cli import parameters as given
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, show
-from windlass.core.alert import Alert, Standing, check_alert
+from windlass.core.alert import Alert, AlertState, check_alert
 from windlass.core.duration import micros
 
 
@@ -50,9 +50,7 @@ def check_queues(
             rows = [_row("(asked)", asked, await service.alerts.judge(asked))]
         else:
             seen = await service.alerts.look()
-            rows = [
-                _row(one.name, one.alert, one.standing) for one in seen if queue in (None, one.alert.queue)
-            ]
+            rows = [_row(one.name, one.alert, one.state) for one in seen if queue in (None, one.alert.queue)]
         nothing = "no alert is declared; give a threshold: --depth, --oldest or --dead"
         await show(each(rows), _COLUMNS, json=json, nothing=nothing)
         return 1 if any(row.state == "raised" for row in rows) else 0
@@ -60,9 +58,9 @@ def check_queues(
     return with_service(app, work)
 
 
-def _row(name: str, alert: Alert, standing: Standing) -> Checked:
-    state = "raised" if standing.raised else "ok"
-    return Checked(alert=name, state=state, queue=alert.queue, why=standing.why)
+def _row(name: str, alert: Alert, found: AlertState) -> Checked:
+    state = "raised" if found.raised else "ok"
+    return Checked(alert=name, state=state, queue=alert.queue, why=found.why)
 
 
 _COLUMNS: Sequence[Column[Checked]] = (

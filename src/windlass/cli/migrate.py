@@ -52,8 +52,8 @@ async def _print_sql(migration: Migration) -> int:
 
 
 async def _report(migration: Migration, *, json: bool, change: bool) -> int:
-    before = await (migration.run() if change else migration.standing())
-    now = await migration.standing()
+    before = await (migration.run() if change else migration.layout_state())
+    now = await migration.layout_state()
     if json:
         said = {**msgspec.structs.asdict(now), "was": before.layout, "current": now.is_current}
         say(msgspec.json.encode(said).decode())

@@ -11,7 +11,7 @@ from windlass.cli import parameters as given
 from windlass.cli.failure import UsageError
 from windlass.cli.loading import load_app
 from windlass.cli.output import say, say_aside, say_json
-from windlass.cli.work import Format, Level, Quiet, Verbose, log_as_told
+from windlass.cli.work import ExitIfDown, Format, Level, Quiet, Verbose, log_as_told
 from windlass.observe.logs import begin_logging
 
 PORT = 8700
@@ -85,6 +85,7 @@ def run_serve(
             "every user and program of this machine and through any proxy on it.",
         ),
     ] = False,
+    exit_if_store_is_down: ExitIfDown = False,
     json: given.Json = False,
     verbose: Verbose = 0,
     quiet: Quiet = 0,
@@ -135,7 +136,7 @@ def run_serve(
     log_as_told(log_level, log_format, verbose=verbose, quiet=quiet)
     loaded = load_app(app)
     begin_logging()  # by now the app has set up what it wants
-    return serve(app, loaded, options, workers=workers, tell=tell)
+    return serve(app, loaded, options, workers=workers, tell=tell, waits=not exit_if_store_is_down)
 
 
 _TRUSTING = (
@@ -148,7 +149,7 @@ def _checked_token(token: str | None, *, trust_local: bool) -> str | None:
     if not token:
         return None
     if trust_local:
-        raise UsageError(f"--token (or ${TOKEN_VARIABLE}) and --trust-local exclude each other")
+        raise UsageError(f"--token (or ${TOKEN_VARIABLE}) and --trust-local cannot be used together")
     if len(token) < SHORTEST_TOKEN or not _TOKEN.fullmatch(token):
         raise UsageError(
             f"--token (or ${TOKEN_VARIABLE}) needs at least {SHORTEST_TOKEN} characters, of letters, digits "

@@ -1,15 +1,16 @@
 """`windlass worker`, `windlass dev` and `windlass demo`: read the options and start the work."""
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from windlass import Windlass
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
 from windlass.cli.failure import UsageError
 from windlass.cli.loading import load_app
-from windlass.cli.opening import with_service
 from windlass.core.duration import micros
 from windlass.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, check_logging
 
@@ -80,6 +81,21 @@ Metrics = Annotated[
         "machines reach needs a token in $WINDLASS_METRICS_TOKEN."
     ),
 ]
+Health = Annotated[
+    str | None,
+    Parameter(
+        help="Answer probes at PORT of this machine, or at HOST:PORT, such as 0.0.0.0:8701: /healthz says "
+        "whether the worker should be started anew, /readyz whether it may start jobs."
+    ),
+]
+ExitIfDown = Annotated[
+    bool,
+    Parameter(
+        name="--exit-if-store-is-down",
+        negative="",
+        help="Exit with code 1 if the store does not answer at the start, instead of waiting for it.",
+    ),
+]
 
 SLOTS = 16
 
@@ -97,6 +113,8 @@ def run_worker(
     max_memory: MaxMemory = None,
     reload: Reload = False,
     metrics: Metrics = None,
+    health: Health = None,
+    exit_if_store_is_down: ExitIfDown = False,
     verbose: Verbose = 0,
     quiet: Quiet = 0,
     log_level: Level = None,
@@ -119,27 +137,30 @@ def run_worker(
             max_memory=max_memory,
             reload=reload,
             metrics=metrics,
+            health=health,
+            exit_if_store_is_down=exit_if_store_is_down,
         )
     )
     log_as_told(log_level, log_format, verbose=verbose, quiet=quiet)
+    once_open = None
     if not reload:  # which waits for a mistake to be put right
-        load_app(app)
+        loaded = load_app(app)
         if queues is not None or group:
-            _check_queues(app, options)
-    return supervise(app, options)
+            once_open = partial(_check_queues, app, loaded, options)
+    return supervise(app, options, once_open=once_open)
 
 
-def _check_queues(app: str, options: "WorkerOptions") -> None:
+async def _check_queues(name: str, app: Windlass, options: "WorkerOptions") -> None:
     """Refuse queues that are not declared: a worker would wait for their jobs for ever."""
     from windlass.worker.options import groups_of  # noqa: PLC0415 - only this command needs it
 
-    async def work(service: Service) -> None:
+    try:
         for group in groups_of(options, {}):
             for queue in group.queues:
-                place = service.app if "@" in app else service.app.place_of(queue)
+                place = app if "@" in name else app.place_of(queue)
                 await (await Service.of(place)).queues.check(queue)
-
-    with_service(app, work, quiet=True)
+    finally:
+        await app.aclose()
 
 
 def log_as_told(level: LogLevel | None, form: LogFormat | None, *, verbose: int = 0, quiet: int = 0) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from windlass.broker.observed import Observer
+from windlass.client.around import Lifespan
 from windlass.client.definitions import Definitions
 from windlass.client.flow_handle import Flow
 from windlass.client.handle import Job
@@ -35,7 +36,8 @@ class Windlass(Definitions):
 
     `url` names the store: `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is opened before it is used,
     so an app can be imported anywhere, and used after a fork. Every setting has an environment variable:
-    `session_ttl` is `WINDLASS_SESSION_TTL`.
+    `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is entered by each process that runs jobs: a function
+    of the app, or of nothing, that gives a context manager. What that yields is `current.resources`.
     """
 
     is_windlass_app = True
@@ -48,11 +50,12 @@ class Windlass(Definitions):
         name: str = "app",
         revision: int = 0,
         clock: Clock | None = None,
+        lifespan: Lifespan | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         check_known(settings, Settings)
         config = configure({"url": url, **settings}, os.environ)
-        super().__init__(config, name=name, revision=revision, clock=clock)
+        super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
 
     def worker(
         self,
@@ -103,7 +106,13 @@ class Windlass(Definitions):
 
     def send(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from blocking code, inside a span if this program traces."""
-        jobs, spans = jobs_of(calls), active_spans()
+        return self.send_jobs(calls, jobs_of(self, calls), connection)
+
+    def send_jobs(
+        self, calls: Sequence[Call[T]], jobs: Sequence[NewJob], connection: object = None
+    ) -> list[Job[T]]:
+        """Send the jobs that were made of one group."""
+        spans = active_spans()
         if spans is None:
             return self._deliver(calls, jobs, connection)
         with spans.sending(jobs) as stamped:
@@ -117,7 +126,7 @@ class Windlass(Definitions):
 
     async def asend(self, calls: Sequence[Call[T]], connection: object = None) -> list[Job[T]]:
         """Send one group from async code, inside a span if this program traces."""
-        with sending(jobs_of(calls)) as jobs:
+        with sending(jobs_of(self, calls)) as jobs:
             if connection is not None:
                 (receipts,) = await self.connection.aenqueue_on(connection, [jobs])
                 return handles_of(self, calls, receipts, None)
@@ -128,7 +137,7 @@ class Windlass(Definitions):
         """Send one call from async code, together with those of other callers."""
         if connection is not None:
             return (await self.asend((call,), connection))[0]
-        with sending(jobs_of((call,))) as jobs:
+        with sending(jobs_of(self, (call,))) as jobs:
             sent = time.monotonic()
             return handles_of(self, (call,), await self.connection.aenqueue(jobs), sent)[0]
 

@@ -32,5 +32,7 @@ def built_in(config: Config) -> dict[str, BuiltIn]:
     options: TaskKeywords = {"retry": RETRY, "timeout": TIMEOUT}
     signature = Signature(deliver, name=TASK, max_payload=config.max_payload)
     return {
-        TASK: BuiltIn(name=TASK, function=deliver, signature=signature, options=task_options(QUEUE, options))
+        TASK: BuiltIn(
+            name=TASK, function=deliver, signature=signature, options=task_options(QUEUE, options, signature)
+        )
     }

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from windlass.broker.contract import BlockingProduce, Broker, Transact
 from windlass.broker.observed import Observer, observe
 from windlass.broker.registry import load, open_broker, serves_any_loop
+from windlass.client.blocking import warn_on_a_loop
 from windlass.client.coalescer import Coalescer
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import not_known
@@ -125,6 +126,7 @@ class Connection:
         """Send from blocking code: by the store's blocking client where it has one, else through the portal.
         A signal handler that raises meanwhile ends the waiting, not the sending.
         """
+        warn_on_a_loop()
         while True:
             process = self._process
             # The caller itself asks anew. A call that goes on after its caller was interrupted would open
@@ -217,6 +219,7 @@ class Connection:
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run async code for a blocking caller."""
         try:
+            warn_on_a_loop()
             while True:
                 with contextlib.suppress(PortalClosed):  # closed in this moment: there is a new one
                     return self._process.portal.run(lambda: work)

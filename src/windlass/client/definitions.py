@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack, cast, ov
 import msgspec
 
 from windlass.broker.contract import Broker
+from windlass.client.around import Around, Lifespan
 from windlass.client.built_in import built_in
 from windlass.client.callbacks import check_callback, check_webhooks
 from windlass.client.function import check_function, name_of
@@ -45,11 +46,19 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
 
 
-class Definitions(Namespaces):
+class Definitions(Around):
     """The definitions of an app, in all its namespaces."""
 
-    def __init__(self, config: Config, *, name: str, revision: int, clock: Clock | None) -> None:
-        super().__init__(config, name=name, revision=revision, clock=clock)
+    def __init__(
+        self,
+        config: Config,
+        *,
+        name: str,
+        revision: int,
+        clock: Clock | None,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
         self.tasks: dict[str, Sender[..., Any]] = {}
         self.forms = Forms()
         """The types that msgspec does not know, and how their values are written."""
@@ -116,7 +125,7 @@ class Definitions(Namespaces):
         # Everything is checked before anything is declared.
         place = self._place(queue, options.get("namespace"))
         task: Task[..., Any, Any] = Task(
-            cast("Windlass", place), function, name, signature, task_options(queue, options)
+            cast("Windlass", place), function, name, signature, task_options(queue, options, signature)
         )
         self._add(task)
         self._places[queue] = place
@@ -238,9 +247,19 @@ class Definitions(Namespaces):
 
     @property
     def runnable(self) -> dict[str, Any]:
-        """What workers of this app run: its tasks, and Windlass's own, which nobody can enqueue."""
-        known: dict[str, Any] = {**self.tasks, **self._built_in}
-        return {name: task for name, task in known.items() if not task.options.external}
+        """What workers of this app run: its tasks with what is around them, and Windlass's own, which nobody
+        can enqueue.
+        """
+        own = {name: self._around(task) for name, task in self.tasks.items() if not task.options.external}
+        return {**own, **self._built_in}
+
+    def _around(self, task: Any) -> Any:
+        middleware = self.surroundings.middleware
+        if not (middleware or task.signature.injected):
+            return task
+        from windlass.worker.around import surrounded  # noqa: PLC0415 - producers need none of it
+
+        return surrounded(task, middleware)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -281,8 +300,10 @@ class Definitions(Namespaces):
         """Let tasks that are registered from now on take and return values of a class of yours:
         `app.type(Money, encode=str, decode=Money.parse)`.
 
-        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again; whatever
-        it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
+        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
+        whatever it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
         """
-        shown_as = {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        shown_as = (
+            {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
+        )
         self.forms.add(kind, Form(encode, decode, lambda: shown_as))

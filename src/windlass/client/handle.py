@@ -8,7 +8,7 @@ import msgspec
 from windlass.core.duration import Duration, micros
 from windlass.core.job import Finished, JobDetail
 from windlass.core.operate import Effect, Target
-from windlass.core.outcome import Error
+from windlass.core.outcome import Error, cancelled_itself
 from windlass.core.signature import Signature
 from windlass.core.state import State
 from windlass.core.units import SECOND, JobId
@@ -213,7 +213,8 @@ class Job(Generic[R]):
 
     def _read(self, finished: Finished) -> R:
         if finished.state is State.CANCELLED:
-            raise JobCancelled(f"job {self.id} was cancelled: {finished.reason or 'on request'}")
+            why = cancelled_itself(finished.error) or finished.reason or "on request"
+            raise JobCancelled(f"job {self.id} was cancelled: {why}")
         if finished.state is State.DEAD:
             error = finished.error
             why = "no error is kept" if error is None else f"{error.type}: {error.message}"

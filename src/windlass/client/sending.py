@@ -115,18 +115,19 @@ def _filling_of(
     return place, group
 
 
-def jobs_of(calls: Sequence[Call[Any]]) -> Sequence[NewJob]:
-    """The jobs of calls; `InvalidOption`: one is not complete."""
+def jobs_of(app: "Windlass", calls: Sequence[Call[Any]]) -> Sequence[NewJob]:
+    """The jobs of calls, as an app sends them; `InvalidOption`: one is not complete."""
     if len(calls) == 1:
         jobs: Sequence[NewJob] = [calls[0].job]
-    elif (alike := alike_jobs(calls)) is not None:
+    elif not app.is_hooked and (alike := alike_jobs(calls)) is not None:
         return alike
     else:
         jobs = made_jobs(calls)
     for call, job in zip(calls, jobs, strict=True):
         if call.task.needs_parents and not job.after:
             raise InvalidOption("on_failure needs parents: give after as well, or send the call in a flow")
-    return jobs
+    # Not kept in the calls: one that is sent again is looked at again, as it was made.
+    return app.outgoing(jobs)
 
 
 def why_refused(receipts: Sequence[Receipt]) -> str:

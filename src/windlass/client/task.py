@@ -18,6 +18,7 @@ from windlass.core.limits import Rate
 from windlass.core.option import choice, shown, whole
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
+from windlass.core.unique import Unique, UniqueKeys
 from windlass.core.units import SECOND, JobId, Micros
 from windlass.core.webhook import CALLBACK
 from windlass.errors import InvalidOption
@@ -51,6 +52,7 @@ class TaskKeywords(TypedDict, total=False):
     expires: Duration | None
     revision: int
     keep_result: bool
+    unique: Unique | None
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,17 +68,22 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: `async def` in the loop, `def` in a thread."""
     revision: int = 0
     external: bool = False
+    unique: UniqueKeys | None = None
+    """Makes the keys of calls that have none of their own."""
     calls: Mapping[str, Any] = {}
     """Defaults for the options of each call."""
 
 
-def task_options(queue: str, options: TaskKeywords) -> TaskOptions:
+def task_options(queue: str, options: TaskKeywords, signature: Signature) -> TaskOptions:
     """The options of a task that lives in a queue; `InvalidOption` names the one that is wrong."""
     retry, timeout, run = options.get("retry"), options.get("timeout"), options.get("run")
     if retry is not None and not isinstance(retry, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidOption(
             f"retry must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {shown(retry)}"
         )
+    unique = options.get("unique")
+    if unique is not None and not isinstance(unique, Unique):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOption(f'unique must be a Unique, such as Unique("user_id"), not {shown(unique)}')
     soft, hard = _timeouts(timeout, options.get("hard_timeout"))
     if run is not None:
         choice(run, name="run", among=("loop", "thread", "process", "inline"))
@@ -87,6 +94,7 @@ def task_options(queue: str, options: TaskKeywords) -> TaskOptions:
         hard_timeout=hard,
         run=run,
         revision=whole(options.get("revision", 0), name="revision", least=0, most=2**31),
+        unique=None if unique is None else UniqueKeys(unique, signature),
         calls={name: value for name in ("priority", "expires") if (value := options.get(name)) is not None},
     )
 
@@ -193,7 +201,7 @@ def alike_jobs(calls: "Sequence[Call[Any]]") -> Alike | None:
     if they are others.
     """
     task = calls[0].task
-    if task.edges or task.needs_parents or list(map(_task_of, calls)).count(task) < len(calls):
+    if task.edges or task.needs_parents or task.unique or list(map(_task_of, calls)).count(task) < len(calls):
         return None
     with _making.lock:
         payloads = list(map(_made_of, calls))
@@ -211,6 +219,8 @@ def alike_jobs(calls: "Sequence[Call[Any]]") -> Alike | None:
 _task_of, _made_of, _sent_of = attrgetter("task"), attrgetter("made"), attrgetter("sent_id")
 _new_job: Callable[..., NewJob] = NewJob
 _PAYLOAD = NewJob.__struct_fields__.index("payload")
+_MADE_LATER = "(made of the arguments)"
+"""In the place of a key, until there are arguments."""
 
 
 class Sender(Generic[P, R]):
@@ -238,8 +248,11 @@ class Sender(Generic[P, R]):
             "queue": options.queue,
             "max_attempts": options.retry.max_attempts,
             **options.calls,
+            **({} if options.unique is None else {"key": _MADE_LATER, **options.unique.options}),
             **calls,
         }
+        self.unique = None if "key" in calls else options.unique
+        """Makes the key of each job."""
         fields = prepared(name, options.revision, cast("CallOptions", merged))
         # What all jobs have in common, before and after their payload: to make one takes half as long by
         # position as by name.
@@ -315,7 +328,8 @@ class Sender(Generic[P, R]):
 
     def job(self, job_id: JobId, payload: bytes) -> NewJob:
         """A job of this task under these options."""
-        return _new_job(job_id, *self._before, payload, *self._behind)
+        job = _new_job(job_id, *self._before, payload, *self._behind)
+        return job if self.unique is None else msgspec.structs.replace(job, key=self.unique.of(payload))
 
 
 class Task(Sender[P, R], Generic[P, C, R]):

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from windlass.core.duration import Duration, micros
 from windlass.worker.embedded import EmbeddedWorker
+from windlass.worker.handing import OnThreads
+from windlass.worker.lifespan import Held
 from windlass.worker.options import WorkerOptions
 from windlass.worker.several import SeveralWorkers, shared_out
 
@@ -30,7 +32,8 @@ def embedded(
     if app is not app.home or len(app.namespaces) == 1:
         return _made(app, options)
     shares = shared_out(options, app.namespaces, lambda queue: app.place_of(queue).config.namespace)
-    return SeveralWorkers([_made(app.namespaces[name], share) for name, share in shares.items()])
+    workers = [_made(app.namespaces[name], share) for name, share in shares.items()]
+    return SeveralWorkers(workers, Held(app, OnThreads()))
 
 
 def _made(place: "Windlass", options: WorkerOptions) -> EmbeddedWorker:

@@ -5,7 +5,7 @@ import pytest
 from windlass.conformance.endings import SAID, deadline_lease
 from windlass.conformance.harness import Harness
 from windlass.core.operate import Effect
-from windlass.core.outcome import Answer, CauseKind, Outcome, Verdict
+from windlass.core.outcome import Answer, CauseKind, Error, Outcome, Verdict
 from windlass.core.state import Reason, State
 from windlass.core.units import HOUR, SECOND
 
@@ -63,8 +63,12 @@ async def test_cancelled_run_ends_cancelled__when_swept(store: Harness) -> None:
 async def test_cancelled_run_ends_cancelled__by_its_own_word(store: Harness) -> None:
     worker = await store.worker()
     job = await store.add()
-    answer = await store.settle(await worker.one(), Outcome.CANCELLED, runtime=1)
+    why = Error(type="Cancelled", message="cancelled itself: sold out")
+    answer = await store.settle(await worker.one(), Outcome.CANCELLED, runtime=1, error=why)
     assert answer == Answer(Verdict.APPLIED, Outcome.CANCELLED, State.CANCELLED)
+    assert (await store.get(job)).error == why
+    (finished,) = await store.broker.watch([job], 0.0)
+    assert finished.error == why
     await _is_cancelled_for_good(store, job)
 
 

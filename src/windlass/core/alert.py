@@ -34,8 +34,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whom to tell when it is raised, and when it is cleared."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How an alert stands, as the store keeps it between two looks."""
+class AlertState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether an alert is raised, since when and why: what the store keeps between two looks."""
 
     raised: bool = False
     since: Micros = 0
@@ -69,17 +69,17 @@ def values(alert: Alert, counts: Counts) -> Mapping[str, int]:
     return {name: value for name, value in found.items() if getattr(alert, name) is not None}
 
 
-def judged(alert: Alert, counts: Counts, before: Standing, now: Micros) -> Standing:
-    """How it stands now."""
+def judged(alert: Alert, counts: Counts, before: AlertState, now: Micros) -> AlertState:
+    """The state of an alert by what there is now."""
     seen = values(alert, counts)
     over = [name for name, value in seen.items() if value > getattr(alert, name)]
     if over:
         why = ", ".join(_said(name, seen[name], getattr(alert, name)) for name in over)
-        return Standing(raised=True, since=before.since if before.raised else now, why=why)
+        return AlertState(raised=True, since=before.since if before.raised else now, why=why)
     calm = all(value * 100 <= getattr(alert, name) * alert.clear for name, value in seen.items())
     if before.raised and not calm:
         return before
-    return Standing(raised=False, since=now if before.raised else before.since)
+    return AlertState(raised=False, since=now if before.raised else before.since)
 
 
 def encode_alert(alert: Alert) -> bytes:
@@ -95,12 +95,12 @@ def decode_alert(document: bytes) -> Alert:
         raise UnreadablePayload(f"an alert is not readable: {error}") from None
 
 
-def decode_standing(document: bytes | None) -> Standing:
+def decode_state(document: bytes | None) -> AlertState:
     """How an alert stood; what cannot be read counts as never looked at."""
     try:
-        return Standing() if document is None else msgspec.json.decode(document, type=Standing)
+        return AlertState() if document is None else msgspec.json.decode(document, type=AlertState)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Standing()
+        return AlertState()
 
 
 def _said(name: str, value: int, threshold: int) -> str:

@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast, get_type_hints
 
-import msgspec
 from msgspec import inspect as types
 
 from windlass.core.codec import MAX_DEPTH, has_nul, may_have_wide_integer, nests_deeper
@@ -67,6 +66,13 @@ def shape_of(annotation: Any, *, label: str, forms: Forms) -> Shape:
 
 def resolved(function: Callable[..., object], *, label: str) -> inspect.Signature:
     """The signature of a function with every annotation resolved; what has none is Any."""
+    signature = resolved_parameters(function, label=label)
+    returned = _resolve(signature.return_annotation, _globals_of(function), f"{label}: return type")
+    return signature.replace(return_annotation=returned)
+
+
+def resolved_parameters(function: Callable[..., object], *, label: str) -> inspect.Signature:
+    """The same, with the annotations of its parameters alone resolved."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError, NameError) as error:
@@ -78,8 +84,7 @@ def resolved(function: Callable[..., object], *, label: str) -> inspect.Signatur
                 annotation=_resolve(parameter.annotation, scope, f'{label}: parameter "{name}"')
             )
             for name, parameter in signature.parameters.items()
-        ],
-        return_annotation=_resolve(signature.return_annotation, scope, f"{label}: return type"),
+        ]
     )
 
 

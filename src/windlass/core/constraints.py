@@ -1,8 +1,8 @@
-"""Constraints in `Annotated` that msgspec does not know: those of `annotated_types`, and Pydantic's marks such
-as `Field(gt=0)`. Neither package is imported here.
+"""Constraints in `Annotated` that msgspec does not know: those of `annotated_types`, and marks of Pydantic's
+such as `Field(gt=0)`. Neither package is imported here.
 
-A check looks at a value that was read, in lists, dicts and fields of classes, too. It changes nothing: a value is
-as the constraint wants it, or is refused. msgspec's own (`Meta`) are checked by msgspec.
+A check looks at a value that was read, in lists, dicts and fields of classes, too. It changes nothing: a
+value is as the constraint wants it, or is refused. msgspec's own (`Meta`) are checked by msgspec.
 """
 
 import dataclasses
@@ -52,6 +52,9 @@ def as_read(annotation: Any) -> Any:
     """An annotation as msgspec reads it: with a stand-in for what Pydantic reads as a whole, and what its
     constraints are in JSON Schema. One that has neither is as it was.
     """
+    if (behind := _unaliased(annotation)) is not annotation:
+        read = as_read(behind)
+        return annotation if read is behind else read
     if reads_whole(annotation):
         return stand_in(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -64,10 +67,10 @@ def as_read(annotation: Any) -> Any:
         return Annotated[(inner, *marks)]
     if origin is Literal or not arguments:
         return annotation
-    read = tuple(map(as_read, arguments))
-    if all(new is old for new, old in zip(read, arguments, strict=True)):
+    parts = tuple(map(as_read, arguments))
+    if all(new is old for new, old in zip(parts, arguments, strict=True)):
         return annotation
-    return Union[read] if origin in (Union, UnionType) else origin[read]  # noqa: UP007 - made at run time
+    return Union[parts] if origin in (Union, UnionType) else origin[parts]  # noqa: UP007 - made at run time
 
 
 class _Checks:
@@ -106,10 +109,9 @@ class _Checks:
             if fields is None:
                 hints = _hints(kind)
                 fields = self._fields[kind] = {name: self.of(hint) for name, hint in hints.items()}
-            given = cast("Mapping[str, object]", value) if isinstance(value, dict) else None
+            given = cast("Mapping[str, object]", value) if _is_typed_dict(kind) else _Fields(value)
             for name, one in fields.items():
-                part = getattr(value, name, None) if given is None else given.get(name)
-                if (given is None or name in given) and (fault := one(part)):
+                if name in given and (fault := one(given[name])):
                     return _within(name, fault)
             return None
 
@@ -209,25 +211,37 @@ def _unaliased(annotation: Any) -> Any:
     while True:
         if get_origin(annotation) in (Required, NotRequired):
             annotation = get_args(annotation)[0]
-        elif (named := getattr(annotation, "__supertype__", None)) is not None:
-            annotation = named
-        elif not isinstance(annotation, type) and (named := getattr(annotation, "__value__", None)) is not None:
+        elif (named := getattr(annotation, "__supertype__", None)) is not None or (
+            not isinstance(annotation, type) and (named := getattr(annotation, "__value__", None)) is not None
+        ):
             annotation = named
         else:
             return annotation
 
 
+class _Fields:
+    """The fields of an object, as if it were a dict."""
+
+    def __init__(self, of: object) -> None:
+        self._of = of
+
+    def __contains__(self, name: str) -> bool:
+        return hasattr(self._of, name)
+
+    def __getitem__(self, name: str) -> object:
+        return getattr(self._of, name)
+
+
 def _is_typed_dict(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+    return hasattr(kind, "__required_keys__")
 
 
 def _has_fields(kind: Any) -> bool:
     """Whether msgspec reads a class by its fields."""
     if not isinstance(kind, type):
         return False
-    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    fields = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
-    return issubclass(kind, msgspec.Struct) or fields or named or _is_typed_dict(kind)
+    marks = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "_fields", "__required_keys__")
+    return any(hasattr(cast("object", kind), mark) for mark in marks)
 
 
 def _hints(kind: Any) -> dict[str, Any]:
@@ -313,8 +327,13 @@ def _keywords(annotation: Any, marks: tuple[Any, ...]) -> dict[str, Any]:
     kind = get_origin(get_args(annotation)[0]) or get_args(annotation)[0]
     length = "Length" if kind in (str, bytes) else "Properties" if kind is dict else "Items"
     names = {
-        **{"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"},
-        **{"multiple_of": "multipleOf", "min_length": f"min{length}", "max_length": f"max{length}"},
+        "gt": "exclusiveMinimum",
+        "ge": "minimum",
+        "lt": "exclusiveMaximum",
+        "le": "maximum",
+        "multiple_of": "multipleOf",
+        "min_length": f"min{length}",
+        "max_length": f"max{length}",
     }
     return {
         keyword: bound

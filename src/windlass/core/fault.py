@@ -94,9 +94,7 @@ def fields_of(value: object) -> tuple[str, ...] | None:
 # --- a value that may never be stored -----------------------------------------------------------------------
 
 
-def find_fault(
-    value: object, writer: Writer, path: Path = (), trail: tuple[int, ...] = ()
-) -> Fault | None:
+def find_fault(value: object, writer: Writer, path: Path = (), trail: tuple[int, ...] = ()) -> Fault | None:
     """The first part of a value that may never be stored, whatever its annotation; None if there is none."""
     try:
         simpler = writer.simpler(value)

@@ -30,4 +30,4 @@ def path_form(kind: Any) -> Form | None:
     return Form(str, decode, lambda: {"type": "string", "format": "path"})
 
 
-_IN_JSON = {int: "int", float: "float", bool: "bool", list: "array", type(None): "null"}
+_IN_JSON: Mapping[type, str] = {int: "int", float: "float", bool: "bool", list: "array", type(None): "null"}

@@ -3,7 +3,7 @@ app names with `app.type`.
 """
 
 from collections.abc import Callable
-from typing import Any, cast, get_origin
+from typing import Any, get_origin
 
 import msgspec
 from msgspec import inspect as types
@@ -11,7 +11,7 @@ from msgspec import inspect as types
 from windlass.core.codec import as_plain
 from windlass.core.fault import Fault, Unfit
 from windlass.core.form import Form, path_form
-from windlass.core.models import model_form
+from windlass.core.models import adapter_form, model_form
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
 
@@ -29,7 +29,7 @@ class StandIn(type):
 def stand_in(annotation: Any) -> Any:
     """What stands for an annotation that Pydantic reads as a whole."""
     kind = StandIn(getattr(annotation, "__name__", "Union"), (), {})
-    kind.form = cast("Form", model_form(annotation))
+    kind.form = adapter_form(annotation)
     return kind
 
 
@@ -40,7 +40,9 @@ class Forms:
         self._named: dict[type, Form] = {}
         """Those that the app has named."""
         self._found: dict[Any, Form | None] = {}
-        """Those that were recognised, and those that are not known."""
+        """Annotated types that were recognised, and those that are not known."""
+        self._of_values: dict[type, Form | None] = {}
+        """The classes of values that were looked at."""
         self.encode = msgspec.json.Encoder(enc_hook=self._written).encode
         """Any value as JSON; exceptions of several kinds if it cannot be."""
         self.encode_sorted = msgspec.json.Encoder(enc_hook=self._written, order="sorted").encode
@@ -52,15 +54,20 @@ class Forms:
             raise InvalidOption(f"app.type takes a class, as in app.type(Money, ...), not {shown(kind)}")
         if kind in self._named:
             raise InvalidOption(f"app.type was called for {kind.__qualname__} before; once is enough")
-        if not isinstance(types.type_info(kind), types.CustomType):
+        if not _needs_a_form(kind):
             raise InvalidOption(
                 f"{kind.__qualname__} has a JSON form already and cannot be given another; annotate with it"
             )
         for name, function in (("encode", form.encode), ("decode", form.decode)):
             if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
                 raise InvalidOption(f"{name} must be a function of one argument, not {shown(function)}")
+        try:
+            msgspec.json.encode(form.schema())
+        except Exception as error:
+            raise InvalidOption(f"schema must be a JSON Schema, a dict of plain values: {error}") from error
         self._named[kind] = form
         self._found.clear()
+        self._of_values.clear()
 
     def of(self, kind: Any) -> Form | None:
         """The form of an annotated type; None: it has none here."""
@@ -72,10 +79,10 @@ class Forms:
     def of_value(self, value: object) -> Form | None:
         """The form of a value. One of a class that is derived from a named one is written as that."""
         kind = type(value)
-        for each in kind.__mro__:
-            if (named := self._named.get(each)) is not None:
-                return named
-        return self._recognised(kind)
+        if kind not in self._of_values:
+            named = next((self._named[each] for each in kind.__mro__ if each in self._named), None)
+            self._of_values[kind] = named or self._recognised(kind)
+        return self._of_values[kind]
 
     def simpler(self, value: object) -> object:
         """A value in its form: what msgspec is given to write. Any other value as it is."""
@@ -89,7 +96,12 @@ class Forms:
     def schema(self, kind: Any) -> dict[str, Any]:
         """The JSON Schema of a type; `object` is any JSON value."""
         form = self.of(kind)
-        return {"description": "any JSON value"} if form is None else dict(form.schema())
+        if form is None:
+            return {"description": "any JSON value"}
+        try:
+            return dict(form.schema())
+        except Exception:  # noqa: BLE001 - Pydantic can read types that JSON Schema has no words for
+            return {"description": f"{kind.__name__}, as this app writes it"}
 
     def _recognised(self, kind: Any) -> Form | None:
         if kind in self._found:
@@ -111,3 +123,10 @@ class Forms:
             raise
         except Exception as error:  # noqa: BLE001 - users' code; msgspec adds the place to an `Unfit`
             raise Unfit(Fault((), f"{type(error).__name__}: {shown(str(error))}")) from None
+
+
+def _needs_a_form(kind: type) -> bool:
+    try:
+        return isinstance(types.type_info(kind), types.CustomType)
+    except TypeError:  # an enumeration of values that JSON has not
+        return False

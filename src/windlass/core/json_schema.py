@@ -33,9 +33,7 @@ class _Definitions:
         while any(known.startswith(f"{prefix}.") for known in self.found):
             prefix += "_"  # another class of this name
         moved = {f"#/$defs/{key}": f"#/$defs/{prefix}.{key}" for key in schema["$defs"]}
-        self.found.update(
-            (f"{prefix}.{key}", _moved(each, moved)) for key, each in schema["$defs"].items()
-        )
+        self.found.update((f"{prefix}.{key}", _moved(each, moved)) for key, each in schema["$defs"].items())
         return cast(
             "dict[str, Any]", _moved({key: each for key, each in schema.items() if key != "$defs"}, moved)
         )

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 from windlass.core.codec import encode
 from windlass.core.fault import Fault, Unfit
 from windlass.core.form import Form
-from windlass.core.option import shown
 
 
 def is_pydantic(kind: Any) -> bool:
@@ -20,16 +19,18 @@ def is_pydantic(kind: Any) -> bool:
 
 
 def is_pydantic_dataclass(kind: Any) -> bool:
-    """Whether a class is one of Pydantic's dataclasses. msgspec would take it for a plain one, and check less."""
+    """Whether a class is one of Pydantic's dataclasses. msgspec would check less."""
     return isinstance(kind, type) and _VALIDATOR in vars(kind) and hasattr(kind, "__dataclass_fields__")
 
 
-def model_form(annotation: Any) -> Form | None:
-    """That of a type that Pydantic reads, or of an annotation that holds one; None for any other class."""
+def model_form(kind: Any) -> Form | None:
+    """The form of a class that Pydantic reads; None for any other."""
+    return adapter_form(kind) if is_pydantic(kind) or is_pydantic_dataclass(kind) else None
+
+
+def adapter_form(annotation: Any) -> Form:
+    """The form of what Pydantic can read, once it is there."""
     pydantic = _pydantic()
-    known = not isinstance(annotation, type) or is_pydantic(annotation) or is_pydantic_dataclass(annotation)
-    if pydantic is None or not known:
-        return None
     adapter = pydantic.TypeAdapter(annotation)
 
     def dump(value: object) -> object:
@@ -59,16 +60,19 @@ def predicate(annotation: Any) -> Callable[[object], Fault | None]:
             arrived = adapter.validate_python(value)
         except pydantic.ValidationError as error:
             return _first(error)
-        if arrived != value:
-            return Fault((), f"it is not as its validator would leave it: give {shown(arrived)}")
+        if arrived != value:  # neither is quoted: they may be secrets
+            return Fault((), "its validator would change it; give it as that leaves it")
         return None
 
     return judge
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:
-    """The JSON Schema of an annotation with Pydantic's marks."""
-    return _pydantic().TypeAdapter(annotation).json_schema()
+    """The JSON Schema of an annotation with Pydantic's marks; empty, if there is none."""
+    try:
+        return _pydantic().TypeAdapter(annotation).json_schema()
+    except Exception:  # noqa: BLE001 - Pydantic can read types that JSON Schema has no words for
+        return {}
 
 
 def has_marks(metadata: tuple[Any, ...]) -> bool:
@@ -113,21 +117,24 @@ def _is_masked(dumped: object) -> bool:
     return dumped == _MASK
 
 
-def _unmasked(value: object, dumped: Any) -> object:
+def _unmasked(value: Any, dumped: Any) -> Any:
     """What was dumped, with secrets as they are: Pydantic writes asterisks, and the task needs the value."""
     if (secret := _revealed(value)) is not value:
         return secret if dumped == _MASK else dumped
-    if isinstance(value, dict) and isinstance(dumped, dict):
-        pairs = zip(cast("dict[object, object]", value).values(), dumped.items(), strict=True)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType,reportUnknownArgumentType]
+    if isinstance(dumped, dict) and isinstance(value, dict):
+        before, after = cast("dict[Any, Any]", value), cast("dict[str, Any]", dumped)
+        pairs = zip(before.values(), after.items(), strict=True)
         return {key: _unmasked(each, written) for each, (key, written) in pairs}
-    if isinstance(value, (list, tuple, set, frozenset)) and isinstance(dumped, list):
-        return [_unmasked(*pair) for pair in zip(cast("list[object]", value), dumped, strict=True)]  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    return dumped
+    if isinstance(dumped, list) and isinstance(value, list | tuple | set | frozenset):
+        # Where a serializer of a model makes this fail, the call is refused.
+        both = zip(cast("list[Any]", value), cast("list[Any]", dumped), strict=True)
+        return [_unmasked(each, written) for each, written in both]
+    return cast("Any", dumped)
 
 
 def reads_whole(annotation: Any) -> bool:
-    """Whether Pydantic reads an annotation as a whole: one of its dataclasses, or a union with one of its types,
-    which msgspec would refuse.
+    """Whether Pydantic reads an annotation as a whole: one of its dataclasses, or a union with one of its
+    types, which msgspec would refuse.
     """
     if get_origin(annotation) is Annotated:
         return reads_whole(get_args(annotation)[0])

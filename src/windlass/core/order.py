@@ -94,7 +94,7 @@ def choose_band(present: Iterable[int], bands: Mapping[int, int] | None, draw: i
     raise AssertionError("draw is below 2^32, so the point is below the sum")  # pragma: no cover
 
 
-class Place(msgspec.Struct):
+class LaneClock(msgspec.Struct):
     """A lane's clock, and while it is in the ring the clock it will have after its next claim."""
 
     clock: int = 0
@@ -118,7 +118,7 @@ class Ring:
     def __init__(self) -> None:
         self.time = 0
         self.empty_since: Micros | None = None
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, LaneClock] = {}
 
     def __contains__(self, lane: str) -> bool:
         place = self._places.get(lane)
@@ -134,7 +134,7 @@ class Ring:
 
     def enter(self, lane: str, weight: int) -> None:
         """A lane that was idle or parked comes back."""
-        self._places.setdefault(lane, Place(self.time)).enter(self.time, weight)
+        self._places.setdefault(lane, LaneClock(self.time)).enter(self.time, weight)
 
     def leave(self, lane: str) -> None:
         """A lane has nothing to hand out any more; it keeps its clock."""

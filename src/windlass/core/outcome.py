@@ -50,6 +50,18 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = True
 
 
+CANCELLED_ITSELF = "cancelled itself"
+"""What the error of a job says that was cancelled by its own task, which raised `Cancelled`. Stores have one
+reason for all cancelled runs, `cancelled on request`.
+"""
+
+
+def cancelled_itself(error: Error | None) -> str:
+    """In which words a cancelled job was cancelled by its own task; empty: it was not."""
+    ours = error is not None and error.type == "Cancelled" and error.message.startswith(CANCELLED_ITSELF)
+    return error.message if error is not None and ours else ""
+
+
 def type_name(error: BaseException) -> str:
     """The name of an exception's class, with its module unless that is Python's own."""
     kind = type(error)

@@ -47,6 +47,7 @@ class Parameters:
             )
             for name, parameter in signature.parameters.items()
         ]
+        self.slots = tuple(slots)
         kinds = inspect.Parameter
         by_kind = {
             kind: [slot for slot in slots if slot.kind is kind] for kind in {slot.kind for slot in slots}
@@ -86,6 +87,19 @@ class Parameters:
         if given != [slot.name for slot in self.first[: len(given)]]:
             raise InvalidPayload(f"{self.label}: argument {quoted(given[-1])} needs those before it")
         return [named[name] for name in given], {name: named[name] for name in named if name not in given}
+
+    def by_name(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The arguments of a call that `bind` has let pass by the names of their parameters. What `*args` and
+        `**kwargs` take are a list and a dict; they are there if they took anything.
+        """
+        named: dict[str, object] = dict(zip(self._positions, args, strict=False))
+        if self.rest is not None and len(args) > len(self._positions):
+            named[self.rest.name] = list(args[len(self._positions) :])
+        others = {name: value for name, value in kwargs.items() if name not in self.named}
+        named.update((name, value) for name, value in kwargs.items() if name in self.named)
+        if self.others is not None and others:
+            named[self.others.name] = others
+        return named
 
     def shape(self, place: Place) -> Shape:
         """The shape of an argument that `bind` has let pass."""

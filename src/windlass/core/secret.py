@@ -6,6 +6,7 @@ lines and everything that is shown have secret values taken out.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
@@ -34,6 +35,8 @@ WITHHELD = "[secret: not kept, since this job has too many secret values to take
 _DEEPEST = 64
 _CUTS = ("…", "...")
 """What stands where a text was cut short."""
+_USER = re.compile(r"""(?<=://)[^\s'"]*(?=@)""")
+_SETTING = re.compile(rf"""(?i)\b((?:\w+_)?(?:{"|".join(sorted(NAMES))})=)[^\s'"&;]+""")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 """Bytes that a URL does not escape."""
 
@@ -49,7 +52,7 @@ def is_secret_name(name: str, names: frozenset[str] = NAMES) -> bool:
 
 
 def is_marked(annotation: Any) -> bool:
-    """Whether an annotation says so: `Annotated[str, Secret]`, or an instance of it; a secret of Pydantic's."""
+    """Whether an annotation says so: `Annotated[str, Secret]`, an instance of it, or `SecretStr`."""
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
     if any(each is Secret or isinstance(each, Secret) for each in metadata) or _hides(annotation):
         return True
@@ -78,6 +81,11 @@ def secrets_of_json(
     """
     found = _typed(value, (annotation,), secret=secret, names=names, depth=0)
     return frozenset(text for text in found if len(text) >= SHORTEST)
+
+
+def holds_secret(value: object, annotation: Any = Any) -> bool:
+    """Whether there is a secret inside of a JSON value of an annotated type, however short."""
+    return any(True for _ in _typed(value, (annotation,), secret=False, names=NAMES, depth=0))
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
@@ -129,9 +137,12 @@ def _without_pieces(text: str, form: str) -> str:
     return text
 
 
-def masked(
-    value: Any, annotation: Any = Any, *, secret: bool = False, names: frozenset[str] = NAMES
-) -> Any:
+def without_credentials(text: str) -> str:
+    """A text without the users and passwords of URLs in it, and without `password=...` of other addresses."""
+    return _SETTING.sub(rf"\1{MASK}", _USER.sub(MASK, text))
+
+
+def masked(value: Any, annotation: Any = Any, *, secret: bool = False, names: frozenset[str] = NAMES) -> Any:
     """A JSON-like value of an annotated type with its secrets replaced, for showing."""
     return _masked(value, (annotation,), secret=secret, names=names, depth=0)
 
@@ -256,7 +267,8 @@ def _fields(kind: Any) -> Mapping[str, _Field]:
         keys = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
         return {key: _Field(name, hints.get(name, Any)) for name, key in keys}
     found = {name: _Field(name, hint) for name, hint in hints.items()}
-    for name, field in getattr(kind, "model_fields", {}).items():
+    models: Mapping[str, Any] = getattr(cast("object", kind), "model_fields", {})
+    for name, field in models.items():
         for attribute in ("alias", "serialization_alias", "validation_alias"):
             if isinstance(key := getattr(field, attribute, None), str):
                 found[key] = _Field(name, hints.get(name, Any))

@@ -46,7 +46,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knows about a running job when its lease ends."""
 
     attempt: int
@@ -76,11 +76,11 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     """It goes back with the band and the sequence it had."""
 
 
-def rule_settlement(standing: Standing, settlement: Settlement) -> Ruling:
+def rule_settlement(facts: JobFacts, settlement: Settlement) -> Ruling:
     """Rule on a holder's word."""
     if settlement.outcome is Outcome.DONE:
         return Ruling(outcome=Outcome.DONE, move=Move.DONE, state=State.DONE)
-    if ended := _cancelled(standing):
+    if ended := _cancelled(facts):
         return ended
     match settlement.outcome:
         case Outcome.CANCELLED:
@@ -88,7 +88,7 @@ def rule_settlement(standing: Standing, settlement: Settlement) -> Ruling:
         case Outcome.DEAD:
             return Ruling(outcome=Outcome.DEAD, move=Move.DEAD, state=State.DEAD, reason=Reason.GAVE_UP)
         case Outcome.RETRY:
-            if standing.attempt >= standing.max_attempts:
+            if facts.attempt >= facts.max_attempts:
                 return Ruling(
                     outcome=Outcome.DEAD, move=Move.RETRY, state=State.DEAD, reason=Reason.EXHAUSTED
                 )
@@ -96,34 +96,34 @@ def rule_settlement(standing: Standing, settlement: Settlement) -> Ruling:
         case Outcome.SNOOZE:
             return _later(Outcome.SNOOZE, Move.SNOOZE, settlement.delay, charged=False)
         case Outcome.HOLD:
-            return _hold(standing)
+            return _hold(facts)
         case Outcome.RELEASE:
             return _GIVEN_BACK
 
 
-def rule_session_end(standing: Standing, cause: Cause, *, started: bool) -> Ruling:
+def rule_session_end(facts: JobFacts, cause: Cause, *, started: bool) -> Ruling:
     """Rule on a lease whose session ended. `started` counts for cause `crash` only."""
-    if ended := _cancelled(standing):
+    if ended := _cancelled(facts):
         return ended
     if cause.kind is CauseKind.STOP or (cause.kind is CauseKind.CRASH and not started):
         return _GIVEN_BACK
     move, reason = (Move.CRASH, Reason.CRASHED) if cause.kind is CauseKind.CRASH else (Move.LOST, Reason.LOST)
-    if standing.attempt >= standing.max_attempts:
+    if facts.attempt >= facts.max_attempts:
         return Ruling(outcome=Outcome.DEAD, move=move, state=State.DEAD, reason=reason)
-    delay = crash_delay(standing.crashes + 1)
+    delay = crash_delay(facts.crashes + 1)
     if delay:
         return Ruling(outcome=Outcome.RETRY, move=move, state=State.SCHEDULED, delay=delay)
     return Ruling(outcome=Outcome.RETRY, move=move, state=State.READY, keeps_place=True)
 
 
-def rule_deadline(standing: Standing) -> Ruling:
+def rule_deadline(facts: JobFacts) -> Ruling:
     """Rule on a deadline lease that ran out: charged, but not a crash.
 
     A slow consumer would otherwise turn its jobs into suspects, which only an ask with `alone` may have.
     """
-    if ended := _cancelled(standing):
+    if ended := _cancelled(facts):
         return ended
-    if standing.attempt >= standing.max_attempts:
+    if facts.attempt >= facts.max_attempts:
         return Ruling(outcome=Outcome.DEAD, move=Move.DEADLINE, state=State.DEAD, reason=Reason.DEADLINE)
     return Ruling(outcome=Outcome.RETRY, move=Move.DEADLINE, state=State.READY, keeps_place=True)
 
@@ -144,11 +144,11 @@ _SUPERSEDED = Ruling(
 )
 
 
-def _cancelled(standing: Standing) -> Ruling | None:
+def _cancelled(facts: JobFacts) -> Ruling | None:
     """With the flag set, or a newer call waiting, every end but done is `cancelled`."""
-    if standing.cancel_requested:
+    if facts.cancel_requested:
         return _CANCELLED
-    return _SUPERSEDED if standing.superseded else None
+    return _SUPERSEDED if facts.superseded else None
 
 
 def _later(outcome: Outcome, move: Move, delay: Micros, *, charged: bool = True) -> Ruling:
@@ -156,8 +156,8 @@ def _later(outcome: Outcome, move: Move, delay: Micros, *, charged: bool = True)
     return Ruling(outcome=outcome, move=move, state=state, delay=max(0, delay), charged=charged)
 
 
-def _hold(standing: Standing) -> Ruling:
-    if standing.held_for >= HOLD_LIMIT:
+def _hold(facts: JobFacts) -> Ruling:
+    if facts.held_for >= HOLD_LIMIT:
         # Nothing ran, so the attempt is given back: a replay shows the count of real runs.
         return Ruling(
             outcome=Outcome.DEAD,
@@ -166,7 +166,7 @@ def _hold(standing: Standing) -> Ruling:
             reason=Reason.HELD_TOO_LONG,
             charged=False,
         )
-    return _later(Outcome.HOLD, Move.HOLD, hold_delay(standing.holds), charged=False)
+    return _later(Outcome.HOLD, Move.HOLD, hold_delay(facts.holds), charged=False)
 
 
 def hold_delay(holds: int) -> Micros:

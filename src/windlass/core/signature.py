@@ -13,6 +13,7 @@ Only what the caller gave is stored; defaults are those of the code that runs. A
 wherever Python allows it, so that parameters can be reordered while jobs wait.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Never, NoReturn, TypeAlias
@@ -34,6 +35,7 @@ from windlass.core.codec import (
     why_unreadable,
 )
 from windlass.core.complaint import in_words_of, locate
+from windlass.core.dependency import taken_out
 from windlass.core.fault import TOO_DEEP, Fault, find_change, find_fault, written
 from windlass.core.forms import Forms
 from windlass.core.option import shown
@@ -70,7 +72,9 @@ class _Refused(Exception):
 
 
 class Signature:
-    """The parameters and the result of a task, made once when it is registered."""
+    """The parameters and the result of a task, made once when it is registered. What is injected at run time
+    is no part of it: `injected` has those parameters, each with the function that gives it.
+    """
 
     def __init__(
         self,
@@ -81,13 +85,13 @@ class Signature:
         keep_result: bool = True,
         forms: Forms | None = None,
     ) -> None:
-        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored. `forms` are the
-        types of the app.
+        """Read a function's signature. `InvalidOption` names a parameter that cannot be stored. `forms` are
+        the types of the app.
         """
         self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.max_payload = max_payload
         label = f"{self.name}()"
-        signature = resolved(function, label=label)
+        signature, self.injected = taken_out(resolved(function, label=label), label=label)
         self._forms = forms or Forms()
         self._parameters = Parameters(signature, label=label, forms=self._forms)
         self._quick = _quick_decoder(self._parameters, self._forms)
@@ -96,7 +100,9 @@ class Signature:
         returned: Any = signature.return_annotation
         self.keeps_result = keep_result and returned not in (None, type(None), NoReturn, Never)
         """Whether results are stored: not for a task annotated `-> None`."""
-        self._result = shape_of(returned if self.keeps_result else Any, label=f"{label}: return type", forms=self._forms)
+        self._result = shape_of(
+            returned if self.keeps_result else Any, label=f"{label}: return type", forms=self._forms
+        )
 
     @classmethod
     def untyped(cls, name: str, *, max_payload: int = MAX_PAYLOAD) -> "Signature":
@@ -163,6 +169,42 @@ class Signature:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments by name, for the registry."""
         return self._parameters.schema()
+
+    # --- by name, for unique keys ---------------------------------------------------------------------------
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The types of all parameters by name. Those of `*args` and `**kwargs` are of each value."""
+        return {slot.name: slot.shape.type for slot in self._parameters.slots}
+
+    def arguments(self, payload: bytes) -> dict[str, object]:
+        """The arguments of a payload by the names of their parameters, as far as they were given; errors as
+        for `decode`.
+        """
+        args, kwargs = self.decode(payload)
+        return self._parameters.by_name(args, kwargs)
+
+    def canonical(self, value: object) -> bytes:
+        """A value as JSON, in the one order that equal values have."""
+        return self._forms.encode_sorted(value)
+
+    def canonical_default(self, name: str) -> bytes | None:
+        """The default of a parameter in this way, as if a call had given it: 1 for a float is 1.0. None: it
+        has none.
+        """
+        slot = next(slot for slot in self._parameters.slots if slot.name == name)
+        if slot.required:
+            return None
+        if slot.default is inspect.Parameter.empty:
+            return b"[]" if slot is self._parameters.rest else b"{}"
+        try:
+            return self.canonical(slot.shape.decode(self._forms.encode(slot.default)))
+        except msgspec.MsgspecError:  # `count: int = None`
+            return self.canonical(slot.default)
+
+    def is_secret(self, name: str) -> bool:
+        """Whether a parameter is secret, by its name or its annotation."""
+        return is_secret_name(name) or is_marked(self.annotations[name])
 
     # --- secrets --------------------------------------------------------------------------------------------
 

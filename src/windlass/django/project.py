@@ -22,7 +22,7 @@ from windlass.client.app import Windlass
 from windlass.client.handle import Job
 from windlass.client.sending import handles_of, jobs_of
 from windlass.client.task import Call, Task
-from windlass.core.job import Receipt, Status
+from windlass.core.job import NewJob, Receipt, Status
 from windlass.errors import InvalidOption
 from windlass.worker.dispatcher import is_async
 
@@ -61,13 +61,13 @@ class ProjectApp(Windlass):
             return super().send(calls, connection)
         if self.enqueues == "in_transaction":
             return super().send(calls, connections[self.database])
-        jobs = jobs_of(calls)  # checked now: what is wrong with a call is the caller's to hear
-        transaction.on_commit(lambda: self._send_committed(calls), using=self.database)
+        jobs = jobs_of(self, calls)  # checked now: what is wrong with a call is the caller's to hear
+        transaction.on_commit(lambda: self._send_committed(calls, jobs), using=self.database)
         receipts = [Receipt(job=job.id, status=Status.CREATED) for job in jobs]
         return handles_of(self, calls, receipts, None)
 
-    def _send_committed(self, calls: Sequence[Call[Any]]) -> None:
-        super().send(calls)
+    def _send_committed(self, calls: Sequence[Call[Any]], jobs: Sequence[NewJob]) -> None:
+        super().send_jobs(calls, jobs)
 
     def _is_in_transaction(self) -> bool:
         return self.enqueues != "at_once" and connections[self.database].in_atomic_block

@@ -1,8 +1,9 @@
-"""`GET /metrics` of a worker: as much of HTTP as Prometheus speaks.
+"""The pages of a worker, `GET /metrics` and its health: as much of HTTP as Prometheus and probes speak.
 
-A worker needs no web framework for one page. On a loopback address it answers whoever asks for it by a
-loopback name, so that no web page can read it through a name of its own (DNS rebinding). Any other address
-needs a token, `WINDLASS_METRICS_TOKEN`, which Prometheus sends as `authorization: Bearer`.
+A worker needs no web framework for a few lines. On a loopback address it serves metrics to whoever asks for
+them by a loopback name, so that no web page can read them through a name of its own (DNS rebinding). Any
+other address needs a token, `WINDLASS_METRICS_TOKEN`, which Prometheus sends as `authorization: Bearer`.
+Health is told to all who reach its address: it says a word or two, of which nobody can make anything.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import errno
 import hmac
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 from windlass.errors import InvalidOption
 from windlass.observe.measures import CONTENT_TYPE
@@ -26,21 +28,39 @@ CALLERS = 16
 """At once; more are turned away."""
 _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
 
-Page = Callable[[], Awaitable[str]]
+
+class Answer(NamedTuple):
+    """What a page says."""
+
+    body: str
+    type: str = f"{CONTENT_TYPE}; charset=utf-8"
+    status: str = "200 OK"
 
 
-def address_of(text: str, *, token: str | None) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; `InvalidOption` says what is wrong with it."""
+Page = Callable[[], Awaitable[Answer]]
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """Host and port of `HOST:PORT`; None if it is no such thing."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        return None
+    return host, int(port)
+
+
+def address_of(text: str, *, token: str | None) -> tuple[str, int]:
+    """Where metrics are served; `InvalidOption` says what is wrong with the address."""
+    found = host_and_port(text)
+    if found is None:
         raise InvalidOption(f'metrics are served at HOST:PORT, such as 127.0.0.1:9464, not "{text}"')
+    host, _ = found
     if not is_loopback(host) and not token:
         raise InvalidOption(
             f"metrics on {host} could be read by anybody: set {TOKEN_VARIABLE} to a token that Prometheus "
             "sends as a bearer, or use 127.0.0.1"
         )
-    return host, int(port)
+    return found
 
 
 def is_loopback(host: str) -> bool:
@@ -67,13 +87,25 @@ def why_not_listening(error: OSError) -> str:
 
 
 class Listener:
-    """Serves one page until it is closed."""
+    """Serves pages, by their paths, until it is closed."""
 
-    def __init__(self, host: str, port: int, page: Page, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        pages: Mapping[str, Page],
+        *,
+        what: str = "metrics",
+        token: str | None = None,
+        to_all: bool = False,
+    ) -> None:
+        """`what` is served, for the log. `to_all`: whoever reaches the address may read it."""
         self._host = host
         self._port = port
-        self._page = page
+        self._pages = pages
+        self._what = what
         self._token = token.encode() if token else None
+        self._to_all = to_all
         self._server: asyncio.Server | None = None
         self._callers = 0
 
@@ -83,16 +115,16 @@ class Listener:
             self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=LONGEST_HEAD)
         except OSError as error:
             raise InvalidOption(
-                f"metrics cannot be served at {self._host}:{self._port}: {why_not_listening(error)}"
+                f"{self._what} cannot be served at {self._host}:{self._port}: {why_not_listening(error)}"
             ) from None
         self._port = self._server.sockets[0].getsockname()[1]
-        _log.info("metrics: %s", self.url)
+        _log.info("%s: %s", self._what, self.url)
 
     @property
     def url(self) -> str:
-        """Where it is read."""
+        """Where the first page is read."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}/metrics"
+        return f"http://{host}:{self._port}{next(iter(self._pages))}"
 
     async def close(self) -> None:
         """Listen no more."""
@@ -130,14 +162,18 @@ class Listener:
         }
         if refused := self._refused(headers):
             return refused
-        if path != "/metrics":
-            return _response("404 Not Found", "there is /metrics\n")
+        page = self._pages.get(path)
+        if page is None:
+            return _response("404 Not Found", f"there is {' and '.join(self._pages)}\n")
         if method not in ("GET", "HEAD"):
             return _response("405 Method Not Allowed", "only GET\n")
-        answer = _response("200 OK", await self._page(), f"{CONTENT_TYPE}; charset=utf-8")
+        body, kind, status = await page()
+        answer = _response(status, body, kind)
         return answer if method == "GET" else answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
     def _refused(self, headers: dict[str, str]) -> bytes | None:
+        if self._to_all:
+            return None
         if self._token is not None:
             kind, _, said = headers.get("authorization", "").partition(" ")
             if kind.lower() == "bearer" and hmac.compare_digest(said.strip().encode(), self._token):

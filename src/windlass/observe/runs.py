@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome
-from windlass.core.settlement import Settlement, Standing, rule_settlement
+from windlass.core.settlement import JobFacts, Settlement, rule_settlement
 from windlass.core.units import SECOND
 from windlass.observe import traces
 
@@ -125,8 +125,8 @@ def place_of(run: RunNames) -> str:
 
 def outcome_of(lease: Lease, settlement: Settlement) -> Outcome:
     """What the store will make of a settlement: the retry of a last attempt is a dead letter."""
-    standing = Standing(attempt=lease.attempt, max_attempts=lease.max_attempts)
-    return rule_settlement(standing, settlement).outcome
+    facts = JobFacts(attempt=lease.attempt, max_attempts=lease.max_attempts)
+    return rule_settlement(facts, settlement).outcome
 
 
 def log_correction(level: int, lease: Lease, what: str, *args: object) -> None:

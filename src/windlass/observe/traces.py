@@ -196,7 +196,7 @@ class Spans:
     def end(self, span: "Span", settlement: Settlement) -> None:
         """The run has an outcome."""
         span.set_attribute("windlass.outcome", settlement.outcome.value)
-        if settlement.error is not None:
+        if settlement.error is not None and settlement.outcome is not Outcome.CANCELLED:
             self._failed(span, settlement.error.type)
         elif settlement.outcome in _FAILED:
             self._failed(span, settlement.outcome.value)

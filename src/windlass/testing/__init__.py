@@ -5,7 +5,8 @@
 
 from windlass.testing.bench import AsyncBench, Bench
 from windlass.testing.blocks import inline, testing
+from windlass.testing.overriding import override
 from windlass.testing.seen import Enqueued
 from windlass.testing.worker import Ran
 
-__all__ = ["AsyncBench", "Bench", "Enqueued", "Ran", "inline", "testing"]
+__all__ = ["AsyncBench", "Bench", "Enqueued", "Ran", "inline", "override", "testing"]

@@ -78,6 +78,8 @@ class Block:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._open is not None
+        await self._open.leave()
         self.__exit__(kind, error, trace)
 
     def enter_async(self) -> AsyncBench:
@@ -106,7 +108,7 @@ class _Open(Generic[_B]):
         inline: bool,
         jitter: float,
     ) -> None:
-        self._in_thread, self._on_loop = InThread(), OnLoop()
+        self._in_thread, self._on_loop = InThread(app), OnLoop(app)
         invoke: Invoke = self._on_loop if on_loop else self._in_thread
         clock = ManualClock(beginning(options.get("now")))
         self._store = TestStore(
@@ -137,13 +139,18 @@ class _Open(Generic[_B]):
                 inline_connection(own, self._store, runs) if inline else own.to(self._store, Connection)
             )
 
+    async def leave(self) -> None:
+        """Leave the lifespan on the loop of the test."""
+        await self._on_loop.leave()
+
     def close(self) -> None:
-        """Give the app its own store back."""
+        """Leave the lifespan, and give the app its own store back."""
+        self._in_thread.close()
+        self._on_loop.close()
         for place, own in zip(self._places, self._own, strict=True):
             connection, place.connection = place.connection, own
             connection.shut()
         self._worker.close()
-        self._in_thread.close()
 
 
 def _kept(options: Options) -> Options:

@@ -5,22 +5,19 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Protocol
 
+from windlass.client.app import Windlass
 from windlass.worker.dispatcher import is_async, runs_in
 from windlass.worker.executor import Arguments
+from windlass.worker.handing import Came, HandOver, OnThreads, Stage
 from windlass.worker.in_thread import awaited, call_blocking
+from windlass.worker.lifespan import Held
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
-
-
-class Came(NamedTuple):
-    """What came of a call."""
-
-    value: object
-    error: BaseException | None = None
 
 
 class Invoke(Protocol):
@@ -33,48 +30,97 @@ class Invoke(Protocol):
         ...
 
 
+class Around:
+    """The lifespan of the app, for one loop of a test: entered before the first job, left with the block.
+
+    Jobs see what the test has set in context variables, and over that what the lifespan has set.
+    """
+
+    def __init__(self, app: Windlass, over: HandOver) -> None:
+        self._held = Held(app, over)
+        self._set: dict[contextvars.ContextVar[Any], Any] | None = None
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether there is something to leave."""
+        return self._set is not None
+
+    async def enter(self) -> None:
+        """Enter it, unless that was done; `LifespanFailed` is the test's to see."""
+        if self._set is None:
+            before = contextvars.copy_context()
+            inside = await self._held.enter()
+            self._set = {var: value for var, value in inside.items() if before.get(var, self) is not value}
+
+    async def leave(self) -> None:
+        """Leave it."""
+        if self._set is not None:
+            self._set = None
+            await self._held.leave()
+
+    def let_go(self) -> None:
+        """Let it be left when its loop runs next."""
+        self._set = None
+        self._held.let_go()
+
+    def context(self, run: Run) -> contextvars.Context:
+        """That of one run."""
+        context = contextvars.copy_context()
+        for var, value in (self._set or {}).items():
+            context.run(var.set, value)
+        context.run(running.set, run)
+        return context
+
+
 class InThread:
     """For plain tests: in the thread that asks. Async code gets one loop for the whole test."""
 
-    def __init__(self) -> None:
-        self._runner: asyncio.Runner | None = None
+    def __init__(self, app: Windlass) -> None:
+        self._app = app
+        self._opened: tuple[Stage, Around] | None = None
 
     async def __call__(self, run: Run, task: Registered, arguments: Arguments) -> Came:
         """Call it here; nothing is awaited, so that blocking code can drive this."""
+        stage, around = self._open()
+        # Where the caller has a loop, which async code cannot use, it is another thread that is waited for.
+        here = _elsewhere if _on_a_loop() else _here
+        if not around.is_entered:
+            here(lambda: stage.run(around.enter()))
+        context = around.context(run)
         try:
-            return Came(self._call(run, task, arguments))
+            return Came(here(lambda: context.run(_call_on, stage, run, task, arguments)))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is an outcome
             return Came(None, error)
 
-    def _call(self, run: Run, task: Registered, arguments: Arguments) -> object:
-        context = _context(run)
-        if _on_a_loop():
-            return _elsewhere(lambda: context.run(_call_blocking, run, task, arguments))
-        if is_async(task.function):
-            return self._loop().run(_awaited(run, task, arguments), context=context)
-        args, kwargs = arguments
-        value = context.run(task.function, *args, **kwargs)
-        return self._loop().run(awaited(run, value), context=context) if inspect.isawaitable(value) else value
-
     def close(self) -> None:
-        """End the loop."""
-        if self._runner is not None:
-            self._runner.close()
+        """Leave the lifespan, and end the loop."""
+        if self._opened is not None:
+            stage, around = self._opened
+            here = _elsewhere if _on_a_loop() else _here
+            self._opened = None
+            here(partial(_end, stage, around))
 
-    def _loop(self) -> asyncio.Runner:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        return self._runner
+    def _open(self) -> tuple[Stage, Around]:
+        if self._opened is None:
+            stage = Stage()
+            self._opened = (stage, Around(self._app, stage))
+        return self._opened
 
 
 class OnLoop:
     """For async tests: async code on the loop of the test, other code in a thread."""
 
+    def __init__(self, app: Windlass) -> None:
+        self._around = Around(app, OnThreads())
+        self._loop: asyncio.AbstractEventLoop | None = None
+
     async def __call__(self, run: Run, task: Registered, arguments: Arguments) -> Came:
         """Call it where a worker would."""
-        work = asyncio.get_running_loop().create_task(self._call(run, task, arguments), context=_context(run))
+        self._loop = asyncio.get_running_loop()
+        await self._around.enter()
+        work = self._loop.create_task(self._call(run, task, arguments), context=self._around.context(run))
         try:
             # Not awaited itself: if the test is cancelled that is not what came of the call.
             await asyncio.wait({work})
@@ -94,11 +140,36 @@ class OnLoop:
             return await asyncio.to_thread(_call_blocking, run, task, arguments)
         return await _awaited(run, task, arguments)
 
+    async def leave(self) -> None:
+        """Leave the lifespan."""
+        await self._around.leave()
 
-def _context(run: Run) -> contextvars.Context:
-    context = contextvars.copy_context()
-    context.run(running.set, run)
-    return context
+    def close(self) -> None:
+        """The same, for a fixture that is not async: the loop of the test stands still, or has ended and has
+        cancelled what it had left.
+        """
+        loop, self._loop = self._loop, None
+        if loop is None or loop.is_closed() or not self._around.is_entered:
+            return
+        if loop.is_running():
+            self._around.let_go()
+        else:
+            loop.run_until_complete(self._around.leave())
+
+
+def _end(stage: Stage, around: Around) -> None:
+    stage.run(around.leave())
+    stage.close()
+
+
+def _here(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def _call_on(stage: Stage, run: Run, task: Registered, arguments: Arguments) -> object:
+    args, kwargs = arguments
+    value = task.function(*args, **kwargs)
+    return stage.run(awaited(run, value)) if inspect.isawaitable(value) else value
 
 
 async def _awaited(run: Run, task: Registered, arguments: Arguments) -> object:

@@ -6,7 +6,7 @@ from typing import Any
 
 from windlass.client.app import Windlass
 from windlass.client.handle import Job
-from windlass.client.task import Call, Sender
+from windlass.client.task import Sender
 from windlass.core.job import JobDetail, NewJob
 from windlass.core.option import shown
 from windlass.core.signature import Signature
@@ -156,8 +156,7 @@ def _options(app: Windlass, task: Sender[..., Any]) -> dict[str, Any]:
     if plain is None:
         known = ", ".join(sorted(app.tasks)) or "none"
         raise InvalidOption(f'task "{task.name}" is not one of this app; its tasks: {known}')
-    empty = Call(task, NewJob(id="", task=task.name))
-    asked, usual = task.rebuilt(empty).job, plain.rebuilt(empty).job
+    asked, usual = task.pattern, plain.pattern
     return {
         name: getattr(asked, name)
         for name in NewJob.__struct_fields__

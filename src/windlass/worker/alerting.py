@@ -1,4 +1,4 @@
-"""Looking at alerts: what has passed a threshold is said once, by one of the fleet, and so is its end."""
+"""Looking at alerts: one worker of the fleet tells once that a threshold is passed, once that it is over."""
 
 import logging
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.broker.contract import Produce
 from windlass.broker.management import Configure, Plan, Read
-from windlass.core.alert import Alert, Standing, decode_alert, decode_standing, judged
+from windlass.core.alert import Alert, AlertState, decode_alert, decode_state, judged
 from windlass.core.ids import namespace_tag
 from windlass.core.job import Status
 from windlass.core.settings import Change, Document, Kind, Subject
@@ -33,13 +33,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     alert: Alert
-    standing: Standing
+    state: AlertState
     changed: bool
     """Whether this look raised or cleared it: of any number of lookers, one."""
 
 
 async def look(broker: Watched, *, namespace: str = "") -> list[Seen]:
-    """Look at every alert, keep how it stands, and send word of what has changed to whom it names. Any number
+    """Look at every alert, keep its state, and send what has changed to its webhook. Any number
     of processes may do so at once.
     """
     documents = await _documents(broker)
@@ -55,14 +55,14 @@ async def look(broker: Watched, *, namespace: str = "") -> list[Seen]:
             alert = decode_alert(document.declared)
         except UnreadablePayload:
             continue  # a newer version's; its workers look at it
-        before = decode_standing(document.override if isinstance(document.override, bytes) else None)
-        standing = judged(alert, counts, before, now)
-        changed = standing.raised != before.raised
+        before = decode_state(document.override if isinstance(document.override, bytes) else None)
+        state = judged(alert, counts, before, now)
+        changed = state.raised != before.raised
         if changed:
             # Before it is kept, and under an id that all lookers have in common: said once, and never not.
-            await _announce(broker, document, alert, standing, now, namespace)
-            changed = await _kept(broker, document, standing)
-        found.append(Seen(name=document.subject.name, alert=alert, standing=standing, changed=changed))
+            await _announce(broker, document, alert, state, now, namespace)
+            changed = await _kept(broker, document, state)
+        found.append(Seen(name=document.subject.name, alert=alert, state=state, changed=changed))
     return found
 
 
@@ -71,20 +71,20 @@ async def look_and_tell(broker: Watched, *, namespace: str = "") -> None:
     for seen in await look(broker, namespace=namespace):
         if not seen.changed:
             continue
-        if seen.standing.raised:
-            _log.warning('alert "%s" is raised: %s', seen.name, seen.standing.why)
+        if seen.state.raised:
+            _log.warning('alert "%s" is raised: %s', seen.name, seen.state.why)
         else:
             _log.info('alert "%s" is cleared', seen.name)
 
 
 async def _announce(
-    broker: Watched, document: Document, alert: Alert, standing: Standing, now: Micros, namespace: str
+    broker: Watched, document: Document, alert: Alert, state: AlertState, now: Micros, namespace: str
 ) -> None:
     if alert.webhook is None:
         return
     name = document.subject.name
     told = alert_message(
-        name, raised=standing.raised, why=standing.why, queue=alert.queue, at=now, namespace=namespace
+        name, raised=state.raised, why=state.why, queue=alert.queue, at=now, namespace=namespace
     )
     # Two lookers may see it at two moments, but of one version of the document: the id is made of that.
     job = delivery_id(0, namespace_tag(namespace), "alert", namespace, name, document.version)
@@ -93,8 +93,8 @@ async def _announce(
         _log.error('alert "%s": its webhook could not be sent: %s', name, receipt.why or receipt.refusal)
 
 
-async def _kept(broker: Watched, document: Document, standing: Standing) -> bool:
-    changed = await broker.override(document.subject, msgspec.json.encode(standing), document.version)
+async def _kept(broker: Watched, document: Document, state: AlertState) -> bool:
+    changed = await broker.override(document.subject, msgspec.json.encode(state), document.version)
     return changed.change is Change.APPLIED
 
 

@@ -65,7 +65,7 @@ class Prefetch:
         self._allowed = float(slots)
 
     def measured(self, runtime: float, waited: float) -> None:
-        """Jobs ended: how long they ran on average, and the longest time that one of them had waited here."""
+        """Learn from jobs that ended: their mean run time, and the longest time that one had waited here."""
         mean = self._runtime
         self._runtime = runtime if mean is None else mean + (runtime - mean) * SMOOTHING
         if waited > self._wait:
@@ -74,11 +74,11 @@ class Prefetch:
             self._allowed = min(float(self._most), self._allowed * 2 + 1)
 
     def stop(self) -> None:
-        """Hold none until it is measured anew: jobs waited here that others could have started."""
+        """Hold none beyond the slots until measured anew: jobs waited here that others could have started."""
         self._allowed = 0.0
 
     def shorter_than(self, seconds: float) -> bool:
-        """Whether jobs take less than that, as far as is known."""
+        """Whether jobs take less time than that, by what was measured."""
         return self._runtime is not None and self._runtime < seconds
 
     @property
@@ -117,8 +117,8 @@ class AskingGroup:
         """What the next job in its queues may be handed out against."""
 
     def answered(self, ask: Ask, claimed: Claimed) -> None:
-        """See what kept the next job back. If nothing did, the rest is at its limit: then a job under a limit
-        that waits here is kept from a worker that could start it.
+        """Find out what kept the next job back. If nothing did, the rest is at its limit: then a job under a
+        limit that waits here is kept from a worker that could start it.
         """
         count = len(claimed.leases)
         if not claimed.more and ask.soon > ask.slots:
@@ -136,12 +136,12 @@ class AskingGroup:
         return (self.prefetch if self.bound is Bound.LIMIT else self.limited).size
 
     def measured(self, runtime: float, waited: float) -> None:
-        """Jobs ended: see `Prefetch.measured`."""
+        """Learn from jobs that ended: see `Prefetch.measured`."""
         self.prefetch.measured(runtime, waited)
         self.limited.measured(runtime, waited)
 
     def gave_back(self) -> None:
-        """A job waited so long that it was given back."""
+        """Note that a job waited so long that it was given back."""
         self.prefetch.stop()
         self.limited.stop()
 
@@ -248,7 +248,7 @@ class Asking:
         self._hold_off_until = now + HOLD_OFF
 
     def is_holding_off(self, now: float) -> bool:
-        """Whether others are to ask first."""
+        """Whether this worker lets others ask first."""
         return now < self._hold_off_until
 
     def woken(self) -> None:

@@ -19,15 +19,17 @@ from windlass.broker.observed import observe
 from windlass.broker.registry import open_broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SECOND
-from windlass.errors import DescriptorClosed, StoreError, StoreReplaced, WindlassError
+from windlass.errors import DescriptorClosed, LifespanFailed, StoreError, StoreReplaced, WindlassError
 from windlass.loading import load_app
 from windlass.observe.failures import flush_listeners
 from windlass.observe.logs import begin_logging
 from windlass.observe.measures import registry
 from windlass.observe.meter import Meter
 from windlass.worker import messages
+from windlass.worker.handing import OnThreads
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
+from windlass.worker.lifespan import entered
 from windlass.worker.messages import (
     Begin,
     Cancel,
@@ -57,6 +59,9 @@ ORPHANED = 4
 LAST_WORDS = 5.0
 """Seconds that a child takes at the most to end its session when its supervisor is dead."""
 TALLY_EVERY = 1.0
+LOOK_EVERY = 1.0
+LONG_ENTERING = 30.0
+"""Seconds after which a lifespan that is still being entered is told of."""
 
 
 def main(argument: str) -> None:
@@ -85,20 +90,22 @@ def main(argument: str) -> None:
     give_forks_their_signals()
     if early:
         child.worker.drain(0)
+    code = 0
     try:
-        runner.run(child.run())
+        code = runner.run(child.run())
     except BaseException as error:  # noqa: BLE001 - whatever it is, no thread may keep this process
         traceback.print_exception(error)
         end_broken(1, f"{type(error).__name__}, see above")
     flush_listeners()
     # From here on nothing that a task has left behind keeps the process: threads, a full executor.
-    leave_soon(0)
+    leave_soon(code)
     runner.close()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     if any(thread.name.startswith("windlass-thread") for thread in threading.enumerate()):
-        os._exit(0)
+        os._exit(code)
+    sys.exit(code)
 
 
 class Child:
@@ -140,8 +147,34 @@ class Child:
         self._suspects_told = 0.0
         self.grace = program.config.grace / SECOND
 
-    async def run(self) -> None:
-        """Serve on this loop; ends cleanly."""
+    async def run(self) -> int:
+        """Enter the lifespan and serve, on this loop; ends cleanly. Returns the exit code."""
+        waiting = asyncio.create_task(self._wait_for_lifespan())
+        try:
+            async with entered(self._program, OnThreads()):
+                waiting.cancel()
+                await self._serve()
+        except LifespanFailed as error:
+            self._control.sendall(messages.framed(Failed(str(error), passes=True)))
+            return FAILED
+        finally:
+            waiting.cancel()
+        return 0
+
+    async def _wait_for_lifespan(self) -> None:
+        """Nobody listens to the supervisor before the worker runs, so its end is looked for here."""
+        parent, started, told = os.getppid(), self._pace.now(), False
+        while True:
+            await self._pace.sleep(LOOK_EVERY)
+            if os.getppid() != parent:
+                os._exit(ORPHANED)
+            if not told and self._pace.now() - started > LONG_ENTERING:
+                told = True
+                _log.warning(
+                    "the lifespan has not been entered after %g s; no job runs before", LONG_ENTERING
+                )
+
+    async def _serve(self) -> None:
         try:
             await self.worker.run()
         except StoreError as error:

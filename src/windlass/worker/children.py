@@ -1,4 +1,4 @@
-"""Child processes: how a supervisor starts one, speaks with it, and hears of its end.
+"""Child processes: how a supervisor starts one, talks to it, and learns of its end.
 
 A child is a fresh interpreter. Nothing of the supervisor goes with it but one end of a pair of sockets; the
 other end is the supervisor's alone, so the child reads the end of the stream exactly when its supervisor is
@@ -20,17 +20,17 @@ CHILD = ("-m", "windlass.worker.child")
 
 
 class Child(Protocol):
-    """A child, as its supervisor holds it."""
+    """A child, as its supervisor sees it."""
 
     @property
     def pid(self) -> int: ...
 
     def send(self, message: ToChild) -> None:
-        """Say something; never waits. To a child that is dead it says nothing."""
+        """Send a message; never waits. Does nothing if the child is dead."""
         ...
 
     async def receive(self) -> ToSupervisor | None:
-        """What it says next; None: it says no more."""
+        """The next message of the child; None: there will be no more."""
         ...
 
     async def ended(self) -> int:
@@ -38,11 +38,11 @@ class Child(Protocol):
         ...
 
     def kill(self) -> None:
-        """Kill it for good, stopped or not. Nothing happens to one that is dead."""
+        """Kill it, stopped or not. Does nothing if it is dead."""
         ...
 
     def close(self) -> None:
-        """Let go of what belongs to it, after its end."""
+        """Close what belongs to it, after its end."""
         ...
 
 
@@ -50,7 +50,7 @@ class Spawner(Protocol):
     """Starts children."""
 
     async def spawn(self) -> Child:
-        """Start one. `OSError`: the machine has no room for it."""
+        """Start a child. `OSError`: the machine has no room for it."""
         ...
 
 
@@ -99,11 +99,11 @@ class ProcessChild:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def send(self, message: ToChild) -> None:
-        """Put it into the socket, or behind what waits for it."""
+        """Write a message to the socket, or behind those that wait for it."""
         if not self._writer.is_closing():
             self._writer.write(framed(message))
 

@@ -20,9 +20,11 @@ from windlass.observe.watch import Watch
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.firing import Firing
+from windlass.worker.health import Health, health_served
 from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
 from windlass.worker.measuring import look_at, metrics_served
+from windlass.worker.opening import when_store_answers
 from windlass.worker.options import WorkerOptions
 from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.plan import Plan, described, plan_of
@@ -59,9 +61,12 @@ def services_of(app_name: str, app: Application, options: WorkerOptions) -> list
     ]
 
 
-def supervise(app_name: str, options: WorkerOptions) -> int:
+def supervise(
+    app_name: str, options: WorkerOptions, *, once_open: Callable[[], Awaitable[None]] | None = None
+) -> int:
     """Run a worker until it is told to stop; its exit code. 0: stopped as asked. 1: it could not start, the
-    log says why. `InvalidOption`: the options or the app have no meaning.
+    log says why. `InvalidOption`: the options or the app have no meaning. `once_open` is called when the
+    stores have answered, and may raise it, too.
     """
     try:
         app = load_app(app_name)
@@ -74,7 +79,7 @@ def supervise(app_name: str, options: WorkerOptions) -> int:
         _log.error("%s; waiting for a change", error)
         start_anew_on_change()
         return 1
-    code, anew = asyncio.run(_opened(services, options))
+    code, anew = asyncio.run(_opened(services, options, once_open))
     flush_listeners()
     if anew and code:
         start_anew_on_change()
@@ -83,15 +88,23 @@ def supervise(app_name: str, options: WorkerOptions) -> int:
     return code
 
 
-async def _opened(services: Sequence[Service], options: WorkerOptions) -> tuple[int, bool]:
+async def _opened(
+    services: Sequence[Service], options: WorkerOptions, once_open: Callable[[], Awaitable[None]] | None
+) -> tuple[int, bool]:
     """Open the stores and work; the exit code, and whether to start anew instead."""
     ended = (1, False)
+    health = Health()
     async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(health_served(options.health, health))
         try:
-            brokers = [
-                await stack.enter_async_context(_open(service.program, lambda: ended[0]))
-                for service in services
-            ]
+            brokers = await when_store_answers(
+                lambda: stack.enter_async_context(_open_all(services, lambda: ended[0])),
+                waits=not options.exit_if_store_is_down,
+            )
+            if brokers is None:
+                return (0, False)
+            if once_open is not None:
+                await once_open()
             watches = [_watch_of(service) for service in services]
             if options.metrics is not None:
                 brokers = [watch.over(broker) for watch, broker in zip(watches, brokers, strict=True)]
@@ -99,11 +112,18 @@ async def _opened(services: Sequence[Service], options: WorkerOptions) -> tuple[
                 metrics_served(options.metrics, list(zip(watches, brokers, strict=True)))
             )
             ended = await _supervised(
-                list(zip(services, brokers, watches, strict=True)), reload=options.reload
+                list(zip(services, brokers, watches, strict=True)), health, reload=options.reload
             )
         except StoreError as error:
             _log.error("the worker cannot start: %s", error)
     return ended
+
+
+@contextlib.asynccontextmanager
+async def _open_all(services: Sequence[Service], code: Callable[[], int]) -> AsyncGenerator[list[Broker]]:
+    """The store of each service."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(_open(service.program, code)) for service in services]
 
 
 @contextlib.asynccontextmanager
@@ -180,11 +200,14 @@ async def _run(supervisor: Supervisor, all_of_them: Sequence[Supervisor]) -> int
     return code
 
 
-async def _supervised(served: Sequence[tuple[Service, Broker, Watch]], *, reload: bool) -> tuple[int, bool]:
+async def _supervised(
+    served: Sequence[tuple[Service, Broker, Watch]], health: Health, *, reload: bool
+) -> tuple[int, bool]:
     pace = MachinePace()
     supervisors = [
         _supervisor(service, broker, watch, pace, of=len(served)) for service, broker, watch in served
     ]
+    health.supervisors = supervisors
     asked = asyncio.Event()
 
     def stop() -> None:

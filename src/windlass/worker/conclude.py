@@ -10,7 +10,7 @@ from types import TracebackType
 import msgspec
 
 from windlass.core.lease import Lease
-from windlass.core.outcome import Error, Outcome, type_name
+from windlass.core.outcome import CANCELLED_ITSELF, Error, Outcome, type_name
 from windlass.core.retry import RetryPolicy, crash_delay
 from windlass.core.secret import Cleaner, secret_texts
 from windlass.core.settlement import HoldKey, Settlement
@@ -18,9 +18,10 @@ from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload
 from windlass.observe.failures import Failure, report
 from windlass.observe.runs import Clean, outcome_of
-from windlass.signals import GiveUp, Retry, Signal, Snooze
+from windlass.signals import Cancelled, GiveUp, Retry, Signal, Snooze
 from windlass.worker import twins
 from windlass.worker.failure import (
+    MESSAGE_CHARS,
     RunInterrupted,
     RunTimedOut,
     as_error,
@@ -129,6 +130,12 @@ class Concluder:
 
     def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
         match signal:
+            case Cancelled() if signal.lease_lost:
+                return self._settlement(run, Outcome.RELEASE)  # refused, if it is lost
+            case Cancelled():
+                why = clipped(run.clean(signal.why), MESSAGE_CHARS)
+                error = said("Cancelled", f"{CANCELLED_ITSELF}: {why}" if why else CANCELLED_ITSELF)
+                return self._settlement(run, Outcome.CANCELLED, error=error)
             case Snooze():
                 return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
             case GiveUp():
@@ -182,7 +189,7 @@ def _reported(
 ) -> Settlement:
     """Report the failure that a settlement tells of, if it does; returns the settlement."""
     error = settlement.error
-    if error is None:
+    if error is None or settlement.outcome is Outcome.CANCELLED:
         return settlement
     outcome = outcome_of(lease, settlement)
     report(

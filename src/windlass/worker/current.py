@@ -4,8 +4,9 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, TypeVar, cast, overload
+from typing import Any, Final, NoReturn, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -17,12 +18,18 @@ from windlass.core.signature import Signature
 from windlass.core.units import Fence, JobId
 from windlass.errors import InvalidOption, InvalidPayload, LeaseLost, Unsupported
 from windlass.observe.traces import active
+from windlass.signals import Cancelled
 from windlass.worker.failure import clipped
 from windlass.worker.parents import Parent, aparents_of, parents_of
 from windlass.worker.program import Program
 from windlass.worker.run import Run, running
 
 T = TypeVar("T")
+
+
+NO_LIFESPAN: Final = object()
+resources: ContextVar[Any] = ContextVar("windlass_resources", default=NO_LIFESPAN)
+"""What the lifespan of this process has yielded. It is set before the first job: no job pays for it."""
 
 
 class SpawnedCall(Protocol):
@@ -55,7 +62,9 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Current:
-    """The run that the calling code is part of. Outside of a run everything here is a `LookupError`."""
+    """The run that the calling code is part of. Outside of a run everything here is a `LookupError`, but for
+    the resources of a lifespan, which are there as long as that.
+    """
 
     __slots__ = ()
 
@@ -107,6 +116,19 @@ class Current:
         """Somebody asked for this job to be cancelled: code that cannot be interrupted looks here."""
         return _run().cancelled
 
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` if somebody asked for this job to be cancelled, or if its lease may be lost.
+
+        Then the job goes back to its queue, if this worker still has it: nobody asked to cancel it.
+        """
+        run = _run()
+        if run.cancelled:
+            raise Cancelled("somebody has asked to cancel this job")
+        if run.is_lost():
+            stop = Cancelled("this job may have been given to another worker")
+            stop.lease_lost = True
+            raise stop
+
     @property
     def lease_lost(self) -> bool:
         """The job may have been given to another worker: stop having effects."""
@@ -116,6 +138,21 @@ class Current:
     def idempotency_key(self) -> str:
         """The same in every run of this job, and of no other: pass it to services that know such keys."""
         return _run().lease.job
+
+    @property
+    def resources(self) -> Any:
+        """What the lifespan of the app has yielded in this process."""
+        found = resources.get()
+        if found is None:
+            raise LookupError(
+                "the lifespan of this app yields nothing: write yield pool in it, or what else its tasks need"
+            )
+        if found is NO_LIFESPAN:
+            raise LookupError(
+                "there are no resources here: an app has them if it was made with Windlass(lifespan=...), "
+                "and only where its jobs run"
+            )
+        return found
 
     def parents(self) -> Iterator[Parent]:
         """The jobs that this one waited for, in the order of its edges, read in pages of a hundred.
@@ -170,7 +207,7 @@ class Current:
         job = getattr(call, "job", None)
         _check_namespace(run, call)
         if isinstance(job, NewJob):
-            run.spawn(_traced([_in_flow(job, run.lease.flow)]))
+            run.spawn(_traced(run.program.outgoing([_in_flow(job, run.lease.flow)])))
             return job.id
         lay = getattr(call, "jobs", None)
         if not callable(lay):
@@ -178,7 +215,7 @@ class Current:
                 f"spawn takes a call, as in send.call(...), or a flow of them, not {type(call).__name__}"
             )
         jobs = cast("Sequence[NewJob]", lay(run.lease.flow))
-        run.spawn(_traced(jobs))
+        run.spawn(_traced(run.program.outgoing(jobs)))
         return [job.id for job in jobs]
 
     def step(self, name: str, function: Callable[[], T]) -> T:

@@ -27,11 +27,11 @@ class Deadlines:
             self._look_at(deadline)
 
     def forget(self, run: Run) -> None:
-        """It has ended. The timer stays as it is: the next look finds what is left."""
+        """Note that a run has ended. The timer stays as it is: it finds what is left when it fires."""
         self._watched.pop(run, None)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

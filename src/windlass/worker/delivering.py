@@ -33,7 +33,7 @@ _rings: dict[tuple[str, str], tuple[float, Keyring]] = {}
 
 
 async def deliver(url: Annotated[str, Secret], event: dict[str, Any]) -> None:
-    """Tell a receiver of an event, signed, and only if it may be sent there."""
+    """Send a signed message about an event to a receiver, if it may be sent there."""
     run = running.get()
     program = run.program
     try:
@@ -66,7 +66,7 @@ async def deliver(url: Annotated[str, Secret], event: dict[str, Any]) -> None:
 
 
 def delivery(job: JobId, url: str, event: dict[str, Any]) -> NewJob:
-    """The job that tells a receiver of an event."""
+    """The job that sends a message about an event to a receiver."""
     return NewJob(
         id=job,
         task=TASK,
@@ -81,7 +81,7 @@ _LONGEST_LANE = 200
 
 
 async def _ring(program: Program) -> Keyring:
-    """Read rarely: it changes when a person replaces it."""
+    """The signing keys. Read rarely: they change when a person replaces one."""
     place = (program.config.url, program.config.namespace)
     known = _rings.get(place)
     if known is not None and time.monotonic() - known[0] < _FRESH:

@@ -7,6 +7,7 @@ that runs past its hard timeout cannot be killed. Jobs still run at least once.
 """
 
 import asyncio
+import contextvars
 import logging
 import os
 import platform
@@ -26,10 +27,12 @@ from windlass.observe.history.reader import keep_history
 from windlass.version import __version__
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
+from windlass.worker.handing import OnThreads
 from windlass.worker.heart import Heart
 from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
+from windlass.worker.lifespan import entered
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.patience import insist, never_answers
@@ -65,7 +68,10 @@ class EmbeddedWorker:
         self._pace = pace or MachinePace()
         self._machine = Machine()
         self._leaving = False
+        self._runs = False
         self._settings: int | None = None
+        self.context: contextvars.Context | None = None
+        """Of a lifespan that somebody else holds for this process; None: this worker enters it."""
         self._open()
 
     def _open(self) -> None:
@@ -77,7 +83,7 @@ class EmbeddedWorker:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._started = asyncio.Event()
-        self._serving = asyncio.create_task(self._serve())
+        self._serving = asyncio.create_task(self._surrounded(), context=self.context)
         begun = asyncio.create_task(self._started.wait())
         try:
             await asyncio.wait({begun, self._serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,8 +103,18 @@ class EmbeddedWorker:
 
     async def _leave(self, grace: float) -> None:
         self._leaving = True
-        self._worker.drain(grace)
-        await self._serving
+        if self._runs:
+            self._worker.drain(grace)
+            await self._serving
+        else:
+            self._serving.cancel()  # its lifespan has not been entered
+            await asyncio.wait({self._serving})
+
+    async def _surrounded(self) -> None:
+        if self.context is not None:
+            return await self._serve()
+        async with entered(self._program, OnThreads()):
+            return await self._serve()
 
     async def _serve(self) -> None:
         while not self._leaving:
@@ -114,6 +130,7 @@ class EmbeddedWorker:
                 at_end=self._end,
                 app_name=_importable(self._program),
             )
+            self._runs = True
             try:
                 await self._worker.run()
             except StoreReplaced as error:

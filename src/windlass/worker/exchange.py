@@ -80,7 +80,7 @@ class Exchange:
 
 
 async def _beside(call: Awaitable[_T], do: Callable[[], None]) -> _T:
-    """Do something as soon as a call is on its way."""
+    """Do something while a call is on its way."""
     asked = asyncio.ensure_future(call)
     try:
         await asyncio.sleep(0)

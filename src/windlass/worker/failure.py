@@ -1,4 +1,4 @@
-"""An exception as text: what is kept of a run that went wrong. Nothing of it is ever executed or imported.
+"""An exception as text: what is kept of a run that failed. Nothing of it is ever executed or imported.
 
 A traceback holds file names, lines and code, never the values of variables: those may be secrets. What an
 exception says of itself may quote one, so every text goes through `clean` before it is cut to its length:
@@ -31,7 +31,7 @@ class RunTimedOut(TimeoutError):
 
 
 def as_error(error: BaseException, *, retryable: bool, clean: Callable[[str], str] = str) -> Error:
-    """What is kept of an exception; `clean` removes secrets."""
+    """The error to keep of an exception; `clean` removes secrets."""
     return Error(
         type=clean(type_name(error)),
         message=clipped(clean(_message(error)), MESSAGE_CHARS),
@@ -43,7 +43,7 @@ def as_error(error: BaseException, *, retryable: bool, clean: Callable[[str], st
 
 
 def said(kind: str, message: str, *, cause: str = "", retryable: bool = True) -> Error:
-    """An error that no exception stands for."""
+    """An error without an exception."""
     mark = hashlib.blake2b(kind.encode(), digest_size=8).hexdigest()
     return Error(type=kind, message=message, fingerprint=mark, cause=cause, retryable=retryable)
 

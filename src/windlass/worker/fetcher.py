@@ -133,7 +133,7 @@ class Fetcher:
     # --- from any thread ------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """There is something to do."""
+        """Wake the fetcher: there is something to do."""
         self.soon(self._woken.set)
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -154,7 +154,7 @@ class Fetcher:
     # --- the loop -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve until drained."""
+        """Exchange jobs until drained."""
         try:
             while not self._is_drained():
                 await self._turn()
@@ -287,7 +287,7 @@ class Fetcher:
     # --- giving back ----------------------------------------------------------------------------------------
 
     def _give_back(self, now: float) -> None:
-        """Let other workers run what this one has not come to."""
+        """Give back leases that wait too long: other workers may run them."""
         everything = self._stops_asking
         while (ticket := self._hand.oldest()) is not None:
             if not everything and now - ticket.received <= STUCK:
@@ -297,7 +297,7 @@ class Fetcher:
                 self._settler.put(Ended(ticket, given_back(ticket.lease), None))
 
     def hold_struck(self) -> None:
-        """There are new strikes: hold the jobs that they mean and that have not started."""
+        """Hold the jobs that new strikes concern and that have not started."""
         for ticket in list(self._hand.unstarted):
             held = self._strikes.hold(ticket.lease)
             if held is not None and self._hand.claim_start(ticket):
@@ -373,7 +373,7 @@ class Fetcher:
         return min(times)
 
     def _listen(self, timeout: float) -> None:
-        """Have the store wake us, as long as there is room for what it would wake us for."""
+        """Have the store wake this worker, as long as there is room for more jobs."""
         queues = self._listened()
         if queues != self._waits_for:
             self._forget_waiter()  # a wake that this worker cannot follow belongs to another

@@ -45,7 +45,7 @@ class Firing:
         await fire_due(self._broker, self._new_id, refused=self._refused)
 
     def _refused(self, schedule: ScheduleView, error: WindlassError) -> None:
-        """Said once, not with every pass: it stays due until it can fire."""
+        """Log it once, not with every pass: the schedule stays due until it can fire."""
         if self._told.get(schedule.name) != str(error):
             self._told[schedule.name] = str(error)
             _log.error("%s", error)
@@ -57,7 +57,7 @@ async def fire_due(
     *,
     refused: Callable[[ScheduleView, WindlassError], None] | None = None,
 ) -> int:
-    """Fire every schedule that is due; how many jobs came of it. Any number of callers may do so at once."""
+    """Fire every schedule that is due. Returns how many jobs came of it. Many callers may do so at once."""
     now, schedules = await all_schedules(broker)
     made = 0
     for schedule in schedules:
@@ -117,7 +117,7 @@ def _jobs(
     now: Micros,
     new_id: Callable[[], JobId],
 ) -> tuple[NewJob, ...]:
-    """The jobs of some ticks, oldest first, where the policy for overlaps lets them be."""
+    """The jobs of some ticks, oldest first, as far as the policy for overlaps allows."""
     jobs: list[NewJob] = []
     for tick in ticks:
         if specification.overlap == "skip" and (before or jobs):

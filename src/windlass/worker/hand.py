@@ -1,4 +1,4 @@
-"""What a worker holds in its hand: leases that wait for a slot, run, or have ended and are not settled yet.
+"""The leases that a worker holds: they wait for a slot, run, or have ended and are not settled yet.
 
 Only the fetcher's thread takes leases in and lets go of them. Any thread may start one or give it back: the
 first thread that takes it out of `unstarted` decides. That is one step of a dictionary, which no two threads
@@ -115,19 +115,19 @@ class Hand:
         return len(self.lines[group]) + self._coming[group]
 
     def announce(self, group: int, count: int) -> None:
-        """So many leases have arrived, and will be taken in."""
+        """Count leases that have arrived, and will be taken in."""
         self._coming[group] += count
         self.unfinished[group] += count
 
     def arrived(self, group: int) -> None:
-        """What was announced is here."""
+        """What was announced has arrived: count it no longer."""
         self.unfinished[group] -= self._coming[group]
         self._coming[group] = 0
 
     def take_in(
         self, leases: Iterable[Lease], tasks: Mapping[str, Registered], group: int, now: float
     ) -> None:
-        """File leases that have arrived, all of tasks that there are, and put them in line."""
+        """File leases that have arrived, all of tasks that this program has, and put them in line."""
         taken: list[Ticket] = []
         file, rows, unstarted = self.table.file, self._rows, self.unstarted
         for lease in leases:
@@ -147,20 +147,20 @@ class Hand:
             return self.oldest()
 
     def claim_start(self, ticket: Ticket) -> bool:
-        """Whether the caller may start it; False: it was given back."""
+        """Claim the right to start a lease. False: it was given back."""
         return self.unstarted.pop(ticket, _MISSING) is None
 
     def finished(self, ticket: Ticket) -> None:
-        """It has an outcome."""
+        """Note that a lease has an outcome."""
         self.unfinished[ticket.group] -= 1
 
     def let_go(self, ticket: Ticket) -> None:
-        """Its settlement was answered."""
+        """Forget a lease: the store has answered its settlement."""
         self.table.clear(ticket.slot)
         self._rows.append(ticket.slot)
 
     def let_go_of(self, slots: Sequence[int]) -> None:
-        """The settlements of these rows were answered."""
+        """Forget the leases in these rows: the store has answered their settlements."""
         self.table.clear_all(slots)
         self._rows += slots
 

@@ -41,19 +41,19 @@ class Beating(Protocol):
         ...
 
     def beaten(self, sent: float) -> None:
-        """A beat that was sent then (by the pace's clock) has been answered: the session is alive."""
+        """Note that a beat sent at that time (of the pace's clock) was answered: the session is alive."""
         ...
 
     def cancel(self, leases: Sequence[tuple[JobId, Fence]]) -> None:
-        """These are to be cancelled; said with every beat for as long as they run."""
+        """Cancel these jobs. Called after every beat for as long as they run."""
         ...
 
     def settings(self, version: int) -> None:
-        """The version of the namespace's settings; said with every beat."""
+        """Take the version of the namespace's settings. Called after every beat."""
         ...
 
     def lost(self) -> None:
-        """The store knows its session no longer."""
+        """Note that the store knows the session no longer."""
         ...
 
 
@@ -82,7 +82,7 @@ class Heart:
         await self._resting.wait()
 
     async def run(self) -> None:
-        """Beat for ever."""
+        """Send heartbeats for ever."""
         while True:
             await until(self._pace, self._new, self._next - self._pace.now())
             await self.beat()

@@ -64,11 +64,11 @@ class Holds:
             passes += 1
 
     async def free_all(self) -> int:
-        """Free whatever is held for these tasks; how many jobs."""
+        """Free all jobs that are held for these tasks. Returns how many."""
         return await free(self._broker, self._tasks)
 
     async def free_runnable(self) -> int:
-        """Free the jobs of each task of which some are held that this code can run; how many."""
+        """Free the held jobs of each task that this code can run. Returns how many."""
         counts = await self._broker.counts()
         waiting = {row.task for row in counts.rows if row.state is State.SCHEDULED and row.count}
         tasks = [task for task in self._tasks if task.name in waiting]
@@ -85,7 +85,7 @@ class Holds:
 
 
 async def free(broker: Broker, tasks: Sequence[Registered]) -> int:
-    """Make the held jobs of these tasks ready; how many."""
+    """Make the held jobs of these tasks ready. Returns how many."""
     freed = 0
     for at in range(0, len(tasks), AT_ONCE):
         some = tasks[at : at + AT_ONCE]

@@ -34,7 +34,7 @@ class Host(Protocol):
         ...
 
     def oom_kills(self) -> int:
-        """How many processes of this control group (else: of the machine) were killed for want of memory."""
+        """How many processes of this control group (else: of the machine) were killed for lack of memory."""
         ...
 
 
@@ -67,7 +67,7 @@ class Machine:
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
     def oom_kills(self) -> int:
-        """From the counter of the control group, which counts kills by whatever limit."""
+        """From the counter of the control group, which counts the kills by any limit."""
         for line in _read(self._oom_file).splitlines() if self._oom_file else ():
             key, _, count = line.partition(" ")
             if key == self._oom_key and count.strip().isdigit():
@@ -105,12 +105,12 @@ class Machine:
 
 
 def process_name(host: Host, pid: int) -> str:
-    """A name for a process that no other of this boot and pid namespace ever has."""
+    """A name for a process. No other process of this boot and pid namespace ever has it."""
     return f"{pid}:{host.process_started(pid) or 0}"
 
 
 def process_named(name: str) -> tuple[int, int] | None:
-    """The pid and the start of a process by its name; None: it is no such name."""
+    """The pid and the start time of a process by its name; None: it is not such a name."""
     pid, _, started = name.partition(":")
     return (int(pid), int(started)) if pid.isdecimal() and started.isdecimal() else None
 

@@ -34,7 +34,9 @@ from windlass.worker.run import Run
 from windlass.worker.table import Table
 
 LONGEST_IMPORT = 120.0
-"""Seconds that a process may take to import its app; a job that waits for one is not given to others."""
+"""Seconds that a process may take to import its app and to enter its lifespan. A job that waits for one is
+not given to others.
+"""
 
 
 class InProcess:
@@ -134,7 +136,9 @@ class Processes:
                 prepared = await process.prepared()
         except TimeoutError:
             await process.close()
-            raise StoreError(f"it was not ready within {LONGEST_IMPORT:g} s: does an import hang?") from None
+            raise StoreError(
+                f"it was not ready within {LONGEST_IMPORT:g} s: does an import or the lifespan hang?"
+            ) from None
         if not prepared:
             cause = await process.ended()
             raise StoreError(process.unfit or f"it died while it began: {cause}")

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from windlass.worker.hand import Ticket
 from windlass.worker.run import Run
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 
 class InThread:
@@ -53,9 +54,9 @@ class InThread:
         return self._follow(ticket, self)
 
 
-class Threads:
-    """Threads that take tickets. One is started when all others are busy. They are daemons, so a job that
-    never ends does not keep its process alive.
+class Threads(Generic[W]):
+    """Threads that take tickets, or other work. One is started when all others are busy. They are daemons, so
+    a job that never ends does not keep its process alive.
 
     Any thread takes any ticket: the thread that was woken for a ticket may have to wait for the interpreter's
     lock, and a thread that runs already would otherwise pass dozens of jobs before it.
@@ -63,20 +64,20 @@ class Threads:
 
     def __init__(
         self,
-        work: Callable[[Ticket], Ticket | None],
+        work: Callable[[W], W | None],
         most: int,
         on_failure: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         self._work = work
         self._most = most
         self._on_failure = on_failure
-        self._tickets: deque[Ticket] = deque()
+        self._tickets: deque[W] = deque()
         self._wakes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._count = 0
         self._lock = threading.Lock()
 
-    def put(self, ticket: Ticket) -> None:
+    def put(self, ticket: W) -> None:
         """Hand over a ticket."""
         self._tickets.append(ticket)
         if not self._idle.acquire(blocking=False):
@@ -107,7 +108,7 @@ class Threads:
                     self._tickets.append(following)
             self._idle.release()
 
-    def _next(self) -> Ticket | None:
+    def _next(self) -> W | None:
         try:
             return self._tickets.popleft()
         except IndexError:

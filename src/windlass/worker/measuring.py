@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from windlass.broker.contract import Broker
-from windlass.observe.listener import TOKEN_VARIABLE, Listener, address_of
+from windlass.observe.listener import TOKEN_VARIABLE, Answer, Listener, address_of
 from windlass.observe.measures import BUSY, PROCESSES, SLOTS
 from windlass.observe.watch import Watch, page
 from windlass.worker.supervisor import Supervisor
@@ -32,7 +32,11 @@ async def metrics_served(
         yield None
         return
     token = os.environ.get(TOKEN_VARIABLE)
-    listener = Listener(*address_of(address, token=token), lambda: page(watched), token=token)
+
+    async def metrics() -> Answer:
+        return Answer(await page(watched))
+
+    listener = Listener(*address_of(address, token=token), {"/metrics": metrics}, token=token)
     await listener.open()
     try:
         yield listener.url

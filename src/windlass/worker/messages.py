@@ -65,6 +65,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The child cannot work, and why, in a line."""
 
     why: str
+    passes: bool = False
+    """What keeps it from working may pass: the next child may be able to."""
 
 
 class Suspects(msgspec.Struct, frozen=True, tag=True):

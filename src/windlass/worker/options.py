@@ -11,6 +11,7 @@ from windlass.core.order import MAX_WEIGHT
 from windlass.core.units import Micros
 from windlass.errors import InvalidOption
 from windlass.observe.listener import TOKEN_VARIABLE, address_of
+from windlass.worker.health import health_address
 
 MOST_PROCESSES = 256
 MOST_SLOTS = 1_000
@@ -44,6 +45,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     reload: bool = False
     metrics: str | None = None
     """`HOST:PORT` at which Prometheus reads metrics; None: none are kept."""
+    health: str | None = None
+    """`PORT` or `HOST:PORT` at which probes ask; None: nowhere."""
+    exit_if_store_is_down: bool = False
+    """Do not wait for a store that does not answer at the start."""
 
 
 def check_options(options: WorkerOptions) -> WorkerOptions:
@@ -56,6 +61,8 @@ def check_options(options: WorkerOptions) -> WorkerOptions:
         whole(options.max_memory, name="max_memory", least=1, most=2**31)
     if options.metrics is not None:
         address_of(options.metrics, token=os.environ.get(TOKEN_VARIABLE))
+    if options.health is not None:
+        health_address(options.health)
     if options.groups and options.queues:
         raise InvalidOption("give either queues or groups: a group names its own queues")
     return options

@@ -46,7 +46,7 @@ class Ruled(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):
-    """The app is imported: the process takes work."""
+    """The app is imported, and its lifespan entered: the process takes work."""
 
     leaves: bool = False
     """It has something to do before it ends: it is told to end, and not just killed."""
@@ -91,7 +91,7 @@ def framed(message: ToProcess | FromProcess) -> bytes:
 LAST_WORDS = 0.1
 """Seconds to read what a dead process has said."""
 LEAVING = 11.0
-"""Seconds that an idle process is given to end by itself."""
+"""Seconds that an idle process is given to end by itself; to leave its lifespan it takes a second less."""
 SILENCE = 2.0
 """Seconds that a process is given to end when its socket is closed."""
 
@@ -184,7 +184,7 @@ class ProcessHandle:
         return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
 
     async def end(self) -> None:
-        """Let it end while it is idle; it may send first what it still has."""
+        """Let it end while it is idle: it may leave its lifespan, and send what it still has."""
         if self._leaves:
             self._writer.close()
             await asyncio.wait({self._end}, timeout=LEAVING)

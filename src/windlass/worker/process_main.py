@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import inspect
 import os
 import signal
 import socket
@@ -9,7 +10,6 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
-from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ from windlass.observe.failures import flush_listeners, must_flush
 from windlass.observe.logs import begin_logging
 from windlass.worker.conclude import Concluder, given_back, unknown
 from windlass.worker.failure import RunTimedOut
-from windlass.worker.in_thread import Returned, call_blocking, complete
+from windlass.worker.handing import Stage
+from windlass.worker.in_thread import Returned, awaited, complete
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
+from windlass.worker.lifespan import Held
 from windlass.worker.observed import performer_for
 from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
@@ -102,6 +104,9 @@ class JobProcess:
         begin_logging()  # by now the app has set up what it wants
         self._tasks = self._program.runnable
         self._performer = performer_for(Concluder(MachinePace()))
+        self._stage = Stage()
+        self._held = Held(self._program, self._stage)
+        self._context = self._stage.run(self._held.enter())
         self._table = Table.open(Path(prepare.table)) if prepare.table else None
         self._run: Run | None = None
 
@@ -110,8 +115,18 @@ class JobProcess:
         while isinstance(work := self._door.hear(), Work):
             self._heed_signals()
             self._door.say(Begun())
-            settlement = copy_context().run(self._execute, work)
+            settlement = self._context.copy().run(self._execute, work)
             self._door.say(Concluded(settlement))
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it leaves a lifespan, or has to send what listeners still have, before it ends."""
+        return self._program.surroundings.in_a_process or must_flush()
+
+    def leave(self) -> None:
+        """Leave the lifespan: the last job has ended."""
+        self._stage.run(self._held.leave())
+        self._stage.close()
 
     def _heed_signals(self) -> None:
         """Before each job: the one before may have taken the signal by which a timeout is told."""
@@ -150,7 +165,8 @@ class JobProcess:
     def _call(self, run: Run, function: Any, args: Any, kwargs: Any) -> Returned:
         self._run = run
         try:
-            return call_blocking(run, function, args, kwargs)
+            value = function(*args, **kwargs)
+            return Returned(self._stage.run(awaited(run, value)) if inspect.isawaitable(value) else value)
         finally:
             self._run = None
 
@@ -176,9 +192,10 @@ def main(argument: str) -> None:
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()
-    door.say(Prepared(leaves=must_flush()))
+    door.say(Prepared(leaves=process.leaves))
     try:
         process.serve()
+        process.leave()
     except BaseException as error:  # noqa: BLE001 - no thread of a task may keep this process
         end_broken(BROKEN, "it can neither hear its worker nor be heard", error)
     flush_listeners()

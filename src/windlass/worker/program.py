@@ -1,11 +1,12 @@
 """The program that a worker runs: an application, as far as a worker needs to know it."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from windlass.broker.contract import Broker
 from windlass.config import Config
 from windlass.core.forms import Forms
+from windlass.core.job import NewJob
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import JobId, Micros
@@ -15,7 +16,7 @@ RunsIn = Literal["loop", "thread", "process", "inline"]
 
 
 class TaskRules(Protocol):
-    """What a task says of all its jobs."""
+    """What a task sets for all its jobs."""
 
     @property
     def queue(self) -> str: ...
@@ -73,8 +74,17 @@ class Program(Protocol):
         ...
 
     @property
+    def surroundings(self) -> Any:
+        """What it has around its tasks (`surroundings.py`)."""
+        ...
+
+    def outgoing(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """Jobs that a run is about to send, as the hooks of its producers leave them."""
+        ...
+
+    @property
     def queues(self) -> tuple[str, ...]:
-        """Those that it declares, the default one first."""
+        """The queues that it declares, the default one first."""
         ...
 
     @property
@@ -107,13 +117,13 @@ class Application(Program, Protocol):
 
     @property
     def namespaces(self) -> "Mapping[str, Application]":
-        """It in each of its namespaces, its own first."""
+        """The application in each of its namespaces, its own first."""
         ...
 
     def place_of(self, queue: str) -> "Application":
-        """It in the namespace of a queue."""
+        """The application in the namespace of a queue."""
         ...
 
     def within(self, namespace: str) -> "Application":
-        """It in one of its namespaces; `InvalidOption`: it has no queue there."""
+        """The application in one of its namespaces. `InvalidOption`: it has no queue there."""
         ...

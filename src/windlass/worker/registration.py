@@ -38,7 +38,7 @@ class TaskDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def document(task: Registered) -> TaskDocument:
-    """What is told of a task."""
+    """The document of a task."""
     options = task.options
     return TaskDocument(
         name=task.name,

@@ -36,7 +36,7 @@ def _sources(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> str | None:
-    """A file that was changed, added or removed."""
+    """The first file that was changed, added or removed."""
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path):
             return path
@@ -44,7 +44,7 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> str | Non
 
 
 async def changed(pace: Pace, folder: Path) -> str:
-    """Wait for a change; the file that it was noticed in."""
+    """Wait for a change. Returns the file that has changed."""
     before = sources(folder)
     while True:
         await pace.sleep(EVERY)

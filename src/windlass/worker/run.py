@@ -69,7 +69,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
         return fields_of(self.lease)
 
     def stop_with(self, stop: Callable[[], object]) -> None:
-        """From here on the code can be stopped; at once, if that was asked for before."""
+        """Take the function that stops the code; stop it at once if that was asked for before."""
         self.stop = stop
         if self.cancelled or self.released:
             self.halt()

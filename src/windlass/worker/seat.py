@@ -21,30 +21,35 @@ class Seat:
         self.ward: Ward | None = None
         self.hopeless: str | None = None
         """Why no child can work here, as far as is known."""
+        self.fails_for_now = False
+        """Its last child could not work, for a reason that may pass: the next ones try, ever more seldom."""
         self._streak = 0
 
     @property
     def at_work(self) -> bool:
-        """Whether a child is here and claims."""
+        """Whether there is a child, and it claims."""
         return self.ward is not None and self.ward.going
 
     def take(self, ward: Ward) -> None:
-        """A child has started."""
+        """Note that a child has started."""
         self.ward = ward
 
     def leave(self, ward: Ward, detail: str) -> None:
-        """A child has ended."""
+        """Note that a child has ended."""
         if self.ward is ward:
             self.ward = None
         if ward.draining or ward.died is None:
             return
-        if ward.charged or ward.died - ward.born >= QUICK:
+        self.fails_for_now = ward.fails_for_now
+        if ward.fails_for_now:
+            self._streak, self.hopeless = max(1, self._streak) + 1, None  # it is not tried again at once
+        elif ward.charged or ward.died - ward.born >= QUICK:
             self._streak, self.hopeless = 0, None
         elif not (ward.begin.alone and ward.table.clean):
             self.missed(detail, said=ward.failed)
 
     def missed(self, detail: str, *, said: str | None = None) -> None:
-        """A child could not work, or not even start."""
+        """Note that a child could not work, or not even start."""
         self._streak += 1
         if said is not None:
             self.hopeless = said

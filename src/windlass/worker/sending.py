@@ -40,16 +40,16 @@ class Sending:
         self._took = 0.0
 
     def took(self, seconds: float) -> None:
-        """An exchange has been answered after so long."""
+        """Note how long an exchange took."""
         self._took = seconds
         self._lingering_since = None
 
     def taken_in(self, now: float) -> None:
-        """Jobs have arrived."""
+        """Note that jobs have arrived."""
         self._taken_in_at = now
 
     def is_worth_it(self, now: float, *, draining: bool) -> bool:
-        """Whether the outcomes that there are should go."""
+        """Whether the outcomes that there are should be sent."""
         pending = len(self._settler)
         if not pending:
             self._lingering_since = None

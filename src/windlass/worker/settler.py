@@ -61,7 +61,7 @@ class Settler:
         return batch
 
     def answered(self, answers: Sequence[Answer]) -> None:
-        """The store has ruled on the whole batch."""
+        """Note that the store has answered the whole batch."""
         batch, self._batch = self._batch, []
         done: list[int] = []
         applied = Verdict.APPLIED
@@ -80,12 +80,12 @@ class Settler:
         self._hand.let_go_of(done)
 
     def answered_one(self, ended: Ended, answer: Answer) -> None:
-        """It has ruled on one of the batch."""
+        """Note that the store has answered one outcome of the batch."""
         self._batch.remove(ended)
         self._ruled(ended, answer)
 
     def dropped(self, ended: Ended, why: str) -> None:
-        """The store cannot take this word at all."""
+        """Drop an outcome that the store cannot take at all."""
         self._batch.remove(ended)
         settlement = ended.settlement
         if settlement.outcome is Outcome.DEAD:
@@ -108,10 +108,15 @@ class Settler:
         if answer.verdict in (Verdict.STALE, Verdict.GONE) and ended.run is not None:
             said = "ended, but its %s came too late and was refused: the lease was lost"
             log_correction(logging.WARNING, ended.run.lease, said, ended.settlement.outcome)
-        elif ended.run is not None and ended.settlement.error is not None and answer.state is State.CANCELLED:
+        elif ended.run is not None and _failed(ended.settlement) and answer.state is State.CANCELLED:
             log_correction(logging.INFO, ended.run.lease, "was cancelled meanwhile: no attempt follows")
         if ended.ticket is not None:
             self._hand.let_go(ended.ticket)
+
+
+def _failed(settlement: Settlement) -> bool:
+    """Whether it was reported as a failure. A job that cancels itself has an error, too, which says so."""
+    return settlement.error is not None and settlement.outcome is not Outcome.CANCELLED
 
 
 def _size(settlement: Settlement) -> int:

@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.errors import InvalidOption
 from windlass.worker.embedded import EmbeddedWorker
+from windlass.worker.lifespan import Held
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.program import Program
 
@@ -52,13 +53,18 @@ def _groups_shared_out(
 class SeveralWorkers:
     """Workers inside an application, one for each namespace; entered and left together."""
 
-    def __init__(self, workers: Sequence[EmbeddedWorker]) -> None:
+    def __init__(self, workers: Sequence[EmbeddedWorker], lifespan: Held) -> None:
+        """The lifespan is that of the process, so it is entered once for all of them."""
         self.workers = tuple(workers)
+        self._lifespan = lifespan
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
+            context = await self._lifespan.enter()
+            stack.push_async_callback(self._lifespan.leave)
             for worker in self.workers:
+                worker.context = context.copy()
                 await stack.enter_async_context(worker)
             self._stack = stack.pop_all()
         return self

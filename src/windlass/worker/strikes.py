@@ -28,7 +28,7 @@ and other workers may hear of the lifting later.
 
 
 class Strikes:
-    """Those in force, by task. Most of the time there are none, which is one look at an empty dictionary."""
+    """The strikes in force, by task. Mostly there are none: one look at an empty dictionary."""
 
     def __init__(self) -> None:
         self.by_task: dict[str, tuple[Strike, ...]] = {}
@@ -43,7 +43,7 @@ class Strikes:
         return Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.HOLD, hold=hold)
 
     async def read(self, broker: Broker) -> list[str]:
-        """Read them; the ids of those that are no more."""
+        """Read the strikes. Returns the ids of those that are gone."""
         documents = await _documents(broker)
         before = self._ids()
         by_task: dict[str, list[Strike]] = {}
@@ -61,7 +61,7 @@ class Strikes:
         return sorted(before - after)
 
     async def free(self, broker: Broker, pace: Pace, lifted: Sequence[str]) -> None:
-        """Let jobs go on that lifted strikes have held, as the operator's client has done once."""
+        """Free jobs that lifted strikes have held, as the operator's client has done once."""
         for pause in (0.0, STRAGGLERS):
             await pace.sleep(pause)
             for strike_id in lifted:

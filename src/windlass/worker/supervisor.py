@@ -160,6 +160,24 @@ class Supervisor:
         """Replace the children one by one."""
         self._begin(self._others, self._restart())
 
+    # --- what probes ask ------------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._over.is_set()
+
+    @property
+    def hopeless(self) -> str | None:
+        """Why no child can work, if none can."""
+        reasons = [None if seat.at_work else seat.hopeless for seat in self._seats]
+        return reasons[0] if all(reasons) else None
+
+    def may_start_jobs(self) -> bool:
+        """Whether a child may start jobs now: it claims, and the store has answered a heartbeat lately."""
+        now = self._pace.now()
+        return any(ward.may_start_jobs(now) for ward in self.wards)
+
     # --- a child's life -------------------------------------------------------------------------------------
 
     async def _keep(self, seat: Seat) -> None:
@@ -171,7 +189,7 @@ class Supervisor:
             self._give_up_if_hopeless()
             pause = seat.pause()
             if pause and not self._over.is_set():
-                if self._started:
+                if self._started or seat.fails_for_now:
                     _log.warning("a child ended before it could work; the next starts in %.1f s", pause)
                 await until(self._pace, self._over, pause)
 
@@ -278,8 +296,8 @@ class Supervisor:
             case Ready():
                 ward.ready = True
                 ward.may_go()
-            case Failed(why):
-                ward.failed = why
+            case Failed(why, passes):
+                ward.cannot_work(why, passes=passes)
             case Suspects():
                 self._suspected()
             case Lost():
@@ -314,15 +332,16 @@ class Supervisor:
 
     def _give_up_if_hopeless(self) -> None:
         """At the start only: if no child can work, end and say why."""
-        reasons = [seat.hopeless for seat in self._seats]
-        if not self._started and not self._over.is_set() and all(reasons):
-            self._hopeless = reasons[0]
+        if not self._started and not self._over.is_set() and self.hopeless is not None:
+            self._hopeless = self.hopeless
             self._over.set()
 
     def _report(self, ward: Ward, verdict: Verdict) -> None:
         detail = ward.failed or verdict.cause.detail
         if verdict.cause.kind is not CauseKind.CRASH:
             _log.debug("child %d ended: %s", ward.pid, detail)
+        elif ward.fails_for_now:
+            _log.error("child %d ended: %s", ward.pid, detail)
         elif ward.going or self._started:
             _log.error(
                 "child %d ended: %s; it is charged to %s that had started",

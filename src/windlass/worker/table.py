@@ -116,7 +116,7 @@ class Table:
         raise StoreError(f"{path} is not a table of leases that this user has made")
 
     def close(self) -> None:
-        """Let go of it; the file stays."""
+        """Close it; the file stays."""
         self._map.close()
         os.close(self._file)
 
@@ -127,13 +127,13 @@ class Table:
 
     @property
     def descriptor(self) -> int:
-        """Of its file, for as long as it is open."""
+        """The descriptor of its file, for as long as it is open."""
         return self._file
 
     # --- the heart ------------------------------------------------------------------------------------------
 
     def beaten(self, sent: float, counts_for: float) -> None:
-        """A beat was answered: until `sent + counts_for` the child may start jobs."""
+        """Note that a beat was answered: until `sent + counts_for` the child may start jobs."""
         _BEAT.pack_into(self._map, _BEAT_AT, sent, counts_for)
         os.utime(self._file)  # a file that was not touched for long is removed, see `remove_stale`
 
@@ -154,7 +154,7 @@ class Table:
     # --- the child ------------------------------------------------------------------------------------------
 
     def file(self, slot: int, job: JobId, fence: Fence) -> None:
-        """A lease has arrived."""
+        """File a lease that has arrived."""
         self._map[self._taken_at + slot] = 0
         _RECORD.pack_into(self._map, self._records_at + slot * _RECORD_SIZE, job.encode(), fence, 0.0)
         self._map[_HEADER_SIZE + slot] = WAITING
@@ -191,7 +191,7 @@ class Table:
         self._map[_HEADER_SIZE + slot] = FREE
 
     def clear_all(self, slots: Iterable[int]) -> None:
-        """The same for many."""
+        """Clear many at once."""
         table = self._map
         for slot in slots:
             table[_HEADER_SIZE + slot] = FREE
@@ -199,15 +199,15 @@ class Table:
     # --- the supervisor -------------------------------------------------------------------------------------
 
     def started(self) -> list[Entry]:
-        """What had started."""
+        """The leases that had started."""
         return list(self._entries(STARTED))
 
     def waiting(self) -> list[Entry]:
-        """What has arrived and has not started."""
+        """The leases that have arrived and have not started."""
         return [entry for entry in self._entries(WAITING) if not self._map[self._taken_at + entry.slot]]
 
     def take_back(self, entries: Collection[Entry]) -> list[Entry]:
-        """Take what has not started; what is returned will not start, so it may be released."""
+        """Take back leases that have not started. Those that it returns will not start: release them."""
         with contextlib.suppress(BlockingIOError), _locked(self._file, wait=False):
             same = [entry for entry in entries if self._entry(entry.slot).fence == entry.fence]
             for entry in same:

@@ -45,6 +45,8 @@ class Ward:
         self.is_lost = False
         self.failed: str | None = None
         """What it said when it could not work."""
+        self.fails_for_now = False
+        """The next child may be able to, such as when a database is back."""
         self.draining = False
         self.kill_at: float | None = None
         """When it is killed if it has not ended, on the pace's clock."""
@@ -75,13 +77,18 @@ class Ward:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return self.child.pid
 
     @property
     def dead(self) -> bool:
         """Whether its process has ended; its table may be gone, too."""
         return self.died is not None
+
+    def may_start_jobs(self, now: float) -> bool:
+        """Whether its child claims, and may start what it gets."""
+        at_work = self.going and not (self.draining or self.dead or self.is_lost)
+        return at_work and self.table.alive_until() > now
 
     # --- what the heart tells -------------------------------------------------------------------------------
 
@@ -105,6 +112,10 @@ class Ward:
         """Tell the child, with every beat: a job may have been on its way between two lists."""
         self.child.send(Cancel(tuple(leases)))
 
+    def cannot_work(self, why: str, *, passes: bool) -> None:
+        """It has said so."""
+        self.failed, self.fails_for_now = why, passes
+
     def settings(self, version: int) -> None:
         """Tell the child when they have changed. It reads them by itself before its first claim."""
         if self.going and version != self._settings:
@@ -112,7 +123,7 @@ class Ward:
         self._settings = version
 
     def lost(self) -> None:
-        """Its session is over, though its process is not."""
+        """Note that its session is over, though its process is not."""
         if not self.dead and not self.is_lost:
             self.is_lost = True
             self._on_lost(self)
@@ -134,7 +145,7 @@ class Ward:
             self._on_going()
 
     def drain(self, grace: float, why: str, now: float, *, margin: float = KILL_AFTER) -> None:
-        """Let it end. One that holds nothing is not waited for."""
+        """Tell it to end. A child that holds nothing is not waited for."""
         self.draining = True
         self.spared = False
         self.left.set()

@@ -1,4 +1,4 @@
-"""Telling others of the ends of jobs: a reader of the event log that makes a job of each message.
+"""Webhooks for the ends of jobs: a reader of the event log that makes a job of each message.
 
 Of all workers of a namespace one reads: it holds a document with the place in the log, and a time until which
 the others leave it alone. The messages of a page are enqueued before the place is moved on, under ids that
@@ -102,7 +102,7 @@ class Webhooks:
                 "webhooks: events were dropped from the log before they were read; some will never be sent"
             )
         if page.items:
-            # Who is to be told is read after the events: whoever asked before they happened is among them.
+            # The hooks are read after the events: one that was added before they happened is among them.
             await self._enqueue(await self._deliveries(page.items, await self._hooks()))
         if page.cursor != reading.cursor:
             await self._keep(page.cursor)
@@ -224,7 +224,7 @@ def _has_to_be_read(end: End, hooks: Iterable[tuple[str, Hook]]) -> bool:
 
 
 def _url(name: str, hook: Hook, event: Event, end: End, job: JobDetail | None) -> str:
-    """Where a message goes; empty: nowhere."""
+    """The URL for a message; empty: none."""
     if name.startswith(CALLBACKS):
         return "" if job is None else job.headers.get(CALLBACK, "")
     return hook.url if end in hook.on and event.at >= hook.at else ""

@@ -130,7 +130,7 @@ class Worker:
         self._executor.cancel(job, fence)
 
     def lost(self) -> None:
-        """The session is over."""
+        """Note that the session is over."""
         self._told_lost = True
 
     def reread(self) -> None:
@@ -146,7 +146,7 @@ class Worker:
     # --- running --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve, until drained."""
+        """Run jobs until drained."""
         pace, conclude = self._pace, Concluder(self._pace)
         hand = Hand(self.table, [group.slots for group in self.groups])
         self._notes = Notes(nudge=self._nudge)

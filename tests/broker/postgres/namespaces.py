@@ -15,7 +15,7 @@ from tests.broker.postgres.servers import Server, programs
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.clock import Clock
 from windlass.conformance.harness import APP
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
@@ -85,9 +85,9 @@ floor, where nobody looks for it.
 class Namespaces:
     """The namespaces of one server."""
 
-    def __init__(self, server: Server, place: Place | None = None, prefix: str = "windlass") -> None:
+    def __init__(self, server: Server, place: Location | None = None, prefix: str = "windlass") -> None:
         self.server = server
-        self._place = place or Place(server.dsn)
+        self._place = place or Location(server.dsn)
         self._prefix = prefix
         self._numbers = itertools.count(1)
         self._free: list[str] = []

@@ -13,7 +13,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass.broker.contract import BlockingProduce, Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres import blocking as blocking_module
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import NewJob, Status
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
@@ -176,7 +176,7 @@ def test_a_closed_broker_says_so(namespaces: Namespaces) -> None:
 
 def test_with_few_connections_none_is_set_apart(namespaces: Namespaces) -> None:
     async def work() -> None:
-        place = Place(namespaces.server.dsn, connections=2)
+        place = Location(namespaces.server.dsn, connections=2)
         broker = await PostgresBroker.open(place, options=Options(namespace="few"))
         assert broker.blocking is None
         await broker.close()

@@ -9,7 +9,7 @@ from tests.broker.postgres.measuring import Measured, Told
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.clock import ManualClock
 from windlass.conformance.harness import APP, Harness, new_id
 from windlass.core.job import NewJob
@@ -70,7 +70,7 @@ def test_a_claim_passes_over_what_an_open_transaction_keeps(namespaces: Namespac
         prepared = await namespaces.open(None, Options())
         clock = ManualClock()
         options = Options(namespace=prepared.namespace)
-        broker = await Told.open(Place(namespaces.server.dsn, connections=1), clock=clock, options=options)
+        broker = await Told.open(Location(namespaces.server.dsn, connections=1), clock=clock, options=options)
         assert isinstance(broker, Told)
         connection: Any = await asyncpg.connect(namespaces.server.dsn)
         holder: Any = await asyncpg.connect(namespaces.server.dsn)

@@ -208,12 +208,12 @@ def test_a_second_migration_is_made_beside_workers_that_run(
         monkeypatch.setattr(migrating, "migrations", lambda: made)
         before = await migrating.migrate(url, "rolled")
         assert (before.layout, before.latest, before.is_current) == (1, 2, False)
-        assert (await migrating.standing(url, "rolled")).is_current
+        assert (await migrating.layout_state(url, "rolled")).is_current
         async with older.worker():
             handle = await noted.aenqueue(3)
             assert await handle.aresult(timeout=30) == 6
         monkeypatch.undo()
-        assert (await migrating.standing(url, "rolled")).functions == "newer"
+        assert (await migrating.layout_state(url, "rolled")).functions == "newer"
         await older.aclose()
 
     try:

@@ -9,7 +9,7 @@ from tests.broker.postgres.past_store import Store, with_store
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.state import State
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND
@@ -119,7 +119,7 @@ def test_sweepers_at_once_forget_each_job_once(namespaces: Namespaces) -> None:
         store.harness.advance(2 * MINUTE)
         others = [
             await PostgresBroker.open(
-                Place(namespaces.server.dsn),
+                Location(namespaces.server.dsn),
                 clock=store.harness.clock,
                 options=Options(namespace=store.broker.namespace),
             )

@@ -15,7 +15,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.health import Health
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 
 __all__ = ["namespaces"]
 
@@ -59,7 +59,7 @@ def test_a_role_that_may_not_migrate_is_a_problem_in_one_line(namespaces: Namesp
 def test_room_that_nothing_uses_is_found(namespaces: Namespaces) -> None:
     async def test() -> None:
         options = Options(namespace="bloated")
-        broker = await PostgresBroker.open(Place(namespaces.server.dsn), options=options)
+        broker = await PostgresBroker.open(Location(namespaces.server.dsn), options=options)
         connection: Any = await asyncpg.connect(namespaces.server.dsn)
         before = await broker.health()
         await connection.execute(
@@ -80,7 +80,7 @@ def test_room_that_nothing_uses_is_found(namespaces: Namespaces) -> None:
 def test_what_pins_vacuum_is_named(namespaces: Namespaces) -> None:
     async def test() -> None:
         options = Options(namespace="pinned")
-        broker = await PostgresBroker.open(Place(namespaces.server.dsn), options=options)
+        broker = await PostgresBroker.open(Location(namespaces.server.dsn), options=options)
         other: Any = await asyncpg.connect(
             namespaces.server.dsn, server_settings={"application_name": "nightly report"}
         )

@@ -16,7 +16,7 @@ from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres import pool as pool_module
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.trouble import TRIES
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import NewJob, Status
 from windlass.core.lease import Ask
@@ -38,7 +38,7 @@ def server() -> Iterator[Server]:
 
 
 async def _open(server: Server, namespace: str) -> PostgresBroker:
-    broker = await PostgresBroker.open(Place(server.dsn), options=Options(namespace=namespace))
+    broker = await PostgresBroker.open(Location(server.dsn), options=Options(namespace=namespace))
     queue = Declaration(subject=Subject(Kind.QUEUE, "q"), body=QueueSettings(), app=APP)
     await broker.declare([queue])
     return broker
@@ -140,7 +140,7 @@ def test_a_step_that_others_crossed_is_tried_again(server: Server, code: str) ->
             f"IF nextval('tries') <= often THEN RAISE EXCEPTION 'crossed' USING ERRCODE = '{code}'; END IF; "
             "RETURN currval('tries'); END $$"
         )
-        pool = Pool(Place(server.dsn))
+        pool = Pool(Location(server.dsn))
         rows = await pool.fetch(b"SELECT crossed($1)", [str(TRIES - 1)], named=False)
         assert rows == [(TRIES,)]
         with pytest.raises(StoreUnavailable, match=f"tried {TRIES} times"):
@@ -239,7 +239,7 @@ def test_nor_a_complaint_of_the_place_that_it_has_set_apart(server: Server) -> N
 
     async def test() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, said: complaints.append(said))
-        pool = Pool(Place(server.dsn))
+        pool = Pool(Location(server.dsn))
         pool.set_apart()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:

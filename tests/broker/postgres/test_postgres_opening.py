@@ -12,8 +12,8 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker, read_url
 from windlass.broker.postgres.install import functions, install, migrations, quoted, script
-from windlass.broker.postgres.migrating import standing
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.migrating import layout_state
+from windlass.broker.postgres.url import Location
 from windlass.broker.registry import open_broker
 from windlass.core.units import SECOND
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable
@@ -33,7 +33,7 @@ def _with(namespaces: Namespaces, test: Callable[[Any], Awaitable[None]]) -> Non
 
 
 async def _opens(namespaces: Namespaces, name: str) -> None:
-    broker = await PostgresBroker.open(Place(namespaces.server.dsn), options=Options(namespace=name))
+    broker = await PostgresBroker.open(Location(namespaces.server.dsn), options=Options(namespace=name))
     assert (await broker.counts()).rows == ()
     await broker.close()
 
@@ -66,7 +66,7 @@ def test_new_functions_replace_old_ones_beside_those_who_use_them(namespaces: Na
         await _opens(namespaces, name)
         outdate = f"UPDATE {quoted(name)}.layout SET functions = 'older'"  # noqa: S608 - an identifier, quoted
         await connection.execute(outdate)
-        broker = await PostgresBroker.open(Place(namespaces.server.dsn), options=Options(namespace=name))
+        broker = await PostgresBroker.open(Location(namespaces.server.dsn), options=Options(namespace=name))
         await connection.execute(outdate)
         own = await namespaces.connect()
         await asyncio.gather(install(own, name), *(broker.sweep(limit=10) for _ in range(10)))
@@ -117,7 +117,7 @@ def test_a_namespace_of_an_earlier_version_is_refused(namespaces: Namespaces, la
         with pytest.raises(StoreError, match=said):
             await _opens(namespaces, "dated")
         with pytest.raises(StoreError, match=said):
-            await standing(namespaces.server.dsn, "dated")
+            await layout_state(namespaces.server.dsn, "dated")
         tables = "SELECT count(*) FROM pg_class WHERE relnamespace = 'dated'::regnamespace AND relkind = 'r'"
         assert await connection.fetchval(tables) == 3, "nothing was added"
 
@@ -146,7 +146,7 @@ def test_a_url_names_the_store(namespaces: Namespaces) -> None:
 
 def test_a_url_has_options() -> None:
     place = read_url("postgresql://u:p@h:1/d?sslmode=require&connections=2&pooler=transaction")
-    assert place == Place("postgresql://u:p@h:1/d?sslmode=require", 2, pooled=True)
+    assert place == Location("postgresql://u:p@h:1/d?sslmode=require", 2, pooled=True)
     for wrong in ("connections=0", "connections=5", "connections=x", "pooler=session"):
         with pytest.raises(InvalidOption) as caught:
             read_url(f"postgres://u:secret@h/d?{wrong}")
@@ -160,7 +160,7 @@ def test_an_unreachable_server_is_unavailable() -> None:
 
 def test_behind_a_pooler_nothing_outlasts_a_transaction(namespaces: Namespaces) -> None:
     async def test(_: Any) -> None:
-        place = Place(namespaces.server.dsn, pooled=True)
+        place = Location(namespaces.server.dsn, pooled=True)
         broker = await PostgresBroker.open(place, options=Options(namespace="pooled"))
         assert (await broker.sweep(limit=10)).more is False
         await broker.close()
@@ -172,7 +172,7 @@ def test_behind_a_pooler_a_call_is_one_transaction_of_one_statement(namespaces: 
     """So that a process which is stopped in the middle of one keeps no server of the pooler's."""
 
     async def test(connection: Any) -> None:
-        place = Place(namespaces.server.dsn, pooled=True, connections=1)
+        place = Location(namespaces.server.dsn, pooled=True, connections=1)
         broker = await PostgresBroker.open(place, options=Options(namespace="one_call"))
 
         async def transactions() -> int:
@@ -200,8 +200,8 @@ def test_behind_a_pooler_another_isolation_is_refused(namespaces: Namespaces) ->
         try:
             dsn = namespaces.server.dsn.replace("windlass@", "strict@")
             with pytest.raises(StoreError, match="serializable by default, and Windlass needs"):
-                await PostgresBroker.open(Place(dsn, pooled=True), options=Options(namespace="isolated"))
-            broker = await PostgresBroker.open(Place(dsn), options=Options(namespace="isolated"))
+                await PostgresBroker.open(Location(dsn, pooled=True), options=Options(namespace="isolated"))
+            broker = await PostgresBroker.open(Location(dsn), options=Options(namespace="isolated"))
             await broker.close()
         finally:
             await connection.execute("DROP SCHEMA IF EXISTS isolated CASCADE; DROP ROLE strict")
@@ -211,7 +211,9 @@ def test_behind_a_pooler_another_isolation_is_refused(namespaces: Namespaces) ->
 
 def test_the_state_of_health(namespaces: Namespaces) -> None:
     async def test(connection: Any) -> None:
-        broker = await PostgresBroker.open(Place(namespaces.server.dsn), options=Options(namespace="healthy"))
+        broker = await PostgresBroker.open(
+            Location(namespaces.server.dsn), options=Options(namespace="healthy")
+        )
         async with connection.transaction(isolation="repeatable_read"):
             await connection.fetchval("SELECT 1")
             health = await broker.health()

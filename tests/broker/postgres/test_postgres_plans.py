@@ -13,7 +13,7 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.install import quoted
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP, new_id
 from windlass.core.event import FROM_START
 from windlass.core.job import NewJob
@@ -85,7 +85,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
         connection: Any = await asyncpg.connect(namespaces.server.dsn)
         try:
             broker = await Told.open(
-                Place(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
+                Location(namespaces.server.dsn, connections=1), options=Options(namespace=prepared.namespace)
             )
             assert isinstance(broker, Told)
             await _declare(broker, queue)

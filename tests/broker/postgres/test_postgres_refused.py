@@ -13,7 +13,7 @@ from tests.broker.postgres.servers import Server, programs
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.trouble import Refusal, in_words
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP, new_id
 from windlass.core.event import FROM_START
 from windlass.core.job import NewJob
@@ -82,14 +82,14 @@ HARM = {
 
 
 async def _opened(server: Server) -> PostgresBroker:
-    owner = await PostgresBroker.open(Place(server.dsn), options=Options(namespace=NAMESPACE))
+    owner = await PostgresBroker.open(Location(server.dsn), options=Options(namespace=NAMESPACE))
     await owner.declare([_QUEUE])
     await owner.close()
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(f"GRANT USAGE ON SCHEMA {NAMESPACE} TO humble")
         for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
             connection.execute(f"GRANT ALL ON ALL {kind} IN SCHEMA {NAMESPACE} TO humble")
-    place = Place(server.dsn.replace("windlass@", "humble@"))
+    place = Location(server.dsn.replace("windlass@", "humble@"))
     broker = await PostgresBroker.open(place, options=Options(namespace=NAMESPACE))
     for verb in VERBS.values():
         await verb(broker)
@@ -146,7 +146,7 @@ class _Said(Exception):
     ],
 )
 def test_every_code_is_one_of_our_errors(sqlstate: str) -> None:
-    told = in_words(_Said(sqlstate), Place("postgres://u:secret@host/d"))
+    told = in_words(_Said(sqlstate), Location("postgres://u:secret@host/d"))
     assert isinstance(told, StoreError)
     assert "what the server said" in str(told)
     assert "secret" not in str(told)

@@ -11,7 +11,7 @@ from tests.broker.postgres.waking import ASK, HELD, NEVER, House, Run, no_floor,
 
 from windlass.broker.postgres import listening
 from windlass.broker.postgres.listening import COOLDOWN, ROOM, Listener
-from windlass.broker.postgres.url import Place, read_url
+from windlass.broker.postgres.url import Location, read_url
 from windlass.conformance.harness import new_id
 from windlass.core.job import NewJob
 from windlass.core.units import MINUTE
@@ -137,7 +137,7 @@ def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
         listener = house.waiting._listener
         Listener._told(listener, "q")
         async with asyncio.timeout(20):
-            await house.waiting._looking.until(look, bool, NEVER, NEVER, listener)
+            await house.waiting._polling.until(look, bool, NEVER, NEVER, listener)
 
     run(test)
 
@@ -145,7 +145,7 @@ def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
 def test_told_after_the_commit_and_not_of_what_was_rolled_back(run: Run) -> None:
     async def test(house: House) -> None:
         await house.listen()
-        other: Any = await asyncpg.connect(house.waiting._pool.place.dsn)
+        other: Any = await asyncpg.connect(house.waiting._pool.location.dsn)
         job = [[NewJob(id=new_id(), task="t", queue="q")]]
         for commits in (False, True):
             transaction = other.transaction()
@@ -256,7 +256,7 @@ async def _connections(house: House) -> int:
 
 
 def test_it_is_an_option_of_the_url() -> None:
-    assert read_url("postgres://h/d?wake=poll") == Place("postgres://h/d", wake=False)
+    assert read_url("postgres://h/d?wake=poll") == Location("postgres://h/d", wake=False)
     assert read_url("postgres://h/d?wake=notify").listens
     with pytest.raises(InvalidOption, match='wake must be "notify" or "poll", not "x"'):
         read_url("postgres://h/d?wake=x")

@@ -15,7 +15,7 @@ from windlass.broker.postgres import broker as broker_module
 from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.listening import ROOM, Listener
 from windlass.broker.postgres.statements import statement
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import NewJob
 from windlass.core.lease import Ask
@@ -94,7 +94,7 @@ async def _house(namespaces: Namespaces, **options: Any) -> AsyncIterator[House]
     for name in ("q", "other"):
         queue = Declaration(subject=Subject(Kind.QUEUE, name), body=QueueSettings(), app=APP)
         await sending.declare([queue])
-    place = Place(namespaces.server.dsn, **options)
+    place = Location(namespaces.server.dsn, **options)
     waiting = await PostgresBroker.open(place, options=Options(namespace=sending.namespace))
     connection: Any = await asyncpg.connect(namespaces.server.dsn)
     try:

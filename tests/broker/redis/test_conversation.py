@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis import exceptions
 
-from windlass.broker.redis.conversation import TRIES, Go, Pause, Say, Step, converse
+from windlass.broker.redis.conversation import TRIES, ConnectTo, Pause, Send, Step, converse
 from windlass.broker.redis.verbs import ScriptCall
 from windlass.errors import StoreUnavailable
 
@@ -25,7 +25,7 @@ def held(answers: Sequence[Any], script: str = "counts", wait: int = 0) -> tuple
         except StopIteration as stop:
             return said, stop.value
         said.append(step)
-        answer = next(given) if isinstance(step, Say) else None
+        answer = next(given) if isinstance(step, Send) else None
 
 
 def moved(to: tuple[str, int]) -> exceptions.MovedError:
@@ -38,24 +38,24 @@ def asked(to: tuple[str, int]) -> exceptions.AskError:
 
 def test_a_slot_that_has_moved_is_followed_for_good() -> None:
     (first, go, second), end = held([moved(THERE), 1])
-    assert isinstance(first, Say)
-    assert go == Go(THERE)
-    assert isinstance(second, Say)
+    assert isinstance(first, Send)
+    assert go == ConnectTo(THERE)
+    assert isinstance(second, Send)
     assert (second.to, len(second.commands), end) == (None, 1, "1"), "asked as ever, of another server"
 
 
 def test_a_slot_that_is_moving_is_followed_for_once() -> None:
     (first, second), end = held([asked(THERE), 1])
-    assert isinstance(first, Say)
-    assert isinstance(second, Say)
+    assert isinstance(first, Send)
+    assert isinstance(second, Send)
     assert (second.to, second.commands[0], end) == (THERE, (b"ASKING",), "1")
 
 
 def test_what_replicas_have_to_confirm_is_written_where_it_stays() -> None:
     said, end = held([asked(THERE), asked(THERE), moved(THERE), 1, 2], "enqueue", wait=2)
-    assert [type(step) for step in said] == [Say, Pause, Say, Pause, Say, Pause, Go, Say, Say]
-    assert {step.to for step in said if isinstance(step, Say)} == {None}
-    assert isinstance(said[-1], Say)
+    assert [type(step) for step in said] == [Send, Pause, Send, Pause, Send, Pause, ConnectTo, Send, Send]
+    assert {step.to for step in said if isinstance(step, Send)} == {None}
+    assert isinstance(said[-1], Send)
     assert said[-1].commands[0][:2] == (b"WAIT", 2)
     assert end == "1"
 
@@ -70,8 +70,8 @@ def test_nodes_that_disagree_for_a_moment_are_given_it(sends_on: Any) -> None:
 
 def test_a_node_that_has_left_its_cluster_is_left() -> None:
     said, end = held([exceptions.ClusterDownError("CLUSTERDOWN"), 1])
-    assert [type(step) for step in said] == [Say, Pause, Go, Say]
-    assert said[2] == Go(None)
+    assert [type(step) for step in said] == [Send, Pause, ConnectTo, Send]
+    assert said[2] == ConnectTo(None)
     assert end == "1"
 
 

@@ -13,7 +13,7 @@ from tests.broker.redis.servers import Server
 
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
-from windlass.broker.redis.conversation import Say, Talk
+from windlass.broker.redis.conversation import Send, Talk
 from windlass.broker.redis.keys import BY_SCORE, HASHES, LEXSETS, keys
 from windlass.broker.redis.scripts import link
 from windlass.broker.redis.store import Store
@@ -41,7 +41,7 @@ def test_a_script_is_headed_by_what_it_takes_and_costs(name: str) -> None:
 def test_no_script_names_a_key_of_its_own() -> None:
     """Every key is one of KEYS, and only few look there."""
     naming = {name for name, text in {**_VERBS, **_PARTS}.items() if "KEYS[" in text}
-    assert naming == {"store", "open", "plain_calls"}
+    assert naming == {"store", "open", "plain_calls", "take_plain"}
 
 
 @pytest.mark.parametrize("name", sorted(_PARTS))
@@ -120,8 +120,8 @@ class _Injecting(Store):
     def _whole(self, call: ScriptCall[_T], nth: int) -> Talk[_T]:
         talk = self._talk(call)
         said = next(talk)
-        assert isinstance(said, Say)
-        reply: Any = yield Say(((b"EVAL", _altered(call.script), *said.commands[0][2:], nth),))
+        assert isinstance(said, Send)
+        reply: Any = yield Send(((b"EVAL", _altered(call.script), *said.commands[0][2:], nth),))
         if isinstance(reply, Exception):
             raise StoreError(str(reply))
         return call.read(reply)
@@ -131,7 +131,7 @@ class _Injecting(Store):
             found: list[Any] = []
             for place, key in enumerate(self._keys):
                 command = b"HGETALL" if place < len(HASHES) else b"ZRANGE"
-                reply = yield Say(((command, key) if command == b"HGETALL" else (command, key, 0, -1),))
+                reply = yield Send(((command, key) if command == b"HGETALL" else (command, key, 0, -1),))
                 found.append(sorted(reply))
             return found
 

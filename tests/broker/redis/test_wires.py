@@ -11,7 +11,7 @@ import redis
 from tests.broker.redis.servers import Server, redis_binary, running
 
 from windlass.broker.redis.blocking import BlockingWire
-from windlass.broker.redis.conversation import Say, Talk
+from windlass.broker.redis.conversation import Send, Talk
 from windlass.broker.redis.url import Location, read_url
 from windlass.broker.redis.wire import Wire
 from windlass.errors import StoreUnavailable
@@ -19,7 +19,7 @@ from windlass.errors import StoreUnavailable
 
 def said(*command: bytes | int) -> Talk[Any]:
     """A conversation of one question."""
-    return (yield Say((command,)))
+    return (yield Send((command,)))
 
 
 def on_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from hypothesis import strategies as st
 
-from windlass.core import dedup, edge, event, job, lease, limits, order, session, settlement
+from windlass.core import dedup, edge, event, job, lease, limits, order, session, settlement, take
 from windlass.core.event import Emit
 from windlass.core.job import Mode, NewJob, OnFailure
 from windlass.core.outcome import Cause, CauseKind, Outcome
@@ -43,7 +43,7 @@ FENCE = st.integers(0, 2_000_000_000_000_000)
 SPAN = st.one_of(st.integers(-SECOND, 10 * SECOND), st.integers(0, 10 * DAY))
 COUNT = st.integers(0, 30)
 SLOTS = st.integers(0, 500)
-STANDING = st.fixed_dictionaries(
+FACTS = st.fixed_dictionaries(
     {
         "attempt": st.integers(1, 12),
         "max_attempts": st.integers(1, 12),
@@ -87,8 +87,8 @@ def _ruling(found: settlement.Ruling) -> Value:
     ]
 
 
-def _standing(raw: Mapping[str, Any]) -> settlement.Standing:
-    return settlement.Standing(**raw)
+def _facts(raw: Mapping[str, Any]) -> settlement.JobFacts:
+    return settlement.JobFacts(**raw)
 
 
 def _room_for(
@@ -106,17 +106,17 @@ def _due_at(run_at: int | None, delay: int, now: int) -> int:
     return job.due_at(NewJob(JobId(""), "t", run_at=run_at, delay=delay), now)
 
 
-def _settlement(standing: Mapping[str, Any], outcome: str, delay: int) -> Value:
+def _settlement(facts: Mapping[str, Any], outcome: str, delay: int) -> Value:
     said = settlement.Settlement(job="", fence=0, outcome=Outcome(outcome), delay=delay)
-    return _ruling(settlement.rule_settlement(_standing(standing), said))
+    return _ruling(settlement.rule_settlement(_facts(facts), said))
 
 
-def _session_end(standing: Mapping[str, Any], cause: str, started: bool) -> Value:
-    return _ruling(settlement.rule_session_end(_standing(standing), Cause(CauseKind(cause)), started=started))
+def _session_end(facts: Mapping[str, Any], cause: str, started: bool) -> Value:
+    return _ruling(settlement.rule_session_end(_facts(facts), Cause(CauseKind(cause)), started=started))
 
 
 def _is_crash(cause: str, charged: bool) -> bool:
-    ruling = settlement.rule_deadline(settlement.Standing(attempt=1, max_attempts=2))
+    ruling = settlement.rule_deadline(settlement.JobFacts(attempt=1, max_attempts=2))
     return settlement.is_crash(Cause(CauseKind(cause)), msgspec.structs.replace(ruling, charged=charged))
 
 
@@ -140,6 +140,8 @@ def _states(*states: State) -> st.SearchStrategy[str]:
 _ANY_STATE = _states(*State)
 _MODE = st.sampled_from([mode.value for mode in Mode])
 
+_PLACE = st.sampled_from(["", "1", "2"])
+
 RULES: Mapping[str, Rule] = {
     "new_fence": Rule(lease.new_fence, st.tuples(FENCE, NOW)),
     "is_live": Rule(
@@ -154,15 +156,11 @@ RULES: Mapping[str, Rule] = {
         lambda alive, seq, answered: lease.rule_ask(alive=alive, seq=seq, answered=answered).value,
         st.tuples(st.booleans(), st.integers(1, 9), st.integers(0, 9)),
     ),
-    "settlement": Rule(
-        _settlement, st.tuples(STANDING, st.sampled_from([one.value for one in Outcome]), SPAN)
-    ),
+    "settlement": Rule(_settlement, st.tuples(FACTS, st.sampled_from([one.value for one in Outcome]), SPAN)),
     "session_end": Rule(
-        _session_end, st.tuples(STANDING, st.sampled_from(["stop", "crash", "lost"]), st.booleans())
+        _session_end, st.tuples(FACTS, st.sampled_from(["stop", "crash", "lost"]), st.booleans())
     ),
-    "deadline": Rule(
-        lambda standing: _ruling(settlement.rule_deadline(_standing(standing))), st.tuples(STANDING)
-    ),
+    "deadline": Rule(lambda facts: _ruling(settlement.rule_deadline(_facts(facts))), st.tuples(FACTS)),
     "is_crash": Rule(_is_crash, st.tuples(st.sampled_from([one.value for one in CauseKind]), st.booleans())),
     "key": Rule(
         lambda mode, holder, within: dedup.rule_key(Mode(mode), _state(holder), within_window=within).value,
@@ -217,6 +215,12 @@ RULES: Mapping[str, Rule] = {
     "tokens": Rule(
         lambda bucket, rate, now: limits.tokens(limits.Bucket(*bucket), _rate(rate), now),
         st.tuples(BUCKET, RATE, NOW),
+    ),
+    "take": Rule(
+        lambda identity, at, source, expect: take.rule_take(identity, at, source, expect).value,
+        st.one_of(st.none(), st.tuples(_PLACE, _PLACE)).flatmap(
+            lambda kept: st.tuples(*map(st.just, kept or (None, None)), _PLACE, st.one_of(st.none(), _PLACE))
+        ),
     ),
     "store_time": Rule(session.store_time, st.tuples(NOW, NOW, st.integers(SECOND, 600 * SECOND))),
     "is_early": Rule(

@@ -13,7 +13,7 @@ from windlass.core.job import Mode, OnFailure
 from windlass.core.limits import Rate
 from windlass.core.state import State
 
-_STANDING: Final = "jsonb_populate_record(NULL::standing, a->0)"
+_FACTS: Final = "jsonb_populate_record(NULL::job_facts, a->0)"
 _BUCKET: Final = ", ".join(
     (
         *(f"(a->0->>{place})::bigint" for place in range(3)),
@@ -44,9 +44,9 @@ CALLS: Final = {
         "to_jsonb(_room_for((a->>0)::boolean, (a->>1)::integer, (a->>2)::integer, (a->>3)::integer,"
         " (a->>4)::boolean, (a->>5)::boolean, (a->>6)::boolean))"
     ),
-    "settlement": f"to_jsonb(_rule_settlement({_STANDING}, a->>1, (a->>2)::bigint))",
-    "session_end": f"to_jsonb(_rule_session_end({_STANDING}, a->>1, (a->>2)::boolean))",
-    "deadline": f"to_jsonb(_rule_deadline({_STANDING}))",
+    "settlement": f"to_jsonb(_rule_settlement({_FACTS}, a->>1, (a->>2)::bigint))",
+    "session_end": f"to_jsonb(_rule_session_end({_FACTS}, a->>1, (a->>2)::boolean))",
+    "deadline": f"to_jsonb(_rule_deadline({_FACTS}))",
     "is_crash": "to_jsonb(_is_crash(a->>0, (a->>1)::boolean))",
     "ask": "to_jsonb(_rule_ask((a->>0)::boolean, (a->>1)::bigint, (a->>2)::bigint))",
     "due_at": "to_jsonb(_due_at((a->>0)::bigint, (a->>1)::bigint, (a->>2)::bigint))",
@@ -69,6 +69,7 @@ CALLS: Final = {
     "taken": f"jsonb_build_array(_taken({_BUCKET}), {_LEVEL_AT})",
     "returned": f"jsonb_build_array(_returned({_BUCKET}, (a->>3)::bigint), {_LEVEL_AT})",
     "tokens": f"to_jsonb(_refilled({_BUCKET}) / (a->1->>1)::bigint)",
+    "take": "to_jsonb(_rule_take(a->>0, a->>1, a->>2, a->>3))",
     "store_time": "to_jsonb(_store_time((a->>0)::bigint, (a->>1)::bigint, (a->>2)::bigint))",
     "is_early": "to_jsonb(_is_early((a->>0)::bigint, (a->>1)::bigint, (a->>2)::boolean))",
     "liveness_move": "to_jsonb(_liveness_move((a->>0)::bigint, (a->>1)::bigint))",

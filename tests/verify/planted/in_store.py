@@ -261,14 +261,14 @@ def count_attempts_on_failure_only() -> Planted:
 @bug("a crash is charged to every lease of its session, started or not", by=("attempts_add_up",), seed=60)
 def charge_bystanders_of_a_crash() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
-        sessions.rule_session_end = lambda standing, cause, *, started: real(standing, cause, started=True)
+        sessions.rule_session_end = lambda facts, cause, *, started: real(facts, cause, started=True)
         yield
 
 
 @bug("a crash is charged to nobody", by=("attempts_add_up",), seed=1)
 def charge_nobody_for_a_crash() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
-        sessions.rule_session_end = lambda standing, cause, *, started: real(standing, cause, started=False)
+        sessions.rule_session_end = lambda facts, cause, *, started: real(facts, cause, started=False)
         yield
 
 
@@ -276,8 +276,8 @@ def charge_nobody_for_a_crash() -> Planted:
 def never_die_of_crashes() -> Planted:
     with swapped(sessions, "rule_session_end", None) as real:
 
-        def rule(standing: Any, cause: Any, *, started: bool) -> Any:
-            return real(msgspec.structs.replace(standing, max_attempts=99), cause, started=started)
+        def rule(facts: Any, cause: Any, *, started: bool) -> Any:
+            return real(msgspec.structs.replace(facts, max_attempts=99), cause, started=started)
 
         sessions.rule_session_end = rule
         yield
@@ -285,7 +285,7 @@ def never_die_of_crashes() -> Planted:
 
 def _ruling(change: Callable[[Any, Any], Any]) -> Generator[None]:
     with swapped(settle, "rule_settlement", None) as real:
-        settle.rule_settlement = lambda standing, item: change(item, real(standing, item))
+        settle.rule_settlement = lambda facts, item: change(item, real(facts, item))
         yield
 
 

@@ -1,4 +1,5 @@
 // Requests to the API. Every answer is parsed without loss; every refusal becomes a Problem that says what to do.
+import { base } from "../base"
 import { parse, write, type Json } from "./json"
 
 export interface FieldProblem {
@@ -56,7 +57,7 @@ async function send(method: Method, path: string, options: Options = {}): Promis
   let response: Response
   let text: string
   try {
-    response = await fetch(address(path, options.query), {
+    response = await fetch(base + address(path, options.query), {
       method,
       headers,
       body: options.body === undefined ? null : write(options.body),

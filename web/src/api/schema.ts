@@ -870,6 +870,7 @@ export interface Who {
   lanes: string[] | null
   namespace: string
   app: string
+  logged_in: boolean
 }
 
 export interface Why {

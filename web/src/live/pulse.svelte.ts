@@ -1,6 +1,8 @@
 // When to look again. Events from the server say that something changed; a slow timer looks anyway, because a
 // queue may emit no events. Nothing is asked while the tab is hidden.
 
+import { base } from "../base"
+
 const SOON = 1_000 // after an event, so that ten thousand of them a minute cost one request a second
 const SLOW = 3_000
 
@@ -77,7 +79,7 @@ class Pulse {
 
   #open(): void {
     if (this.#source || !this.visible || !this.#enabled) return
-    const source = new EventSource("/v1/events")
+    const source = new EventSource(`${base}/v1/events`)
     this.#source = source
     const arrived = () => {
       this.events++

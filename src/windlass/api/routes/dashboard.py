@@ -5,9 +5,10 @@ They tell nothing of the app: its pages ask the API for what they show, with the
 
 import gzip
 import hashlib
+import html
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +19,7 @@ from litestar.datastructures import Cookie
 from litestar.params import FromPath
 
 from windlass.api.access import OPEN
-from windlass.api.context import SERVER_STATE
+from windlass.api.context import SERVER_STATE, prefix_of
 from windlass.api.gate import address_of
 from windlass.api.problems import not_found
 from windlass.api.routes.session import login_cookie
@@ -46,9 +47,9 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-PAGES = ("jobs", "queues", "dead", "schedules", "flows", "workers", "tasks", "history")
+PAGES = ("jobs", "queues", "dead", "schedules", "flows", "workers", "tasks", "history", "docs")
 """What the dashboard shows beside its first page, as `web/src/shell/Screen.svelte` names them. Any other path
-is a slip, also one that other servers have ("docs", "schema"), and is told as such.
+is a slip, also one that other servers have ("schema"), and is told as such.
 """
 
 
@@ -75,13 +76,16 @@ def files(folder: Path = FOLDER) -> Mapping[str, File]:
 
 
 def _file(path: Path) -> File:
-    body = path.read_bytes()
-    packed = gzip.compress(body, 9, mtime=0)
     hashed = path.parent.name == "assets" and _HASHED.search(path.name) is not None
+    return _made(path.read_bytes(), path.name, hashed=hashed)
+
+
+def _made(body: bytes, name: str, *, hashed: bool = False) -> File:
+    packed = gzip.compress(body, 9, mtime=0)
     return File(
         body=body,
         packed=packed if len(packed) < len(body) else b"",
-        type=_TYPES[path.suffix],
+        type=_TYPES[Path(name).suffix],
         headers={
             "cache-control": "public, max-age=31536000, immutable" if hashed else "no-cache",
             "content-security-policy": _POLICY,
@@ -100,6 +104,8 @@ async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Re
     found = files().get(name or INDEX)
     if found is None and _may_be_a_page(name):
         found = files().get(INDEX)
+    if found is not None and prefix_of(request.scope) and found is files().get(INDEX):
+        found = _under(prefix_of(request.scope), found.body)
     if found is None:
         raise not_found(
             f"there is nothing at {path[:200]}; the API is under /v1, its description at /openapi.json"
@@ -114,6 +120,13 @@ async def page(request: Request[Any, Any, Any], path: FromPath[str] = "/") -> Re
     return Response(found.body, headers=dict(found.headers), media_type=found.type)
 
 
+@lru_cache(maxsize=16)
+def _under(prefix: str, index: bytes) -> File:
+    """The page as it is served under a path: what it loads is there, and its script reads the path in it."""
+    path = html.escape(quote(prefix))
+    return _made(index.replace(b'="/', f'="{path}/'.encode()), INDEX)
+
+
 async def _with_cookie(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
     """Take the token of a server without keys out of the address, and give its browser a cookie instead."""
     server_state: ServerState = request.app.state[SERVER_STATE]
@@ -121,9 +134,9 @@ async def _with_cookie(request: Request[Any, Any, Any], name: str) -> Response[b
     cookies: list[Cookie] = []
     if await server_state.callers.wants_token():
         login = await server_state.callers.log_in(request.query_params["token"], address_of(request.scope))
-        cookies = [] if login is None else [login_cookie(server_state.options, *login)]
+        cookies = [] if login is None else [login_cookie(request.scope, server_state.options, *login)]
     # One slash: a browser would take what follows two for a host.
-    to = f"/{quote(name)}" + (f"?{urlencode(rest)}" if rest else "")
+    to = f"{prefix_of(request.scope)}/{quote(name)}" + (f"?{urlencode(rest)}" if rest else "")
     return Response(
         b"", status_code=303, headers={"location": to, "cache-control": "no-store"}, cookies=cookies
     )

@@ -16,7 +16,7 @@ from windlass.admin.views import JobWhole
 from windlass.api.access import requires, unseen_queue
 from windlass.api.bound_keys import stored_name, visible_task
 from windlass.api.changing import Change, change_job, changes
-from windlass.api.context import Context, RouteContext, unknown_job
+from windlass.api.context import Context, RouteContext, prefix_of, unknown_job
 from windlass.api.problems import Refusal, conflict, field, invalid
 from windlass.api.shapes import LONGEST_WAIT, Seconds
 from windlass.api.yielding import enumerate_yielding
@@ -143,7 +143,7 @@ async def create_job(
     return Response(
         accepted,
         status_code=201 if accepted.created else 200,
-        headers={"location": f"/v1/jobs/{accepted.id}"},
+        headers={"location": f"{prefix_of(request.scope)}/v1/jobs/{accepted.id}"},
     )
 
 

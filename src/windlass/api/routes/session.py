@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 
 from windlass.admin.keys import Scope
 from windlass.api.access import OPEN, present, requires
-from windlass.api.context import SERVER_STATE
+from windlass.api.context import SERVER_STATE, prefix_of
 from windlass.api.gate import COOKIE, address_of, cookie_of
 from windlass.api.options import ServeOptions
 from windlass.api.problems import Refusal
@@ -35,6 +35,8 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[str] | None
     namespace: str
     app: str
+    logged_in: bool
+    """Whether it is by a login that the caller can end here."""
 
 
 def _who(request: Request[Any, Any, Any]) -> Who:
@@ -48,6 +50,7 @@ def _who(request: Request[Any, Any, Any]) -> Who:
         lanes=None if caller.lanes is None else sorted(caller.lanes),
         namespace=app.config.namespace,
         app=app.name,
+        logged_in=caller.by_cookie,
     )
 
 
@@ -58,7 +61,9 @@ async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Resp
     login = await server_state.callers.log_in(data.key, address_of(request.scope))
     if login is None:
         raise Refusal(401, "unauthorized", "this key is not valid", field="key")
-    return Response(None, status_code=204, cookies=[login_cookie(server_state.options, *login)])
+    return Response(
+        None, status_code=204, cookies=[login_cookie(request.scope, server_state.options, *login)]
+    )
 
 
 @get("/v1/session", guards=[requires(*Scope)], tags=["session"])
@@ -74,16 +79,16 @@ async def log_out(request: Request[Any, Any, Any]) -> Response[None]:
     cookie = cookie_of(request.headers.get("cookie", "").encode("latin-1", "replace"))
     if cookie is not None:
         await server_state.callers.log_out(cookie)
-    return Response(None, status_code=204, cookies=[login_cookie(server_state.options, "", 0)])
+    return Response(None, status_code=204, cookies=[login_cookie(request.scope, server_state.options, "", 0)])
 
 
-def login_cookie(options: ServeOptions, value: str, seconds: int) -> Cookie:
+def login_cookie(scope: Any, options: ServeOptions, value: str, seconds: int) -> Cookie:
     """A cookie that scripts cannot read, and pages of other sites cannot send."""
     return Cookie(
         key=COOKIE,
         value=value,
         max_age=seconds,
-        path="/",
+        path=prefix_of(scope) or "/",
         httponly=True,
         samesite="strict",
         secure=options.secure,

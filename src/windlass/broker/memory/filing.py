@@ -24,12 +24,12 @@ def lane_of(ns: Namespace, queue: Queue, name: str) -> Lane:
 
 def lane_settings(ns: Namespace, queue: Queue, name: str) -> LaneSettings | None:
     """What both layers say of a lane."""
-    paper = ns.papers.get(Subject(Kind.LANE, queue.name, name))
-    if paper is None:
+    layers = ns.layers.get(Subject(Kind.LANE, queue.name, name))
+    if layers is None:
         return None
-    assert paper.declared is None or isinstance(paper.declared, LaneSettings)
-    assert paper.override is None or isinstance(paper.override, LaneSettings)
-    return overlay(paper.declared, paper.override)
+    assert layers.declared is None or isinstance(layers.declared, LaneSettings)
+    assert layers.override is None or isinstance(layers.override, LaneSettings)
+    return overlay(layers.declared, layers.override)
 
 
 # where a job stands

@@ -16,8 +16,9 @@ from windlass.core.order import Ring
 from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.session import SessionInfo, SessionState, liveness_move, store_time
 from windlass.core.settings import Body, LanePolicy, QueuePolicy, Retention, Subject
-from windlass.core.settlement import SUSPECT_AFTER, Standing
+from windlass.core.settlement import SUSPECT_AFTER, JobFacts
 from windlass.core.state import Reason, State
+from windlass.core.take import Offset
 from windlass.core.timetable import FireRecord
 from windlass.core.units import Fence, JobId, Micros, SessionId
 
@@ -153,7 +154,7 @@ class Absorbed:
 
 
 @dataclass(slots=True)
-class Paper:
+class Layers:
     """A settings document."""
 
     declared: Body | None = None
@@ -211,8 +212,10 @@ class Namespace:
         self.fan_out_left = 0
         """Dependents that the step under way may still be told."""
         self.sessions: dict[SessionId, Session] = {}
-        self.papers: dict[Subject, Paper] = {}
+        self.layers: dict[Subject, Layers] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.offsets: dict[str, Offset] = {}
+        """By the name of the source."""
         self.timed: set[str] = set()
         """Tasks of which a run was timed."""
         self.counts: dict[tuple[str, str, State], int] = {}
@@ -262,10 +265,10 @@ class Namespace:
         key = None if place is None else self.keys.get(place)
         return key if key is not None and key.holder == job.id else None
 
-    def standing(self, job: Job) -> Standing:
+    def facts(self, job: Job) -> JobFacts:
         """What the rulings need to know of a running job."""
         key = self.held_key(job)
-        return Standing(
+        return JobFacts(
             attempt=job.attempt,
             max_attempts=job.asked.max_attempts,
             crashes=job.crashes,

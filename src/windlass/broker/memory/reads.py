@@ -174,7 +174,7 @@ def lanes(ns: Namespace, queue_name: str, after: Cursor, limit: int) -> Lanes:
 
 
 def _worth_showing(ns: Namespace, queue: Queue, lane: Lane) -> bool:
-    has_settings = Subject(Kind.LANE, queue.name, lane.name) in ns.papers
+    has_settings = Subject(Kind.LANE, queue.name, lane.name) in ns.layers
     return bool(lane.ready or lane.suspects or lane.running or lane.paused or has_settings)
 
 

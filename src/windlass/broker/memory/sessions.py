@@ -63,7 +63,7 @@ def return_leases(ns: Namespace, session: Session, limit: int) -> int:
     for job_id, fence in leases:
         job = ns.jobs[job_id]
         started = (job_id, fence) in session.started
-        ruling = rule_session_end(ns.standing(job), session.cause, started=started)
+        ruling = rule_session_end(ns.facts(job), session.cause, started=started)
         unstarted = session.cause.kind is not CauseKind.LOST and not started
         lifecycle.end_lease(ns, job, ruling, unstarted=unstarted, cause=session.cause)
         lifecycle.drop_if_unkept(ns, job)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from windlass.broker.memory import filing
-from windlass.broker.memory.namespace import Namespace, Paper, Queue
+from windlass.broker.memory.namespace import Layers, Namespace, Queue
 from windlass.core.settings import (
     Body,
     Change,
@@ -27,7 +27,7 @@ def declare(ns: Namespace, declarations: Sequence[Declaration]) -> tuple[Changed
 
 
 def _declare_one(ns: Namespace, new: Declaration) -> Changed:
-    old = ns.papers.get(new.subject, Paper())
+    old = ns.layers.get(new.subject, Layers())
     if old.declared is not None:
         if old.app != new.app:
             return Changed(Change.OTHER_APP, old.version)
@@ -45,34 +45,34 @@ def _declare_one(ns: Namespace, new: Declaration) -> Changed:
 
 def override(ns: Namespace, subject: Subject, body: Body | None, expect: int) -> Changed:
     """Set or reset the operators' layer."""
-    paper = ns.papers.get(subject, Paper())
-    if paper.version != expect:
-        return Changed(Change.CONFLICT, paper.version)
-    if paper.override == body:
-        return Changed(Change.UNCHANGED, paper.version)
+    layers = ns.layers.get(subject, Layers())
+    if layers.version != expect:
+        return Changed(Change.CONFLICT, layers.version)
+    if layers.override == body:
+        return Changed(Change.UNCHANGED, layers.version)
     if subject.kind is Kind.QUEUE and subject.name not in ns.queues:
-        return Changed(Change.UNKNOWN_QUEUE, paper.version)
-    refused = _refusal(ns, subject, paper.declared, body)
+        return Changed(Change.UNKNOWN_QUEUE, layers.version)
+    refused = _refusal(ns, subject, layers.declared, body)
     if refused is not None:
-        return Changed(refused, paper.version)
-    paper.override = body
-    return _apply(ns, subject, paper)
+        return Changed(refused, layers.version)
+    layers.override = body
+    return _apply(ns, subject, layers)
 
 
 def documents(ns: Namespace, kind: Kind, after: Subject | None, limit: int) -> tuple[Document, ...]:
     """Documents of a kind, by subject."""
-    subjects = sorted(s for s in ns.papers if s.kind is kind and (after is None or s > after))
-    return tuple(_document(subject, ns.papers[subject]) for subject in subjects[:limit])
+    subjects = sorted(s for s in ns.layers if s.kind is kind and (after is None or s > after))
+    return tuple(_document(subject, ns.layers[subject]) for subject in subjects[:limit])
 
 
-def _document(subject: Subject, paper: Paper) -> Document:
+def _document(subject: Subject, layers: Layers) -> Document:
     return Document(
         subject=subject,
-        declared=paper.declared,
-        override=paper.override,
-        app=paper.app,
-        revision=paper.revision,
-        version=paper.version,
+        declared=layers.declared,
+        override=layers.override,
+        app=layers.app,
+        revision=layers.revision,
+        version=layers.version,
     )
 
 
@@ -94,21 +94,21 @@ def _policy(ns: Namespace, declared: Body | None, over: Body | None) -> QueuePol
     return queue_policy(overlay(declared, over), ns.retention)
 
 
-def _apply(ns: Namespace, subject: Subject, paper: Paper) -> Changed:
+def _apply(ns: Namespace, subject: Subject, layers: Layers) -> Changed:
     """Put a changed document in force."""
-    paper.version = ns.new_version()
-    ns.papers[subject] = paper
-    if paper.declared is None and paper.override is None:
-        del ns.papers[subject]
+    layers.version = ns.new_version()
+    ns.layers[subject] = layers
+    if layers.declared is None and layers.override is None:
+        del ns.layers[subject]
     if subject.kind is Kind.QUEUE:
-        _apply_queue(ns, subject.name, paper)
+        _apply_queue(ns, subject.name, layers)
     elif subject.kind is Kind.LANE:
         _apply_lane(ns, ns.queues[subject.name], subject.lane)
-    return Changed(Change.APPLIED, paper.version)
+    return Changed(Change.APPLIED, layers.version)
 
 
-def _apply_queue(ns: Namespace, name: str, paper: Paper) -> None:
-    policy = _policy(ns, paper.declared, paper.override)
+def _apply_queue(ns: Namespace, name: str, layers: Layers) -> None:
+    policy = _policy(ns, layers.declared, layers.override)
     queue = ns.queues.setdefault(name, Queue(name, policy))
     if queue.policy.layout != policy.layout:
         # Nothing is filed (see _refusal), so nobody loses a place; clocks of another layout mean nothing.

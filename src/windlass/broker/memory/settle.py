@@ -46,7 +46,7 @@ def _settle_one(ns: Namespace, item: Settlement) -> Answer:
     refused = refusals(ns, item.spawn, may_fill=True)
     if refused:
         return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
-    ruling = rule_settlement(ns.standing(job), item)
+    ruling = rule_settlement(ns.facts(job), item)
     _record(ns, job, item, ruling)
     lifecycle.end_lease(
         ns,

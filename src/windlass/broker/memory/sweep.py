@@ -67,7 +67,7 @@ class _Budget:
 
 
 def _move_clocks(ns: Namespace) -> Micros:
-    """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
+    """Write the mark, move the liveness clock. Returns how far the clock was set back, if it is followed."""
     now = ns.now()
     stepped_back = max(0, ns.mark - now)
     ns.live = ns.liveness()
@@ -99,7 +99,7 @@ def _end_deadlines(ns: Namespace, budget: _Budget) -> None:
     late.sort(key=lambda job: (job.deadline or 0, job.arrival))
     for job in budget.cut(late):
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
-        lifecycle.end_lease(ns, job, rule_deadline(ns.standing(job)), unstarted=False, cause=cause)
+        lifecycle.end_lease(ns, job, rule_deadline(ns.facts(job)), unstarted=False, cause=cause)
         lifecycle.drop_if_unkept(ns, job)
 
 

@@ -1,4 +1,4 @@
-"""Waking those who wait in this process: whenever it has changed something, they look again."""
+"""Waking the waiters of this process: whenever it has changed something, they look again."""
 
 import asyncio
 
@@ -8,16 +8,16 @@ class Bell:
 
     def __init__(self) -> None:
         self.rung = 0
-        """How often: who notes it before looking misses nothing that happens while it looks."""
+        """How often it was rung. A waiter that notes it before it looks misses nothing meanwhile."""
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody waits; also for other threads to ask."""
+        """Whether there is a waiter; any thread may ask."""
         return bool(self._waiting)
 
     def ring(self) -> None:
-        """Something happened."""
+        """Wake all waiters."""
         self.rung += 1
         for waiter in self._waiting:
             if not waiter.done():
@@ -25,7 +25,7 @@ class Bell:
         self._waiting.clear()
 
     async def heard(self, since: int, timeout: float) -> None:
-        """Wait until it was rung more often than that, but not for longer than so many seconds."""
+        """Wait until it was rung more often than `since`, at most `timeout` seconds."""
         if self.rung != since:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
 """The carrier for blocking code: enqueue in the caller's own thread, by a connection that threads share.
 
-One call is under way at a time; whoever comes meanwhile waits, and the next one sends for all who wait, in
-one transaction.
+One call is under way at a time. Threads that call meanwhile wait, and the next of them sends for all, in one
+transaction.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ _LOOK: Final = 1.0
 """Seconds between two looks at how long a call takes."""
 
 
-class Line:
-    """The connection itself: calls one after the other, each with its patience. Its caller has the turn."""
+class SharedConnection:
+    """The connection: calls one after the other, each with a timeout. Its caller has the turn."""
 
     def __init__(self, pool: Pool, namespace: Namespace, opened: Callable[[], None]) -> None:
         """`opened` is called when the first connection is made."""
-        self._place = pool.place
+        self._location = pool.location
         self._namespace = namespace
         self._opened: Callable[[], None] | None = opened
         self._link: BlockingLink | None = None
@@ -47,7 +47,7 @@ class Line:
         if not call.function:
             return call.read(())
         said, arguments = self._namespace.said(call)
-        tries = Tries(self._place)
+        tries = Tries(self._location)
         while True:
             try:
                 link = self._connected()
@@ -73,7 +73,7 @@ class Line:
         if self._opened is not None:
             self._opened()
             self._opened = None
-        self._link = BlockingLink.open(self._place)
+        self._link = BlockingLink.open(self._location)
         return self._link
 
     def _await(self, link: BlockingLink | None) -> None:
@@ -100,7 +100,7 @@ class Line:
                     link.cut()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         link, self._link = self._link, None
         if link is not None:
             link.drop()
@@ -111,7 +111,7 @@ class Line:
 
 
 class BlockingProducer:
-    """What the threads of a process share for enqueueing."""
+    """Enqueue for the threads of a process."""
 
     def __init__(
         self, pool: Pool, namespace: Namespace, tell: Callable[[Callable[[], None]], None], bell: Bell
@@ -129,7 +129,7 @@ class BlockingProducer:
         self._waiting: deque[_Turn] = deque()
         self._turn = threading.Lock()
         self._closed = False
-        self._line = Line(self._pool, self._namespace, lambda: self._tell(self._pool.set_apart))
+        self._shared = SharedConnection(self._pool, self._namespace, lambda: self._tell(self._pool.set_apart))
 
     def enqueue(self, groups: Groups) -> Receipts:
         """As the broker's."""
@@ -142,26 +142,26 @@ class BlockingProducer:
                 if not turn.is_over:
                     self._serve(turn)
         except BaseException:
-            with contextlib.suppress(ValueError):  # interrupted in line: nobody need send this any more
+            with contextlib.suppress(ValueError):  # interrupted in line: nobody has to send this any more
                 self._waiting.remove(turn)
             raise
         return turn.receipts()
 
     def renew(self) -> None:
         """In a child of a fork: open a connection of its own."""
-        self._line.leave_to_parent()
+        self._shared.leave_to_parent()
         self._begin()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._pid != os.getpid():
             return
         with self._turn:
             self._closed = True
-            self._line.close()
+            self._shared.close()
 
     def _serve(self, own: "_Turn") -> None:
-        """Send for oneself, and for those who wait and ask for nothing that could hold others up."""
+        """Send for this caller, and for those that wait, if their calls cannot hold others up."""
         turns = [own]
         self._waiting.remove(own)
         jobs = own.jobs
@@ -194,7 +194,7 @@ class BlockingProducer:
     def _send(self, turns: "Sequence[_Turn]") -> None:
         if self._closed:
             raise StoreUnavailable("the broker is closed")
-        receipts = self._line.run(enqueue([group for turn in turns for group in turn.groups]))
+        receipts = self._shared.run(enqueue([group for turn in turns for group in turn.groups]))
         start = 0
         for turn in turns:
             turn.answer = receipts[start : start + len(turn.groups)]

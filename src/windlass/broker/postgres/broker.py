@@ -9,20 +9,20 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Pacing, Settled, Transact
-from windlass.broker.postgres import verbs
+from windlass.broker.postgres import offset_verbs, verbs
 from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.blocking import BlockingProducer
 from windlass.broker.postgres.driver import TROUBLE
+from windlass.broker.postgres.finish_waits import FLOOR, FinishWaits
 from windlass.broker.postgres.health import Health
 from windlass.broker.postgres.listening import Listener
-from windlass.broker.postgres.looking import Looking
 from windlass.broker.postgres.migrating import up_to_date
+from windlass.broker.postgres.polling import Polling
 from windlass.broker.postgres.pool import Pool, spares_one
 from windlass.broker.postgres.store import Namespace, Store
 from windlass.broker.postgres.transactional import Completing, Enqueuing, enqueue_on, enqueue_on_blocking
 from windlass.broker.postgres.trouble import in_words
-from windlass.broker.postgres.url import Place
-from windlass.broker.postgres.watching import FLOOR, Watching
+from windlass.broker.postgres.url import Location
 from windlass.clock import Clock
 from windlass.core.bounds import check_items
 from windlass.core.event import Events
@@ -35,6 +35,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.take import Offset, Take, Taken
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.threads import are_greenlets
@@ -57,28 +58,28 @@ _WAIT_FLOOR = 1.0
 class PostgresBroker:
     """A broker whose store is a schema of a PostgreSQL database. It belongs to the loop that opened it."""
 
-    def __init__(self, place: Place, *, clock: Clock | None, options: Options) -> None:
-        self._place = place
+    def __init__(self, location: Location, *, clock: Clock | None, options: Options) -> None:
+        self._location = location
         self._options = options
         self._namespace = Namespace(options.namespace, clock)
         self._bell = Bell()
-        self._pool = Pool(place)
+        self._pool = Pool(location)
         self._store = Store(self._pool, self._namespace, self._bell)
-        self._listener = Listener(place, self._namespace.schema, self._bell)
-        self._looking = Looking(self._bell)
-        self._watching = Watching(lambda jobs: self._store.run(verbs.finished(jobs)), self._bell)
+        self._listener = Listener(location, self._namespace.schema, self._bell)
+        self._polling = Polling(self._bell)
+        self._finish_waits = FinishWaits(lambda jobs: self._store.run(verbs.finished(jobs)), self._bell)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._blocking: BlockingProducer | None = None
-        if spares_one(place) and not are_greenlets():
+        if spares_one(location) and not are_greenlets():
             self._blocking = BlockingProducer(self._pool, self._namespace, self._tell, self._bell)
         self._database: str | None = None  # a caller's connection must lead to the same
 
     @classmethod
     async def open(
-        cls, place: Place, *, clock: Clock | None = None, options: Options | None = None
+        cls, location: Location, *, clock: Clock | None = None, options: Options | None = None
     ) -> "PostgresBroker":
         """Connect, and bring the namespace up to date."""
-        broker = cls(place, clock=clock, options=options or Options())
+        broker = cls(location, clock=clock, options=options or Options())
         try:
             await broker._prepare()
         except BaseException:
@@ -123,8 +124,8 @@ class PostgresBroker:
 
     async def close(self) -> None:
         """Let everybody who waits go, and let go of the connections."""
-        self._watching.close()
-        self._looking.close()
+        self._finish_waits.close()
+        self._polling.close()
         await self._listener.close()
         if self._blocking is not None:
             await asyncio.to_thread(self._blocking.close)  # somebody may be in the middle of a call
@@ -164,7 +165,7 @@ class PostgresBroker:
                 await cursor.execute(call.statement, call.arguments)
                 (row,) = await cursor.fetchall()
         except TROUBLE as error:
-            raise in_words(error, self._place) from error
+            raise in_words(error, self._location) from error
         return call.answer(row)
 
     @asynccontextmanager
@@ -211,22 +212,30 @@ class PostgresBroker:
             return self._listener.told != told or await self._store.run(verbs.claimable(queues))
 
         with self._listener.listening(queues):
-            await self._looking.until(claimable, bool, timeout, _WAIT_FLOOR, self._listener)
+            await self._polling.until(claimable, bool, timeout, _WAIT_FLOOR, self._listener)
 
     async def watch(self, jobs: Sequence[JobId], timeout: float) -> Sequence[Finished]:
         check_items("jobs", jobs)
-        return await self._watching.watch(jobs, timeout)
+        return await self._finish_waits.watch(jobs, timeout)
 
     async def events(self, after: Cursor, limit: int, timeout: float) -> Events:
-        place = after
+        reached = after
 
         async def logged() -> Events:
-            nonlocal place
-            page = await self._store.run(verbs.events(place, limit))
-            place = page.cursor
+            nonlocal reached
+            page = await self._store.run(verbs.events(reached, limit))
+            reached = page.cursor
             return page
 
-        return await self._looking.until(logged, lambda page: bool(page.items or page.gap), timeout, FLOOR)
+        return await self._polling.until(logged, lambda page: bool(page.items or page.gap), timeout, FLOOR)
+
+    # intakes
+
+    async def take(self, take: Take) -> Taken:
+        return await self._store.run(offset_verbs.take(take))
+
+    async def offsets(self, after: str = "", limit: int = 100) -> Sequence[Offset]:
+        return await self._store.run(offset_verbs.offsets(after, limit))
 
     # schedules
 

@@ -1,9 +1,9 @@
 """Connections of callers, whatever their driver: known by their class, which is never imported for that.
 
 Blocking: psycopg's, SQLAlchemy's (also a session) and Django's. For coroutines: asyncpg's (also one that a
-pool lent), psycopg's and SQLAlchemy's (also a session). What is no such connection, or has no transaction
-open, is refused before anything is executed: the job would come at once, and stay when the caller's work is
-undone.
+pool lent), psycopg's and SQLAlchemy's (also a session). Anything else, and a connection without an
+open transaction, is refused before anything is executed: the job would come at once, and stay when the
+caller's work is undone.
 """
 
 import sys
@@ -152,7 +152,7 @@ def _known(connection: object, wanted: _Table[_T], others: _Table[Any], instead:
 
 def _found(connection: object, table: _Table[_T]) -> _T | None:
     for module, names, execute in table:
-        loaded = sys.modules.get(module)  # whoever has such a connection has loaded it
+        loaded = sys.modules.get(module)  # a caller that has such a connection has loaded it
         if any(isinstance(connection, getattr(loaded, name, ())) for name in names):
             return execute
     return None

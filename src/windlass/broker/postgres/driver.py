@@ -1,4 +1,4 @@
-"""psycopg 3, by the few things that are asked of it: connecting, one call at a time, and its errors."""
+"""What is used of psycopg 3: connecting, one call at a time, and its errors."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from windlass.broker.postgres.adapting import adapt
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.forks import CONNECTING
 
 Row: TypeAlias = Any
@@ -32,7 +32,7 @@ _AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
 _NOT_PREPARED: Final = frozenset({"0A000", "26000"})
 """What was prepared is of no use any more: the function is another one, or the server was told to forget."""
 _ENDS: Final = ("08", "57P", "25P03", NOT_WRITABLE, *_NOT_PREPARED)
-"""Codes behind which a connection is of no use any more begin with them."""
+"""The beginnings of codes after which a connection is of no use any more."""
 
 
 class NotConnected(psycopg.OperationalError):
@@ -92,11 +92,11 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def _parameters(place: Place) -> dict[str, Any]:
+def _parameters(location: Location) -> dict[str, Any]:
     """What libpq is told: what the URL says, and what a broker needs."""
-    said = conninfo_to_dict(place.dsn)
+    said = conninfo_to_dict(location.dsn)
     found: dict[str, Any] = {**_DEFAULTS, **said, "client_encoding": "utf8"}
-    if place.pooled:
+    if location.pooled:
         return found  # nothing that belongs to a session
     options = said.get("options") or os.environ.get("PGOPTIONS", "")
     found["options"] = f"{options} {_SESSION}".strip()
@@ -106,9 +106,9 @@ def _parameters(place: Place) -> dict[str, Any]:
     return found
 
 
-def _threshold(place: Place) -> int | None:
+def _threshold(location: Location) -> int | None:
     """When psycopg prepares statements: never behind a pooler, which may change the server in between."""
-    return None if place.pooled else 5
+    return None if location.pooled else 5
 
 
 _Cursor = TypeVar("_Cursor", bound="psycopg.RawCursor[Any] | psycopg.AsyncRawCursor[Any]")
@@ -131,12 +131,12 @@ class Link:
         self._plain = _adapted(psycopg.AsyncRawCursor[Any](connection, row_factory=tuple_row))
 
     @classmethod
-    async def open(cls, place: Place) -> "Link":
+    async def open(cls, location: Location) -> "Link":
         """Connect; behind a pooler in transaction mode without anything that belongs to a session."""
         try:
             async with CONNECTING.entered():
                 connection = await psycopg.AsyncConnection[Any].connect(
-                    autocommit=True, prepare_threshold=_threshold(place), **_parameters(place)
+                    autocommit=True, prepare_threshold=_threshold(location), **_parameters(location)
                 )
         except psycopg.Error as error:
             raise _not_connected(error) from error
@@ -156,11 +156,11 @@ class Link:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the server has said nothing unasked. While nobody asks, it says that it goes."""
+        """Whether the server has sent nothing unasked. When it shuts down, it says so between two calls."""
         return _is_quiet(self.connection.fileno())
 
     def drop(self) -> None:
-        """Let go of it without waiting for anybody."""
+        """Close the connection without waiting."""
         self.connection.pgconn.finish()
 
 
@@ -173,12 +173,12 @@ class BlockingLink:
         self._plain = _adapted(psycopg.RawCursor[Any](connection, row_factory=tuple_row))
 
     @classmethod
-    def open(cls, place: Place) -> "BlockingLink":
+    def open(cls, location: Location) -> "BlockingLink":
         """Connect."""
         try:
             with CONNECTING:
                 connection = psycopg.Connection[Any].connect(
-                    autocommit=True, prepare_threshold=_threshold(place), **_parameters(place)
+                    autocommit=True, prepare_threshold=_threshold(location), **_parameters(location)
                 )
         except psycopg.Error as error:
             raise _not_connected(error) from error
@@ -198,7 +198,7 @@ class BlockingLink:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the server has said nothing unasked. While nobody asks, it says that it goes."""
+        """Whether the server has sent nothing unasked. When it shuts down, it says so between two calls."""
         return _is_quiet(self.connection.fileno())
 
     def cut(self) -> None:
@@ -209,7 +209,7 @@ class BlockingLink:
                 wire.shutdown(socket.SHUT_RDWR)
 
     def drop(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self.connection.pgconn.finish()
 
 

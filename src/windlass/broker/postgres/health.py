@@ -40,7 +40,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that no partition of their own was there for."""
 
     def warnings(self) -> tuple[str, ...]:
-        """What is not well, each with what to do."""
+        """What is wrong, each with what to do."""
         return tuple(text for text in self._warnings() if text)
 
     def _warnings(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Putting a namespace into a database: numbered migrations, then the functions.
+"""Installing a namespace in a database: numbered migrations, then the functions.
 
 A migration and the note that it was made are one transaction, under a lock that other installers wait for.
 Killed at any point, the next one goes on where it stopped. Migrations only add, so that older workers go on
@@ -78,7 +78,7 @@ def first_layout() -> str:
 
 
 def _path(schema: str) -> str:
-    """What names mean in functions made under it: never a temporary table of whoever calls them."""
+    """The search path of functions: names in them never mean a temporary table of the caller."""
     return f"SET LOCAL search_path = {schema}, pg_catalog, pg_temp"
 
 

@@ -1,6 +1,6 @@
 """Waking by the server: a connection of its own that listens, so that an idle worker starts a job at once.
 
-The server tells of a queue at most once per cooldown (`02_step.sql`), so who waits looks often for twice as
+The server tells of a queue at most once per cooldown (`02_step.sql`), so a waiter looks often for twice as
 long afterwards, also if it was at work when it was told. It is a hint: a connection that is lost, or a pooler
 that passes nothing on, costs up to a second.
 """
@@ -18,13 +18,13 @@ from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.driver import TROUBLE, Link
 from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.statements import statement
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.forks import leave_to_parent, renew_after_fork
 
 COOLDOWN: Final = 0.02
 """Seconds within which the server tells of a queue but once; as `02_step.sql` has it."""
 ROOM: Final = 1_464_422_981
-"""The first half of the key of the lock that whoever listens holds."""
+"""The first half of the key of the lock that a listener holds."""
 _HOLD: Final = "SELECT pg_advisory_lock_shared(%s, %s)"
 _AGAIN_AFTER: Final = 1.0
 _LOOKS_FOR: Final = 2 * COOLDOWN
@@ -32,10 +32,10 @@ _LOOKS_FOR: Final = 2 * COOLDOWN
 
 
 class Listener:
-    """The one connection of a broker that listens: opened when somebody first waits."""
+    """The one connection of a broker that listens: opened at the first wait."""
 
-    def __init__(self, place: Place, schema: str, bell: Bell) -> None:
-        self._place = place
+    def __init__(self, location: Location, schema: str, bell: Bell) -> None:
+        self._location = location
         self._schema = schema
         self._bell = bell
         self._queues: Counter[str] = Counter()
@@ -75,7 +75,7 @@ class Listener:
         return COOLDOWN / 4 if looked_at < self._told_at + _LOOKS_FOR else floor
 
     def _open_if_needed(self) -> None:
-        if not self._place.listens or self._closed:
+        if not self._location.listens or self._closed:
             return
         hears = self._hearing is not None and not self._hearing.done()
         if self._is_lost() and not hears and asyncio.get_running_loop().time() >= self._not_before:
@@ -96,7 +96,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._not_before = loop.time() + _AGAIN_AFTER
         with contextlib.suppress(*TROUBLE):
-            link = await Link.open(self._place)
+            link = await Link.open(self._location)
             try:
                 (row,) = await link.fetch(statement(self._schema, "bell", 0), (), named=True)
                 connection = link.connection
@@ -122,7 +122,7 @@ class Listener:
             self._bell.ring()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._closed = True
         if self._hearing is not None:
             self._hearing.cancel()

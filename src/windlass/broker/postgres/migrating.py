@@ -15,8 +15,8 @@ from windlass.broker.postgres.trouble import forbidden
 from windlass.broker.postgres.url import read_url
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a namespace stands beside this program."""
+class LayoutState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is installed of a namespace, compared with this program."""
 
     namespace: str
     layout: int
@@ -40,8 +40,8 @@ async def up_to_date(connection: psycopg.AsyncConnection[Any], namespace: str) -
         raise forbidden(error, namespace) or error from error
 
 
-async def standing(url: str, namespace: str) -> Standing:
-    """Where a namespace stands; nothing is changed."""
+async def layout_state(url: str, namespace: str) -> LayoutState:
+    """Look what is installed of a namespace; nothing is changed."""
     pool = Pool(read_url(url))
     try:
         found = await pool.use(lambda connection: _state(connection, namespace))
@@ -54,7 +54,7 @@ async def standing(url: str, namespace: str) -> Standing:
         kind = "current"
     else:
         kind = "older" if functions else "missing"
-    return Standing(namespace=namespace, layout=layout, latest=len(migrations()), functions=kind)
+    return LayoutState(namespace=namespace, layout=layout, latest=len(migrations()), functions=kind)
 
 
 async def _state(connection: psycopg.AsyncConnection[Any], namespace: str) -> tuple[int, int, str] | None:
@@ -64,9 +64,9 @@ async def _state(connection: psycopg.AsyncConnection[Any], namespace: str) -> tu
         raise forbidden(error, namespace) or error from error
 
 
-async def migrate(url: str, namespace: str) -> Standing:
-    """Bring a namespace up to date; where it stood before."""
-    before = await standing(url, namespace)
+async def migrate(url: str, namespace: str) -> LayoutState:
+    """Bring a namespace up to date. Returns what was installed before."""
+    before = await layout_state(url, namespace)
     pool = Pool(read_url(url))
     try:
         await pool.use(lambda connection: up_to_date(connection, namespace))
@@ -75,6 +75,6 @@ async def migrate(url: str, namespace: str) -> Standing:
     return before
 
 
-def sql(before: Standing) -> str:
+def sql(before: LayoutState) -> str:
     """All that would run."""
     return "" if before.is_current else script(before.namespace, layout=before.layout)

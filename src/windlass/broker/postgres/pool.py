@@ -15,7 +15,7 @@ import psycopg
 
 from windlass.broker.postgres.driver import PATIENCE, TROUBLE, Link, Row, ends
 from windlass.broker.postgres.trouble import Tries, in_words, lost_within
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.errors import StoreError, StoreUnavailable, Unsupported
 from windlass.forks import leave_to_parent, renew_after_fork
 
@@ -28,8 +28,8 @@ _CLOSING: Final = 1.0
 class Pool:
     """The connections of one broker, on one event loop."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, location: Location) -> None:
+        self.location = location
         self._apart: Sequence[asyncio.Task[bool]] = ()
         self._closed = False
         self._begin()
@@ -37,14 +37,14 @@ class Pool:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._room = asyncio.Semaphore(_for_calls(self.place))
-        self._long = asyncio.Semaphore(_for_long(self.place))
+        self._room = asyncio.Semaphore(_for_calls(self.location))
+        self._long = asyncio.Semaphore(_for_long(self.location))
         self._idle: list[Link] = []
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def fetch(self, statement: bytes, arguments: Sequence[Any] = (), *, named: bool) -> Sequence[Row]:
         """Call a function of the store: one statement, one transaction. `named`: rows are dictionaries."""
-        tries = Tries(self.place)
+        tries = Tries(self.location)
         while True:
             self._renew_in_child()
             try:
@@ -57,8 +57,8 @@ class Pool:
     async def _answer(
         self, link: Link, statement: bytes, arguments: Sequence[Any], *, named: bool
     ) -> Sequence[Row]:
-        """Wait for an answer for so long. Whoever is cancelled does not wait for the server: psycopg would
-        first ask it, by another connection, to end the statement, and wait until it has.
+        """Wait for an answer, at most for so long. A caller that is cancelled does not wait for the server:
+        psycopg would first ask it, by another connection, to end the statement, and wait until it has.
         """
         call = asyncio.ensure_future(link.fetch(statement, arguments, named=named))
         try:
@@ -75,7 +75,7 @@ class Pool:
         return call.result()
 
     def _abandon(self, link: Link, call: "asyncio.Task[Any]") -> None:
-        """Have a call end by itself, and its connection with it."""
+        """Leave a call to end by itself; its connection ends with it."""
         self._abandoned.add(call)
         call.add_done_callback(partial(self._ended, link))
         call.cancel()
@@ -87,12 +87,12 @@ class Pool:
             call.exception()  # nobody waits for it any more
 
     async def use(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[_T]]) -> _T:
-        """Let some work of the store's use a connection."""
+        """Do some work of the store on a connection."""
         try:
             async with self._lent() as connection:
                 return await work(connection)
         except TROUBLE as error:
-            raise in_words(error, self.place) from error
+            raise in_words(error, self.location) from error
 
     @asynccontextmanager
     async def _lent(self) -> AsyncGenerator[psycopg.AsyncConnection[Any], None]:
@@ -109,10 +109,10 @@ class Pool:
 
     @asynccontextmanager
     async def lent_for_long(self) -> AsyncGenerator[psycopg.AsyncConnection[Any], None]:
-        """Lend a connection to somebody who may keep it, and use the store meanwhile: others are left."""
-        if _for_calls(self.place) == 1:
+        """Lend a connection for long, to a caller that may use the store meanwhile: others are left."""
+        if _for_calls(self.location) == 1:
             raise Unsupported(
-                "a transaction of one's own needs a second connection: set connections=2 or more"
+                "a transaction of your own needs a second connection: set connections=2 or more in the URL"
             )
         async with self._long, self._lent() as connection:
             try:
@@ -120,10 +120,10 @@ class Pool:
             except TROUBLE as error:
                 if not connection.closed:
                     raise  # of something else that is done meanwhile
-                raise lost_within(self.place) from error
+                raise lost_within(self.location) from error
 
     def set_apart(self) -> None:
-        """Do with one connection less from now on: it is opened elsewhere."""
+        """Use one connection less from now on: it is opened elsewhere."""
         loop = asyncio.get_running_loop()
         self._apart = tuple(loop.create_task(places.acquire()) for places in (self._room, self._long))
 
@@ -136,10 +136,10 @@ class Pool:
                 return link
             link.drop()
         try:
-            link = await Link.open(self.place)
+            link = await Link.open(self.location)
         except TROUBLE as error:
-            raise in_words(error, self.place) from error
-        if not self.place.pooled:
+            raise in_words(error, self.location) from error
+        if not self.location.pooled:
             return link
         try:
             await self._check_isolation(link)
@@ -158,17 +158,17 @@ class Pool:
             )
 
     def _give_back(self, link: Link, error: BaseException | None = None) -> None:
-        """Keep a connection for the next one, if it is of any use."""
+        """Keep a connection for the next call, if it is usable."""
         if self._closed or not link.is_usable or (error is not None and ends(error)):
             link.drop()
         else:
             self._idle.append(link)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close all connections."""
         self._closed = True
-        for place in self._apart:
-            place.cancel()
+        for task in self._apart:
+            task.cancel()
         idle, self._idle = self._idle, []
         for link in idle:
             link.drop()
@@ -187,16 +187,16 @@ class Pool:
         self._begin()
 
 
-def _for_calls(place: Place) -> int:
+def _for_calls(location: Location) -> int:
     """How many connections there are but for the one that listens."""
-    return place.connections - place.listens
+    return location.connections - location.listens
 
 
-def spares_one(place: Place) -> bool:
+def spares_one(location: Location) -> bool:
     """Whether one of those can be set apart: two are left, so that one may be lent for long."""
-    return _for_calls(place) > 2
+    return _for_calls(location) > 2
 
 
-def _for_long(place: Place) -> int:
-    """How many connections may be lent to those who keep them: one is left for everybody else."""
-    return max(1, min(place.connections // 2, _for_calls(place) - 1))
+def _for_long(location: Location) -> int:
+    """How many connections may be lent for long: one is left for all others."""
+    return max(1, min(location.connections // 2, _for_calls(location) - 1))

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 
 from windlass.broker.postgres.driver import NOT_WRITABLE, NotConnected, code_of, may_pass
-from windlass.broker.postgres.url import Place
+from windlass.broker.postgres.url import Location
 from windlass.errors import InvalidOption, StoreError, StoreUnavailable, WindlassError
 
 NOT_THE_PRIMARY: Final = (
@@ -45,12 +45,12 @@ class Refusal(StoreError):
         self.sqlstate = sqlstate
 
 
-def in_words(error: BaseException, place: Place) -> WindlassError:
+def in_words(error: BaseException, location: Location) -> WindlassError:
     """What to raise for an error of the driver."""
     said, code = _first_line(error), code_of(error)
     if code is not None and code.startswith(_OWN):
         return Refusal(said, code)
-    where = _where(place)
+    where = _where(location)
     if code == NOT_WRITABLE:
         return StoreUnavailable(f"PostgreSQL at {where} {NOT_THE_PRIMARY} ({said})")
     if code is None and (isinstance(error, psycopg.ProgrammingError) or _BAD_VALUE.match(said)):
@@ -111,11 +111,11 @@ def _advice(code: str) -> str:
     return ""
 
 
-def lost_within(place: Place) -> StoreUnavailable:
+def lost_within(location: Location) -> StoreUnavailable:
     """What to raise if a connection is lost while a transaction is open on it."""
     return StoreUnavailable(
-        f"the connection to PostgreSQL at {_where(place)} was lost within a transaction: it was rolled back,"
-        " unless the server had been told to commit"
+        f"the connection to PostgreSQL at {_where(location)} was lost within a transaction: it was rolled"
+        " back, unless the server had been told to commit"
     )
 
 
@@ -129,9 +129,9 @@ def forbidden(error: BaseException, namespace: str) -> StoreError | None:
     )
 
 
-def _where(place: Place) -> str:
+def _where(location: Location) -> str:
     """Host and port: of the URL, or of the environment and the defaults of libpq."""
-    parts = urlsplit(place.dsn)
+    parts = urlsplit(location.dsn)
     named = parts.netloc.rpartition("@")[2]
     return named or ",".join(parse_qs(parts.query).get("host", ())) or "the default host"
 
@@ -149,17 +149,17 @@ _FIRST_PAUSE: Final = 0.005
 class Tries:
     """The tries of one step, and the pauses between them."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: Location) -> None:
+        self._location = location
         self._made = 0
 
     def after(self, error: BaseException) -> float:
         """Seconds to wait before the step is begun anew. Raises one of our errors if it is of no use."""
         if not may_pass(error):
-            raise in_words(error, self._place) from error
+            raise in_words(error, self._location) from error
         self._made += 1
         if self._made == TRIES:
             raise StoreUnavailable(
-                f"PostgreSQL could not serialize the step: {_first_line(error)}; tried {TRIES} times"
+                f"PostgreSQL could not serialize the step in {TRIES} tries: {_first_line(error)}; try again"
             ) from error
         return _FIRST_PAUSE * 2 ** (self._made - 1) * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret

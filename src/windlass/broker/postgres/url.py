@@ -15,7 +15,7 @@ _MOST_PORT: Final = 65_535
 _PORT: Final = re.compile(r":(\d+)(?=,|$)")
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """What a URL says."""
 
     dsn: str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
         return self.wake and not self.pooled and self.connections > 2
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> Location:
     """Read a URL, or say what is wrong with it. The rest of it may carry a password, so it is never shown."""
     parts = urlsplit(url)
     if any(not 1 <= int(port) <= _MOST_PORT for port in _PORT.findall(parts.netloc.rpartition("@")[2])):
@@ -51,7 +51,7 @@ def read_url(url: str) -> Place:
         else:
             kept.append((name, value))
     query = urlencode(kept, quote_via=quote)  # libpq takes a plus sign for one
-    return Place(urlunsplit(parts._replace(query=query)), connections, pooled, wake)
+    return Location(urlunsplit(parts._replace(query=query)), connections, pooled, wake)
 
 
 def _connections(value: str) -> int:

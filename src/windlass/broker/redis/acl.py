@@ -1,4 +1,4 @@
-"""The least that a user of the server needs, for an ACL of their own."""
+"""The rights that a user of the server needs at least, as ACL rules."""
 
 from typing import Final
 

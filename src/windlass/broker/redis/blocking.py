@@ -8,7 +8,7 @@ from redis import exceptions
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.connections import BlockingConnection, ask_blocking, find, named, open_blocking
-from windlass.broker.redis.conversation import Go, Pause, Say, Talk
+from windlass.broker.redis.conversation import ConnectTo, Pause, Send, Talk
 from windlass.broker.redis.url import Address, Location
 
 _T = TypeVar("_T")
@@ -32,7 +32,9 @@ class BlockingWire:
         """Why it puts the caller off, if it does."""
 
     def hold(self, talk: Talk[_T]) -> _T:
-        """Hold a conversation to its end. Its turn counts: a server that hangs is not waited for in line."""
+        """Hold a conversation to its end. The time in line counts: threads do not wait one after the other
+        for a server that hangs.
+        """
         if not self._lock.acquire(timeout=self._location.timeout):
             raise complaint(TimeoutError(), self._location, self._address, used=True)
         try:
@@ -62,15 +64,15 @@ class BlockingWire:
                 raise TimeoutError
             answer = None
             match step:
-                case Say():
+                case Send():
                     answer = self._answer(step)
                     self._said = answer if isinstance(answer, exceptions.RedisError) else None
                 case Pause():
                     time.sleep(step.seconds)
-                case Go():
+                case ConnectTo():
                     self._drop(step)
 
-    def _answer(self, step: Say) -> Any:
+    def _answer(self, step: Send) -> Any:
         if step.to is None:
             opened = self._connected()
             self._asked = True
@@ -91,8 +93,8 @@ class BlockingWire:
             self._opened = open_blocking(self._location, self._address)
         return self._opened
 
-    def _drop(self, go: Go | None = None) -> None:
-        """Let go of the connection; the next one leads where `go` says, else to whom is in charge then."""
+    def _drop(self, go: ConnectTo | None = None) -> None:
+        """Close the connection. The next one leads where `go` says, else to the server in charge."""
         opened, self._opened, self._asked, self._used = self._opened, None, False, False
         if go is not None and go.to is not None:
             self._address, self._found = named(self._location, self._address, go.to), True
@@ -104,6 +106,6 @@ class BlockingWire:
             opened.disconnect()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             self._drop()

@@ -36,16 +36,16 @@ def complaint(
     used: bool = False,
     said: exceptions.RedisError | None = None,
 ) -> StoreError:
-    """What the caller is told. `StoreUnavailable`: to try again may help. `used`: the connection had worked
+    """The error for the caller. `StoreUnavailable`: trying again may help. `used`: the connection had worked
     before. `said`: why the server had put the caller off until the time was over.
     """
     if said is not None and isinstance(error, TimeoutError):
         return delay(said)
     server = f"the Redis server at {shown(location, address)}"
     root = _root(error)
+    if isinstance(root, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return StoreError(_stranger(server, location))
     match error:
-        case exceptions.AuthenticationError() | exceptions.AuthorizationError():
-            return StoreError(_stranger(server, location))
         case exceptions.BusyLoadingError():
             return StoreUnavailable(f"{server} is loading its data; try again when it has")
         case exceptions.MaxConnectionsError():
@@ -66,7 +66,7 @@ def complaint(
 
 
 def refusal(error: exceptions.RedisError) -> StoreError:
-    """What it means that a server answers with an error."""
+    """The error for what a server answered."""
     text = str(error)
     if is_full(error):
         return StoreError(
@@ -74,19 +74,19 @@ def refusal(error: exceptions.RedisError) -> StoreError:
         )
     if isinstance(error, exceptions.AuthenticationError):
         return StoreError(
-            f"the Redis server wants another login: {text}; check user and password of the URL, and the ACL"
+            f"the Redis server refused the login: {text}; check user and password of the URL, and the ACL"
         )
     if isinstance(error, exceptions.NoPermissionError) or "ACL failure" in text or "NOPERM" in text:
         return StoreError(
             f"the Redis user lacks a right: {text}; docs/redis.md lists the least rights of a namespace"
         )
     if "DB index is out of range" in text:
-        return StoreError("the Redis server has no database of that number; see the end of the URL")
+        return StoreError("the Redis server has no database of that number; change it at the end of the URL")
     return StoreError(f"the Redis server answered with an error: {text}")
 
 
 def delay(error: exceptions.RedisError) -> StoreUnavailable:
-    """What it means that a server has said the same for as long as one call may take."""
+    """The error if a server has answered the same for as long as one call may take."""
     match error:
         case exceptions.BusyLoadingError():
             return StoreUnavailable("the Redis server is loading its data; try again when it has")
@@ -104,7 +104,7 @@ def delay(error: exceptions.RedisError) -> StoreUnavailable:
             return StoreUnavailable("the Redis cluster is down: no node has the slot of this namespace")
         case exceptions.MovedError():
             return StoreUnavailable(
-                "the Redis server is one of a cluster whose nodes disagree; is the URL redis+cluster://?"
+                "the nodes of the Redis cluster redirect to each other; see that the URL is redis+cluster://"
             )
         case exceptions.TryAgainError():
             return StoreUnavailable("the Redis server moves the data of this namespace; try again later")
@@ -149,10 +149,10 @@ def shown(location: Location, address: Address | None) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What the driver wrapped."""
+    """What the driver wrapped: a refused login, on a Unix socket, or an error of the system."""
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, OSError):
+        if isinstance(inner, OSError | exceptions.AuthenticationError | exceptions.AuthorizationError):
             return inner
         inner = inner.__cause__ or inner.__context__
     return error
@@ -192,7 +192,7 @@ def _missing_file(location: Location, server: str) -> str:
 
 
 def _away(root: BaseException, server: str, location: Location, *, used: bool) -> str | None:
-    """What is wrong with a server that does not answer, where that can be told."""
+    """What is wrong with a server that does not answer, if that is known."""
     match root:
         case TimeoutError():
             hint = (

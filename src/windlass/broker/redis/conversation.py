@@ -29,7 +29,7 @@ that it is moving to. A call that is sent on again is sent in a circle.
 """
 
 
-class Say(NamedTuple):
+class Send(NamedTuple):
     """Send commands and give back the reply to the last, be it an error."""
 
     commands: tuple[Command, ...]
@@ -43,13 +43,13 @@ class Pause(NamedTuple):
     seconds: float
 
 
-class Go(NamedTuple):
+class ConnectTo(NamedTuple):
     """From now on talk to this server, on the same host if it names none; None: find out anew which."""
 
     to: Address | None
 
 
-Step = Say | Pause | Go
+Step = Send | Pause | ConnectTo
 Talk = Generator[Step, Any, _T]
 
 
@@ -64,10 +64,10 @@ def converse(
     to: Address | None = None
     last: Any = None
     redirected = 0
-    to_confirm = wait > 0 and call.script in ("enqueue", "fire")
+    to_confirm = wait > 0 and call.script in ("enqueue", "fire", "take")
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
-        reply = yield Say((*asking, command), to)
+        reply = yield Send((*asking, command), to)
         to, last = None, reply
         if not isinstance(reply, exceptions.RedisError):
             if to_confirm:
@@ -81,13 +81,13 @@ def converse(
                 to = yield from _sent_on(reply, redirected, pause, stays=to_confirm)
             case _ if is_no_primary(reply) or isinstance(reply, exceptions.ClusterDownError):
                 yield Pause(pause)
-                yield Go(None)
+                yield ConnectTo(None)
             case _ if may_pass(reply):
                 yield Pause(pause)
             case _ if call.full is not None and is_full(reply):
                 return call.full()
             case exceptions.AuthenticationError():
-                yield Go(None)  # the next call logs in anew
+                yield ConnectTo(None)  # the next call logs in anew
                 raise refusal(reply)
             case _:
                 raise refusal(reply)
@@ -96,20 +96,20 @@ def converse(
 
 
 def _sent_on(error: Any, turn: int, pause: float, *, stays: bool) -> Talk[Address | None]:
-    """Follow a redirection: for good, or to the server that is returned, for once. Who `stays` waits until
-    there is one for good: a server tells what its replicas have on the connection of the write alone.
+    """Follow a redirection: for good, or once, to the server that is returned. A call that `stays` waits
+    until there is one for good: a server tells what its replicas have on the connection of the write alone.
     """
     has_moved = isinstance(error, exceptions.MovedError)
     if turn > AT_ONCE or (stays and not has_moved):
         yield Pause(pause)
     to = str(error.host), int(error.port)
     if has_moved:
-        yield Go(to)
+        yield ConnectTo(to)
     return None if has_moved or stays else to
 
 
 def _confirmed(wait: int, timeout: float) -> Talk[None]:
     """Replicas that have the write. Resending is safe: the ids are known."""
-    reply = yield Say(((b"WAIT", wait, int(timeout * 500)),))
+    reply = yield Send(((b"WAIT", wait, int(timeout * 500)),))
     if not isinstance(reply, int) or reply < wait:
         raise StoreUnavailable(f"fewer than {wait} replicas confirmed the enqueue in time")

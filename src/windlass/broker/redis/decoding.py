@@ -54,7 +54,7 @@ def _maybe(value: Any) -> Any:
 
 
 def state(code: int) -> State | None:
-    """A state; None for none."""
+    """A state; None if there is none."""
     return None if code < 0 else STATES[code]
 
 

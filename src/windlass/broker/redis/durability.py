@@ -1,4 +1,4 @@
-"""What a server promises about what it was given: read when a broker opens, for `doctor` and for receipts."""
+"""How safe jobs are on a server: read when a broker opens, for `doctor` and for receipts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Durability(NamedTuple):
         return (self.append_only or self.snapshots) and not self.evicts
 
     def words(self) -> str:
-        """What has happened to a job when `enqueue` returns."""
+        """Where a job is safe when `enqueue` returns, in words."""
         confirmed = f", and confirmed by {self.replicas_confirm} replicas" if self.replicas_confirm else ""
         deleted = f"; AT ITS MEMORY LIMIT THE SERVER DELETES JOBS ({self.policy})" if self.evicts else ""
         return f"in the memory of {self.server}, {self._file()}{confirmed}{deleted}"

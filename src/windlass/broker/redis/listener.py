@@ -24,7 +24,7 @@ class Waiter:
         self.told = False
 
     def tell(self) -> None:
-        """It is its turn; or nobody will tell it any more."""
+        """End the wait: it was told, or nobody will tell it any more."""
         self.told = True
         self._end()
 
@@ -33,7 +33,7 @@ class Waiter:
             self._over.set_result(None)
 
     async def wait(self, timeout: float) -> None:
-        """Until it is told, or the time is over."""
+        """Wait until it is told, or until the timeout."""
         timer = asyncio.get_running_loop().call_later(timeout, self._end)
         try:
             await self._over
@@ -66,14 +66,14 @@ class Listener:
     # wakes
 
     async def wait_here(self) -> tuple[str, Waiter]:
-        """A number under which this caller can be told, and what it can wait with."""
+        """A waiter, and the number under which the server tells it."""
         await self._open(ends=False)
         number = str(next(self._numbers))
         self._waiting[number] = waiter = Waiter()
         return number, waiter
 
     def waits_no_longer(self, number: str) -> None:
-        """It has been told, or gave up."""
+        """Remove a waiter that was told, or gave up."""
         self._waiting.pop(number, None)
 
     # ends
@@ -90,7 +90,7 @@ class Listener:
         await self._open(ends=True)
 
     def listens_no_longer(self, heard: asyncio.Event) -> None:
-        """It has heard enough."""
+        """Remove a listener."""
         self._watching.pop(heard, None)
 
     # the connection
@@ -130,7 +130,7 @@ class Listener:
             raise self._refused or exceptions.ConnectionError("the connection was lost")
 
     def go(self) -> None:
-        """Another server is in charge. Let everybody look for themselves, and come back."""
+        """Another server is in charge: wake all waiters, which look for themselves and wait again."""
         self._tell_all()
 
     async def _hear_all(self, opened: LoopConnection) -> None:
@@ -143,7 +143,7 @@ class Listener:
         except (*UNREACHABLE, exceptions.RedisError):
             pass
         finally:
-            # Nobody is told any more: let them look for themselves, and come back.
+            # Nobody is told any more: the waiters look for themselves, and wait again.
             if self._opened is opened:
                 self._opened = None
                 self._wake_all()
@@ -182,12 +182,12 @@ class Listener:
             await close_on_loop(opened)
 
     def let_go(self) -> None:
-        """Wake everybody who waits."""
+        """Wake all waiters."""
         self.closed = True
         self._tell_all()
 
     async def close(self) -> None:
-        """Let everybody go, and the connection."""
+        """Wake all waiters, and close the connection."""
         self.let_go()
         try:
             async with self._opening:

@@ -12,8 +12,8 @@ from windlass.broker.redis.wire import Wire
 
 
 class LoopConnections:
-    """What belongs to the running loop. Nobody need close it: `asyncio.run`, and whatever else ends loops in
-    order, does.
+    """What belongs to the running loop. Nobody has to close it: `asyncio.run` does, and all else
+    that ends loops in order.
     """
 
     def __init__(self, location: Location, namespace: str, key: bytes, *, gone: Callable[[], object]) -> None:
@@ -38,7 +38,7 @@ class LoopConnections:
             await self.wire.close()
 
     async def close(self) -> None:
-        """Wake everybody who waits, and close the connections."""
+        """Wake all waiters, and close the connections."""
         await self._end.aclose()
 
     def begin_to_close(self) -> None:

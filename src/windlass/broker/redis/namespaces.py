@@ -14,7 +14,7 @@ from windlass.broker.contract import Options
 from windlass.broker.redis import verbs
 from windlass.broker.redis.complaints import UNREACHABLE
 from windlass.broker.redis.connections import ask_blocking, find, open_blocking
-from windlass.broker.redis.conversation import Say, Talk
+from windlass.broker.redis.conversation import Send, Talk
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import Location, read_url
 from windlass.core.ids import namespace_tag, tag_of
@@ -36,7 +36,7 @@ async def enlist(store: Store) -> None:
 
 
 def _said(command: tuple[bytes | str, ...]) -> Talk[None]:
-    yield Say((command,))
+    yield Send((command,))
 
 
 async def find_namespace(url: str, here: str, job: JobId) -> str | None:

@@ -9,7 +9,7 @@ from windlass.broker.contract import Options
 from windlass.broker.redis.blocking import BlockingWire
 from windlass.broker.redis.codes import FORMAT
 from windlass.broker.redis.complaints import BrokenLink
-from windlass.broker.redis.conversation import Say, Talk, converse
+from windlass.broker.redis.conversation import Send, Talk, converse
 from windlass.broker.redis.durability import Durability, read_durability
 from windlass.broker.redis.keys import ends_channel, keys
 from windlass.broker.redis.loop_connections import LoopConnections
@@ -121,7 +121,7 @@ class Store:
         self._by_loop, self._blocking, self._pid = {}, None, os.getpid()
 
     async def close(self) -> None:
-        """Let go of what this loop has open, and of what threads have."""
+        """Close the connections of this loop, and those of threads."""
         self.closed = True
         connections = self._by_loop.pop(asyncio.get_running_loop(), None)
         if connections is not None:
@@ -135,9 +135,9 @@ class Store:
 
 
 def _facts(replicas: int) -> Talk[Durability]:
-    info: Any = yield Say(((b"INFO",),))
-    config: Any = yield Say(((b"CONFIG", b"GET", b"appendfsync"),))
-    save: Any = yield Say(((b"CONFIG", b"GET", b"save"),))
+    info: Any = yield Send(((b"INFO",),))
+    config: Any = yield Send(((b"CONFIG", b"GET", b"appendfsync"),))
+    save: Any = yield Send(((b"CONFIG", b"GET", b"save"),))
     # An ACL may forbid CONFIG: what is not known is not claimed.
     said: list[Any] = [] if isinstance(config, Exception) or isinstance(save, Exception) else [*config, *save]
     return read_durability(info if isinstance(info, bytes) else b"", said, replicas)

@@ -15,7 +15,7 @@ from windlass.broker.redis.connections import (
     named,
     open_on_loop,
 )
-from windlass.broker.redis.conversation import Go, Pause, Say, Step, Talk
+from windlass.broker.redis.conversation import ConnectTo, Pause, Send, Step, Talk
 from windlass.broker.redis.url import Address, Location
 
 _T = TypeVar("_T")
@@ -70,18 +70,18 @@ class Wire:
 
     async def _take(self, step: Step) -> Any:
         match step:
-            case Say():
+            case Send():
                 answer = await self._answer(step)
                 self._said = answer if isinstance(answer, exceptions.RedisError) else None
                 return answer
             case Pause():
                 await asyncio.sleep(step.seconds)
-            case Go():
+            case ConnectTo():
                 await self._drop(go=step)
                 self.on_go()
         return None
 
-    async def _answer(self, step: Say) -> Any:
+    async def _answer(self, step: Send) -> Any:
         if step.to is None:
             opened = await self.connected()
             self._asked = True
@@ -117,7 +117,7 @@ class Wire:
         except UNREACHABLE:
             return True
 
-    async def _drop(self, *, go: Go | None = None) -> None:
+    async def _drop(self, *, go: ConnectTo | None = None) -> None:
         """Let go of the connection; the next one leads where `go` says, else to the server in charge then."""
         opened, self._opened, self._asked, self._used = self._opened, None, False, False
         if go is not None and go.to is not None:

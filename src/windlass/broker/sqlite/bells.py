@@ -155,19 +155,19 @@ class Bells:
             listener.wake()
 
     def listen(self) -> "Listener":
-        """Somebody who is to be told of the next commit. Listen first, look then: nothing falls between."""
+        """A new listener for the next commit. Listen first, then look: so nothing is missed."""
         listener = Listener(self)
         with self._guard:
             self._listeners.add(listener)
         return listener
 
     def leave(self, listener: "Listener") -> None:
-        """Somebody listens no longer."""
+        """Remove a listener."""
         with self._guard:
             self._listeners.discard(listener)
 
     def look(self) -> int:
-        """Look whether another process has committed; at most once in a while, however many ask."""
+        """Look whether another process has committed; at most once in a while, however often it is called."""
         with self._guard:
             now = time.monotonic()
             if now - self._looked >= QUICKEST and not self.closed:
@@ -179,7 +179,7 @@ class Bells:
             return self.generation
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Wake all waiters, and end."""
         with self._guard:
             self.closed = True
         for loop, waiting in list(self._loops.items()):
@@ -263,7 +263,7 @@ def _take(fifo: int) -> bool:
 
 
 def _hand_on(fifo: int, waiting: deque[asyncio.Future[None]]) -> None:
-    """A wake has come: the first who waits has it, unless another process was quicker."""
+    """A wake has come: give it to the first waiter, unless another process was quicker."""
     while waiting and waiting[0].done():
         waiting.popleft()
     if waiting and _take(fifo):
@@ -271,7 +271,7 @@ def _hand_on(fifo: int, waiting: deque[asyncio.Future[None]]) -> None:
 
 
 def _wake_all(waiting: "dict[int, deque[asyncio.Future[None]]]") -> None:
-    """On the loop that waits: let all of its waiters go."""
+    """Wake all waiters of a loop. Runs on that loop."""
     for each in waiting.values():
         for woken in each:
             _wake(woken)

@@ -12,12 +12,12 @@ class Budget:
         self.left = limit
 
     def spend(self, items: int) -> int:
-        """So many were worked on."""
+        """Take off the items that were worked on, and return their number."""
         self.left -= items
         return items
 
     def cut(self, items: list[_T]) -> list[_T]:
-        """As many as fit."""
+        """The first items, as many as the pass may still work on."""
         chosen = items[: self.left]
         self.left -= len(chosen)
         return chosen

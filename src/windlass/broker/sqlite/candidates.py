@@ -13,7 +13,7 @@ from windlass.broker.sqlite.records import Job, Queue
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.lease import Ask
-from windlass.core.order import REBASE_AT, Place, Turns, choose_band, next_draw, turn_of
+from windlass.core.order import REBASE_AT, LaneClock, Turns, choose_band, next_draw, turn_of
 
 SQL = statements("claim")
 LANES_READ = 256
@@ -68,7 +68,7 @@ class StoredRing:
     def __init__(self, tx: Transaction, queue: Queue, band: int, page: int) -> None:
         self._tx, self._queue, self.band, self._page = tx, queue, band, page
         self.time: int = tx.value(filing.SQL["ring_time"], (queue.q, band)) or 0
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, LaneClock] = {}
         self._order: list[tuple[int | None, str]] = []
         """A heap of due times and lanes. An entry counts if it is the due time of the lane's place."""
         self._last: tuple[int, str] = (_FIRST, "")
@@ -116,7 +116,7 @@ class StoredRing:
         rows = self._tx.all_settled(SQL["ring_lanes"], (self._queue.q, self.band, *self._last, self._page))
         for name, clock, due, *row in rows:
             lane = self._tx.lane_of_row(self._queue, name, row)
-            self._places[name] = Place(clock, due)
+            self._places[name] = LaneClock(clock, due)
             self._order.append((due, name))
             if filing.parked(self._tx, self._queue, lane) is not None:
                 self.gone.add(name)

@@ -153,7 +153,7 @@ def _number(connection: Connection, sql: str) -> int:
 
 @contextmanager
 def in_words(path: Path) -> Generator[None]:
-    """Say what SQLite's errors mean for the file."""
+    """Raise errors of SQLite as errors that say what they mean for the file."""
     try:
         yield
     except apsw.Error as error:

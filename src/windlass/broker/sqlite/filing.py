@@ -12,7 +12,7 @@ from windlass.broker.sqlite.snapshot import Snapshot
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.core.limits import Bucket, Rate, full, has_slot, returned, taken, token_in
-from windlass.core.order import Place, band_of
+from windlass.core.order import LaneClock, band_of
 from windlass.core.query import Parked
 from windlass.core.settings import lane_policy
 from windlass.core.units import Micros
@@ -28,7 +28,7 @@ LANES_WOKEN = 1_000
 
 
 def file(tx: Transaction, job: Job, *, keeps_place: bool = False) -> None:
-    """Put a job that has just become ready in its place, and wake somebody for it."""
+    """Put a job that has just become ready in its place, and ring for its queue."""
     queue = tx.queue_of(job.q)
     if not keeps_place:
         set_band(job, queue)
@@ -124,11 +124,11 @@ def refresh(tx: Transaction, queue: Queue, lane: Lane) -> None:
     if not queue.laned:
         return
     wanted = set(_bands(tx, queue, lane)) if parked(tx, queue, lane) is None else set[int]()
-    places = {band: Place(clock, due) for band, clock, due in tx.all(SQL["places"], (queue.q, lane.name))}
+    places = {band: LaneClock(clock, due) for band, clock, due in tx.all(SQL["places"], (queue.q, lane.name))}
     present = {band for band, place in places.items() if place.due is not None}
     for band in wanted - present:
         time = tx.value(SQL["ring_time"], (queue.q, band)) or 0
-        place = places.get(band) or Place(time)
+        place = places.get(band) or LaneClock(time)
         place.enter(time, lane.policy.weight)
         tx.run(SQL["save_place"], (queue.q, lane.name, band, place.clock, place.due))
         tx.run(SQL["fill_ring"], (queue.q, band))
@@ -239,7 +239,7 @@ def next_suspect(tx: Snapshot, queue: Queue) -> Job | None:
 
 
 def has_claimable(tx: Snapshot, queue: Queue) -> bool:
-    """Whether anybody could be handed something."""
+    """Whether a queue has something to hand out."""
     if queue.unlimited and not tx.lane(queue, "").paused:
         return not queue.paused and tx.one(SQL["any_ready"], (queue.q,)) is not None
     return has_next(tx, queue) or next_suspect(tx, queue) is not None
@@ -256,7 +256,7 @@ def has_next(tx: Snapshot, queue: Queue) -> bool:
 
 
 def wake_if_claimable(tx: Transaction, queue: Queue) -> None:
-    """Something may have come free: wake somebody if so."""
+    """Ring for a queue if it has something to hand out."""
     if queue.name not in tx.armed and has_claimable(tx, queue):
         tx.armed.add(queue.name)
 

@@ -10,7 +10,7 @@ from windlass.core.job import Mode
 from windlass.core.units import JobId, Micros
 
 SQL = statements("jobs")
-Place = tuple[str, int, str, int]
+KeyPlace = tuple[str, int, str, int]
 """Where a key is unique: key, queue, lane, task."""
 
 
@@ -27,13 +27,13 @@ class Key:
     """Once its holder has finished: when it is free."""
 
 
-def place_of(tx: Transaction, job: Job) -> Place | None:
+def place_of(tx: Transaction, job: Job) -> KeyPlace | None:
     """Where the key of a job is unique; None if it has none."""
     key = tx.body(job).key if job.marks & KEYED else None
     return None if key is None else (key, job.q, job.lane, job.t)
 
 
-def key_at(tx: Transaction, place: Place | None) -> Key | None:
+def key_at(tx: Transaction, place: KeyPlace | None) -> Key | None:
     """The record of a key."""
     row = None if place is None else tx.one(SQL["key"], place)
     if row is None:
@@ -42,7 +42,7 @@ def key_at(tx: Transaction, place: Place | None) -> Key | None:
     return Key(holder, Mode(mode), window, accepted_at, follower, until)
 
 
-def save_key(tx: Transaction, place: Place, key: Key) -> None:
+def save_key(tx: Transaction, place: KeyPlace, key: Key) -> None:
     """Write the record of a key."""
     columns = (key.holder, key.mode.value, key.window, key.accepted_at, key.follower, key.until)
     tx.run(SQL["save_key"], (*place, *columns))

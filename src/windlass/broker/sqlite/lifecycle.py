@@ -27,7 +27,7 @@ from windlass.core.event import Emit, Event, is_logged
 from windlass.core.job import Delivery, Moved
 from windlass.core.lease import is_live as is_live_lease
 from windlass.core.outcome import Cause, Error, Outcome
-from windlass.core.settlement import Ruling, Standing, is_crash
+from windlass.core.settlement import JobFacts, Ruling, is_crash
 from windlass.core.state import TERMINAL, WAITING, Move, Reason, State, permitted
 from windlass.core.units import Fence, Micros, SessionId
 
@@ -177,11 +177,11 @@ def is_live(tx: Transaction, job: Job, fence: Fence) -> bool:
     return is_live_lease(job.state, job.fence, fence, session_alive=alive)
 
 
-def standing(tx: Transaction, job: Job) -> Standing:
+def facts(tx: Transaction, job: Job) -> JobFacts:
     """What the rulings need to know of a running job."""
     key = keys.held_key(tx, job)
     held = job.held
-    return Standing(
+    return JobFacts(
         attempt=job.attempt,
         max_attempts=job.max_attempts,
         crashes=job.crashes,

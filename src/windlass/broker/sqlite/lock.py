@@ -78,7 +78,7 @@ class FileLock:
         self._sign()
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it or waits for it."""
+        """Take the lock if it is free and no other waits for it."""
         try:
             if not _try(self._turn):
                 return False
@@ -114,7 +114,7 @@ class FileLock:
         self._open()
 
     def release(self) -> None:
-        """Let the next one write. If the program has closed the file, nothing is locked any more."""
+        """Release the lock: the next process may write. If the program has closed the file, there is none."""
         if identity(self._lock) == self._files[self._lock]:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
@@ -125,8 +125,8 @@ class FileLock:
         return "another process"
 
     def _sign(self) -> None:
-        """Say in the file who has the lock, for those who wait in vain. Written, not mapped: who uses a map
-        of a file that was truncated is killed.
+        """Write into the file who has the lock, for those who wait in vain. It is not mapped: a process that
+        uses a map of a truncated file is killed.
         """
         mine = _PID.pack(self._pid)
         with contextlib.suppress(OSError):
@@ -134,7 +134,7 @@ class FileLock:
                 os.pwrite(self._lock, mine, 0)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._helper is not None:
             self._helper.stop()
         self._let_go()
@@ -145,7 +145,7 @@ class FileLock:
 
 
 class _Helper:
-    """A thread that waits in the kernel, so that the one who asked can give up: `flock` knows no timeout."""
+    """A thread that waits in the kernel, so that the caller can give up: `flock` knows no timeout."""
 
     def __init__(self, turn: int, lock: int) -> None:
         self._turn = turn

@@ -174,7 +174,7 @@ def unhold(tx: Transaction, key: str, limit: int) -> Purged:
 
 
 def set_paused(tx: Transaction, queue_name: str, lane_name: str | None, *, paused: bool) -> bool:
-    """Pause or resume a queue or a lane; whether the queue exists."""
+    """Pause or resume a queue or a lane. Returns whether the queue exists."""
     queue = tx.queue(queue_name)
     if queue is None:
         return False

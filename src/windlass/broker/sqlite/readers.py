@@ -1,4 +1,4 @@
-"""Those who read: connections of their own on a snapshot of the file, so that they neither wait nor are
+"""Readers: connections of their own on a snapshot of the file, so that they neither wait nor are
 waited for.
 """
 
@@ -63,13 +63,13 @@ class Readers:
         try:
             reading = asyncio.get_running_loop().run_in_executor(threads, self.read, query)
         except RuntimeError:
-            # The interpreter is ending, and no thread takes work any more: read here, so that whoever still
-            # asks (an `atexit` handler, a thread that waits) is answered.
+            # The interpreter is ending, and no thread takes work any more: read here, so that a caller
+            # that still asks (an `atexit` handler, a thread that waits) is answered.
             return self.read(query)
         return await reading
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         with self._guard:
             self._closed = True
             threads, idle, self._idle = self._threads, self._idle, []

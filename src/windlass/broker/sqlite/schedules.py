@@ -88,7 +88,7 @@ def delete_schedule(tx: Transaction, name: str) -> bool:
 
 
 def pause_schedule(tx: Transaction, name: str, *, paused: bool) -> bool:
-    """Stop or let go on its firing."""
+    """Pause or resume a schedule."""
     schedule = _schedule(tx, name)
     if schedule is None:
         return False

@@ -61,14 +61,14 @@ def end_session(
 
 
 def read_end(cause: bytes, started: bytes | None) -> tuple[Cause, set[tuple[JobId, Fence]]]:
-    """Why a session ended, and what had started then: the first word stands."""
+    """Why a session ended, and what had started then: the first report counts."""
     return _cause.decode(cause), set() if started is None else _started.decode(started)
 
 
 def mark_ended(
     tx: Transaction, s: int, seen: int, cause: Cause, started: Collection[tuple[JobId, Fence]] = ()
 ) -> None:
-    """From here on none of its words counts, even of leases that are not returned yet."""
+    """End a session: from here on its messages are refused, also about leases that are not returned yet."""
     packed = pack(list(started)) if started else None
     tx.session_changed(s)
     tx.run(SQL["end"], (s, tx.now, max(0, tx.live - seen), pack(cause), packed))
@@ -87,7 +87,7 @@ def return_leases(
     for (n,) in rows:
         job = tx.numbered(n)
         had_started = (job.id, job.fence) in started
-        ruling = rule_session_end(lifecycle.standing(tx, job), cause, started=had_started)
+        ruling = rule_session_end(lifecycle.facts(tx, job), cause, started=had_started)
         unstarted = cause.kind is not CauseKind.LOST and not had_started
         lifecycle.end_lease(tx, job, ruling, session, unstarted=unstarted, cause=cause)
         lifecycle.drop_if_unkept(tx, job)

@@ -33,8 +33,8 @@ _lane_settings = msgspec.msgpack.Decoder(LaneSettings)
 
 
 @dataclass(slots=True)
-class Paper:
-    """A settings document."""
+class Layers:
+    """A settings document: what the code declared, and what operators set instead."""
 
     declared: Body | None = None
     override: Body | None = None
@@ -49,7 +49,7 @@ def declare(tx: Transaction, declarations: Sequence[Declaration]) -> tuple[Chang
 
 
 def _declare_one(tx: Transaction, new: Declaration) -> Changed:
-    old = _paper(tx, new.subject) or Paper()
+    old = _layers(tx, new.subject) or Layers()
     if old.declared is not None:
         if old.app != new.app:
             return Changed(Change.OTHER_APP, old.version)
@@ -68,18 +68,18 @@ def _declare_one(tx: Transaction, new: Declaration) -> Changed:
 
 def override(tx: Transaction, subject: Subject, body: Body | None, expect: int) -> Changed:
     """Set or reset the operators' layer."""
-    paper = _paper(tx, subject) or Paper()
-    if paper.version != expect:
-        return Changed(Change.CONFLICT, paper.version)
-    if paper.override == body:
-        return Changed(Change.UNCHANGED, paper.version)
+    layers = _layers(tx, subject) or Layers()
+    if layers.version != expect:
+        return Changed(Change.CONFLICT, layers.version)
+    if layers.override == body:
+        return Changed(Change.UNCHANGED, layers.version)
     if subject.kind is Kind.QUEUE and tx.queue(subject.name) is None:
-        return Changed(Change.UNKNOWN_QUEUE, paper.version)
-    refused = _refusal(tx, subject, paper.declared, body)
+        return Changed(Change.UNKNOWN_QUEUE, layers.version)
+    refused = _refusal(tx, subject, layers.declared, body)
     if refused is not None:
-        return Changed(refused, paper.version)
-    paper.override = body
-    return _apply(tx, subject, paper)
+        return Changed(refused, layers.version)
+    layers.override = body
+    return _apply(tx, subject, layers)
 
 
 def documents(tx: Snapshot, kind: Kind, after: Subject | None, limit: int) -> tuple[Document, ...]:
@@ -89,7 +89,7 @@ def documents(tx: Snapshot, kind: Kind, after: Subject | None, limit: int) -> tu
             return ()
         after = None
     place = (None, None) if after is None else (after.name, after.lane)
-    rows = tx.all(SQL["papers"], (kind.value, *place, limit))
+    rows = tx.all(SQL["all_layers"], (kind.value, *place, limit))
     return tuple(
         Document(
             subject=Subject(kind, name, lane),
@@ -103,18 +103,17 @@ def documents(tx: Snapshot, kind: Kind, after: Subject | None, limit: int) -> tu
     )
 
 
-def _paper(tx: Snapshot, subject: Subject) -> Paper | None:
-    row = tx.one(SQL["paper"], (subject.kind.value, subject.name, subject.lane))
+def _layers(tx: Snapshot, subject: Subject) -> Layers | None:
+    row = tx.one(SQL["layers"], (subject.kind.value, subject.name, subject.lane))
     if row is None:
         return None
     declared, override, app, revision, version = row
-    return Paper(_read(subject.kind, declared), _read(subject.kind, override), app, revision, version)
+    return Layers(_read(subject.kind, declared), _read(subject.kind, override), app, revision, version)
 
 
-def _save(tx: Transaction, subject: Subject, paper: Paper) -> None:
-    place = (subject.kind.value, subject.name, subject.lane)
-    layers = (_write(paper.declared), _write(paper.override))
-    tx.run(SQL["save_paper"], (*place, *layers, paper.app, paper.revision, paper.version))
+def _save(tx: Transaction, subject: Subject, layers: Layers) -> None:
+    values = (_write(layers.declared), _write(layers.override), layers.app, layers.revision, layers.version)
+    tx.run(SQL["save_layers"], (subject.kind.value, subject.name, subject.lane, *values))
 
 
 def _read(kind: Kind, record: bytes | None) -> Body | None:
@@ -147,22 +146,22 @@ def _policy(tx: Transaction, declared: Body | None, over: Body | None) -> QueueP
     return queue_policy(overlay(declared, over), tx.retention)
 
 
-def _apply(tx: Transaction, subject: Subject, paper: Paper) -> Changed:
+def _apply(tx: Transaction, subject: Subject, layers: Layers) -> Changed:
     """Put a changed document in force."""
-    paper.version = tx.new_version()
-    if paper.declared is None and paper.override is None:
-        tx.run(SQL["drop_paper"], (subject.kind.value, subject.name, subject.lane))
+    layers.version = tx.new_version()
+    if layers.declared is None and layers.override is None:
+        tx.run(SQL["drop_layers"], (subject.kind.value, subject.name, subject.lane))
     else:
-        _save(tx, subject, paper)
+        _save(tx, subject, layers)
     if subject.kind is Kind.QUEUE:
-        _apply_queue(tx, subject.name, paper)
+        _apply_queue(tx, subject.name, layers)
     elif subject.kind is Kind.LANE:
         _apply_lane(tx, subject)
-    return Changed(Change.APPLIED, paper.version)
+    return Changed(Change.APPLIED, layers.version)
 
 
-def _apply_queue(tx: Transaction, name: str, paper: Paper) -> None:
-    policy = _policy(tx, paper.declared, paper.override)
+def _apply_queue(tx: Transaction, name: str, layers: Layers) -> None:
+    policy = _policy(tx, layers.declared, layers.override)
     queue = tx.queue(name)
     if queue is None:
         tx.run(STORE["add_queue"], (name,))

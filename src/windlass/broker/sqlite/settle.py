@@ -1,4 +1,4 @@
-"""Settle and annotate: words about a lease, judged by its fence."""
+"""Settle and annotate: messages about a lease, checked by its fence."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ def settle_one(tx: Transaction, item: Settlement) -> Answer:
         return late(tx, item.job, item.fence)
     if item.spawn and (refused := refusals(tx, item.spawn)):
         return Answer(Verdict.REFUSED, why=next(iter(refused.values()))[1])
-    ruling = rule_settlement(lifecycle.standing(tx, job), item)
+    ruling = rule_settlement(lifecycle.facts(tx, job), item)
     _record(tx, job, item, ruling)
     lifecycle.end_lease(
         tx,
@@ -92,7 +92,7 @@ def _record(tx: Transaction, job: Job, item: Settlement, ruling: Ruling) -> None
 
 
 def late(tx: Transaction, job_id: JobId, fence: Fence) -> Answer:
-    """The answer to a word about a lease that is not live."""
+    """The answer to a message about a lease that is not live."""
     job = tx.job(job_id) or tx.remembered(job_id)
     if job is None:
         return Answer(Verdict.GONE)
@@ -141,6 +141,6 @@ def _write_memo(tx: Transaction, job: Job, name: str, value: bytes) -> None:
 
 
 def _fits(tx: Transaction, job: Job, name: str, value: bytes) -> bool:
-    """Whether a job may remember one memo more: so many, and so many bytes of them."""
+    """Whether a job may keep one memo more: their number and their bytes are limited."""
     count, size = tx.one(SQL["size_of_memos"], (job.n, name)) or (0, 0)
     return count < MOST_MEMOS and size + len(value) <= MEMO_BYTES

@@ -69,7 +69,7 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Let everybody who waits go, then let go of everything."""
+        """Wake all waiters, then close everything."""
         self.bells.close()
         self.writer.close()
         self.readers.close()

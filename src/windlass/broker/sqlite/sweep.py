@@ -57,7 +57,7 @@ def sweep(tx: Transaction, limit: int, every: Micros) -> Swept:
 
 
 def comes_early(tx: Snapshot, every: Micros) -> Swept | None:
-    """What a pass answers that comes too early, found without the right to write; None: it may be made."""
+    """The answer of a pass that comes too early, found by a read alone; None: the pass may be made."""
     return _early(tx.stored.swept_at, tx.stored.left_work, tx.now, every)
 
 
@@ -68,7 +68,7 @@ def _early(swept_at: Micros | None, left_work: int, now: Micros, every: Micros) 
 
 
 def _move_clocks(tx: Transaction) -> Micros:
-    """Write the mark and move the liveness clock; how far the clock was found behind, if it is followed."""
+    """Write the mark, move the liveness clock. Returns how far the clock was set back, if it is followed."""
     stepped_back = max(0, tx.mark - tx.now)
     tx.live = tx.liveness()
     tx.mark = tx.swept_at = tx.now
@@ -93,7 +93,7 @@ def _end_deadlines(tx: Transaction, budget: Budget) -> None:
     for (n,) in budget.cut(tx.all(SQL["deadlines"], (tx.now, budget.left))):
         job = tx.numbered(n)
         cause = Cause(CauseKind.DEADLINE, "not extended in time")
-        ruling = rule_deadline(lifecycle.standing(tx, job))
+        ruling = rule_deadline(lifecycle.facts(tx, job))
         lifecycle.end_lease(tx, job, ruling, None, unstarted=False, cause=cause)
         lifecycle.drop_if_unkept(tx, job)
 

@@ -10,7 +10,7 @@ from windlass.errors import InvalidOption
 _FORMS = "write sqlite:///relative/path or sqlite:////absolute/path"
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """What a URL says."""
 
     path: Path
@@ -18,7 +18,7 @@ class Place(NamedTuple):
     """Seconds that a verb waits for other processes to let it write."""
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> Location:
     """Read a URL, or say what is wrong with it."""
     parts = urlsplit(url)
     if parts.netloc:
@@ -31,7 +31,7 @@ def read_url(url: str) -> Place:
         if name != "lock_timeout":
             raise InvalidOption(f'a SQLite URL has no option "{name}"; it has lock_timeout')
         lock_timeout = _seconds(value)
-    return Place(Path(path), lock_timeout)
+    return Location(Path(path), lock_timeout)
 
 
 def _seconds(value: str) -> float:

@@ -1,4 +1,4 @@
-"""The one who writes: verbs that come at the same time share one transaction and one commit.
+"""The writer: verbs that come at the same time share one transaction and one commit.
 
     async callers ──▶ queue ──▶ writer thread ──┐
                                                 ├─▶ mutex ─▶ lock beside the file ─▶ BEGIN … COMMIT ─▶
@@ -58,7 +58,7 @@ class Call:
         return self.answer
 
     def resolve(self) -> None:
-        """Tell the waiting coroutine, on its own loop."""
+        """Answer the waiting coroutine, on its own loop."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -126,7 +126,7 @@ class Writer:
         return await call.future
 
     def close(self) -> None:
-        """Do what waits, then let go of the connection."""
+        """Do what waits, then close the connection."""
         self._closed = True
         if self._thread is not None:
             self._bell.put(None)
@@ -174,7 +174,7 @@ class Writer:
         return thread
 
     def serve(self) -> bool:
-        """Do what waits; whether more may come.
+        """Do what waits. Returns whether more may come.
 
         It stays in the queue until this thread may write. A thread that calls without pause takes the mutex
         in front of this one again and again, and does then what it finds in the queue.
@@ -196,7 +196,7 @@ class Writer:
     # a transaction
 
     def _execute(self, calls: list[Call]) -> None:
-        """Do verbs in one transaction, answer those who wait, then wake those whom it concerns."""
+        """Do verbs in one transaction, answer their callers, then ring the wakes."""
         tx: Transaction | None = None
         try:
             self._identity.check()
@@ -281,7 +281,7 @@ class Writer:
         cursor.execute("RELEASE verb")
 
     def _answer(self, calls: list[Call]) -> None:
-        """Tell those who wait: coroutines once per loop, threads one by one."""
+        """Answer the callers: coroutines once per loop, threads one by one."""
         loops: dict[asyncio.AbstractEventLoop, list[Call]] = {}
         for call in calls:
             if call.done is not None:
@@ -294,7 +294,7 @@ class Writer:
 
 
 def _serve(bell: queue.SimpleQueue[None], writer: weakref.ref[Writer]) -> None:
-    """The writer's thread. It does not keep a writer alive that nobody uses any more."""
+    """The writer's thread. It does not keep a writer alive that is no longer used."""
     goes_on = True
     while goes_on:
         bell.get()

@@ -75,9 +75,9 @@ class OwnPostgres(Server):
     async def say(self, statement: str) -> Any:
         """One value from the server."""
         from windlass.broker.postgres.driver import Link  # noqa: PLC0415 - an extra
-        from windlass.broker.postgres.url import Place  # noqa: PLC0415
+        from windlass.broker.postgres.url import Location  # noqa: PLC0415
 
-        link = await asyncio.wait_for(Link.open(Place(self.url())), 10)
+        link = await asyncio.wait_for(Link.open(Location(self.url())), 10)
         try:
             ((value, *_), *_) = await link.fetch(statement.encode(), (), named=False)
             return value

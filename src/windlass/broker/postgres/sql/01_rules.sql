@@ -11,8 +11,8 @@ CREATE OR REPLACE FUNCTION _new_fence(p_last bigint, p_at bigint) RETURNS bigint
 $$;
 
 -- Whether this is the live lease of a job: the fence check on which everything rests.
-CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_said bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_leased AND p_fence = p_said AND p_holder_lives
+CREATE OR REPLACE FUNCTION _is_live(p_leased boolean, p_fence bigint, p_message bigint, p_holder_lives boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_leased AND p_fence = p_message AND p_holder_lives
 $$;
 
 -- How many leases an answer may have with such a job as its last: jobs that must not wait in a worker's hand go to free slots only. in: the ask (whether it
@@ -41,7 +41,7 @@ CREATE OR REPLACE FUNCTION _ruling(
 $$;
 
 -- With the flag set, or a newer call waiting, every end but done is `cancelled`; NULL if neither is so.
-CREATE OR REPLACE FUNCTION _rule_cancelled(s standing) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_cancelled(s job_facts) RETURNS ruling LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN s.cancel_requested THEN _ruling('cancelled', 'cancel', STATE_CANCELLED, 'cancelled on request')
         WHEN s.superseded THEN _ruling('cancelled', 'supersede', STATE_CANCELLED, 'superseded') END
 $$;
@@ -55,8 +55,8 @@ CREATE OR REPLACE FUNCTION _crash_delay(p_crashes integer) RETURNS bigint LANGUA
     SELECT CASE WHEN p_crashes <= 1 THEN 0 ELSE least(CRASH_CAP, CRASH_FIRST << least(p_crashes - 2, 16)) END
 $$;
 
--- What a holder's word leads to.
-CREATE OR REPLACE FUNCTION _rule_settlement(s standing, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+-- What a settlement leads to.
+CREATE OR REPLACE FUNCTION _rule_settlement(s job_facts, p_outcome text, p_delay bigint) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF p_outcome = 'done' THEN
         RETURN _ruling('done', 'done', STATE_DONE);
@@ -81,7 +81,7 @@ BEGIN
 END $$;
 
 -- What becomes of a lease whose session ended.
-CREATE OR REPLACE FUNCTION _rule_session_end(s standing, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_session_end(s job_facts, p_kind text, p_started boolean) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_move text := CASE p_kind WHEN 'crash' THEN 'crash' ELSE 'lost' END;
 BEGIN
@@ -98,7 +98,7 @@ BEGIN
 END $$;
 
 -- What becomes of a deadline lease that ran out: charged, but not a crash.
-CREATE OR REPLACE FUNCTION _rule_deadline(s standing) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _rule_deadline(s job_facts) RETURNS ruling LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF s.cancel_requested OR s.superseded THEN
         RETURN _rule_cancelled(s);
@@ -268,4 +268,12 @@ $$;
 -- By how much a sweep moves the liveness clock. in: how long ago the last one was.
 CREATE OR REPLACE FUNCTION _liveness_move(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_since > greatest(LIVENESS_STEP, p_ttl / 5) THEN LIVENESS_STEP ELSE greatest(0, p_since) END
+$$;
+
+-- Offsets (`windlass.core.take`) --------------------------------------------------------------------------------------------------------------------------
+
+-- Whether an offset may move. in: identity and offset of what is kept (NULL: nothing); the identity of the source and the offset that is expected.
+CREATE OR REPLACE FUNCTION _rule_take(p_identity text, p_at text, p_source text, p_expect text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_at IS NOT NULL AND p_identity <> p_source THEN 'foreign'
+        WHEN p_at IS NOT DISTINCT FROM p_expect THEN 'taken' ELSE 'raced' END
 $$;

@@ -108,7 +108,7 @@ END $$;
 --
 -- NOTIFY takes a lock of the whole database at commit, so it is sent only if a worker listens, and at most once per queue and cooldown (20 ms). A
 -- worker that was told looks often for twice as long (`listening.py`), and so misses nothing that came too soon to be told and was committed within
--- 20 ms. Who listens holds a shared advisory lock of its session meanwhile: behind a pooler nobody does, and nothing is sent. A hint: nothing rests
+-- 20 ms. A listener holds a shared advisory lock of its session meanwhile: behind a pooler nobody does, and nothing is sent. A hint: nothing rests
 -- on it, everybody also looks now and then.
 
 -- Note that a queue may have something to hand out that it did not have before.
@@ -173,7 +173,7 @@ CREATE OR REPLACE FUNCTION _just_rung(p_rung bigint, p_hash bigint, p_now bigint
 $$;
 
 -- At the commit of a caller's own transaction; with the rights of the namespace's owner, and its names. If that fails later, at a constraint
--- of the caller's, what comes within 20 ms is found by those who look by themselves: ringing each time would make such commits wait for each other.
+-- of the caller's, what comes within 20 ms is found by workers that look by themselves: ringing each time would make such commits wait for each other.
 CREATE OR REPLACE FUNCTION _ring_for_inbox() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM _note(a.queue) FROM (SELECT DISTINCT (b.job).queue FROM inbox b WHERE b.call = NEW.call) a;

@@ -139,10 +139,10 @@ CREATE OR REPLACE FUNCTION _with_end(p_ends ended[], p_end ended) RETURNS ended[
 $$;
 
 -- What a ruling is told of a job.
-CREATE OR REPLACE FUNCTION _standing(j job) RETURNS standing LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _facts(j job) RETURNS job_facts LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN ROW(j.attempt, j.max_attempts, j.crashes, j.cancel_requested, _superseded(j), coalesce(j.held_times, 0),
-        _at() - coalesce(j.held_since, _at()))::standing;
+        _at() - coalesce(j.held_since, _at()))::job_facts;
 END $$;
 
 -- End the lease of a running job as ruled. A settlement has no cause; everything else has one.

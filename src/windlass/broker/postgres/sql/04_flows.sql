@@ -20,7 +20,7 @@ BEGIN
     IF p.n IS NULL OR p.pruned_until IS NOT NULL THEN
         RETURN;
     ELSIF NOT p.has_children THEN
-        DELETE FROM edge WHERE parent = p.id AND NOT open;   -- of those who depended on another job under its id
+        DELETE FROM edge WHERE parent = p.id AND NOT open;   -- of jobs that depended on another one under its id
         UPDATE job SET has_children = true WHERE n = p.n;
     END IF;
     INSERT INTO edge (parent, child, on_failure, open) VALUES (p.id, p_child, p_on_failure, p_open) ON CONFLICT DO NOTHING;
@@ -61,7 +61,7 @@ BEGIN
         IF f.state <> STATE_DEAD THEN
             SELECT * INTO e FROM edge WHERE parent = f.parent AND open ORDER BY child LIMIT 1;
         ELSIF NOT EXISTS (SELECT FROM job WHERE id = f.parent AND state <> STATE_DEAD AND pruned_until IS NULL) THEN
-            -- Otherwise it was replayed meanwhile: its death is void for those who were not told.
+            -- Otherwise it was replayed meanwhile: its death does not count for those that were not told.
             SELECT * INTO e FROM edge WHERE parent = f.parent AND open AND on_failure = ON_FAILURE_RUN ORDER BY child LIMIT 1;
         END IF;
         IF e.child IS NULL THEN

@@ -142,7 +142,7 @@ BEGIN
 END $$;
 
 -- Use the next segment of each class where it is time, and empty those that are wholly forgotten. To empty one, nobody may be
--- reading it, and who comes meanwhile waits too: so it is tried for a moment, one segment a pass, and again the next time. As
+-- reading it, and a step that comes meanwhile waits, too: so it is tried for a moment, one segment a pass, and again the next time. As
 -- the owner of the schema: to empty a table is not among the rights of those who only work here.
 CREATE OR REPLACE FUNCTION _turn_segments() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -33,7 +33,7 @@ BEGIN
     END IF;
 END $$;
 
--- Take a ready job out of its place while it is changed; its state is put back by whoever changes it.
+-- Take a ready job out of its place while it is changed; the caller puts its state back.
 CREATE OR REPLACE FUNCTION _unfile(j job) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE job SET state = STATE_UNPLACED WHERE n = j.n;

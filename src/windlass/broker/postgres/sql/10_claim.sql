@@ -1,4 +1,4 @@
--- Claim: who gets what next.
+-- Claim: which jobs are handed out next.
 --
 -- Where nothing but their order decides, `_take_runs` takes the first jobs of a queue, run by run; where lanes and numbers of leases do, `_take_turns`
 -- takes them all at once. `_take_one` takes one job, whatever decides: rates, weighted bands, a sequence, suspects, jobs that have expired.
@@ -465,7 +465,7 @@ BEGIN
     RETURN v_next;
 END $$;
 
--- Whether somebody who asks for work in these queues could be handed some. cost: a probe per queue.
+-- Whether these queues have something to hand out. cost: a probe per queue.
 CREATE OR REPLACE FUNCTION claimable(p_now bigint, p_queues text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Settle and annotate: words about a lease, judged by its fence.
+-- Settle and annotate: messages about a lease, checked by its fence.
 --
 -- Two bodies. `_settle_done` ends the leases of plain jobs that are done, all at once. `_settle_one` ends any lease in any way.
 --
@@ -121,7 +121,7 @@ BEGIN
       AND _is_live(l.covers, _new_fence(j.fence, l.at), u.said, v_lives);
     IF f.places IS NULL OR (cardinality(f.places) < cardinality(p_jobs) AND (SELECT count(DISTINCT u) FROM unnest(p_jobs) u) < cardinality(p_jobs))
         OR cardinality(f.jobs) < cardinality(f.places) THEN
-        RETURN;   -- there is none; or a job is named twice, and the first word about it counts
+        RETURN;   -- there is none; or a job is named twice, and the first message about it counts
     END IF;
     -- A caller's own transaction that settles one of these can take long: it is not waited for while a lock of the namespace is held.
     PERFORM set_config('lock_timeout', '100', true);
@@ -186,7 +186,7 @@ BEGIN
     RETURN p_session IS NULL OR EXISTS (SELECT FROM session WHERE id = p_session AND ended_at IS NULL);
 END $$;
 
--- Whether these words come from the live lease of a job.
+-- Whether a message comes from the live lease of a job.
 CREATE OR REPLACE FUNCTION _holds(j job, p_said bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN _is_live(j.state = STATE_RUNNING, j.fence, p_said, _holder_lives(j.session)) IS TRUE;
@@ -228,7 +228,7 @@ BEGIN
             RETURN v_answer;
         END IF;
     END IF;
-    r := _rule_settlement(_standing(j), p_outcome, p_delay);
+    r := _rule_settlement(_facts(j), p_outcome, p_delay);
     PERFORM _note_time(j.task, p_runtime);
     IF r.outcome = 'done' THEN
         PERFORM _count_bytes(j, coalesce(octet_length(p_result), 0)::bigint);
@@ -259,7 +259,7 @@ BEGIN
     RETURN EXISTS (SELECT FROM queue q WHERE q.name = p_queue AND (NOT q.laned OR q.name = ANY (p_locked)) AND _takes_many(q));
 END $$;
 
--- The answer to a word about a lease that is not live.
+-- The answer to a message about a lease that is not live.
 CREATE OR REPLACE FUNCTION _late(j job, p_fence bigint) RETURNS answer LANGUAGE plpgsql STABLE AS $$
 DECLARE
     d ended;

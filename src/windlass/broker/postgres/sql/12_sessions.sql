@@ -38,7 +38,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- From here on none of its words counts, even of leases that are not returned yet. The first cause stands.
+-- End a session: from here on its messages are refused, also about leases that are not returned yet. The first cause counts.
 CREATE OR REPLACE FUNCTION _mark_ended(p_session text, p_cause bytea, p_kind text, p_started uuid[], p_fences bigint[])
 RETURNS void LANGUAGE sql AS $$
     UPDATE session SET ended_at = _at(), cause = p_cause, cause_kind = p_kind, started = p_started, fences = p_fences,
@@ -71,7 +71,7 @@ BEGIN
         CONTINUE WHEN _was_settled_here(j.id);
         j := _as_leased(j);
         v_started := EXISTS (SELECT FROM unnest(s.started, s.fences) u (id, fence) WHERE u.id = j.id AND u.fence = j.fence);
-        PERFORM _end_lease(j, _rule_session_end(_standing(j), s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
+        PERFORM _end_lease(j, _rule_session_end(_facts(j), s.cause_kind, v_started), s.cause_kind <> 'lost' AND NOT v_started,
             s.cause, s.cause_kind);
         PERFORM _drop_if_unkept(v_n);
         v_count := v_count + 1;

@@ -125,7 +125,7 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         CONTINUE WHEN _was_settled_here(j.id);
         j := _as_leased(j);
-        PERFORM _end_lease(j, _rule_deadline(_standing(j)), false,
+        PERFORM _end_lease(j, _rule_deadline(_facts(j)), false,
             convert_to('{"kind":"deadline","detail":"not extended in time"}', 'UTF8'), 'deadline');
         PERFORM _drop_if_unkept(v_n);
         v_count := v_count + 1;

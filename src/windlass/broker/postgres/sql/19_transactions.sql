@@ -110,9 +110,9 @@ END $$;
 -- Settle a lease as done, together with what the caller's transaction writes: called last before its commit, and followed by
 -- an ordinary settle, which answers ALREADY.
 --
--- The lock on the job's row (FOR KEY SHARE) lets others note things about it, but whoever would take the lease away has to
+-- The lock on the job's row (FOR KEY SHARE) lets others note things about it, but a step that would take the lease away has to
 -- lock it in a way that this excludes, and passes it over. So either the lease is gone before, and this is refused, or it
--- stays until the transaction has ended: the effect happens exactly once, whoever is killed or wakes up late. All that
+-- stays until the transaction has ended: the effect happens exactly once, whatever is killed or wakes up late. All that
 -- follows from the end (limits, keys, dependents, children) is left to the first step after the commit that has the
 -- namespace to itself. in: as one settlement. out: the verdict; unless it is applied, the caller rolls back.
 CREATE OR REPLACE FUNCTION settle_here(

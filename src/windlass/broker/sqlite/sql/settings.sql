@@ -1,24 +1,24 @@
 -- Settings and schedules: small documents with compare-and-set.
 
--- name: paper
+-- name: layers
 -- in:   ?1 kind, ?2 name, ?3 lane
 -- out:  declared, override, app, revision, version
 -- cost: one row
 SELECT declared, override, app, revision, version FROM document WHERE kind = ?1 AND name = ?2 AND lane = ?3;
 
--- name: save_paper
+-- name: save_layers
 -- in:   ?1 kind, ?2 name, ?3 lane, ?4 declared, ?5 override, ?6 app, ?7 revision, ?8 version
 -- cost: one row
 INSERT INTO document (kind, name, lane, declared, override, app, revision, version)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (kind, name, lane) DO UPDATE SET declared = ?4, override = ?5, app = ?6, revision = ?7, version = ?8;
 
--- name: drop_paper
+-- name: drop_layers
 -- in:   ?1 kind, ?2 name, ?3 lane
 -- cost: one row
 DELETE FROM document WHERE kind = ?1 AND name = ?2 AND lane = ?3;
 
--- name: papers
+-- name: all_layers
 -- in:   ?1 kind, ?2 and ?3 the name and lane before (NULL: none), ?4 limit
 -- out:  name, lane, declared, override, app, revision, version, by name and lane
 -- cost: `limit` rows

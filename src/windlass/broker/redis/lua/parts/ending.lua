@@ -2,7 +2,7 @@
 -- module: ending
 -- include: leases
 
-function ending.mark(s, kind, text, started) -- from here on none of its words counts; the first cause stands
+function ending.mark(s, kind, text, started) -- from here on its messages are refused; the first cause counts
   if s.ended then return end
   zrem(TIME, 'A' .. bytes7(s.seen + s.ttl) .. s.id)
   s.ended, s.ended_at, s.silent_for = true, NOW, max(0, N.live - s.seen)
@@ -23,7 +23,7 @@ function ending.return_leases(s, limit) -- charged by what is known; how many
     for i = 1, min(#held, limit - done) do
       local j = held[i]
       local had_started = had[j.id .. bytes7(j.fence)] or false
-      local ruling = rules.session_end(leases.standing(j), kind, had_started)
+      local ruling = rules.session_end(leases.facts(j), kind, had_started)
       leases.finish(j, ruling, kind ~= $Cause.LOST and not had_started, cause)
       lifecycle.keep_or_remove(j)
       done = done + 1

@@ -1,7 +1,7 @@
 -- Flows: what the end of a parent does to the jobs that wait for it.
 --
 -- LINK  E parent arrival child policy: open edges · R parent arrival child: those of them that run · N parent arrival
---       child: who depends on it and is unfinished · F number parent state and f parent number state: ends that are still
+--       child: unfinished jobs that depend on it · F number parent state and f parent number state: ends that are still
 --       to be told
 -- A policy is one letter: $OnFailure in codes.py.
 -- module: flows
@@ -41,7 +41,7 @@ function flows.leave_parents(j) -- it has finished
   j.rare.waiting = nil
 end
 
-function flows.forget_needs(parent) -- of those who depended on another job under its id; more than these count as its own
+function flows.forget_needs(parent) -- of jobs that depended on another one under its id; beyond 1,000 they count as its own
   for _, m in ipairs(zpage(LINK, 'N' .. parent.id, 1000)) do zrem(LINK, m) end
 end
 

@@ -1,4 +1,4 @@
--- Sessions and leases: a lease is handed out by claim; it ends by a word of its holder, by the end of its session, or by a
+-- Sessions and leases: a lease is handed out by claim; it ends when its holder settles it, with its session, or at a
 -- deadline.
 --
 -- SESS   S session: ended (1), seq (8), leases (4), then in msgpack opened, seen, memory, ended at, silent for, ttl, queues,
@@ -130,7 +130,7 @@ function leases.is_live(j, fence)
   return rules.is_live(j.state, j.fence, fence, not j.session or (s and not s.ended or false))
 end
 
-function leases.standing(j)
+function leases.facts(j)
   local rare = j.rare
   local k = keys.held(j)
   return {attempt = j.attempt, max_attempts = j.max_attempts, crashes = rare.crashes or 0, cancel_requested = rare.cancel,
@@ -167,7 +167,7 @@ local function deliver(j, ruling, cause, runtime, err) -- note how the attempt e
   jobs.set_past(j, 'd', encode(all))
 end
 
--- cause: {kind, text} of a session that ended or a deadline, nil for a word of the holder. unstarted: it never ran.
+-- cause: {kind, text} of a session that ended or a deadline, nil if its holder settled it. unstarted: it never ran.
 function leases.finish(j, ruling, unstarted, cause, runtime, err)
   local rare = j.rare
   local ran = runtime or ruling.charged
@@ -200,7 +200,7 @@ function leases.finish(j, ruling, unstarted, cause, runtime, err)
   if ruling.state == $State.SCHEDULED then transitions.schedule(j) else order.file(j, ruling.keeps_place) end
 end
 
-function leases.late(id, fence) -- the answer to a word about a lease that is not live: {verdict, outcome, state or -1, why}
+function leases.late(id, fence) -- the answer to a message about a lease that is not live: {verdict, outcome, state or -1, why}
   local j = jobs.get(id)
   if not j then
     local t = jobs.tombstone(id)
@@ -216,7 +216,7 @@ function leases.late(id, fence) -- the answer to a word about a lease that is no
   return {$Verdict.STALE, '', -1, ''}
 end
 
-function leases.load(ids) -- jobs that somebody has a word about, and what is left of those that are gone
+function leases.load(ids) -- jobs that messages are about, and what is left of those that are gone
   jobs.load(ids)
   local gone = {}
   for i = 1, #ids do

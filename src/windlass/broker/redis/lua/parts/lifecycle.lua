@@ -4,7 +4,7 @@
 --       r done with a result, n done without)
 -- module: lifecycle
 -- include: keys, transitions, flows
-local ENDED = {} -- jobs that finished, for those who watch
+local ENDED = {} -- jobs that finished, for the waiters
 
 function lifecycle.ended() return ENDED end
 function lifecycle.note_end(id) ENDED[#ENDED + 1] = id end

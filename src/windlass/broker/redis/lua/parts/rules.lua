@@ -24,7 +24,7 @@ function rules.ask(alive, seq, answered) -- by its session, its number, and that
   return seq < answered and $Asker.OUTDATED or $Asker.ALIVE
 end
 
--- Rulings (core/settlement.py): what the end of a lease does to its job. A standing is what the store knows of it:
+-- Rulings (core/settlement.py): what the end of a lease does to its job. Facts are what the store knows of it:
 -- attempt, max_attempts, crashes, cancel_requested, superseded, holds, held_for.
 
 local function ruling(outcome, move, state, reason, delay, charged, keeps_place)
@@ -42,9 +42,9 @@ local function given_back()
 end
 local function cancelled() return ruling($Outcome.CANCELLED, $Move.CANCEL, $State.CANCELLED, $Reason.CANCELLED) end
 
-local function rule_cancelled(standing) -- with the flag set, or a newer call waiting, every end but done is `cancelled`
-  if standing.cancel_requested then return cancelled() end
-  if standing.superseded then
+local function rule_cancelled(facts) -- with the flag set, or a newer call waiting, every end but done is `cancelled`
+  if facts.cancel_requested then return cancelled() end
+  if facts.superseded then
     return ruling($Outcome.CANCELLED, $Move.SUPERSEDE, $State.CANCELLED, $Reason.SUPERSEDED)
   end
 end
@@ -56,44 +56,44 @@ function rules.crash_delay(crashes)
   return min($CRASH_CAP, $SECOND * 2 ^ min(crashes - 2, 6))
 end
 
-function rules.settlement(standing, outcome, delay)
+function rules.settlement(facts, outcome, delay)
   if outcome == $Outcome.DONE then return DONE end
-  local ended = rule_cancelled(standing)
+  local ended = rule_cancelled(facts)
   if ended then return ended end
   if outcome == $Outcome.CANCELLED then return cancelled() end
   if outcome == $Outcome.DEAD then return ruling($Outcome.DEAD, $Move.DEAD, $State.DEAD, $Reason.GAVE_UP) end
   if outcome == $Outcome.RETRY then
-    if standing.attempt >= standing.max_attempts then
+    if facts.attempt >= facts.max_attempts then
       return ruling($Outcome.DEAD, $Move.RETRY, $State.DEAD, $Reason.EXHAUSTED)
     end
     return later($Outcome.RETRY, $Move.RETRY, delay)
   end
   if outcome == $Outcome.SNOOZE then return later($Outcome.SNOOZE, $Move.SNOOZE, delay, false) end
   if outcome == $Outcome.HOLD then
-    if standing.held_for >= $HOLD_LIMIT then
+    if facts.held_for >= $HOLD_LIMIT then
       return ruling($Outcome.DEAD, $Move.HOLD, $State.DEAD, $Reason.HELD_TOO_LONG, 0, false)
     end
-    return later($Outcome.HOLD, $Move.HOLD, rules.hold_delay(standing.holds), false)
+    return later($Outcome.HOLD, $Move.HOLD, rules.hold_delay(facts.holds), false)
   end
   return given_back()
 end
 
-function rules.session_end(standing, cause, started)
-  local ended = rule_cancelled(standing)
+function rules.session_end(facts, cause, started)
+  local ended = rule_cancelled(facts)
   if ended then return ended end
   if cause == $Cause.STOP or (cause == $Cause.CRASH and not started) then return given_back() end
   local move, reason = $Move.LOST, $Reason.LOST
   if cause == $Cause.CRASH then move, reason = $Move.CRASH, $Reason.CRASHED end
-  if standing.attempt >= standing.max_attempts then return ruling($Outcome.DEAD, move, $State.DEAD, reason) end
-  local delay = rules.crash_delay(standing.crashes + 1)
+  if facts.attempt >= facts.max_attempts then return ruling($Outcome.DEAD, move, $State.DEAD, reason) end
+  local delay = rules.crash_delay(facts.crashes + 1)
   if delay > 0 then return ruling($Outcome.RETRY, move, $State.SCHEDULED, nil, delay) end
   return ruling($Outcome.RETRY, move, $State.READY, nil, 0, true, true)
 end
 
-function rules.deadline(standing)
-  local ended = rule_cancelled(standing)
+function rules.deadline(facts)
+  local ended = rule_cancelled(facts)
   if ended then return ended end
-  if standing.attempt >= standing.max_attempts then
+  if facts.attempt >= facts.max_attempts then
     return ruling($Outcome.DEAD, $Move.DEADLINE, $State.DEAD, $Reason.DEADLINE)
   end
   return ruling($Outcome.RETRY, $Move.DEADLINE, $State.READY, nil, 0, true, true)

@@ -1,8 +1,8 @@
--- Wakes: the one place where they are rung. A queue's wake is armed until somebody takes it, or has a list of those who
--- wait; then one of them is told, on the channel of its process.
+-- Wakes: the one place where they are rung. A queue's wake is armed until a waiter takes it, or has a list of waiters;
+-- then one of them is told, on the channel of its process.
 --
 -- SET    A queue: A (armed) or W (somebody may wait)
--- NAMES  w queue NUL since (7 bytes) channel NUL number: who waits
+-- NAMES  w queue NUL since (7 bytes) channel NUL number: a waiter
 -- module: wakes
 -- include: store
 
@@ -10,7 +10,7 @@ function wakes.waiter(queue, since, channel, number)
   return 'w' .. queue .. NUL .. bytes7(since) .. channel .. NUL .. number
 end
 
-function wakes.chosen(armed) -- whom to tell, read before anything is written. armed: queues by name
+function wakes.chosen(armed) -- the waiters to tell, read before anything is written. armed: queues by name
   local chosen = {}
   for name in pairs(armed) do
     local flag = hget(SET, 'A' .. name)

@@ -45,7 +45,7 @@ local function settle(id, item)
     why, children = refusal(spawn)
     if why then return {$Verdict.REFUSED, '', -1, why} end
   end
-  local ruling = rules.settlement(outcome ~= $Outcome.DONE and leases.standing(j), outcome, delay)
+  local ruling = rules.settlement(outcome ~= $Outcome.DONE and leases.facts(j), outcome, delay)
   if runtime then queues.timed(j.kind.task) end
   if ruling.outcome == $Outcome.DONE then
     if result or j.rare.result then set_result(j, result) end

@@ -39,7 +39,7 @@ local function end_overdue(left) -- deadline leases that ran out
     local m = zfirst(TIME, 'V')
     if not m or read7(m, 2) > NOW then break end
     local j = jobs.get(sub(m, -16))
-    leases.finish(j, rules.deadline(leases.standing(j)), false, cause)
+    leases.finish(j, rules.deadline(leases.facts(j)), false, cause)
     lifecycle.keep_or_remove(j)
     left = left - 1
   end

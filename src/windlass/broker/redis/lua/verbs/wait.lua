@@ -1,4 +1,4 @@
--- wait: take an armed wake of one of the queues, or be put on the list of those who wait.
+-- wait: take an armed wake of one of the queues, or enter the list of waiters.
 --
 -- ARGV[2]  queues, channel, number of the waiter
 -- Returns  {1, 0} if a wake was armed; else {0, since}, and the call that arms one of these queues publishes the number

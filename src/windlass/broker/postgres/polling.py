@@ -1,25 +1,25 @@
-"""Looking until there is something: at every step of this process, when told, and now and then."""
+"""Polling: read until there is something. When: after each step of this process, when told, now and then."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from windlass.broker.postgres.bells import Bell
+from windlass.broker.postgres.finish_waits import FIRST_LOOK
 from windlass.broker.postgres.listening import Listener
-from windlass.broker.postgres.watching import FIRST_LOOK
 
 _T = TypeVar("_T")
 
 
-class Looking:
-    """Those of this process who wait for what others do."""
+class Polling:
+    """The waits of this process for what other processes do."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
         self._closed = False
 
     def close(self) -> None:
-        """Let everybody go."""
+        """End all waits."""
         self._closed = True
         self._bell.ring()
 
@@ -31,7 +31,7 @@ class Looking:
         floor: float,
         listener: Listener | None = None,
     ) -> _T:
-        """Read until it is enough, or for so long."""
+        """Read until it is enough, or until the timeout."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:
@@ -41,7 +41,7 @@ class Looking:
             left = start + timeout - now
             if enough(found) or left <= 0 or self._closed:
                 return found
-            # A tenth of the time already waited: whoever waits for long can wait a little longer.
+            # A tenth of the time already waited: a long wait may be a little longer.
             pause = max(FIRST_LOOK, (now - start) / 10)
             if listener is not None:
                 pause = listener.pause(looked_at, pause, floor)

@@ -9,7 +9,7 @@ from tests.broker.redis.servers import Server
 
 from windlass.broker.contract import Options
 from windlass.broker.redis import RedisBroker
-from windlass.broker.redis.conversation import Say, Talk
+from windlass.broker.redis.conversation import Send, Talk
 from windlass.broker.redis.scripts import link, source
 from windlass.broker.redis.store import Store
 from windlass.broker.redis.url import read_url
@@ -32,11 +32,11 @@ class _Short(Store):
 
     def _altered(self, talk: Talk[_T], call: ScriptCall[_T]) -> Talk[_T]:
         said = next(talk)
-        assert isinstance(said, Say)
+        assert isinstance(said, Send)
         order = _ORDER.replace("$REBASE_AT", "2000000")
         assert order != _ORDER
         text = link(call.script, instead={"order": order}).encode()
-        reply: Any = yield Say(((b"EVAL", text, *said.commands[0][2:]),))
+        reply: Any = yield Send(((b"EVAL", text, *said.commands[0][2:]),))
         if isinstance(reply, Exception):
             raise StoreError(str(reply))
         return call.read(reply)

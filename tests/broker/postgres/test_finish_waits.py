@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from windlass.broker.postgres.bells import Bell
-from windlass.broker.postgres.watching import Watching
+from windlass.broker.postgres.finish_waits import FinishWaits
 from windlass.conformance.harness import new_id
 from windlass.core.job import Finished
 from windlass.core.state import State
@@ -41,7 +41,7 @@ class _Store:
 def test_many_watchers_share_one_look() -> None:
     async def test() -> None:
         store = _Store()
-        watching = Watching(store.read, store.bell)
+        watching = FinishWaits(store.read, store.bell)
         jobs = [new_id() for _ in range(50)]
         watchers = [asyncio.create_task(watching.watch([job], 30)) for job in jobs]
         await store.looked(len(jobs))
@@ -59,7 +59,7 @@ def test_many_watchers_share_one_look() -> None:
 def test_a_job_that_is_named_twice_is_answered_twice() -> None:
     async def test() -> None:
         store = _Store()
-        watching = Watching(store.read, store.bell)
+        watching = FinishWaits(store.read, store.bell)
         one, other = new_id(), new_id()
         store.ended = {one, other}
         found = await watching.watch([one, other, one], 0)
@@ -71,7 +71,7 @@ def test_a_job_that_is_named_twice_is_answered_twice() -> None:
 def test_each_is_told_of_its_own() -> None:
     async def test() -> None:
         store = _Store()
-        watching = Watching(store.read, store.bell)
+        watching = FinishWaits(store.read, store.bell)
         one, other = new_id(), new_id()
         both = asyncio.create_task(watching.watch([one, other], 30))
         second = asyncio.create_task(watching.watch([other], 30))
@@ -88,7 +88,7 @@ def test_each_is_told_of_its_own() -> None:
 def test_an_error_reaches_those_who_wait() -> None:
     async def test() -> None:
         store = _Store()
-        watching = Watching(store.read, store.bell)
+        watching = FinishWaits(store.read, store.bell)
         watcher = asyncio.create_task(watching.watch([new_id()], 30))
         await store.looked(1)
         store.away = True
@@ -101,7 +101,7 @@ def test_an_error_reaches_those_who_wait() -> None:
 def test_closing_lets_everybody_go() -> None:
     async def test() -> None:
         store = _Store()
-        watching = Watching(store.read, store.bell)
+        watching = FinishWaits(store.read, store.bell)
         watcher = asyncio.create_task(watching.watch([new_id()], 30))
         await store.looked(1)
         await asyncio.sleep(0)
