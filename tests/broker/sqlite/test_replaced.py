@@ -19,6 +19,7 @@ from windlass.broker.sqlite.files import connect
 from windlass.broker.sqlite.handle import Handle
 from windlass.broker.sqlite.identity import Identity, file_id
 from windlass.broker.sqlite.library import library
+from windlass.broker.sqlite.transaction import Transaction
 from windlass.errors import StoreError, StoreReplaced
 
 WARM = 50
@@ -161,6 +162,37 @@ def test_the_next_commit_after_a_deletion_is_refused(
         opened.enqueue()
 
 
+@pytest.mark.parametrize("left", [0, 32, 9_000])
+def test_a_log_that_was_truncated_is_refused_before_it_is_written_to(
+    opened: Opened, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.broker.sqlite.identity.EVERY", 3600.0)
+    os.truncate(opened.beside("-wal"), left)
+    with pytest.raises(StoreReplaced, match=r"-wal.* was truncated while"):
+        opened.enqueue()
+    assert opened.beside("-wal").stat().st_size == left
+    run(opened.broker).close()
+
+
+def test_a_log_that_was_truncated_is_not_written_to_the_file(opened: Opened) -> None:
+    os.truncate(opened.beside("-wal"), 32 + 4_120)
+    run(opened.broker).close()
+    assert apsw.Connection(str(opened.path)).pragma("integrity_check") == "ok"
+
+
+def test_a_log_that_is_truncated_in_the_middle_of_a_transaction_is_refused(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(tx: Transaction) -> None:
+        os.truncate(opened.beside("-wal"), 0)
+        done(tx)
+
+    done = Transaction.finish
+    monkeypatch.setattr(Transaction, "finish", finish)
+    with pytest.raises(StoreReplaced, match=r"-wal.* was truncated while"):
+        opened.enqueue()
+
+
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 def test_a_process_does_not_take_what_was_replaced_while_it_opened_the_file(
     opened: Opened, suffix: str
@@ -177,15 +209,17 @@ def test_a_process_does_not_take_what_was_replaced_while_it_opened_the_file(
         identity.connected(connect_beside_another)
 
 
+@pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("suffixes", [("-wal", "-shm"), ("-shm",)])
-def test_a_process_that_was_refused_leaves_what_others_have_committed_since(
-    opened: Opened, suffixes: tuple[str, ...]
+def test_a_process_leaves_what_others_have_committed_since(
+    opened: Opened, suffixes: tuple[str, ...], *, asks: bool
 ) -> None:
     for suffix in suffixes:
         opened.beside(suffix).unlink()
     enqueued = opened.jobs_of_a_new_process(more=40)
-    with pytest.raises(StoreReplaced):
-        opened.enqueue()
+    if asks:
+        with pytest.raises(StoreReplaced):
+            opened.enqueue()
     run(opened.broker).close()
     assert opened.jobs_of_a_new_process() == enqueued
     assert apsw.Connection(str(opened.path)).pragma("integrity_check") == "ok"

@@ -31,6 +31,8 @@ class Descriptors:
         """By file. More than one if another thread has opened it in the same moment: which of them is ours is
         not known, so it is enough that one is left.
         """
+        self.index: int | None = None
+        """That of the index of the log, if the system tells."""
 
     def opened(self, connect: Callable[[], _T]) -> _T:
         """Open a connection, and hold what SQLite has opened for it. One at a time: it tells no numbers, so
@@ -43,15 +45,18 @@ class Descriptors:
             connection = connect()
             files = {_file(self._path), _file(Path(f"{self._path}-wal"))} - {None}
             index = {_file(Path(f"{self._path}-shm"))} - {None}
-            self._held = {}
+            self._held, self.index = {}, None
             for number in sorted(_numbers()):
-                if _leads_to(number) in (index if number in before else files | index):
+                leads_to = _leads_to(number)
+                if leads_to in (index if number in before else files | index):
                     self._held.setdefault(identity(number), []).append(number)
+                if leads_to in index:
+                    self.index = number
             return connection
 
     def closed(self) -> None:
         """The connection was closed: there is nothing to look at any more."""
-        self._held = {}
+        self._held, self.index = {}, None
 
     def check(self) -> None:
         """Raise `DescriptorClosed` if one of them was closed, or is another file now."""

@@ -7,6 +7,9 @@ process has open: while it has, their numbers are given to no other file. What w
 is deleted is not lost yet: SQLite writes it to the file when the last process closes it, unless somebody has
 begun another log by then.
 
+The log must be as long as its index says. Into one that was truncated SQLite would write on, behind a hole:
+no other process could read what was committed, and the file would be damaged in the end.
+
 A file that was truncated, or overwritten by what is no file of Windlass, is found by its first bytes, once a
 second. One that was overwritten in place by another file of Windlass is not found: only its content could
 tell, and a look at its size and times took checkpoints of other programs for an overwrite.
@@ -26,7 +29,7 @@ from windlass.broker.sqlite.files import APPLICATION_ID
 from windlass.broker.sqlite.filesystem import said
 from windlass.broker.sqlite.handle import Connection, Handle
 from windlass.broker.sqlite.library import library
-from windlass.errors import StoreReplaced
+from windlass.errors import StoreError, StoreReplaced
 
 EVERY: Final = 1.0
 """Seconds between the looks of those who only read, and between looks into the file."""
@@ -34,6 +37,9 @@ _HEADER: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _OWNER: Final = slice(68, 72)
 """Where the file says whose it is."""
+_LOG: Final = 1
+"""The log, to `Connection.read`."""
+_LOG_MAGICS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 FileId = tuple[int, int]
 """Device and inode."""
@@ -51,6 +57,7 @@ class Identity:
         """Of the library, when log and index were looked at: a fork closes all connections, and who opens
         them again may find others.
         """
+        self._least_log: Callable[[], int] = lambda: 0
         self._trouble: str | None = None
         self._is_overwritten = False
         self._looked = self._looked_inside = time.monotonic()
@@ -59,6 +66,10 @@ class Identity:
     def file(self) -> FileId:
         """The file that was opened."""
         return self._files[0][1]
+
+    def measure_log_by(self, least: Callable[[], int]) -> None:
+        """From here on `least` says how many bytes the log must have."""
+        self._least_log = least
 
     def check(self) -> None:
         """Refuse if it is known that the file is another one: for good, whatever is there now."""
@@ -79,9 +90,12 @@ class Identity:
         now = time.monotonic()
         if now - self._looked_inside < EVERY:
             self._compare()
-            return
-        self._looked_inside = now
-        self._look_closely(connection)
+        else:
+            self._looked_inside = now
+            self._look_closely(connection)
+        # It may have been truncated after the look before: then it is long enough again, and has no head.
+        if _read(connection, _LOG, len(_LOG_MAGICS[0])) not in _LOG_MAGICS and self._least_log():
+            self._refuse_log()
 
     def look_now_and_then(self, connection: Connection) -> None:
         """The same once a second at the most. For those who only read, outside of transactions."""
@@ -113,7 +127,11 @@ class Identity:
         return handle
 
     def closing(self, connection: Connection) -> None:
-        """Keep SQLite from writing its log to a file that was overwritten, or that has another log now."""
+        """Keep SQLite from writing its log to a file that was overwritten, or that has another log now. A
+        process that has done nothing since is told nothing, but must not write either.
+        """
+        with suppress(StoreError):
+            self._compare()
         if self._is_overwritten or self._is_taken_over():
             with suppress(apsw.ConnectionClosedError):
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -152,15 +170,23 @@ class Identity:
             self._refuse(self._files[0][0], "was overwritten by what is no file of Windlass")
 
     def _compare(self) -> None:
-        """Refuse if the file at its path, or what belongs to it, is another one."""
-        for path, known in self._files:
-            self._same(path, known)
+        """Refuse if the file at its path, or what belongs to it, is another one, or if the log was cut."""
+        least = self._least_log()
+        found = [self._same(path, known) for path, known in self._files]
+        # Another program may have emptied the log in between: then its index says something else by now.
+        if len(found) > 1 and found[1].st_size < least == self._least_log():
+            self._refuse_log()
 
-    def _same(self, path: str, known: FileId) -> None:
+    def _refuse_log(self) -> NoReturn:
+        self._is_overwritten = True  # what is left of the log must not be written to the file
+        self._refuse(self._files[1][0], "was truncated")
+
+    def _same(self, path: str, known: FileId) -> os.stat_result:
         found = self._found(path)
         # A file that is mounted by itself stays at its path when it is deleted, without a name.
         if (found.st_dev, found.st_ino) != known or not found.st_nlink:
             self._refuse(path, "was replaced by another file")
+        return found
 
     def _found(self, path: str) -> os.stat_result:
         try:
@@ -181,17 +207,22 @@ class Identity:
 
 
 def _header(connection: Connection) -> bytes | None:
-    """How the file begins; None if a connection that is closed is asked, or has not opened it yet.
+    """How the file begins; None if a connection that is closed is asked, or has not opened it yet."""
+    return _read(connection, 0, _HEADER)
+
+
+def _read(connection: Connection, which: int, count: int) -> bytes | None:
+    """The first bytes of the file or its log; none if there are fewer.
 
     Read by SQLite: to open and close the file here would drop the locks that it holds on it.
     """
     try:
-        complete, header = connection.read("main", 0, 0, _HEADER)
+        complete, found = connection.read("main", which, 0, count)
     except (apsw.ConnectionClosedError, apsw.MisuseError):
         return None
     except apsw.IOError:
         return b""
-    return header if complete else b""
+    return found if complete else b""
 
 
 def file_id(path: Path) -> FileId:

@@ -10,6 +10,7 @@ nobody could begin it anew.
 
 import contextlib
 import os
+import struct
 from typing import Final
 
 import apsw
@@ -30,14 +31,20 @@ a commit that finds all of it in the file and nobody reading it. A try is two mo
 ROOM_PAGES: Final = 256
 """Pages for which room is made at once, at the most."""
 _NEAR = 16
+_HEADER = 32
 _FRAME_HEADER = 24
+_LAST_FRAME = struct.Struct("=I")
+_LAST_FRAME_AT = 16
+"""Where the index of the log says how many frames the log has (https://sqlite.org/walformat.html)."""
 
 
 class Log:
     """The log of a file, as the writing connection of a process sees it."""
 
-    def __init__(self, connection: Connection, space: Space) -> None:
+    def __init__(self, connection: Connection, space: Space, index: int | None = None) -> None:
+        """`index` is a descriptor of the index of the log."""
         self._connection = connection
+        self._index = index
         self._space = space
         self._pages = 0
         self._tried = 0
@@ -47,6 +54,18 @@ class Log:
         self._path: str = connection.filename_wal
         self._frame: int = _FRAME_HEADER + connection.pragma("page_size")
         connection.set_wal_hook(self._committed)  # in the place of SQLite's own
+
+    def least_bytes(self) -> int:
+        """How long its file must be, by its index: whoever begins the log anew says so there first. 0: nobody
+        can tell.
+        """
+        if self._index is None:
+            return 0
+        try:
+            (frames,) = _LAST_FRAME.unpack(os.pread(self._index, _LAST_FRAME.size, _LAST_FRAME_AT))
+        except (OSError, struct.error):  # closed: the next look at the descriptors says so
+            return 0
+        return _HEADER + frames * self._frame if frames else 0
 
     def tend(self) -> None:
         """See to it after a commit, under the lock."""

@@ -143,7 +143,8 @@ class Writer:
         self._handle = self._identity.connected(
             lambda: self._descriptors.opened(lambda: connect(self._path, writes=True))
         )
-        self._log = Log(self._handle.connection, self._space)
+        self._log = Log(self._handle.connection, self._space, self._descriptors.index)
+        self._identity.measure_log_by(self._log.least_bytes)
 
     def _make_sure(self) -> None:
         """See that the connection can be written to: a fork has closed it, or the program its descriptors."""
