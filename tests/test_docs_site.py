@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 import windlass
+import windlass.api
 import windlass.errors
 import windlass.testing
 
@@ -38,6 +39,7 @@ def test_the_api_reference_has_every_public_name_and_no_other(api: ModuleType) -
     pages = api.pages()
     assert headings(pages["windlass"]) == set(windlass.__all__) - {"__version__"}
     assert headings(pages["windlass.testing"]) == set(windlass.testing.__all__)
+    assert headings(pages["windlass.api"]) == set(windlass.api.__all__)
     errors = {name for name, value in vars(windlass.errors).items() if isinstance(value, type)}
     assert headings(pages["windlass.errors"]) == errors
     assert "WindlassError" in errors

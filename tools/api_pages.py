@@ -1,6 +1,6 @@
 """The reference of the Python API as Markdown pages, made from signatures and docstrings: `make docs`.
 
-Public names only: what `windlass.__all__` and `windlass.testing.__all__` list, and every error.
+Public names only: what `__all__` of `windlass`, `windlass.testing` and `windlass.api` list, and every error.
 """
 
 import inspect
@@ -11,6 +11,7 @@ from types import ModuleType
 import msgspec
 
 import windlass
+import windlass.api
 import windlass.errors
 import windlass.testing
 
@@ -33,6 +34,7 @@ def names() -> dict[str, list[str]]:
     return {
         "windlass": [name for name in windlass.__all__ if not name.startswith("_")],
         "windlass.testing": list(windlass.testing.__all__),
+        "windlass.api": list(windlass.api.__all__),
         "windlass.errors": error_names(),
     }
 
@@ -40,6 +42,10 @@ def names() -> dict[str, list[str]]:
 _MODULES: dict[str, tuple[ModuleType, str]] = {
     "windlass": (windlass, "What programs import: `from windlass import Windlass`."),
     "windlass.testing": (windlass.testing, "For tests of your code: `from windlass.testing import testing`."),
+    "windlass.api": (
+        windlass.api,
+        "Dashboard and API in your application: `from windlass.api import Mounted`.",
+    ),
     "windlass.errors": (windlass.errors, "Every error that Windlass raises, in one tree."),
 }
 

@@ -1,4 +1,4 @@
-"""Cuts the schemas that the manifests need out of all of Kubernetes' and KEDA's: tests/kubernetes_schemas.json.
+"""Cuts the schemas that the manifests need out of Kubernetes' and KEDA's: tests/kubernetes_schemas.json.
 
     python tools/kubernetes_schemas.py FOLDER KEDA
 

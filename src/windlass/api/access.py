@@ -92,16 +92,17 @@ def caller_of(key: Key) -> Caller:
 
 
 class Visitor:
-    """Somebody whom the application has let in that this is mounted in, and what they may do."""
+    """Somebody whom an application has let in, and what they may do where the dashboard is mounted. The name
+    goes on record with what they do. Scopes are those of API keys, by default all.
+    """
 
-    def __init__(self, name: str, scopes: Iterable[str] = tuple(Scope)) -> None:
-        """The name goes on record with what the visitor does. Scopes are as those of keys, by default all."""
+    def __init__(self, name: str, scopes: Iterable[str] | None = None) -> None:
         if not name or len(name) > MOST_NAME or not name.isprintable():
             raise InvalidOption(
                 f"the name of a visitor has 1 to {MOST_NAME} printable characters: {shown(name)}"
             )
         known = [str(scope) for scope in Scope]
-        wanted = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        wanted = (scopes,) if isinstance(scopes, str) else tuple(known if scopes is None else scopes)
         if unknown := [scope for scope in wanted if scope not in known]:
             raise InvalidOption(f"there is no scope {shown(unknown[0])}; scopes: {', '.join(known)}")
         self.caller = Caller(

@@ -125,8 +125,8 @@ class FileLock:
         return "another process"
 
     def _sign(self) -> None:
-        """Say in the file who has the lock, for those who wait in vain. Written, not mapped: who uses a map of
-        a file that was truncated is killed.
+        """Write into the file who has the lock, for those who wait in vain. It is not mapped: a process that
+        uses a map of a truncated file is killed.
         """
         mine = _PID.pack(self._pid)
         with contextlib.suppress(OSError):
