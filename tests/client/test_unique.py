@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from windlass import Secret, Unique, Windlass, chain, current, group
+from windlass import Depends, Secret, Unique, Windlass, chain, current, group
 from windlass.admin.enqueueing import Accepted, Enqueueing
 from windlass.core.unique import WITHOUT_ARGUMENTS, UniqueKeys
 from windlass.errors import InvalidOption
@@ -80,6 +80,20 @@ def test_a_long_key_is_a_digest(app: Windlass) -> None:
     assert len(set(keys)) == 4
     assert all(key.startswith("sha256:") and len(key) == 71 for key in keys)
     assert key_of(sync, "short\n") == 'text="short\\n"'
+
+
+def test_dependencies_are_no_arguments(app: Windlass) -> None:
+    def pool() -> int:
+        return 1
+
+    @app.task(unique=Unique())
+    def sync(user: int, db: int = Depends(pool)) -> None: ...
+
+    assert key_of(sync, 1) == "user=1"
+    with pytest.raises(InvalidOption, match='unique= names "db"'):
+
+        @app.task(unique=Unique("db"))
+        def other(user: int, db: int = Depends(pool)) -> None: ...
 
 
 def test_a_task_without_arguments_has_one_key(app: Windlass) -> None:
