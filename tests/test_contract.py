@@ -12,13 +12,14 @@ import pytest
 
 from windlass import conformance
 from windlass.broker.contract import Broker, Consume, Produce, obligations
+from windlass.broker.intake import Intake
 from windlass.broker.management import Configure, Operate, Plan, Read
 from windlass.broker.memory import MemoryBroker
 from windlass.conformance import suite
 from windlass.core.state import diagram
 
 ROOT = Path(__file__).parent.parent
-PARTS = (Produce, Consume, Plan, Operate, Configure, Read, Broker)
+PARTS = (Produce, Consume, Intake, Plan, Operate, Configure, Read, Broker)
 VERBS = {
     name: member
     for part in PARTS

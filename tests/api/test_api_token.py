@@ -272,7 +272,7 @@ def test_the_first_line_has_the_address_with_the_token(tmp_path: Path) -> None:
     [
         (("--token", "short"), "at least 8 characters"),
         (("--token", "with a space in it"), "letters, digits"),
-        (("--token", "long-enough", "--trust-local"), "exclude each other"),
+        (("--token", "long-enough", "--trust-local"), "cannot be used together"),
         (("--connections", "0"), "from 10 to 100,000"),
     ],
 )

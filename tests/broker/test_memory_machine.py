@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.broker import saboteurs
+from tests.broker import saboteurs, saboteurs_of_takes
 from tests.broker.saboteurs import Saboteur
 from tests.broker.worlds import SMALL_WORLD
 
@@ -28,7 +28,8 @@ ONE_FAILURE = settings(
 
 ALL = [
     each
-    for each in vars(saboteurs).values()
+    for module in (saboteurs, saboteurs_of_takes)
+    for each in vars(module).values()
     if isinstance(each, type) and issubclass(each, Saboteur) and each.notices
 ]
 SEEN_BY_COMPARING = [

@@ -9,7 +9,7 @@ import pytest
 
 from windlass import OutgoingJob, Windlass, chain, current
 from windlass.core.job import JobDetail
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, Unsupported
 from windlass.testing import testing
 
 tenant: ContextVar[str] = ContextVar("tenant", default="acme")
@@ -145,6 +145,18 @@ def test_what_cannot_be_kept_is_refused_and_the_hook_is_named(
         pytest.raises(InvalidOption, match=f'job of "send", as on_enqueue has left it: .*{why}'),
     ):
         app.tasks["send"].enqueue("a")
+
+
+def test_a_job_that_comes_with_a_transaction_is_stamped_before_it_is_sent(app: Windlass) -> None:
+    """A store in memory has no transactions, and says so after the hook was asked."""
+    seen: list[OutgoingJob] = []
+    app.on_enqueue(seen.append)
+    mine = app.tasks["send"].using(connection=object())
+    with testing(app):
+        for send in (lambda: mine.enqueue("a"), lambda: asyncio.run(mine.aenqueue("a"))):
+            with pytest.raises(Unsupported):
+                send()
+    assert [job.lane for job in seen] == ["acme", "acme"]
 
 
 def test_it_is_called_where_the_app_has_other_namespaces(app: Windlass) -> None:

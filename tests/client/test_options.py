@@ -86,7 +86,7 @@ def test_the_options_of_a_task_are_kept(app: Windlass) -> None:
         ({"bands": {"high": 3}}, "a priority of bands must be a whole number from -100 to 100, not 'high'"),
         ({"bands": {1: "3"}}, "the weight of band 1 must be a whole number"),
         ({"bands": {}}, "bands must give each priority a weight"),
-        ({"bands": {1: 1}, "age_step": 5}, "bands and age_step exclude each other"),
+        ({"bands": {1: 1}, "age_step": 5}, "bands and age_step cannot be used together"),
         ({"sequence": "yes"}, "sequence must be True or False, not 'yes'"),
         ({"emit": "some"}, 'emit must be one of "none", "final", "all"'),
         ({"age_step": "100ms"}, "age_step must be at least 1 second"),

@@ -158,7 +158,7 @@ def test_sensible_lane_settings_pass(settings: LaneSettings):
         ({"bands": dict.fromkeys(range(MAX_BANDS + 1), 1)}, "at most .* priorities, got"),
         ({"bands": {0: 0}}, "a weight from 1 to 1000"),
         ({"bands": {10: 5, 0: MAX_WEIGHT + 1}}, "a weight from 1 to 1000"),
-        ({"bands": {0: 1}, "age_step": SECOND}, "bands and age_step exclude each other"),
+        ({"bands": {0: 1}, "age_step": SECOND}, "bands and age_step cannot be used together"),
     ],
 )
 def test_queue_settings_without_a_meaning_are_refused(settings: dict[str, Any], message: str):

@@ -113,6 +113,27 @@ BUGS = {
         "edge = ns.edges[fate.parent].pop(child_id)",
         "edge = ns.edges[fate.parent].get(child_id) if told % 2 else ns.edges[fate.parent].pop(child_id)",
     ),
+    "an offset moves wherever it is": Bug(
+        "core/take.py",
+        "return TakeStatus.TAKEN if at == expect else TakeStatus.RACED",
+        "return TakeStatus.TAKEN",
+    ),
+    "a log that was made anew is taken for the one before it": Bug(
+        "core/take.py", "if at is not None and identity != source:", "if at is None and identity != identity:"
+    ),
+    "a refused take moves its offset": Bug(
+        "broker/memory/offsets.py",
+        "if answer.status is TakeStatus.TAKEN:",
+        "if answer.receipts:",
+    ),
+    "what is born dead meets its key": Bug(
+        "core/take.py", "key=None, mode=Mode.IGNORE, window=0, after=()", "after=()"
+    ),
+    "what is born dead is born alive": Bug(
+        "broker/memory/enqueue.py",
+        "elif job.error is not None:",
+        "elif job.error is not None and job.waiting_for:",
+    ),
     "a schedule fired twice for one tick": Bug(
         "broker/memory/schedules.py",
         "if schedule.version != wish.version or schedule.next_at != wish.expect:",

@@ -13,6 +13,7 @@ from windlass.clock import ManualClock
 from windlass.conformance.harness import Harness
 from windlass.core.lease import Ask
 from windlass.core.outcome import CauseKind, Outcome
+from windlass.core.take import Source, Take
 from windlass.core.units import SECOND
 from windlass.errors import ContractError, StoreUnavailable
 from windlass.observe import measures, meter
@@ -55,6 +56,19 @@ def test_a_job_is_counted_from_its_enqueue_to_its_end() -> None:
     assert seen[sample("windlass_job_wait_seconds_sum", **OF)] == 3
     assert seen[sample("windlass_job_run_seconds_sum", **OF)] == 0.2
     assert seen[sample("windlass_store_call_seconds_count", verb="settle")] == 1
+
+
+def test_a_job_that_was_taken_is_counted_once() -> None:
+    async def story(store: Harness, _: Meter) -> None:
+        jobs = ((store.job(task="t"),), (store.job(task="t", id=await store.add(task="t")),))
+        take = Take(source=Source("orders"), expect=None, then="1", groups=jobs)
+        for _ in range(2):
+            await store.broker.take(take)
+
+    seen = counted(story)
+    assert seen[sample("windlass_enqueued_total", **OF, status="created")] == 2
+    assert seen[sample("windlass_enqueued_total", **OF, status="duplicate")] == 1
+    assert seen[sample("windlass_store_call_seconds_count", verb="take")] == 2
 
 
 def test_the_outcome_that_stands_is_counted() -> None:

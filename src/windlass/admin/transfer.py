@@ -3,7 +3,8 @@
 A line holds all that a producer once said of a job. Ids stay, so importing a file twice, or after half of it
 went through, makes no second job. What a store alone knows stays behind: fences, attempts, runs, results.
 
-The contract has no verb that makes a dead letter but the end of a job, and nobody can write another's runs.
+No verb makes a dead letter but the end of a job, and `take` for what came from a source; and nobody can write
+another's runs.
 So a dead letter that is to stay one is enqueued as a job whose time to start is over, which the next sweep
 finds: nobody ever runs it, and replaying it works as with any other. Its reason is then "expired"; what it
 died of is kept in a header.

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from windlass.broker.intake import Intake
 from windlass.broker.management import Configure, Operate, Plan, Read
 from windlass.core.event import Events
 from windlass.core.job import Finished, NewJob, Receipt
@@ -441,7 +442,7 @@ class Transact(Protocol):
         ...
 
 
-class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
+class Broker(Produce, Consume, Intake, Plan, Operate, Configure, Read, Protocol):
     """Everything a store does. Each part of the program asks for the part it needs."""
 
     @property
@@ -480,7 +481,7 @@ class Broker(Produce, Consume, Plan, Operate, Configure, Read, Protocol):
 def obligations() -> Mapping[str, str]:
     """Every named obligation of the contract, with the verb that it stands under."""
     found: dict[str, str] = {}
-    for part in (Produce, Consume, Plan, Operate, Configure, Read, Broker):
+    for part in (Produce, Consume, Intake, Plan, Operate, Configure, Read, Broker):
         for verb, member in vars(part).items():
             for line in (getattr(member, "__doc__", None) or "").splitlines():
                 name, colon, _ = line.strip().removeprefix("- ").partition(":")

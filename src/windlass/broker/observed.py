@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from windlass.broker.contract import BlockingProduce, Broker, Capabilities, Consume, Produce, Transact
+from windlass.broker.intake import Intake
 from windlass.broker.management import Configure, Operate, Plan, Read
 from windlass.core.job import NewJob, Receipt
 
@@ -26,7 +27,7 @@ _log = logging.getLogger("windlass.broker")
 
 VERBS = frozenset(
     name
-    for part in (Produce, Consume, Plan, Operate, Configure, Read)
+    for part in (Produce, Consume, Intake, Plan, Operate, Configure, Read)
     for name in vars(part)
     if not name.startswith("_")
 )

@@ -149,7 +149,7 @@ def _checked_token(token: str | None, *, trust_local: bool) -> str | None:
     if not token:
         return None
     if trust_local:
-        raise UsageError(f"--token (or ${TOKEN_VARIABLE}) and --trust-local exclude each other")
+        raise UsageError(f"--token (or ${TOKEN_VARIABLE}) and --trust-local cannot be used together")
     if len(token) < SHORTEST_TOKEN or not _TOKEN.fullmatch(token):
         raise UsageError(
             f"--token (or ${TOKEN_VARIABLE}) needs at least {SHORTEST_TOKEN} characters, of letters, digits "

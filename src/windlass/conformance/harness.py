@@ -330,6 +330,7 @@ class Harness:
             "oldest": dict(counts.oldest),
             "lanes": [await self.broker.lanes(queue) for queue in queues],
             "sessions": list(await self.broker.sessions()),
+            "offsets": list(await self.broker.offsets()),
             "events": (await self.broker.events(FROM_START, 1_000, 0)).items,
         }
 

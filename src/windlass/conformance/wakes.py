@@ -5,11 +5,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import pytest
+
 from windlass.conformance.harness import Harness, new_id
 from windlass.core.job import Edge, Finished
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import CauseKind, Error
 from windlass.core.state import Reason, State
+from windlass.core.take import Source, Take
 from windlass.core.timetable import Fire, NewSchedule
 from windlass.core.units import MINUTE, SECOND
 
@@ -89,6 +92,14 @@ async def test_enqueue_wakes_a_waiter__by_a_schedule(store: Harness) -> None:
     async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
         fire = Fire(name="nightly", version=declared.version, expect=due, then=None, jobs=(store.job(),))
         await store.broker.fire(fire)
+        await _at_once(waiter)
+
+
+@pytest.mark.parametrize("options", [{}, {"lane": "a"}, {"key": "k"}], ids=["plain", "laned", "keyed"])
+async def test_take_moves_and_enqueues_together__and_wakes(store: Harness, options: dict[str, Any]) -> None:
+    async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
+        groups = ((store.job(**options),),)
+        await store.broker.take(Take(source=Source("orders"), expect=None, then="1", groups=groups))
         await _at_once(waiter)
 
 

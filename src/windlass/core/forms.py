@@ -3,7 +3,7 @@ app names with `app.type`.
 """
 
 from collections.abc import Callable
-from typing import Any, cast, get_origin
+from typing import Any, get_origin
 
 import msgspec
 from msgspec import inspect as types
@@ -11,7 +11,7 @@ from msgspec import inspect as types
 from windlass.core.codec import as_plain
 from windlass.core.fault import Fault, Unfit
 from windlass.core.form import Form, path_form
-from windlass.core.models import model_form
+from windlass.core.models import adapter_form, model_form
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
 
@@ -29,7 +29,7 @@ class StandIn(type):
 def stand_in(annotation: Any) -> Any:
     """What stands for an annotation that Pydantic reads as a whole."""
     kind = StandIn(getattr(annotation, "__name__", "Union"), (), {})
-    kind.form = cast("Form", model_form(annotation))
+    kind.form = adapter_form(annotation)
     return kind
 
 

@@ -23,12 +23,14 @@ def is_pydantic_dataclass(kind: Any) -> bool:
     return isinstance(kind, type) and _VALIDATOR in vars(kind) and hasattr(kind, "__dataclass_fields__")
 
 
-def model_form(annotation: Any) -> Form | None:
-    """That of a type that Pydantic reads, or of an annotation that holds one; None for any other class."""
+def model_form(kind: Any) -> Form | None:
+    """The form of a class that Pydantic reads; None for any other."""
+    return adapter_form(kind) if is_pydantic(kind) or is_pydantic_dataclass(kind) else None
+
+
+def adapter_form(annotation: Any) -> Form:
+    """The form of what Pydantic can read, once it is there."""
     pydantic = _pydantic()
-    known = not isinstance(annotation, type) or is_pydantic(annotation) or is_pydantic_dataclass(annotation)
-    if pydantic is None or not known:
-        return None
     adapter = pydantic.TypeAdapter(annotation)
 
     def dump(value: object) -> object:
@@ -58,12 +60,9 @@ def predicate(annotation: Any) -> Callable[[object], Fault | None]:
             arrived = adapter.validate_python(value)
         except pydantic.ValidationError as error:
             return _first(error)
-        # Neither value is quoted: they may be secrets.
-        return (
-            None
-            if arrived == value
-            else Fault((), "its validator would change it; give it as that leaves it")
-        )
+        if arrived != value:  # neither is quoted: they may be secrets
+            return Fault((), "its validator would change it; give it as that leaves it")
+        return None
 
     return judge
 
@@ -127,6 +126,7 @@ def _unmasked(value: Any, dumped: Any) -> Any:
         pairs = zip(before.values(), after.items(), strict=True)
         return {key: _unmasked(each, written) for each, (key, written) in pairs}
     if isinstance(dumped, list) and isinstance(value, list | tuple | set | frozenset):
+        # Where a serializer of a model makes this fail, the call is refused.
         both = zip(cast("list[Any]", value), cast("list[Any]", dumped), strict=True)
         return [_unmasked(each, written) for each, written in both]
     return cast("Any", dumped)

@@ -183,7 +183,7 @@ def check_queue_settings(settings: QueueSettings) -> QueueSettings:
     if isinstance(settings.bands, Mapping):
         _check_bands(settings.bands)
         if isinstance(settings.age_step, int):
-            raise InvalidOption("bands and age_step exclude each other")
+            raise InvalidOption("bands and age_step cannot be used together")
     return settings
 
 

@@ -75,6 +75,7 @@ class Reason(StrEnum):
     DEADLINE = "lease ran out"
     EXPIRED = "expired before its first start"
     HELD_TOO_LONG = "held too long"
+    UNFIT = "arrived unfit to run"
     CANCELLED = "cancelled on request"
     SUPERSEDED = "superseded"
     PARENT_FAILED = "parent failed"
@@ -97,7 +98,8 @@ def _arrows(before: State | None, move: Move, *after: State | None) -> tuple[Arr
 _S = State
 TRANSITIONS: frozenset[Arrow] = frozenset(
     (
-        *_arrows(None, Move.ENQUEUE, _S.READY, _S.SCHEDULED, _S.BLOCKED),
+        # Born dead: what an intake took from a source and nobody can run.
+        *_arrows(None, Move.ENQUEUE, _S.READY, _S.SCHEDULED, _S.BLOCKED, _S.DEAD),
         # Born cancelled: its parent has already failed and the edge says `cancel`.
         *_arrows(None, Move.PARENT_FAILED, _S.CANCELLED),
         *_arrows(_S.BLOCKED, Move.UNBLOCK, _S.READY, _S.SCHEDULED),

@@ -40,6 +40,7 @@ class Meter:
         self._swept_at: float | None = None
         self._verbs: Mapping[str, Callable[[Observation], None]] = {
             "enqueue": self._enqueued,
+            "take": self._taken,
             "claim": self._claimed,
             "settle": self._settled,
             "end_session": self._ended,
@@ -66,8 +67,13 @@ class Meter:
     # --- verbs ----------------------------------------------------------------------------------------------
 
     def _enqueued(self, seen: Observation) -> None:
-        groups: Sequence[Sequence[NewJob]] = _given(seen, "groups")
-        answers: Sequence[Sequence[Receipt]] = seen.answer
+        self._receipts(_given(seen, "groups"), seen.answer)
+
+    def _taken(self, seen: Observation) -> None:
+        if seen.answer.receipts:
+            self._receipts(_given(seen, "take").groups, seen.answer.receipts)
+
+    def _receipts(self, groups: Sequence[Sequence[NewJob]], answers: Sequence[Sequence[Receipt]]) -> None:
         sums: dict[tuple[str, ...], int] = {}
         for group, receipts in zip(groups, answers, strict=True):
             for job, receipt in zip(group, receipts, strict=True):

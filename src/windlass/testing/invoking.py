@@ -6,25 +6,18 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from windlass.client.app import Windlass
 from windlass.worker.dispatcher import is_async, runs_in
 from windlass.worker.executor import Arguments
-from windlass.worker.handing import HandOver, OnThreads, Stage
+from windlass.worker.handing import Came, HandOver, OnThreads, Stage
 from windlass.worker.in_thread import awaited, call_blocking
 from windlass.worker.lifespan import Held
 from windlass.worker.program import Registered
 from windlass.worker.run import Run, running
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
-
-
-class Came(NamedTuple):
-    """What came of a call."""
-
-    value: object
-    error: BaseException | None = None
 
 
 class Invoke(Protocol):

@@ -91,7 +91,9 @@ class Timeline:
         ran: list[Ran] = []
         while True:
             await self.drain(raises=raises, ran=ran)
-            unfinished = [job for job in self._jobs(JobQuery(states=UNFINISHED)) if self._is_ours(job)]
+            ours = self._app.runnable.keys()
+            jobs = self._jobs(JobQuery(states=UNFINISHED))
+            unfinished = [job for job in jobs if job.held is None and job.task in ours]
             if not unfinished:
                 return ran
             if not any(self._moments_of_jobs(job for job in unfinished if job.state in WAITING)):
@@ -99,10 +101,6 @@ class Timeline:
                     raise AssertionError(self._stuck(unfinished))
                 return ran
             self._move(min(self._moments()))
-
-    def _is_ours(self, job: JobView) -> bool:
-        """Whether this app could run it."""
-        return job.held is None and job.task in self._app.runnable
 
     # --- moments --------------------------------------------------------------------------------------------
 

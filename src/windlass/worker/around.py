@@ -10,6 +10,7 @@ import msgspec
 
 from windlass.core.dependency import Node, ordered
 from windlass.core.signature import Signature
+from windlass.worker import twins
 from windlass.worker.current import RunningJob, current
 from windlass.worker.dispatcher import is_async
 from windlass.worker.handing import called_beside
@@ -61,9 +62,15 @@ def _with_all(task: Registered, nodes: Sequence[Node]) -> Callable[..., Any]:
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         values: Values = {}
-        return await GivenOnLoop(nodes, values).call(
-            lambda: function(*args, **kwargs, **arguments(needs, values))
-        )
+
+        async def last() -> Any:
+            pid = twins.pid
+            try:
+                return await function(*args, **kwargs, **arguments(needs, values))
+            finally:
+                _end_copy(task, pid)
+
+        return await GivenOnLoop(nodes, values).call(last)
 
     return call
 
@@ -102,11 +109,23 @@ def _given(
 
     def call() -> Any:
         named = {**kwargs, **arguments(task.signature.injected.items(), values)}
-        if _is_inline(task):
-            return task.function(*args, **named)
-        return call_blocking(running.get(), task.function, args, named).value
+        pid = twins.pid
+        try:
+            if _is_inline(task):
+                return task.function(*args, **named)
+            return call_blocking(running.get(), task.function, args, named).value
+        finally:
+            _end_copy(task, pid)
 
     return Given(nodes, values).call(call)
+
+
+def _end_copy(task: Registered, pid: int) -> None:
+    """A copy of the process that the task has made ends with its function: what is around it would be done
+    twice.
+    """
+    if twins.pid != pid:
+        twins.end_twin(task.name)
 
 
 def _is_inline(task: Registered) -> bool:

@@ -18,6 +18,7 @@ from windlass.core.outcome import Outcome
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.settlement import Settlement
+from windlass.core.take import Source, Take
 
 _SAID = re.compile(r"LOG:  (?:statement|execute [^:]*): (?:SELECT \S+ FROM (?:\S+\.)?(\w+)\(|(.*))")
 
@@ -82,6 +83,12 @@ def test_every_call_is_one_statement(server: Server) -> None:
         await asyncio.to_thread(broker.blocking.enqueue, [[a_job()]])
         blocking = asyncio.to_thread(broker.blocking.enqueue, [[a_job()]])
         assert await listened.said(blocking) == ["enqueue"]
+
+        source, said = Source("orders"), [(a_job(),), (a_job(key="l"),)]
+        for expect, groups in ((None, said[:1]), ("1", said[1:]), ("0", said), ("2", ())):
+            then = str(int(expect or 0) + 1)
+            take = broker.take(Take(source=source, expect=expect, then=then, groups=groups))
+            assert await listened.said(take) == ["take"]
 
         assert await listened.said(broker.claim(ask)) == ["claim"]
         assert await listened.said(broker.claim(ask)) == ["claim"], "a repeated ask"

@@ -137,7 +137,7 @@ def test_what_came_while_a_look_was_long_in_coming_is_seen(run: Run) -> None:
         listener = house.waiting._listener
         Listener._told(listener, "q")
         async with asyncio.timeout(20):
-            await house.waiting._looking.until(look, bool, NEVER, NEVER, listener)
+            await house.waiting._polling.until(look, bool, NEVER, NEVER, listener)
 
     run(test)
 

@@ -1,6 +1,7 @@
 """A short life of a namespace in which every verb is called."""
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 from windlass.broker.redis import RedisBroker
@@ -16,6 +17,7 @@ from windlass.core.session import Beat, Note, SessionInfo
 from windlass.core.settings import Declaration, Kind, LaneSettings, QueueSettings, Subject
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.state import State
+from windlass.core.take import Source, Take
 from windlass.core.timetable import Fire, NewSchedule
 from windlass.core.units import HOUR, SECOND, JobId
 
@@ -29,6 +31,7 @@ async def live(broker: RedisBroker, clock: ManualClock) -> None:
     """Call everything at least once."""
     await _declare(broker)
     await _produce(broker, clock)
+    await _take(broker)
     await _consume(broker, clock)
     await _take_short_ways(broker)
     await _operate(broker)
@@ -84,6 +87,30 @@ async def _produce(broker: RedisBroker, clock: ManualClock) -> None:
     await broker.override_schedule("s", b"y", clock.now(), found.version)
     await broker.pause_schedule("s", paused=True)
     await broker.delete_schedule("s")
+
+
+async def _take(broker: RedisBroker) -> None:
+    """Plain jobs and others, born dead, raced, refused, moved without jobs, forgotten."""
+    source = Source("orders/0", "first")
+
+    def jobs(first: int, queue: str, **more: Any) -> list[NewJob]:
+        return [NewJob(id=job_id(first + n), task="t", queue=queue, **more) for n in range(3)]
+
+    plain, laned = jobs(600, "simple"), jobs(610, "laned", lane="a")
+    for take in (
+        Take(source=source, expect=None, then="1", groups=[plain]),
+        Take(source=source, expect="1", then="2", groups=[laned], dead={laned[0].id: Error(type="E")}),
+        Take(source=source, expect="1", then="2", groups=[laned]),
+        Take(source=source, expect="2", then="3", groups=[jobs(620, "nowhere")]),
+        Take(source=Source("orders/0", "anew"), expect="2", then="3"),
+        Take(source=source, expect="2", then="1"),
+        Take(source=source, expect="1", then=None, groups=[jobs(630, "simple")]),
+        Take(source=source, expect=None, then="4", groups=[laned]),
+        Take(source=source, expect="4", then=None),
+        Take(source=source, expect=None, then="9"),
+    ):
+        await broker.take(take)
+    await broker.offsets()
 
 
 async def _consume(broker: RedisBroker, clock: ManualClock) -> None:

@@ -23,6 +23,7 @@ from windlass.clock import ManualClock
 from windlass.core.job import NewJob
 from windlass.core.outcome import Outcome
 from windlass.core.settings import Emit, QueueSettings
+from windlass.core.take import Source, Take, TakeStatus
 from windlass.core.units import HOUR, SECOND
 from windlass.errors import StoreError
 
@@ -83,7 +84,7 @@ class _PlainOnly(Store):
     strict = False
 
     async def run(self, call: ScriptCall[_T]) -> _T:
-        if not self.strict or call.script not in ("enqueue", "claim", "settle"):
+        if not self.strict or call.script not in ("enqueue", "take", "claim", "settle"):
             return await super().run(call)
         return await self.on_this_loop().wire.hold(self._plain(call))
 
@@ -109,8 +110,16 @@ def test_plain_jobs_take_no_general_code_path(redis_server: Server) -> None:  # 
         for _ in range(40):
             await both.chance.choice([both.enqueue, both.work, both.work, both.sweep])()
             await both.compare()
+        for nth in range(3):
+            jobs = [[NewJob(id=job_id(90_000 + nth), task="t", queue="q")]]
+            take = Take(source=Source("s"), expect=str(nth) if nth else None, then=str(nth + 1), groups=jobs)
+            assert (await broker.take(take)).status is TakeStatus.TAKEN
+        late = [[NewJob(id=job_id(99_999), task="t", queue="q", delay=SECOND)]]
         with pytest.raises(StoreError, match="the general code path"):
-            await broker.enqueue([[NewJob(id=job_id(99_999), task="t", queue="q", delay=SECOND)]])
+            await broker.enqueue(late)
+        with pytest.raises(StoreError, match="the general code path"):
+            await broker.take(Take(source=Source("s"), expect="3", then="4", groups=late))
+        assert [offset.at for offset in await broker.offsets()] == ["3"]
         await broker.close()
 
     asyncio.run(main())

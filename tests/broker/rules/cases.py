@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from hypothesis import strategies as st
 
-from windlass.core import dedup, edge, event, job, lease, limits, order, session, settlement
+from windlass.core import dedup, edge, event, job, lease, limits, order, session, settlement, take
 from windlass.core.event import Emit
 from windlass.core.job import Mode, NewJob, OnFailure
 from windlass.core.outcome import Cause, CauseKind, Outcome
@@ -140,6 +140,8 @@ def _states(*states: State) -> st.SearchStrategy[str]:
 _ANY_STATE = _states(*State)
 _MODE = st.sampled_from([mode.value for mode in Mode])
 
+_PLACE = st.sampled_from(["", "1", "2"])
+
 RULES: Mapping[str, Rule] = {
     "new_fence": Rule(lease.new_fence, st.tuples(FENCE, NOW)),
     "is_live": Rule(
@@ -213,6 +215,12 @@ RULES: Mapping[str, Rule] = {
     "tokens": Rule(
         lambda bucket, rate, now: limits.tokens(limits.Bucket(*bucket), _rate(rate), now),
         st.tuples(BUCKET, RATE, NOW),
+    ),
+    "take": Rule(
+        lambda identity, at, source, expect: take.rule_take(identity, at, source, expect).value,
+        st.one_of(st.none(), st.tuples(_PLACE, _PLACE)).flatmap(
+            lambda kept: st.tuples(*map(st.just, kept or (None, None)), _PLACE, st.one_of(st.none(), _PLACE))
+        ),
     ),
     "store_time": Rule(session.store_time, st.tuples(NOW, NOW, st.integers(SECOND, 600 * SECOND))),
     "is_early": Rule(

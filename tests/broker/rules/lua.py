@@ -17,8 +17,9 @@ from windlass.core.state import State
 
 LETTERS = {policy: letter for letter, policy in POLICIES.items()}
 _ANSWER = """\
--- include: store, clock, rules
+-- include: store, clock, rules, rule_take
 rules.store_time = store_time
+rules.take = rule_take
 local out = {}
 for i, case in ipairs(cjson.decode(ARGV[1])) do
   for k = 1, case[3] do

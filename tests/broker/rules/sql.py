@@ -69,6 +69,7 @@ CALLS: Final = {
     "taken": f"jsonb_build_array(_taken({_BUCKET}), {_LEVEL_AT})",
     "returned": f"jsonb_build_array(_returned({_BUCKET}, (a->>3)::bigint), {_LEVEL_AT})",
     "tokens": f"to_jsonb(_refilled({_BUCKET}) / (a->1->>1)::bigint)",
+    "take": "to_jsonb(_rule_take(a->>0, a->>1, a->>2, a->>3))",
     "store_time": "to_jsonb(_store_time((a->>0)::bigint, (a->>1)::bigint, (a->>2)::bigint))",
     "is_early": "to_jsonb(_is_early((a->>0)::bigint, (a->>1)::bigint, (a->>2)::boolean))",
     "liveness_move": "to_jsonb(_liveness_move((a->>0)::bigint, (a->>1)::bigint))",

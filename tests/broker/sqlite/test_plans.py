@@ -10,7 +10,18 @@ from windlass.broker import sqlite
 from windlass.broker.sqlite.files import connect
 from windlass.broker.sqlite.statements import statements
 
-_CONCERNS = ("claim", "filing", "jobs", "operate", "queries", "sessions", "settings", "store", "sweep")
+_CONCERNS = (
+    "claim",
+    "filing",
+    "jobs",
+    "offsets",
+    "operate",
+    "queries",
+    "sessions",
+    "settings",
+    "store",
+    "sweep",
+)
 _LARGE = re.compile(
     r"SCAN (job|body|result|delivery|said|log|memo|edge|unique_key|lane|place|event|absorbed)\b(?!.*COVERING)"
 )

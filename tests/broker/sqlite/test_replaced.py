@@ -349,6 +349,16 @@ def test_a_lock_that_was_deleted_is_made_anew(
     run(other).close()
 
 
+def test_a_lock_that_was_truncated_kills_nobody(opened: Opened) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from windlass.broker.sqlite import SqliteBroker;"
+        "from tests.broker.sqlite.children import new_job; b = SqliteBroker(Path(sys.argv[1]));"
+        "os.truncate(f'{sys.argv[1]}-lock', 0); b.blocking.enqueue([[new_job()]])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(opened.path)], check=False)
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_wakes_go_on_when_their_folder_was_deleted(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, *, whole: bool

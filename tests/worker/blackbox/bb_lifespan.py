@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ def told(path: Path) -> list[dict[str, Any]]:
 @contextlib.asynccontextmanager
 async def lifespan(_app: Windlass) -> AsyncIterator[dict[str, Any]]:
     if os.path.exists(os.environ["BB_DOOR"]):  # noqa: ASYNC240, PTH110 - the test makes it
+        if "BB_APART" in os.environ and "process_main" not in sys.argv[0]:
+            yield {"loop": 0, "pid": os.getpid()}  # only the processes of jobs are refused
+            return
         tell("refused")
         raise ConnectionRefusedError("no database at postgresql://shop:hunter22@db.internal/shop")
     loop = asyncio.get_running_loop()
@@ -75,7 +79,9 @@ def build(url: str | None = None) -> Windlass:  # noqa: C901 - many tasks
         @app.middleware
         async def around(job: RunningJob, run: Callable[[], Awaitable[Any]]) -> Any:
             try:
-                return {"value": await run(), "around": seen()}
+                value = await run()
+                tell("ran", task=job.task)
+                return {"value": value, "around": seen()}
             except TimeoutError:
                 tell("late", task=job.task)
                 raise
@@ -99,6 +105,20 @@ def build(url: str | None = None) -> Windlass:  # noqa: C901 - many tasks
     def hangs() -> None:
         while True:
             threading.Event().wait(0.05)
+
+    def given() -> Iterator[int]:
+        yield 1
+        tell("given back")
+
+    @app.task(name="forks")
+    def forks(number: int = Depends(given)) -> Any:
+        return -1 if os.fork() == 0 else number
+
+    async def aforked(number: int = Depends(given)) -> Any:
+        return -1 if os.fork() == 0 else number
+
+    app.task(name="aforks")(aforked)
+    app.task(name="forks_apart", run="process")(forks.function)
 
     @app.task(name="poison", retry=QUICKLY)
     def poison() -> None:

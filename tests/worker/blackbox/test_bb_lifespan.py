@@ -100,6 +100,22 @@ def test_the_child_that_runs_suspects_has_one_of_its_own(fleet: Fleet) -> None:
     assert all(of_each(fleet)[pid][:2] == ["entered", "started"] for pid in ran), of_each(fleet)
 
 
+@pytest.mark.parametrize("middleware", [True, False])
+def test_a_copy_that_a_task_forks_ends_with_its_function(fleet: Fleet, *, middleware: bool) -> None:
+    """What is around the task happens once, in the process that has the job."""
+    more = {"BB_MIDDLEWARE": "1"} if middleware else {}
+    worker = fleet.start("processes=1, concurrency=1", app=APP, **more)
+    jobs = sent(fleet, "forks", "aforks", "forks_apart")
+    fleet.finished()
+    results = [job.result(timeout=10) for job in jobs.values()]
+    assert [each["value"] for each in results] == [1, 1, 1] if middleware else results == [1, 1, 1]
+    assert worker.stop() == 0
+    counted = Counter(what for what, _ in words(fleet))
+    assert counted["given back"] == 3
+    assert counted["ran"] == (3 if middleware else 0)
+    assert fleet.trouble().count("has forked, and came back in the copy") == 3
+
+
 def test_a_worker_waits_for_what_its_lifespan_needs(fleet: Fleet) -> None:
     """It is tried again, ever more seldom; no job is charged, and the log says why, without the password."""
     door = fleet.folder / "door"
@@ -122,6 +138,27 @@ def test_a_worker_waits_for_what_its_lifespan_needs(fleet: Fleet) -> None:
     assert "a child ended before it could work; the next starts in 0.5 s" in log
     assert "hunter22" not in log
     assert worker.stop() == 0
+
+
+def test_a_job_is_held_while_its_own_process_cannot_enter_it(fleet: Fleet) -> None:
+    door = fleet.folder / "door"
+    door.touch()
+    fleet.start("processes=1, concurrency=2", app=APP, BB_APART="1")
+    job = fleet.app.tasks["in_process"].enqueue()
+
+    def held() -> str:
+        found = fleet.detail(job.id).held
+        return "" if found is None else found.reason
+
+    why = eventually("it is held", held, hint=fleet.trouble)
+    assert (
+        "the lifespan cannot be entered: ConnectionRefusedError: no database at postgresql://[secret]@db"
+        in why
+    )
+    assert fleet.detail(job.id).attempt == 0
+    door.unlink()
+    assert job.result(timeout=60)["ours"]
+    assert fleet.detail(job.id).attempt == 1
 
 
 def test_a_stop_ends_a_worker_that_cannot_begin(fleet: Fleet) -> None:

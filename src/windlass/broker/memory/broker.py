@@ -10,6 +10,7 @@ from windlass.broker.memory import (
     claim,
     enqueue,
     explain,
+    offsets,
     operate,
     reads,
     schedules,
@@ -41,6 +42,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Retention, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.take import Offset, Take, Taken, jobs_of
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
@@ -167,6 +169,17 @@ class MemoryBroker:
         finally:
             with self._lock:
                 self._ns.bells.leave(waiter)
+
+    # intakes
+
+    async def take(self, take: Take) -> Taken:
+        jobs = jobs_of(take)
+        with self._step():
+            return offsets.take(self._ns, take, jobs)
+
+    async def offsets(self, after: str = "", limit: int = 100) -> Sequence[Offset]:
+        with self._step():
+            return offsets.offsets(self._ns, after, _page(limit))
 
     # schedules
 

@@ -1,6 +1,7 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -17,8 +18,11 @@ from windlass.core.job import (
     Status,
     due_at,
 )
+from windlass.core.outcome import Error
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId, Micros
+
+_NOBODY: Mapping[JobId, Error] = MappingProxyType({})
 
 
 def enqueue(ns: Namespace, groups: Sequence[Sequence[NewJob]]) -> tuple[tuple[Receipt, ...], ...]:
@@ -26,15 +30,23 @@ def enqueue(ns: Namespace, groups: Sequence[Sequence[NewJob]]) -> tuple[tuple[Re
     return tuple(enqueue_group(ns, group) for group in groups)
 
 
-def enqueue_group(ns: Namespace, group: Sequence[NewJob]) -> tuple[Receipt, ...]:
-    """Accept a group, or refuse it whole."""
+def enqueue_group(
+    ns: Namespace, group: Sequence[NewJob], *, dead: Mapping[JobId, Error] = _NOBODY
+) -> tuple[Receipt, ...]:
+    """Accept a group, or refuse it whole. `dead` are those that are born dead, and why."""
     refused = refusals(ns, group, may_fill=False)
     if refused:
         return refused_whole(group, refused)
-    return accept(ns, group)
+    return accept(ns, group, dead=dead)
 
 
-def accept(ns: Namespace, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
+def accept(
+    ns: Namespace,
+    group: Sequence[NewJob],
+    parent: JobId | None = None,
+    *,
+    dead: Mapping[JobId, Error] = _NOBODY,
+) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
     First every call is answered as its key says, in order; then those that became jobs are tied to their
@@ -44,6 +56,7 @@ def accept(ns: Namespace, group: Sequence[NewJob], parent: JobId | None = None) 
     created: list[Job] = []
     receipts = tuple(_accept_call(ns, asked, parent, created) for asked in group)
     for job in created:
+        job.error = dead.get(job.id)
         _place(ns, job)
     return receipts
 
@@ -174,12 +187,14 @@ def _create(
 
 
 def _place(ns: Namespace, job: Job) -> None:
-    """Tie a new job to its parents and let it wait."""
+    """Tie a new job to its parents and let it wait. One with an error is born dead."""
     parents = {_stands_for(ns, edge.parent): edge.on_failure for edge in job.asked.after}
     job.asked = msgspec.structs.replace(job.asked, after=tuple(Edge(*edge) for edge in parents.items()))
     if _tie(ns, job):
         lifecycle.finish(ns, job, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
         lifecycle.drop_if_unkept(ns, job)
+    elif job.error is not None:
+        lifecycle.finish(ns, job, Move.ENQUEUE, State.DEAD, Reason.UNFIT)
     elif job.waiting_for:
         lifecycle.transition(ns, job, Move.ENQUEUE, State.BLOCKED)
     else:

@@ -18,6 +18,7 @@ from windlass.core.session import SessionInfo, SessionState, liveness_move, stor
 from windlass.core.settings import Body, LanePolicy, QueuePolicy, Retention, Subject
 from windlass.core.settlement import SUSPECT_AFTER, JobFacts
 from windlass.core.state import Reason, State
+from windlass.core.take import Offset
 from windlass.core.timetable import FireRecord
 from windlass.core.units import Fence, JobId, Micros, SessionId
 
@@ -213,6 +214,8 @@ class Namespace:
         self.sessions: dict[SessionId, Session] = {}
         self.layers: dict[Subject, Layers] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.offsets: dict[str, Offset] = {}
+        """By the name of the source."""
         self.timed: set[str] = set()
         """Tasks of which a run was timed."""
         self.counts: dict[tuple[str, str, State], int] = {}

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Pacing, Settled, Transact
-from windlass.broker.postgres import verbs
+from windlass.broker.postgres import offset_verbs, verbs
 from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.blocking import BlockingProducer
 from windlass.broker.postgres.driver import TROUBLE
@@ -35,6 +35,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.take import Offset, Take, Taken
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.threads import are_greenlets
@@ -227,6 +228,14 @@ class PostgresBroker:
             return page
 
         return await self._polling.until(logged, lambda page: bool(page.items or page.gap), timeout, FLOOR)
+
+    # intakes
+
+    async def take(self, take: Take) -> Taken:
+        return await self._store.run(offset_verbs.take(take))
+
+    async def offsets(self, after: str = "", limit: int = 100) -> Sequence[Offset]:
+        return await self._store.run(offset_verbs.offsets(after, limit))
 
     # schedules
 

@@ -112,7 +112,7 @@ class Pool:
         """Lend a connection for long, to a caller that may use the store meanwhile: others are left."""
         if _for_calls(self.location) == 1:
             raise Unsupported(
-                "a transaction of one's own needs a second connection: set connections=2 or more"
+                "a transaction of your own needs a second connection: set connections=2 or more in the URL"
             )
         async with self._long, self._lent() as connection:
             try:

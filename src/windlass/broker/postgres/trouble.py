@@ -160,6 +160,6 @@ class Tries:
         self._made += 1
         if self._made == TRIES:
             raise StoreUnavailable(
-                f"PostgreSQL could not serialize the step: {_first_line(error)}; tried {TRIES} times"
+                f"PostgreSQL could not serialize the step in {TRIES} tries: {_first_line(error)}; try again"
             ) from error
         return _FIRST_PAUSE * 2 ** (self._made - 1) * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from windlass.broker.contract import BlockingProduce, Capabilities, Options, Settled, Transact
-from windlass.broker.redis import verbs
+from windlass.broker.redis import offset_verbs, verbs
 from windlass.broker.redis.durability import Durability
 from windlass.broker.redis.listener import Listener, Waiter
 from windlass.broker.redis.namespaces import enlist
@@ -24,6 +24,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.take import Offset, Take, Taken
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 
@@ -175,6 +176,14 @@ class RedisBroker:
             async with asyncio.timeout(_LOOK if self._store.location.kind == "cluster" else None):
                 await heard.wait()
         heard.clear()
+
+    # intakes
+
+    async def take(self, take: Take) -> Taken:
+        return await self._store.run(offset_verbs.take(take))
+
+    async def offsets(self, after: str = "", limit: int = 100) -> Sequence[Offset]:
+        return await self._store.run(offset_verbs.offsets(after, limit))
 
     # schedules
 

@@ -20,6 +20,7 @@ from windlass.core.outcome import CauseKind, Outcome, Verdict
 from windlass.core.query import Parked, Why
 from windlass.core.settings import Change
 from windlass.core.state import Move, Reason, State
+from windlass.core.take import TakeStatus
 from windlass.core.timetable import FireStatus
 
 FORMAT: Final = 4
@@ -61,6 +62,7 @@ _TEXTS: Final[Mapping[str, type[StrEnum]]] = {
     "Effect": Effect,
     "Change": Change,
     "Fire": FireStatus,
+    "Take": TakeStatus,
     "Why": Why,
     "Parked": Parked,
 }

@@ -74,14 +74,14 @@ def refusal(error: exceptions.RedisError) -> StoreError:
         )
     if isinstance(error, exceptions.AuthenticationError):
         return StoreError(
-            f"the Redis server wants another login: {text}; check user and password of the URL, and the ACL"
+            f"the Redis server refused the login: {text}; check user and password of the URL, and the ACL"
         )
     if isinstance(error, exceptions.NoPermissionError) or "ACL failure" in text or "NOPERM" in text:
         return StoreError(
             f"the Redis user lacks a right: {text}; docs/redis.md lists the least rights of a namespace"
         )
     if "DB index is out of range" in text:
-        return StoreError("the Redis server has no database of that number; see the end of the URL")
+        return StoreError("the Redis server has no database of that number; change it at the end of the URL")
     return StoreError(f"the Redis server answered with an error: {text}")
 
 
@@ -104,7 +104,7 @@ def delay(error: exceptions.RedisError) -> StoreUnavailable:
             return StoreUnavailable("the Redis cluster is down: no node has the slot of this namespace")
         case exceptions.MovedError():
             return StoreUnavailable(
-                "the Redis server is one of a cluster whose nodes disagree; is the URL redis+cluster://?"
+                "the nodes of the Redis cluster redirect to each other; see that the URL is redis+cluster://"
             )
         case exceptions.TryAgainError():
             return StoreUnavailable("the Redis server moves the data of this namespace; try again later")

@@ -64,7 +64,7 @@ def converse(
     to: Address | None = None
     last: Any = None
     redirected = 0
-    to_confirm = wait > 0 and call.script in ("enqueue", "fire")
+    to_confirm = wait > 0 and call.script in ("enqueue", "fire", "take")
     for _ in range(TRIES):
         asking: tuple[Command, ...] = ((b"ASKING",),) if to is not None else ()
         reply = yield Send((*asking, command), to)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from windlass.core.group import too_large
 from windlass.core.job import NewJob, Refusal
 from windlass.core.lease import Ask
 from windlass.core.operate import Edit, Target
-from windlass.core.outcome import Cause, Outcome
+from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
@@ -20,12 +21,15 @@ from windlass.core.units import Fence, JobId
 _MODES = {mode: code for code, mode in enumerate(MODES)}
 _LETTERS = {policy: letter for letter, policy in POLICIES.items()}
 _kind = attrgetter("queue", "task", "lane", "priority", "max_attempts", "tags", "revision", "flow")
+_NOBODY: Mapping[JobId, Error] = MappingProxyType({})
 Row = list[Any]
 
 
-def calls(groups: Sequence[Sequence[NewJob]], parent: JobId = "") -> tuple[list[Any], bytes, bytes]:
+def calls(
+    groups: Sequence[Sequence[NewJob]], parent: JobId = "", *, dead: Mapping[JobId, Error] = _NOBODY
+) -> tuple[list[Any], bytes, bytes]:
     """Groups of calls, their ids and their bodies (see `lua/parts/calls.lua`). What many calls share is sent
-    once.
+    once. `dead` are those that are born dead, and why.
     """
     jobs = groups[0] if len(groups) == 1 else [job for group in groups for job in group]
     ids = new_ids([job.id for job in jobs])
@@ -40,7 +44,7 @@ def calls(groups: Sequence[Sequence[NewJob]], parent: JobId = "") -> tuple[list[
             number = kinds[kind] = len(kinds) + 1
         body = write_body(job.headers, job.payload, ids[at + 12 : at + 14])
         at += 16
-        row = [number, len(job.payload), len(body)]
+        row: Row = [number, len(job.payload), len(body)]
         if (
             parent
             or job.delay
@@ -48,8 +52,11 @@ def calls(groups: Sequence[Sequence[NewJob]], parent: JobId = "") -> tuple[list[
             or job.expires is not None
             or job.key is not None
             or job.after
+            or job.id in dead
         ):
             row += _more(job, parent)
+            if job.id in dead:
+                row.append(blob(msgspec.json.encode(dead[job.id])))
         rows.append(row)
         bodies.append(body)
     shared = [[*kind[:5], write_tags(kind[5]), *kind[6:]] for kind in kinds]

@@ -54,6 +54,7 @@ _REPEATABLE = frozenset(
             "sessions",
             "explain",
             "documents",
+            "offsets",
             "schedules",
             "finished",
             "events",
@@ -126,10 +127,13 @@ def _enqueue(groups: Sequence[Sequence[NewJob]]) -> ScriptCall[list[Receipts]]:
         return [decoding.receipts(group, one) for group, one in zip(groups, answer, strict=True)]
 
     rows, ids, bodies = encoding.calls(groups)
-    return ScriptCall("enqueue", (pack(rows), ids, bodies), read, lambda: [_full(group) for group in groups])
+    return ScriptCall(
+        "enqueue", (pack(rows), ids, bodies), read, lambda: [refused_full(group) for group in groups]
+    )
 
 
-def _full(group: Sequence[NewJob]) -> Receipts:
+def refused_full(group: Sequence[NewJob]) -> Receipts:
+    """The receipts of a group that the server has no memory for."""
     why = (Refusal.STORE_FULL, "the server is at its memory limit (maxmemory)")
     return refused_whole(group, {job.id: why for job in group}) if group else ()
 
@@ -290,7 +294,9 @@ def fire(wish: Fire) -> ScriptCall[Fired]:
         return ScriptCall("schedules", (pack(["", 1]),), lambda _: refused)
     row = [wish.name, wish.version, wish.expect, False if wish.then is None else wish.then]
     call = _one("fire", [*row, encoding.packet(wish.jobs), wish.missed, wish.unless_waiting], read)
-    return ScriptCall(call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, _full(wish.jobs)))
+    return ScriptCall(
+        call.script, call.args, read, lambda: Fired(FireStatus.REFUSED, refused_full(wish.jobs))
+    )
 
 
 def schedules(after: Cursor, limit: int) -> ScriptCall[Schedules]:

@@ -17,6 +17,7 @@ from windlass.broker.sqlite import (
     enqueue,
     explain,
     lanes,
+    offsets,
     operate,
     queries,
     schedules,
@@ -50,6 +51,7 @@ from windlass.core.session import Beat, Ended, Note, Pulse, SessionView, Swept
 from windlass.core.settings import Body, Changed, Declaration, Document, Kind, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.take import Offset, Take, Taken, jobs_of
 from windlass.core.timetable import Fire, Fired, NewSchedule, Schedules
 from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 from windlass.errors import ContractError
@@ -217,6 +219,14 @@ class SqliteBroker:
         finally:
             bells.leave(listener)
         return page
+
+    # intakes
+
+    async def take(self, take: Take) -> Taken:
+        return await self._write(offsets.take, take, jobs_of(take), full=self.store.space.shortage())
+
+    async def offsets(self, after: str = "", limit: int = 100) -> Sequence[Offset]:
+        return await self._read(offsets.offsets, after, _page(limit))
 
     # schedules
 

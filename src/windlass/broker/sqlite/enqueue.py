@@ -1,6 +1,7 @@
 """Enqueue: groups that come into being whole or not at all, unique keys, edges."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from windlass.broker.sqlite import filing, flows, keys, lifecycle
 from windlass.broker.sqlite.alike import accept_alike
@@ -20,10 +21,12 @@ from windlass.core.job import (
     Status,
     due_at,
 )
+from windlass.core.outcome import Error
 from windlass.core.state import Move, Reason, State
 from windlass.core.units import JobId
 
 SQL = statements("jobs")
+_NOBODY: Mapping[JobId, Error] = MappingProxyType({})
 
 
 def enqueue(
@@ -34,19 +37,29 @@ def enqueue(
 
 
 def enqueue_group(
-    tx: Transaction, group: Sequence[NewJob], *, full: str | None = None
+    tx: Transaction,
+    group: Sequence[NewJob],
+    *,
+    full: str | None = None,
+    dead: Mapping[JobId, Error] = _NOBODY,
 ) -> tuple[Receipt, ...]:
-    """Accept a group, or refuse it whole."""
+    """Accept a group, or refuse it whole. `dead` are those that are born dead, and why."""
     full = full or _is_full(tx, group)
-    if full is None and (accepted := accept_alike(tx, group)) is not None:
+    if full is None and not dead and (accepted := accept_alike(tx, group)) is not None:
         return accepted
     refused = refusals(tx, group, full=full)
     if refused:
         return refused_whole(group, refused)
-    return accept(tx, group)
+    return accept(tx, group, dead=dead)
 
 
-def accept(tx: Transaction, group: Sequence[NewJob], parent: JobId | None = None) -> tuple[Receipt, ...]:
+def accept(
+    tx: Transaction,
+    group: Sequence[NewJob],
+    parent: JobId | None = None,
+    *,
+    dead: Mapping[JobId, Error] = _NOBODY,
+) -> tuple[Receipt, ...]:
     """Create the jobs of a group that has been found acceptable; receipts in the group's order.
 
     First every call is answered as its key says, in order; then those that became jobs are tied to their
@@ -56,7 +69,7 @@ def accept(tx: Transaction, group: Sequence[NewJob], parent: JobId | None = None
     created: list[Job] = []
     receipts = tuple(_accept_call(tx, asked, parent, created) for asked in group)
     for job in created:
-        _place(tx, job)
+        _place(tx, job, dead.get(job.id))
     return receipts
 
 
@@ -209,11 +222,14 @@ def _forget_id(tx: Transaction, job: JobId) -> None:
         tx.run(SQL["drop_absorbed"], (job,))
 
 
-def _place(tx: Transaction, job: Job) -> None:
-    """Tie a new job to its parents and let it wait."""
+def _place(tx: Transaction, job: Job, dead: Error | None) -> None:
+    """Tie a new job to its parents and let it wait. `dead` says why it is born dead."""
     if _tie(tx, job):
         lifecycle.finish(tx, job, Move.PARENT_FAILED, State.CANCELLED, Reason.PARENT_FAILED)
         lifecycle.drop_if_unkept(tx, job)
+    elif dead is not None:
+        lifecycle.set_error(tx, job, dead)
+        lifecycle.finish(tx, job, Move.ENQUEUE, State.DEAD, Reason.UNFIT)
     elif job.waiting_for:
         lifecycle.transition(tx, job, Move.ENQUEUE, State.BLOCKED)
     else:

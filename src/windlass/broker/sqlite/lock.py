@@ -6,13 +6,12 @@ Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, s
 inherits, or it would keep the lock of a parent that died.
 
 A program may close these files behind our back. What it had locked is free then, for all others: nothing else
-may keep the same file open, and whoever meets an error lets go of both locks.
+keeps the same file open (a map would), and whoever meets an error lets go of both locks.
 """
 
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import queue
 import struct
@@ -52,14 +51,8 @@ class FileLock:
             except BaseException:
                 os.close(self._turn)
                 raise
-            try:
-                self._shared = _shared(Path(f"{self._path}-lock"))
-            except BaseException:
-                os.close(self._turn)
-                os.close(self._lock)
-                raise
         self._files = {number: identity(number) for number in (self._turn, self._lock)}
-        self._let_go = weakref.finalize(self, _let_go, self._shared, self._files)
+        self._let_go = weakref.finalize(self, _let_go, self._files)
         self._let_go.atexit = False
         self._looked = time.monotonic()
 
@@ -79,10 +72,10 @@ class FileLock:
             got = self._helper.acquire(self._patience)
         if not got:
             raise StoreUnavailable(
-                f'waited {self._patience:g} s to write to "{self._path}": process {self.holder()} writes; '
+                f'waited {self._patience:g} s to write to "{self._path}": {self.holder()} writes; '
                 "see whether it hangs, or raise lock_timeout"
             )
-        _PID.pack_into(self._shared, 0, self._pid)
+        self._sign()
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free and no other waits for it."""
@@ -98,7 +91,7 @@ class FileLock:
         except OSError as error:
             _unlock(self._turn, self._lock)
             raise said(error, self._path) from error
-        _PID.pack_into(self._shared, 0, self._pid)
+        self._sign()
         return True
 
     def _check(self) -> None:
@@ -125,9 +118,20 @@ class FileLock:
         if identity(self._lock) == self._files[self._lock]:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def holder(self) -> int:
+    def holder(self) -> str:
         """The process that took the lock last."""
-        return _PID.unpack_from(self._shared, 0)[0]
+        with contextlib.suppress(OSError, struct.error):
+            return f"process {_PID.unpack(os.pread(self._lock, _PID.size, 0))[0]}"
+        return "another process"
+
+    def _sign(self) -> None:
+        """Write into the file who has the lock, for those who wait in vain. It is not mapped: a process that
+        uses a map of a truncated file is killed.
+        """
+        mine = _PID.pack(self._pid)
+        with contextlib.suppress(OSError):
+            if os.pread(self._lock, _PID.size, 0) != mine:  # a write takes three times as long
+                os.pwrite(self._lock, mine, 0)
 
     def close(self) -> None:
         """Close the files."""
@@ -192,8 +196,7 @@ class _Helper:
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
 
 
-def _let_go(holder: mmap.mmap, files: Mapping[int, bytes]) -> None:
-    holder.close()  # it has a descriptor of its own
+def _let_go(files: Mapping[int, bytes]) -> None:
     for number, file in files.items():
         if identity(number) == file:  # else the program has closed it
             os.close(number)
@@ -203,19 +206,6 @@ def _unlock(*files: int) -> None:
     for file in files:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _shared(path: Path) -> mmap.mmap:
-    """The memory in which the holder of the lock says who it is. The file is opened once more for it: the
-    map keeps what it is given open, and with it the lock.
-    """
-    file = _opened(path)
-    try:
-        if os.fstat(file).st_size < _PID.size:
-            os.ftruncate(file, _PID.size)
-        return mmap.mmap(file, _PID.size)
-    finally:
-        os.close(file)
 
 
 def _opened(path: Path) -> int:

@@ -17,6 +17,7 @@ _SETTLE = {
 
 MOVES: Mapping[str, Collection[Move]] = {
     "enqueue": _ENQUEUE,
+    "take": _ENQUEUE,
     "claim": _CLAIM,
     "settle": _SETTLE,
     "settle and claim": _SETTLE | _CLAIM,

@@ -21,6 +21,7 @@ from windlass.core.operate import Purged
 from windlass.core.outcome import Answer
 from windlass.core.query import Explanation
 from windlass.core.session import Ended, Swept
+from windlass.core.take import Taken
 from windlass.core.timetable import Fired
 from windlass.core.units import JobId, Micros
 
@@ -119,6 +120,11 @@ def _(value: Receipt | Answer) -> object:
 @comparable.register
 def _(value: Fired) -> object:
     return (value.status, comparable(value.receipts))
+
+
+@comparable.register
+def _(value: Taken) -> object:
+    return (value.status, value.offset, comparable(value.receipts))
 
 
 @comparable.register

@@ -21,10 +21,10 @@ from windlass.core.units import JobId
 DEAD_REASONS = frozenset(
     {
         *(Reason.GAVE_UP, Reason.EXHAUSTED, Reason.CRASHED, Reason.LOST, Reason.DEADLINE),
-        *(Reason.EXPIRED, Reason.HELD_TOO_LONG),
+        *(Reason.EXPIRED, Reason.HELD_TOO_LONG, Reason.UNFIT),
     }
 )
-NEVER_STARTED = frozenset({Reason.EXPIRED, Reason.HELD_TOO_LONG})
+NEVER_STARTED = frozenset({Reason.EXPIRED, Reason.HELD_TOO_LONG, Reason.UNFIT})
 CANCELLED_REASONS = frozenset({Reason.CANCELLED, Reason.SUPERSEDED, Reason.PARENT_FAILED, Reason.PURGED})
 
 
@@ -50,6 +50,8 @@ def check(ledger: Ledger, now: Snapshot, verbs: Collection[str]) -> None:
     _check_order(ledger, now)
     _check_tallies(ledger, now)
     _check_flows(now)
+    same = now.offsets == ledger.offsets
+    require("an offset moves by takes alone", same, dict(now.offsets), ledger.offsets)
     sessions_read(ledger, now.sessions)
     ledger.settings.read(now.documents)
 
@@ -149,6 +151,10 @@ def _check_result(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
 
 
 def _check_reason(entry: Entry, view: JobDetail) -> None:
+    unfit = entry.unfit if view.replays == 0 else None
+    dead = (view.state, view.reason, view.error) == (State.DEAD, Reason.UNFIT, unfit)
+    as_born = dead if unfit else view.reason is not Reason.UNFIT
+    require("a job is born dead with its error, or not at all", as_born, view, unfit)
     match view.state:
         case State.DEAD:
             require("no dead letter without a reason", view.reason in DEAD_REASONS, view)

@@ -1,15 +1,20 @@
 """Rules for producers and for schedules: what brings jobs into being."""
 
+from itertools import chain, islice
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from windlass.conformance.machine import draws
 from windlass.conformance.machine.base import MANY, Machine
 from windlass.conformance.machine.ledger.operate import fired
-from windlass.conformance.machine.universe import APPS, KEYS, QUEUES, SCHEDULES, Wish
+from windlass.conformance.machine.ledger.take import taken
+from windlass.conformance.machine.universe import APPS, KEYS, PLACES, QUEUES, SCHEDULES, SOURCES, Wish
 from windlass.conformance.machine.violated import require
 from windlass.core.job import Mode
+from windlass.core.outcome import Error
 from windlass.core.settings import Change
+from windlass.core.take import Source, Take, TakeStatus
 from windlass.core.timetable import Fire, FireStatus, NewSchedule
 from windlass.core.units import HOUR, SECOND, Micros
 
@@ -56,7 +61,40 @@ class Produce(Machine):
         self.enqueue([[wish] for wish in wishes] if apart else [wishes], blocking=blocking)
 
 
-class Plan(Produce):
+class Intake(Produce):
+    """Offsets: moved with jobs, without, back and away."""
+
+    @rule(
+        name=st.sampled_from(SOURCES),
+        groups=st.lists(draws.of_machine(draws.groups), max_size=2),
+        then=st.sampled_from((*PLACES, None)),
+        off=draws.mostly("", "identity", "offset"),
+        unfit=st.frozensets(st.integers(0, 4), max_size=2),
+    )
+    def take_twice(
+        self, name: str, groups: list[tuple[Wish, ...]], then: str | None, off: str, unfit: frozenset[int]
+    ) -> None:
+        """Two take the same run of a source; `off` by its identity or by the offset both are refused. The nth
+        of its jobs, from 0, are `unfit`.
+        """
+        stands = self.ledger.offsets.get(name)
+        expect = "elsewhere" if off == "offset" else None if stands is None else stands.at
+        of_all = self.new_jobs(chain.from_iterable(groups))
+        rest = iter(of_all)
+        take = Take(
+            source=Source(name, "anew" if off == "identity" else "first"),
+            expect=expect,
+            then=then,
+            groups=[list(islice(rest, len(group))) for group in groups],
+            dead={job.id: Error(type=f"unfit {nth}") for nth, job in enumerate(of_all) if nth in unfit},
+        )
+        taken(self.ledger, take, self.on("take", lambda broker: broker.take(take)))
+        if then != expect:
+            again = self.on("take", lambda broker: broker.take(take))
+            require("an offset moves once", again.status is not TakeStatus.TAKEN, take, again)
+
+
+class Plan(Intake):
     """Schedules: declared, overridden, paused, deleted, fired."""
 
     @rule(

@@ -11,6 +11,7 @@ from windlass.core.job import JobDetail, JobView
 from windlass.core.query import FIRST_PAGE, Counts, Explanation, JobQuery, LaneView, UnfinishedFlow
 from windlass.core.session import SessionView
 from windlass.core.settings import Document, Kind
+from windlass.core.take import Offset
 from windlass.core.timetable import ScheduleView
 from windlass.core.units import Cursor, JobId, Micros
 
@@ -29,6 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     documents: tuple[Document, ...] = ()
     schedules: Mapping[str, ScheduleView] = {}
     scheduled_now: Micros = 0
+    offsets: Mapping[str, Offset] = {}
     explained: Mapping[JobId, Explanation] = {}
     events: tuple[Event, ...] = ()
     """Since the last snapshot."""
@@ -52,6 +54,7 @@ async def read_everything(broker: Broker, jobs: Iterable[JobId], events_after: C
         documents=tuple(documents),
         schedules={schedule.name: schedule for schedule in schedules.schedules},
         scheduled_now=schedules.now,
+        offsets={offset.source.name: offset for offset in await broker.offsets()},
         explained={job: await broker.explain(job) for job in ids},
         events=events.items,
         gap=events.gap,

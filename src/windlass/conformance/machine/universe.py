@@ -23,6 +23,9 @@ FIRST = 9
 KEYS = ("k1", "k2", "k3")
 HOLD_KEYS = ("task:t", "task:u")
 SCHEDULES = ("nightly", "hourly")
+SOURCES = ("orders/0", "orders/1")
+PLACES = ("1", "2", "3")
+"""Offsets of a source."""
 APPS = ("one", "two")
 STRANGER = 99
 """The number of a job or a session that never exists."""

@@ -385,6 +385,14 @@ CREATE TABLE schedule (
     fires    jsonb   NOT NULL DEFAULT '[]'
 );
 
+-- How far each log has been taken.
+CREATE TABLE source_offset (
+    source   text COLLATE "C" PRIMARY KEY,
+    identity text COLLATE "C" NOT NULL,
+    at       text COLLATE "C" NOT NULL,
+    moved_at bigint NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- Tasks of which a run was timed.
 CREATE TABLE timed (task text COLLATE "C" PRIMARY KEY);
 

@@ -23,9 +23,12 @@ CREATE TYPE asked AS (
     after_ids    uuid[],
     after_on     smallint[],
     status       text,          -- in `inbox`: what the call was answered
-    of           uuid
+    of           uuid,
+    dead         bytea          -- why it is born dead
 );
 CREATE TYPE receipt AS (i integer, status text, of uuid, refusal text, why text);
+-- The head of a take (no place), then its receipts.
+CREATE TYPE taken AS (status text, of uuid, refusal text, why text, identity text, at text, moved_at bigint);
 CREATE TYPE ruling AS (
     outcome     text,
     move        text,

@@ -269,3 +269,11 @@ $$;
 CREATE OR REPLACE FUNCTION _liveness_move(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_since > greatest(LIVENESS_STEP, p_ttl / 5) THEN LIVENESS_STEP ELSE greatest(0, p_since) END
 $$;
+
+-- Offsets (`windlass.core.take`) --------------------------------------------------------------------------------------------------------------------------
+
+-- Whether an offset may move. in: identity and offset of what is kept (NULL: nothing); the identity of the source and the offset that is expected.
+CREATE OR REPLACE FUNCTION _rule_take(p_identity text, p_at text, p_source text, p_expect text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_at IS NOT NULL AND p_identity <> p_source THEN 'foreign'
+        WHEN p_at IS NOT DISTINCT FROM p_expect THEN 'taken' ELSE 'raced' END
+$$;

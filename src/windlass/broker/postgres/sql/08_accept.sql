@@ -288,10 +288,10 @@ BEGIN
     END IF;
     DELETE FROM absorbed WHERE id = a.id;
     INSERT INTO job (id, n, state, priority, max_attempts, revision, queue, lane, task, accepted_at, due_at, size,
-        waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer)
+        waiting_for, parent, flow, expires_at, key, mode, win, after_ids, after_on, headers, tags, payload, timer, error)
     VALUES (a.id, _draw_numbers(), -1, a.priority, a.max_attempts, a.revision, a.queue, a.lane, a.task, v_at,
         _due_at(a.run_at, a.delay, v_at), octet_length(a.payload), (p_follows IS NOT NULL)::integer, p_parent, a.flow, v_at + a.expires,
-        a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires);
+        a.key, a.mode, a.win, a.after_ids, a.after_on, a.headers, a.tags, a.payload, v_at + a.expires, a.dead);
     INSERT INTO delta (queue, task, state, n, bytes) VALUES (a.queue, a.task, 0, 0, octet_length(a.payload));
     IF p_follows IS NULL AND a.key IS NOT NULL THEN
         INSERT INTO unique_key (queue, lane, task, key, holder, mode, win, accepted_at)
@@ -302,7 +302,7 @@ BEGIN
     RETURN ROW(NULL, 'created', NULL, NULL, NULL)::receipt;
 END $$;
 
--- Tie a new job to its parents and let it wait.
+-- Tie a new job to its parents and let it wait. One with an error is born dead.
 CREATE OR REPLACE FUNCTION _place(p_n bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     j job;
@@ -316,6 +316,8 @@ BEGIN
         UPDATE edge SET open = false WHERE child = j.n AND open;
         PERFORM _finish(j, STATE_UNPLACED::smallint, 'parent failed', STATE_CANCELLED::smallint, 'parent failed');
         PERFORM _drop_if_unkept(j.n);
+    ELSIF j.error IS NOT NULL THEN
+        PERFORM _finish(j, STATE_UNPLACED::smallint, 'enqueue', STATE_DEAD::smallint, 'arrived unfit to run');
     ELSIF j.waiting_for > 0 THEN
         j.state := STATE_BLOCKED;
         PERFORM _transition(j, STATE_UNPLACED::smallint, STATE_BLOCKED::smallint, 'enqueue');
@@ -421,18 +423,18 @@ CREATE OR REPLACE FUNCTION _asked(
     p_ids uuid[], p_tasks text[], p_queues text[], p_lanes text[], p_priorities smallint[], p_keys text[], p_modes smallint[],
     p_wins bigint[], p_delays bigint[], p_run_at bigint[], p_expires bigint[], p_payloads bytea[], p_headers bytea[],
     p_tags bytea[], p_max_attempts integer[], p_revisions bigint[], p_flows text[], p_edge_of integer[],
-    p_edge_parents uuid[], p_edge_on smallint[]
+    p_edge_parents uuid[], p_edge_on smallint[], p_dead bytea[] DEFAULT NULL
 ) RETURNS asked[] LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(array_agg(ROW(o, id, coalesce(task, p_tasks[1]), coalesce(queue, p_queues[1]), coalesce(lane, p_lanes[1]),
         coalesce(priority, p_priorities[1]), key, coalesce(mode, MODE_IGNORE), coalesce(win, 0), coalesce(delay, p_delays[1]),
         CASE cardinality(p_run_at) WHEN 1 THEN p_run_at[1] ELSE run_at END, CASE cardinality(p_expires) WHEN 1 THEN p_expires[1] ELSE expires END,
         payload, CASE cardinality(p_headers) WHEN 1 THEN p_headers[1] ELSE headers END, CASE cardinality(p_tags) WHEN 1 THEN p_tags[1] ELSE tags END,
         coalesce(max_attempts, p_max_attempts[1]), coalesce(revision, p_revisions[1]), coalesce(flow, p_flows[1]),
-        e.ids, e.ons, NULL, NULL)::asked ORDER BY o), '{}')
+        e.ids, e.ons, NULL, NULL, dead)::asked ORDER BY o), '{}')
     FROM unnest(p_ids, p_tasks, p_queues, p_lanes, p_priorities, p_keys, p_modes, p_wins, p_delays, p_run_at, p_expires,
-        p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows) WITH ORDINALITY
+        p_payloads, p_headers, p_tags, p_max_attempts, p_revisions, p_flows, p_dead) WITH ORDINALITY
         AS u (id, task, queue, lane, priority, key, mode, win, delay, run_at, expires, payload, headers, tags, max_attempts,
-              revision, flow, o)
+              revision, flow, dead, o)
     LEFT JOIN (
         SELECT child, array_agg(parent ORDER BY i) AS ids, array_agg(failure ORDER BY i) AS ons
         FROM unnest(p_edge_of, p_edge_parents, p_edge_on) WITH ORDINALITY AS v (child, parent, failure, i) GROUP BY child

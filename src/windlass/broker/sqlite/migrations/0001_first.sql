@@ -270,6 +270,14 @@ CREATE TABLE schedule (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedule_next ON schedule (next_at) WHERE next_at IS NOT NULL AND paused = 0;
 
+-- How far each log has been taken.
+CREATE TABLE source_offset (
+    source   TEXT PRIMARY KEY,
+    identity TEXT    NOT NULL,
+    at       TEXT    NOT NULL,
+    moved_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE event (
     i      INTEGER PRIMARY KEY,
     record BLOB NOT NULL

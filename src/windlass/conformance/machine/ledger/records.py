@@ -14,8 +14,9 @@ from windlass.conformance.machine.snapshot import Snapshot
 from windlass.conformance.machine.violated import require
 from windlass.core.job import JobDetail, NewJob
 from windlass.core.lease import Ask
-from windlass.core.outcome import Cause, Outcome
+from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.state import State
+from windlass.core.take import Offset
 from windlass.core.units import Fence, JobId, Micros, SessionId
 
 
@@ -74,6 +75,8 @@ class Entry(msgspec.Struct, kw_only=True, eq=False):
     results: dict[Fence, bytes | None] = {}
     """By the fence that was done."""
     memos: dict[str, bytes] = {}
+    unfit: Error | None = None
+    """It was born dead, for this."""
     final: State | None = None
     """The terminal state it is in, or was in when its record went."""
     pristine: bool = True
@@ -154,6 +157,8 @@ class Ledger:
         self.timed: set[str] = set()
         self.ends: Counter[tuple[str, str, State]] = Counter()
         """Transitions to done and to cancelled."""
+        self.offsets: dict[str, Offset] = {}
+        """By the name of the source."""
         self.ticks: set[tuple[str, int, Micros]] = set()
         self.created: set[JobId] = set()
         """Jobs that came into being in this step."""

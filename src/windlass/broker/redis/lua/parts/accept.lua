@@ -12,7 +12,7 @@ local function create(c, created, follows)
     accepted = NOW, size = c.size, ends = 0, tags = of.tags, revision = of.revision, flow = of.flow, place = 0,
     session = false, ask = 0, claimed = 0, started = false, kept = false, finished = 0, runtime = 0, rare = {},
     kind = of.kind, cold = false, touched = false, written = false, removed = false,
-    is_new = true, in_flow = false}
+    is_new = true, in_flow = false, dead = more.dead}
   jobs.add(j)
   hset(BODY, j.id, c.body)
   jobs.forget_grave(j.id)
@@ -152,6 +152,13 @@ local function place(j)
   if j.rare.after and tie(j) then
     lifecycle.finish(j, $Move.PARENT_FAILED, $State.CANCELLED, $Reason.PARENT_FAILED)
     lifecycle.keep_or_remove(j)
+    return
+  end
+  if j.dead then
+    jobs.set_past(j, 'e', j.dead)
+    j.rare.error = 1
+    lifecycle.finish(j, $Move.ENQUEUE, $State.DEAD, $Reason.UNFIT)
+    lifecycle.keep(j)
     return
   end
   transitions.watch_expiry(j)

@@ -3,7 +3,7 @@
 -- The adapter sends what many calls share once. A packet: 1 sizes of the groups; 2 kinds of calls: queue, task, lane,
 -- priority, max_attempts, tags (text), revision, flow; 3 calls: number of its kind, bytes of its payload, bytes of its
 -- body, then unless it is plain: delay, run_at or false, expires or false, key or false, mode, window, parents (16 bytes
--- and a policy each) or false, the job that spawned it or ""; 4 ids (16 bytes each); 5 bodies. Ids and bodies are one string
+-- and a policy each) or false, the job that spawned it or "", why it is born dead if it is; 4 ids (16 bytes each); 5 bodies. Ids and bodies are one string
 -- each, in the order of the calls.
 --
 -- A receipt: status, or {status, the job that stands for it}. A refusal: {place in the group, why, which}.
@@ -27,7 +27,7 @@ function calls.read(packet) -- groups of calls, and all calls
       local row, more = rows[n], PLAIN
       if row[4] then
         more = {delay = row[4], run_at = row[5], expires = row[6], key = row[7], mode = row[8], window = row[9], after = row[10],
-          parent = row[11]}
+          parent = row[11], dead = row[12]}
       end
       local c = {id = sub(ids, 16 * n - 15, 16 * n), of = kinds[row[1]], size = row[2], body = sub(bodies, at, at + row[3] - 1),
         more = more}

@@ -1,13 +1,13 @@
--- Many alike: enqueue accepts plain calls here, before the parts below are made. Nearly all calls are plain: new ids, one
--- queue and priority, no lane, no flow, and nothing that they wait for. Whatever is not plain falls through to the general code path,
+-- Many alike: enqueue and take accept plain calls here, before the parts below are made. Nearly all calls are plain: new ids, one
+-- queue and priority, no lane, no flow, and nothing that they wait for. Whatever is not plain is left to the general code path,
 -- before anything was written. One call takes a third of the time, and so does a thousand. What is written here is what
 -- accept.lua, fifos.lua and jobs.lua write.
 -- include: call, clock
-repeat -- once; `break` leaves it to the general code path
+local function accept_plain() -- the answer for each group, and the time; nil: it is for the general code path
   local decode, NUL, HEAD, GONE, FIFO, SET = cmsgpack.unpack, '\0', KEYS[3], KEYS[10], KEYS[6], KEYS[2]
   local context, packet = decode(ARGV[1]), decode(ARGV[2])
   local groups, kinds, rows, n = packet[1], packet[2], packet[3], #packet[3]
-  if n == 0 then break end
+  if n == 0 then return nil end
 
   -- the queue, and what is asked of it
   local queue, priority, alike = kinds[1][1], kinds[1][4], true
@@ -17,10 +17,10 @@ repeat -- once; `break` leaves it to the general code path
   end
   local numbers = call('HGET', KEYS[1], 'n')
   local kept = call('HMGET', SET, 'Q' .. queue, 'R' .. queue, 'A' .. queue)
-  if not alike or not numbers or not kept[1] or kept[3] == 'W' then break end -- W: somebody is to be woken
+  if not alike or not numbers or not kept[1] or kept[3] == 'W' then return nil end -- W: somebody is to be woken
   local policy = decode(kept[1])
   local laned = kept[2] and string.byte(kept[2], 2) == 1
-  if laned or policy.sequence or policy.age_step or policy.bands or policy.emit == $Emit.ALL then break end
+  if laned or policy.sequence or policy.age_step or policy.bands or policy.emit == $Emit.ALL then return nil end
 
   -- ids that nobody has sent before
   local ids, seen, bytes = {}, {}, 0
@@ -29,11 +29,11 @@ repeat -- once; `break` leaves it to the general code path
     alike = alike and not rows[i][4] and not seen[id]
     ids[i], seen[id], bytes = id, true, bytes + rows[i][2]
   end
-  if not alike then break end
+  if not alike then return nil end
   local jobs, graves = call('HMGET', HEAD, unpack(ids)), call('HMGET', GONE, unpack(ids))
   for i = 1, n do alike = alike and not jobs[i] and not graves[i] end
   local N = {struct.unpack($NUMBERS_FORM, numbers)} -- 1 mark, 5 seq, 7 bytes (see context.lua)
-  if not alike or (context[5] and N[7] + bytes > context[5]) then break end
+  if not alike or (context[5] and N[7] + bytes > context[5]) then return nil end
 
   -- the end of the fifo of its band (see fifos.lua)
   local band, first, used, last, filled, ready = 17592186044416 - priority, 1, 0, 1, 0, 0
@@ -41,7 +41,7 @@ repeat -- once; `break` leaves it to the general code path
   if fifo then
     local only
     only, first, used, last, filled, ready = struct.unpack($FIFO_FORM, fifo)
-    if only ~= band or #fifo > 26 then break end -- it has jobs of another priority
+    if only ~= band or #fifo > 26 then return nil end -- it has jobs of another priority
   end
   local chunk = filled > 0 and call('HGET', FIFO, queue .. NUL .. struct.pack('>I6I7', band, last)) or ''
 
@@ -87,5 +87,5 @@ repeat -- once; `break` leaves it to the general code path
   for i = 1, #kinds do call('HINCRBY', KEYS[11], kinds[i].names .. $State.READY, kinds[i].count) end
   if kept[3] ~= 'A' then call('HSET', SET, 'A' .. queue, 'A') end -- nobody waits: the next waiter finds it armed
   for g = 1, #groups do groups[g] = 1 end
-  return groups
-until true
+  return groups, now
+end

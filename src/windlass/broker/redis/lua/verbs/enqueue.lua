@@ -4,7 +4,7 @@
 -- Returns  per group: 1 if all were created; else its receipts, or {'refused', {place, why, which} …}
 -- Writes   body, head, fifo or ready/time, set, meta, count; key, gone, link, lane, ring, log as asked for
 -- Cost     O(jobs · log n), at most 1,000 jobs a group; a plain job is 2 fields and its share of a chunk
--- include: plain_calls, write, accept
+-- include: enqueue_plain, write, accept
 local packet = decode(ARGV[2])
 local groups, all = calls.read({packet[1], packet[2], packet[3], ARGV[3], ARGV[4]})
 calls.look_up(all)

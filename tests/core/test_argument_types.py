@@ -4,167 +4,49 @@ import contextlib
 import dataclasses
 import datetime as dt
 import decimal
-import enum
-import ipaddress
 import json
 import pathlib
 import subprocess
 import sys
-import uuid
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import annotated_types as at
-import attrs
 import msgspec
 import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretBytes, SecretStr
+from model_types import (
+    LOGIN,
+    ORDER,
+    Box,
+    Card,
+    Colour,
+    Line,
+    Login,
+    Loose,
+    Mail,
+    Money,
+    Numbers,
+    Order,
+    Parcel,
+    Point,
+    Renamed,
+    Row,
+    Strict,
+    Transfer,
+    Wrapped,
+    forms,
+    taking,
+    task_with,
+)
+from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from windlass import Secret
 from windlass.core.form import Form
-from windlass.core.forms import Forms
 from windlass.core.secret import MASK
 from windlass.core.signature import Signature
 from windlass.errors import InvalidOption, InvalidPayload
-
-T = TypeVar("T")
-
-
-class Line(BaseModel):
-    sku: str
-    price: Annotated[decimal.Decimal, Field(gt=0)]
-    count: int = Field(default=1, ge=1)
-
-
-class Order(BaseModel):
-    number: int
-    lines: list[Line] = []
-    at: dt.datetime | None = None
-    host: ipaddress.IPv4Address | None = None
-    note: bytes = b""
-    ids: set[uuid.UUID] = set()
-    by_day: dict[dt.date, int] = {}
-
-    @pydantic.computed_field
-    @property
-    def total(self) -> decimal.Decimal:
-        return sum((line.price for line in self.lines), decimal.Decimal())
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    at: dt.datetime
-    names: tuple[str, ...]
-
-
-class Renamed(BaseModel):
-    unit_price: int = Field(alias="unitPrice")
-
-
-class Login(BaseModel):
-    user: str
-    pin: SecretStr
-    keys: dict[str, SecretBytes] = {}
-    more: list["Login"] = []
-
-
-class Card(BaseModel):
-    kind: Literal["card"] = "card"
-    number: SecretStr
-
-
-class Transfer(BaseModel):
-    kind: Literal["transfer"] = "transfer"
-    iban: str
-
-
-class Box(BaseModel, Generic[T]):
-    value: T
-
-
-class Numbers(RootModel[list[int]]): ...
-
-
-class Loose(BaseModel):
-    model_config = ConfigDict(extra="allow")
-    x: float = 0.0
-
-
-@dataclasses.dataclass
-class Parcel:
-    order: Order
-    to: pathlib.Path | None = None
-
-
-class Mail(TypedDict):
-    order: Order
-    copy: NotRequired[list[Order]]
-
-
-class Row(NamedTuple):
-    order: Order
-    n: int
-
-
-class Wrapped(msgspec.Struct):
-    order: Order
-
-
-@attrs.define
-class Point:
-    x: int = attrs.field(validator=attrs.validators.ge(0))
-    label: str = "none"
-
-
-class Colour(enum.Enum):
-    RED = "red"
-
-
-class Money:
-    """A class of an app, without a way to compare."""
-
-    def __init__(self, cents: int, currency: str) -> None:
-        self.cents, self.currency = cents, currency
-
-
-def read_money(value: Any) -> Money:
-    cents, currency = value
-    if len(currency) != 3:
-        raise ValueError(f"no currency: {currency}")
-    return Money(cents, currency)
-
-
-def forms() -> Forms:
-    made = Forms()
-    schema = {"type": "array"}
-    made.add(Money, Form(lambda money: [money.cents, money.currency], read_money, lambda: schema))
-    return made
-
-
-def _taking(annotation: Any) -> Any:
-    def task(it): ...
-
-    task.__annotations__ = {"it": annotation, "return": annotation}
-    return task
-
-
-def taking(annotation: Any) -> Signature:
-    """A task with one argument of this type, which returns one."""
-    return Signature(_taking(annotation), forms=forms())
-
-
-ORDER = Order(
-    number=1,
-    lines=[Line(sku="a", price=decimal.Decimal("1.50"))],
-    at=dt.datetime(2030, 1, 31, 8, tzinfo=dt.UTC),
-    host=ipaddress.IPv4Address("10.0.0.1"),
-    note=b"hi",
-    ids={uuid.UUID(int=1)},
-    by_day={dt.date(2030, 1, 31): 2},
-)
-LOGIN = Login(user="ada", pin=SecretStr("hunter2!"), keys={"a": SecretBytes(b"k3y-of-ada")})
 
 VALUES: list[tuple[Any, Any]] = [
     (Order, ORDER),
@@ -409,6 +291,20 @@ def test_a_dataclass_of_pydantics_is_read_by_pydantic() -> None:
         taking(Outer)
 
 
+def test_what_does_not_arrive_in_a_dataclass_of_pydantics_is_refused() -> None:
+    @pydantic.dataclasses.dataclass
+    class Raw:
+        data: bytes
+
+    @pydantic.dataclasses.dataclass
+    class Other:
+        price: int = Field(alias="unitPrice")
+
+    for value in (Raw(b"\xff\x00"), Raw(b"hi"), Other(unitPrice=3)):  # type: ignore[call-arg]
+        with pytest.raises(InvalidPayload, match='argument "it"'):
+            taking(type(value)).encode((value,), {})
+
+
 def test_what_has_no_form_is_refused_when_it_is_registered() -> None:
     with pytest.raises(InvalidOption, match=r'parameter "it": Unknown cannot be .* app\.type\(\)'):
         taking(Unknown)
@@ -439,7 +335,7 @@ def test_a_class_derived_from_a_named_one_is_written_as_that() -> None:
     assert table.of(Tip) is None
     assert table.simpler(Tip(5, "EUR")) == [5, "EUR"]
     with pytest.raises(InvalidOption, match="Tip cannot be stored"):
-        Signature(_taking(Tip), forms=table)
+        Signature(task_with(Tip), forms=table)
 
 
 def test_a_model_without_a_schema_can_be_used() -> None:
@@ -460,7 +356,7 @@ def test_a_model_without_a_schema_can_be_used() -> None:
                 serialization=core_schema.plain_serializer_function_ser_schema(lambda _: "odd"),
             )
 
-    signature = Signature(_taking(Odd))
+    signature = Signature(task_with(Odd))
     assert signature.schema()["properties"]["it"] == {"description": "Odd, as this app writes it"}
     assert signature.decode(signature.encode((Odd(),), {}))[1] == {"it": Odd()}
 
