@@ -14,13 +14,15 @@ from tests.browser.stage import Stage, eventually, free_port
 from tests.browser.watching import Complaints, watched
 
 ROOT = Path(__file__).parents[2]
+SLOW = 60_000
+"""Milliseconds: the description of the API is made when it is first asked for."""
 
 
 def test_the_reference_of_the_api_is_found_read_and_linked(page: Page, stage: Stage) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto("/docs")
-    expect(page.get_by_role("heading", name="HTTP API")).to_be_visible()
+    expect(page.locator("details").first).to_be_visible(timeout=SLOW)
     page.get_by_label("Find an operation").fill("a call of a task")
     expect(page.locator("details")).to_have_count(1)
     page.locator("summary").click()
@@ -38,7 +40,7 @@ def test_every_operation_can_be_opened(page: Page, stage: Stage) -> None:
     page.goto("/docs")
     described = stage.get("/openapi.json")
     count = sum(len(methods) for methods in described["paths"].values())
-    expect(page.locator("details")).to_have_count(count)
+    expect(page.locator("details")).to_have_count(count, timeout=SLOW)
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     expect(page.locator("details[open]")).to_have_count(count)
     expect(page.locator("article")).to_have_count(len(described["components"]["schemas"]))
