@@ -18,7 +18,8 @@ from windlass import GiveUp, Retry, RetryPolicy, RunningJob, Snooze, Windlass, c
 from windlass.core.operate import Target
 from windlass.core.outcome import Error
 from windlass.core.state import State
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, JobFailed
+from windlass.testing import testing
 
 Proceed = Callable[[], Awaitable[Any]]
 Benches = Callable[[Windlass], Bench]
@@ -258,6 +259,69 @@ def test_a_thread_is_waited_for_whatever_asks_it_to_stop(how: str) -> None:
 
     asyncio.run(main())
     assert events == ["begins", "ends", "after"]
+
+
+def test_an_application_ends_though_a_thread_does_not() -> None:
+    """As without middleware: the job goes back when the grace is over."""
+    app = Windlass("memory://", beat=0.05, session_ttl=5, grace=0)
+    began, over = threading.Event(), threading.Event()
+
+    @app.middleware
+    async def around(_job: RunningJob, run: Proceed) -> Any:
+        return await run()
+
+    @app.task
+    def work() -> None:
+        began.set()
+        over.wait(60)
+
+    async def main() -> State:
+        async with app.worker(concurrency=1):
+            job = await work.aenqueue()
+            await asyncio.to_thread(began.wait, 20)
+        state = await job.astate()
+        await app.aclose()
+        return state
+
+    assert asyncio.run(main()) is State.READY
+    over.set()
+
+
+@pytest.mark.parametrize("where", ["thread", "loop"])
+def test_an_exit_of_a_task_ends_its_run_alone(app: Windlass, where: Any) -> None:
+    seen: list[str] = []
+
+    @app.middleware
+    async def around(_job: RunningJob, run: Proceed) -> Any:
+        try:
+            return await run()
+        except SystemExit:
+            seen.append("exit")
+            raise
+
+    def leaves() -> None:
+        sys.exit(3)
+
+    async def aleaves() -> None:
+        sys.exit(3)
+
+    once = RetryPolicy(max_attempts=1)
+    task = app.task(name="leaves", retry=once)(aleaves if where == "loop" else leaves)
+    with testing(app, raises=False) as t:
+        for _ in range(2):
+            job = task.enqueue()
+            t.drain()
+            assert job.state() == "dead"
+
+    async def main() -> None:
+        async with app.worker(concurrency=1):
+            for _ in range(2):
+                with pytest.raises(JobFailed, match="SystemExit: 3"):
+                    await (await task.aenqueue()).aresult(timeout=30)
+        await app.aclose()
+
+    asyncio.run(main())
+    assert seen == ["exit"] * 4
 
 
 def test_a_task_of_two_halves_is_waited_for_in_its_thread(app: Windlass) -> None:

@@ -29,6 +29,11 @@ class Came(NamedTuple):
 class HandOver(Protocol):
     """Where blocking code is called, for one event loop."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the lifespan was left: nobody waits for what is still under way."""
+        ...
+
     def begin(self, call: Callable[[], Any], /) -> "asyncio.Future[Came]":
         """Call it where it may block, in a copy of the caller's context."""
         ...
@@ -46,9 +51,10 @@ async def called_beside(run: Run, call: Callable[[], T]) -> T:
     """Call blocking code and wait for its end, whatever asks this to stop: a thread cannot be interrupted,
     and a job that has ended must not run on. The code can look at `current`.
     """
+    over = hand_over.get()
     stop, run.stop = run.stop, None  # the worker does not wait for what it cannot stop
     try:
-        came = await _whatever_happens(hand_over.get().begin(call))
+        came = await _whatever_happens(over, over.begin(call))
     finally:
         run.stop = stop
     if came.error is not None:
@@ -56,14 +62,14 @@ async def called_beside(run: Run, call: Callable[[], T]) -> T:
     return came.value
 
 
-async def _whatever_happens(answer: "asyncio.Future[Came]") -> Came:
+async def _whatever_happens(over: HandOver, answer: "asyncio.Future[Came]") -> Came:
     task = asyncio.current_task()
     while not answer.done():
         try:
             await asyncio.wait({answer})
         except asyncio.CancelledError:
-            if answer.get_loop().is_closed() or task is None:
-                raise
+            if over.ended or task is None:
+                raise  # the loop is about to close
             task.uncancel()
     return answer.result()
 
@@ -79,6 +85,7 @@ class OnThreads:
     """Threads of a worker for such calls: one for each that is under way."""
 
     def __init__(self) -> None:
+        self.ended = False
         self._threads: Threads[Callable[[], None]] = Threads(_do, MANY)
 
     def begin(self, call: Callable[[], Any], /) -> "asyncio.Future[Came]":
@@ -95,7 +102,8 @@ class OnThreads:
         return answer
 
     def end(self) -> None:
-        """Let the threads go."""
+        """Let the threads go, when they are idle."""
+        self.ended = True
         self._threads.close()
 
 
@@ -112,6 +120,8 @@ class Stage:
     """One thread for async and for blocking code: its loop runs while async code is waited for, and stands
     still while blocking code is called.
     """
+
+    ended = False
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
