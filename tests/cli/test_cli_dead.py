@@ -2,6 +2,7 @@
 
 import io
 import sys
+import threading
 
 import pytest
 from tests.cli.shell import Shell
@@ -110,7 +111,10 @@ class Answering(Typed):
         self._shell, self._error = shell, error
 
     def readline(self, size: int | None = -1, /) -> str:
-        self._shell.die(3, **self._error)
+        # The command asks from a running event loop, where blocking calls are not welcome.
+        meanwhile = threading.Thread(target=self._shell.die, args=(3,), kwargs=self._error)
+        meanwhile.start()
+        meanwhile.join()
         return super().readline(-1 if size is None else size)
 
 

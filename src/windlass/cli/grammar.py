@@ -10,7 +10,17 @@ from windlass.loading import looks_like_an_app
 APP_VARIABLE = "WINDLASS_APP"
 FLAGS = frozenset(
     (
-        *("--all", "--alive", "--help", "-h", "--json", "--payload", "--reload", "--replay"),
+        *(
+            "--all",
+            "--alive",
+            "--help",
+            "-h",
+            "--exit-if-store-is-down",
+            "--json",
+            "--payload",
+            "--reload",
+            "--replay",
+        ),
         *("--require-keys", "--secrets", "--trust-local"),
         *("--quiet", "-q", "--verbose", "-v"),
         *("--once", "--sql", "--status", "--stuck", "--tls", "--whole", "--yes", "-y"),

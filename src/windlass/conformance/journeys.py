@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, TypeAlias
 
 from windlass.conformance.harness import Harness
+from windlass.conformance.takes import UNREADABLE, take_of
+from windlass.conformance.takes import accepted as taken
 from windlass.core.job import Edge, Mode, Status
 from windlass.core.lease import Ask, Lease
 from windlass.core.operate import Edit
@@ -377,8 +379,24 @@ async def pruned(store: Harness) -> Steps:
         yield (step(job, Move.PRUNE, None),)
 
 
+async def born_dead(store: Harness) -> Steps:
+    """An intake takes a message that nobody can run, and a person replays it."""
+    step = (trail := _Trail()).step
+    worker = await store.worker()
+    job = store.job()
+    await taken(store, take_of((job,), dead={job.id: UNREADABLE}))
+    yield (step(job.id, Move.ENQUEUE, State.DEAD, Reason.UNFIT),)
+    await store.replay(job.id)
+    yield (step(job.id, Move.REPLAY, State.READY),)
+    lease = await worker.one()
+    yield trail.claim(lease)
+    await store.done(lease)
+    yield (step(job.id, Move.DONE, State.DONE, outcome=Outcome.DONE),)
+
+
 JOURNEYS: tuple[Journey, ...] = (
     accepted,
+    born_dead,
     failed_parents,
     replaced,
     settled,

@@ -143,7 +143,7 @@ def test_a_step_that_others_crossed_is_tried_again(server: Server, code: str) ->
         pool = Pool(Location(server.dsn))
         rows = await pool.fetch(b"SELECT crossed($1)", [str(TRIES - 1)], named=False)
         assert rows == [(TRIES,)]
-        with pytest.raises(StoreUnavailable, match=f"tried {TRIES} times"):
+        with pytest.raises(StoreUnavailable, match=f"in {TRIES} tries"):
             await pool.fetch(b"SELECT crossed($1)", ["1000"], named=False)
         await pool.close()
         await connection.close()

@@ -76,5 +76,5 @@ def test_a_node_that_has_left_its_cluster_is_left() -> None:
 
 
 def test_nodes_that_go_on_disagreeing_are_named() -> None:
-    with pytest.raises(StoreUnavailable, match="nodes disagree"):
+    with pytest.raises(StoreUnavailable, match="redirect to each other"):
         held([moved(THERE)] * TRIES)

@@ -10,7 +10,7 @@ from windlass.broker.memory import filing, lifecycle, operate, schedules
 from windlass.broker.memory.namespace import Namespace
 from windlass.core.job import Status
 from windlass.core.operate import Effect, Operated
-from windlass.core.order import Place, Ring, stride
+from windlass.core.order import LaneClock, Ring, stride
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired, FireRecord, FireStatus
 from windlass.core.units import SECOND
@@ -22,7 +22,7 @@ Planted = Generator[None]
 @bug("a lane that comes back does so at the ring's time, without its debt", by=("lanes_share",), seed=7)
 def let_a_lane_reenter_without_its_debt() -> Planted:
     def enter(self: Any, lane: str, weight: int) -> None:
-        place = self._places.setdefault(lane, Place(self.time))
+        place = self._places.setdefault(lane, LaneClock(self.time))
         place.clock = self.time
         place.due = place.clock + stride(weight)
 
