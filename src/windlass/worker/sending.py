@@ -68,8 +68,8 @@ class Sending:
         return now - self._lingering_since >= linger
 
     def enough(self, now: float) -> int:
-        """How many outcomes are worth an exchange: one, or those that would make up half of the leases or all
-        of it, or those that will be there in a moment.
+        """How many outcomes are worth an exchange: one, or those that would make up half or all of the
+        leases, or those that will be there in a moment.
         """
         waiting, pending = self._local_leases.waiting, len(self._settler)
         if self._lingering_since is None:
