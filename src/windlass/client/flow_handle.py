@@ -108,7 +108,7 @@ class Flow:
         return self._app.connection.run(self.acancel())
 
     def replay(self) -> int:
-        """Send its dead letters back, and with them all that waits for them; how many."""
+        """Replay its dead letters, and the jobs that wait for them. Return how many."""
         return self._app.connection.run(self.areplay())
 
     # --- async ----------------------------------------------------------------------------------------------

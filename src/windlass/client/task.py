@@ -150,7 +150,7 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
         return made.payload if isinstance(made, NewJob) else made
 
     def using(self, **options: Unpack[CallOptions]) -> "Call[R]":
-        """The same call under other options."""
+        """Return the same call with other options."""
         return self.task.using(**options).rebuilt(self)
 
     @property
