@@ -36,8 +36,8 @@ class Windlass(Definitions):
 
     `url` names the store: `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is opened before it is used,
     so an app can be imported anywhere, and used after a fork. Every setting has an environment variable:
-    `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is entered by each process that runs jobs: a function
-    of the app, or of nothing, that gives a context manager. What that yields is `current.resources`.
+    `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is a function that takes the app, or nothing, and
+    returns a context manager. Each process that runs jobs enters it. What it yields is `current.resources`.
     """
 
     is_windlass_app = True
