@@ -41,7 +41,7 @@ def forget_the_lost_settle() -> Planted:
             except StoreError:
                 for ended in batch:
                     if ended.ticket is not None:
-                        self._settler._hand.let_go(ended.ticket)
+                        self._settler._local_leases.let_go(ended.ticket)
                 self._settler._batch = []
                 return None
             self._settler.answered(settled.answers)
@@ -114,9 +114,9 @@ def report_a_crash_as_a_stop() -> Planted:
 def call_everything_started() -> Planted:
     with swapped(supervisor, "judge", None) as real:
 
-        def judge(ward: Any, code: int, *, out_of_memory: bool) -> Verdict:
-            verdict = real(ward, code, out_of_memory=out_of_memory)
-            waiting = frozenset((entry.job, entry.fence) for entry in ward.table.waiting())
+        def judge(supervised: Any, code: int, *, out_of_memory: bool) -> Verdict:
+            verdict = real(supervised, code, out_of_memory=out_of_memory)
+            waiting = frozenset((entry.job, entry.fence) for entry in supervised.table.waiting())
             return Verdict(verdict.cause, verdict.started | waiting)
 
         supervisor.judge = judge
@@ -151,7 +151,7 @@ def never_sweep() -> Planted:
 )
 def settle_before_running() -> Planted:
     async def execute(self: Any, ticket: Any, _invoker: Any) -> None:
-        if not self._hand.claim_start(ticket):
+        if not self._local_leases.claim_start(ticket):
             return
         run = self.start(ticket)
         running.set(run)
