@@ -90,6 +90,22 @@ def test_who_listens_hears_of_commits_after_a_fork(broker: SqliteBroker) -> None
     run(broker).close()
 
 
+def test_descriptors_that_other_files_got_after_a_fork_say_nothing_of_the_log(
+    broker: SqliteBroker, tmp_path: Path
+) -> None:
+    job = enqueue(broker)
+    assert in_child(lambda: "forked") == "forked"
+    other = tmp_path / "other"
+    other.write_bytes(bytes(range(1, 65)))  # read as an index, it speaks of a log that is far longer
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(other.open("rb"))
+        assert run(broker).get([job])[0] is not None
+        assert not run(broker).watch([job], 0)
+    enqueue(broker)
+    run(broker).close()
+
+
 def test_a_child_forked_in_the_middle_of_a_call_is_refused(
     broker: SqliteBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

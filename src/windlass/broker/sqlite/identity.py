@@ -57,7 +57,9 @@ class Identity:
         """Of the library, when log and index were looked at: a fork closes all connections, and who opens
         them again may find others.
         """
-        self._least_log: Callable[[], int] = lambda: 0
+        self._least_log: Callable[[], int] | None = None
+        self._measured_in = -1
+        """The generation of the library in which `_least_log` was given."""
         self._trouble: str | None = None
         self._is_overwritten = False
         self._looked = self._looked_inside = time.monotonic()
@@ -67,9 +69,17 @@ class Identity:
         """The file that was opened."""
         return self._files[0][1]
 
-    def measure_log_by(self, least: Callable[[], int]) -> None:
-        """From here on `least` says how many bytes the log must have."""
-        self._least_log = least
+    def measure_log_by(self, least: Callable[[], int] | None) -> None:
+        """From here on `least` says how many bytes the log must have, until a fork closes what it reads: then
+        another file may have the number of its descriptor. None: nobody says so any more.
+        """
+        self._least_log, self._measured_in = least, library.generation
+
+    def _least_bytes(self) -> int:
+        """How many bytes the log must have. 0: nobody can tell."""
+        if self._least_log is None or self._measured_in != library.generation:
+            return 0
+        return self._least_log()
 
     def check(self) -> None:
         """Refuse if it is known that the file is another one: for good, whatever is there now."""
@@ -94,7 +104,7 @@ class Identity:
             self._looked_inside = now
             self._look_closely(connection)
         # It may have been truncated after the look before: then it is long enough again, and has no head.
-        if _read(connection, _LOG, len(_LOG_MAGICS[0])) not in _LOG_MAGICS and self._least_log():
+        if _read(connection, _LOG, len(_LOG_MAGICS[0])) not in _LOG_MAGICS and self._least_bytes():
             self._refuse_log()
 
     def look_now_and_then(self, connection: Connection) -> None:
@@ -171,10 +181,10 @@ class Identity:
 
     def _compare(self) -> None:
         """Refuse if the file at its path, or what belongs to it, is another one, or if the log was cut."""
-        least = self._least_log()
+        least = self._least_bytes()
         found = [self._same(path, known) for path, known in self._files]
         # Another program may have emptied the log in between: then its index says something else by now.
-        if len(found) > 1 and found[1].st_size < least == self._least_log():
+        if len(found) > 1 and found[1].st_size < least == self._least_bytes():
             self._refuse_log()
 
     def _refuse_log(self) -> NoReturn:

@@ -136,6 +136,7 @@ class Writer:
             if self._handle.generation == library.generation:
                 self._descriptors.check()  # the last to close a file writes its log back into it
             self._identity.closing(self._handle.connection)
+            self._identity.measure_log_by(None)
             library.close(self._handle.connection)
             self._descriptors.closed()
 
