@@ -124,7 +124,7 @@ def _is_before_theirs(found: TracebackType) -> bool:
 
 
 def _is_workers(found: TracebackType) -> bool:
-    return _module(found).startswith("windlass.worker.")
+    return _module(found).startswith(("windlass.worker.", "windlass.testing."))
 
 
 def _module(found: TracebackType) -> str:
