@@ -342,7 +342,7 @@ class Supervisor:
             _log.debug("child %d ended: %s", ward.pid, detail)
         elif ward.fails_for_now:
             _log.error("child %d ended: %s", ward.pid, detail)
-        elif ward.going or self._started:
+        elif ward.going or self._started or ward.failed is None:  # else it is said once, at the end
             _log.error(
                 "child %d ended: %s; it is charged to %s that had started",
                 ward.pid,
