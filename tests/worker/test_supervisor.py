@@ -88,7 +88,7 @@ async def test_children_that_die_before_they_are_ready_end_the_worker_after_some
 
 @scenario(processes=1)
 async def test_a_child_that_dies_in_a_long_start_is_said_though_none_has_worked_yet(world: World) -> None:
-    """Such as one that a lifespan kills: the next ones try, and an operator has to see why nothing happens."""
+    """Such as one that a lifespan kills: others try, and an operator has to see why nothing happens."""
     world.spawner.obedient = False
     with capture() as lines:
         await world.begin()
