@@ -31,7 +31,16 @@ from windlass.core.webhook import DELIVERIES, LONGEST_URL
 from windlass.forks import CONNECTING
 from windlass.observe import exposition, stock
 from windlass.observe.history import place, reader
-from windlass.worker import asking, delivering, keyring, leaving, posting, supervisor, table, ward
+from windlass.worker import (
+    asking,
+    delivering,
+    keyring,
+    leaving,
+    posting,
+    supervised_child,
+    supervisor,
+    table,
+)
 from windlass.worker.alerting import EVERY as ALERTS
 from windlass.worker.options import Group, WorkerOptions
 from windlass.worker.worker import rows_for
@@ -67,8 +76,8 @@ CLAIMS = [
     ("control.md", f"up to {settlement.HOLD_CAP // MINUTE} minutes"),
     ("dashboard.md", f"for {WORDS[callers.LOGIN_TTL // HOUR]} hours"),
     ("deploy-containers.md", f"(about {round(TABLE, -1)} KiB each)"),
-    ("deploy-containers.md", f"{ward.KILL_AFTER:.0f} s for children that do not end, up to {supervisor.STORE_PATIENCE:.0f} s to tell the store"),
-    ("deploy-systemd.md", f"{ward.KILL_AFTER:.0f} s for children that do not end, up to {supervisor.STORE_PATIENCE:.0f} s to tell the store"),
+    ("deploy-containers.md", f"{supervised_child.KILL_AFTER:.0f} s for children that do not end, up to {supervisor.STORE_PATIENCE:.0f} s to tell the store"),
+    ("deploy-systemd.md", f"{supervised_child.KILL_AFTER:.0f} s for children that do not end, up to {supervisor.STORE_PATIENCE:.0f} s to tell the store"),
     ("deploy-systemd.md", {1: "waits one second for threads"}[int(leaving.PATIENCE)]),
     ("flows.md", f"at most {job.MAX_PARENTS:,} others"),
     ("forking.md", f"call of the library, {FORK_SQLITE:.0f} seconds at the most"),

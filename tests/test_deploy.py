@@ -20,8 +20,8 @@ from windlass.api.routes.scale import show_scale
 from windlass.config import Config
 from windlass.core.units import SECOND
 from windlass.worker.health import Health, health_address, health_served
+from windlass.worker.supervised_child import KILL_AFTER
 from windlass.worker.supervisor import STORE_PATIENCE
-from windlass.worker.ward import KILL_AFTER
 
 CONTRIB = Path(__file__).parents[1] / "contrib"
 DOCKERFILE = (CONTRIB / "containers" / "Dockerfile").read_text()

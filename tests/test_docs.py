@@ -257,12 +257,12 @@ def test_every_room_is_on_the_map() -> None:
     assert [room.name for room in rooms if f"`{room.name}/" not in shown] == []
 
 
-_TEST = re.compile(r"`((?:tests|src/windlass/conformance)/[\w/]+\.py)(?:::(\w+))?`")
+_FUNCTION = re.compile(r"`((?:tests|src/windlass)/[\w/]+\.py)(?:::(\w+))?`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_tests_that_are_named_exist(page: Path) -> None:
-    for file, test in _TEST.findall(page.read_text()):
+def test_functions_that_are_named_exist(page: Path) -> None:
+    for file, function in _FUNCTION.findall(page.read_text()):
         assert (ROOT / file).is_file(), file
-        if test:
-            assert re.search(rf"def {test}\(", (ROOT / file).read_text()), f"{file}::{test}"
+        if function:
+            assert re.search(rf"def {function}\(", (ROOT / file).read_text()), f"{file}::{function}"

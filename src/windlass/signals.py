@@ -29,8 +29,8 @@ class Snooze(Signal):
 
 
 class GiveUp(Signal):
-    """Never run this job again: `raise GiveUp("no such customer")`. It is dead at once, whatever attempts are
-    left.
+    """Never run this job again: `raise GiveUp("no such customer")`. It becomes a dead letter at once,
+    even if it has attempts left.
     """
 
     def __init__(self, why: str = "") -> None:

@@ -12,7 +12,7 @@ from windlass import RetryPolicy, Windlass, current
 from windlass.core.secret import without_credentials
 from windlass.errors import InvalidOption, JobFailed, LifespanFailed
 from windlass.worker import lifespan as module
-from windlass.worker.seat import Seat
+from windlass.worker.process_place import ProcessPlace
 
 Lives = list[str]
 
@@ -182,8 +182,8 @@ def test_hooks_that_cannot_be_called_are_refused() -> None:
         app.on_stop(_two)  # type: ignore[type-var]
 
 
-class _Ward:
-    """As much of one as a seat looks at."""
+class _SupervisedChild:
+    """As much of one as a place looks at."""
 
     draining, charged, born = False, 0, 0.0
 
@@ -193,13 +193,13 @@ class _Ward:
 
 
 def test_a_seat_tries_again_ever_more_seldom_and_never_gives_up() -> None:
-    seat, pauses = Seat(), list[float]()
+    place, pauses = ProcessPlace(), list[float]()
     for died in (0.1, 60.0, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1):  # also one that took its time to fail
-        ward: Any = _Ward(died)
-        seat.take(ward)
-        seat.leave(ward, "exit code 3")
-        assert seat.hopeless is None
-        pauses.append(seat.pause())
+        supervised: Any = _SupervisedChild(died)
+        place.take(supervised)
+        place.leave(supervised, "exit code 3")
+        assert place.hopeless is None
+        pauses.append(place.pause())
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.worker.leases import a_lease
 
-from windlass.worker.hand import Line, Ticket
+from windlass.worker.local_leases import Line, Ticket
 
 
 def ticket(priority: int) -> Ticket:

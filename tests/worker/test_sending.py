@@ -1,4 +1,4 @@
-"""When outcomes go to the store: by halves of the hand, or all at once where an exchange takes long."""
+"""When outcomes go to the store: by halves of the leases, or all at once where an exchange takes long."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.worker.asking import AskingGroup, Bound
 from windlass.worker.conclude import Concluder
-from windlass.worker.hand import Ended, Hand
+from windlass.worker.local_leases import Ended, LocalLeases
 from windlass.worker.options import Group
 from windlass.worker.pace import MachinePace
 from windlass.worker.sending import LINGER, LULL, SLOW_EXCHANGE, Sending
@@ -19,27 +19,27 @@ from windlass.worker.table import Table
 
 HAND = 100
 RUN = 0.001
-"""Seconds in which half of the hand is run."""
+"""Seconds in which half of the leases are run."""
 
 
 class Scene:
-    """A hand that was filled at the time 0, and is run at an even pace."""
+    """The leases of a worker that got them at the time 0, and runs them at an even pace."""
 
     def __init__(self, path: Path, *, ended: int = 0, serial: bool = False) -> None:
-        self.hand = Hand(Table.create(path, HAND), [HAND])
-        self.settler = Settler(self.hand, Concluder(MachinePace()), nudge=lambda: None)
+        self.local_leases = LocalLeases(Table.create(path, HAND), [HAND])
+        self.settler = Settler(self.local_leases, Concluder(MachinePace()), nudge=lambda: None)
         self.group = AskingGroup(0, Group(slots=16, queues=("q",)), Pacing())
-        self.sending = Sending([self.group], self.hand, self.settler, serial=serial)
+        self.sending = Sending([self.group], self.local_leases, self.settler, serial=serial)
         self.ends(ended)
         self.sending.taken_in(0.0)
         tasks = {a_lease().task: None}
-        self.hand.take_in([a_lease()] * HAND, tasks, 0, 0.0)  # type: ignore[arg-type]
+        self.local_leases.take_in([a_lease()] * HAND, tasks, 0, 0.0)  # type: ignore[arg-type]
 
     def ends(self, count: int) -> None:
         """So many have ended, and as many fewer wait."""
         done = Settlement(job="j", fence=1, outcome=Outcome.DONE)
         for _ in range(count):
-            self.hand.lines[0].enter()
+            self.local_leases.lines[0].enter()
             self.settler.put(Ended(None, done, None))
 
     def is_worth_it(self, now: float) -> bool:
@@ -49,7 +49,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    """A full hand."""
+    """As many leases as there is room for."""
     return Scene(tmp_path / "table")
 
 

@@ -15,7 +15,7 @@ from windlass.core.state import State
 from windlass.errors import StoreUnavailable
 from windlass.worker.asking import ASK_LIMIT
 from windlass.worker.fetcher import DEFERRED
-from windlass.worker.hand import Hand
+from windlass.worker.local_leases import LocalLeases
 from windlass.worker.table import Table
 from windlass.worker.worker import Worker
 
@@ -145,8 +145,18 @@ def test_a_worker_that_has_no_time_left_gives_it_back_too(
 
 
 def test_what_is_announced_counts_until_it_is_here(tmp_path: Path) -> None:
-    hand = Hand(Table.create(tmp_path / "table", 100), [16])
-    hand.announce(0, 60)
-    assert (hand.room, hand.waiting, hand.waiting_in(0), hand.unfinished) == (40, 60, 60, [60])
-    hand.arrived(0)
-    assert (hand.room, hand.waiting, hand.waiting_in(0), hand.unfinished) == (100, 0, 0, [0])
+    local_leases = LocalLeases(Table.create(tmp_path / "table", 100), [16])
+    local_leases.announce(0, 60)
+    assert (local_leases.room, local_leases.waiting, local_leases.waiting_in(0), local_leases.unfinished) == (
+        40,
+        60,
+        60,
+        [60],
+    )
+    local_leases.arrived(0)
+    assert (local_leases.room, local_leases.waiting, local_leases.waiting_in(0), local_leases.unfinished) == (
+        100,
+        0,
+        0,
+        [0],
+    )

@@ -161,7 +161,11 @@ class Real:
 
     @property
     def at_work(self) -> list[Any]:
-        return [ward for ward in self.supervisor.wards if ward.going and ward.table.started()]
+        return [
+            supervised
+            for supervised in self.supervisor.all_supervised
+            if supervised.going and supervised.table.started()
+        ]
 
 
 @asynccontextmanager
@@ -183,8 +187,8 @@ def test_a_killed_child_is_charged_at_once_and_replaced(tmp_path: Path) -> None:
             identity = new_id()
             await world.broker.enqueue([[NewJob(id=identity, task="t", queue="q", payload=b"{}")]])
             running = asyncio.create_task(world.supervisor.run())
-            await soon(lambda: world.supervisor.wards and world.supervisor.wards[0].opened)
-            first = world.supervisor.wards[0]
+            await soon(lambda: world.supervisor.all_supervised and world.supervisor.all_supervised[0].opened)
+            first = world.supervisor.all_supervised[0]
             ask = Ask(session=first.session, seq=1, queues=("q",), slots=1, limit=1)
             (lease,) = (await world.broker.claim(ask)).leases
             await soon(lambda: world.at_work)

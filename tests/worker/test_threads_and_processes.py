@@ -5,8 +5,8 @@ import signal
 import threading
 from typing import Any
 
-from windlass.worker.hand import Ticket
 from windlass.worker.in_thread import Threads
+from windlass.worker.local_leases import Ticket
 from windlass.worker.process import Prepare, ProcessHandle
 
 

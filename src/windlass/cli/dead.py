@@ -146,7 +146,9 @@ def edit_dead(
     job: given.JobId,
     arguments: Annotated[
         str | None,
-        Parameter(help='Its new arguments as a JSON object; "-" reads it from standard input, "@file".'),
+        Parameter(
+            help='Its new arguments as a JSON object; "-" reads it from standard input, "@file" from a file.'
+        ),
     ] = None,
     /,
     *,

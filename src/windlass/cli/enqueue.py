@@ -53,7 +53,7 @@ def enqueue_task(
     ] = None,
     window: Annotated[str | None, Parameter(help="How long the key stays taken after the job ends.")] = None,
     expires: Annotated[
-        str | None, Parameter(help="Cancel it if it has not started within this time.")
+        str | None, Parameter(help="Make it a dead letter if it has not started within this time.")
     ] = None,
     max_attempts: Annotated[int | None, Parameter(help="Attempts before it becomes a dead letter.")] = None,
     after: Annotated[tuple[str, ...], Parameter(help="The id of a job to wait for; repeat for more.")] = (),

@@ -85,7 +85,7 @@ Health = Annotated[
     str | None,
     Parameter(
         help="Answer probes at PORT of this machine, or at HOST:PORT, such as 0.0.0.0:8701: /healthz says "
-        "whether the worker should be started anew, /readyz whether it may start jobs."
+        "whether the worker should be restarted, /readyz whether it may start jobs."
     ),
 ]
 ExitIfDown = Annotated[

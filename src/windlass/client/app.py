@@ -36,8 +36,8 @@ class Windlass(Definitions):
 
     `url` names the store: `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is opened before it is used,
     so an app can be imported anywhere, and used after a fork. Every setting has an environment variable:
-    `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is entered by each process that runs jobs: a function
-    of the app, or of nothing, that gives a context manager. What that yields is `current.resources`.
+    `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is a function that takes the app, or nothing, and
+    returns a context manager. Each process that runs jobs enters it. What it yields is `current.resources`.
     """
 
     is_windlass_app = True
@@ -88,9 +88,9 @@ class Windlass(Definitions):
     def enqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
         """Send many calls, in groups of up to 1,000, each accepted whole or not at all.
 
-        Calls are made and sent as they come, those of each namespace in groups of their own. Should one be
-        refused, those of the groups before it are kept, and the error says how many. With a `connection` of
-        yours all of them come with its commit.
+        `calls` may be a generator: each group is sent as soon as it is full. Each namespace has groups of its
+        own. If a group is refused, the groups before it are kept, and the error says how many jobs that is.
+        With a `connection` of yours all jobs exist when you commit.
         """
         with Accepted[T]() as accepted:
             for place, group in in_groups(self, calls):
@@ -111,7 +111,7 @@ class Windlass(Definitions):
     def send_jobs(
         self, calls: Sequence[Call[T]], jobs: Sequence[NewJob], connection: object = None
     ) -> list[Job[T]]:
-        """Send the jobs that were made of one group."""
+        """Send one group of calls, of which the jobs are already made."""
         spans = active_spans()
         if spans is None:
             return self._deliver(calls, jobs, connection)

@@ -64,11 +64,11 @@ class Shape:
 
 
 class Chain(Shape):
-    """One part after another."""
+    """Parts that run one after another."""
 
 
 class Group(Shape):
-    """Parts side by side."""
+    """Parts that run side by side."""
 
 
 def chain(*parts: Part) -> Chain:

@@ -96,7 +96,7 @@ class Flow:
         return self.view().progress
 
     def finish(self, timeout: Duration | None = None) -> FlowView:
-        """Wait until nothing of it can go on by itself; see `afinish`."""
+        """Wait until it has finished, or is stuck; see `afinish`."""
         return self._app.connection.run(self.afinish(timeout))
 
     def results(self, timeout: Duration | None = None) -> list[Any]:
@@ -104,11 +104,11 @@ class Flow:
         return self._app.connection.run(self.aresults(timeout))
 
     def cancel(self) -> int:
-        """Cancel whatever of it is unfinished; how many jobs were, or were asked to stop."""
+        """Cancel its unfinished jobs. Return how many were cancelled or asked to stop."""
         return self._app.connection.run(self.acancel())
 
     def replay(self) -> int:
-        """Send its dead letters back, and with them all that waits for them; how many."""
+        """Replay its dead letters, and the jobs that wait for them. Return how many."""
         return self._app.connection.run(self.areplay())
 
     # --- async ----------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class Job(Generic[R]):
 
         `ResultTimeout` (a TimeoutError): it has not finished within `timeout`; None waits for ever.
         `JobFailed`: it is dead. `JobCancelled`. `ResultExpired`: it is done, its result is kept no longer.
-        `JobNotFound`: the store has no record of it. `JobLost`: nor can that be because it finished long ago.
+        `JobNotFound`: the store has no record of it. `JobLost`: the same, but the store must have a record.
         """
         return self._read(await self._finished(timeout))
 

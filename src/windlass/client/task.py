@@ -150,7 +150,7 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
         return made.payload if isinstance(made, NewJob) else made
 
     def using(self, **options: Unpack[CallOptions]) -> "Call[R]":
-        """The same call under other options."""
+        """Return the same call with other options."""
         return self.task.using(**options).rebuilt(self)
 
     @property
@@ -269,7 +269,7 @@ class Sender(Generic[P, R]):
         check_parents(name, app.config.namespace, calls.get("after"))
 
     def using(self, **options: Unpack[CallOptions]) -> "Sender[P, R]":
-        """The same task under other options: `send.using(delay=60, lane="acme").enqueue(...)`."""
+        """Return the same task with other options: `send.using(delay=60, lane="acme").enqueue(...)`."""
         check_known(options, CallOptions)
         place = self.app.place_of(options["queue"]) if "queue" in options else self.app
         return Sender(place, self.name, self.signature, self.options, {**self._calls, **options})

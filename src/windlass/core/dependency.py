@@ -65,10 +65,11 @@ def Depends(source: Callable[..., Coroutine[Any, Any, T]], /) -> T: ...
 @overload
 def Depends(source: Callable[..., T], /) -> T: ...
 def Depends(source: Source, /) -> Any:  # noqa: N802 - a marker, written as in other frameworks
-    """Mark a parameter of a task, or of another dependency: workers call the function and pass what it gives.
+    """Mark a parameter of a task, or of another dependency: workers call the function and pass the value.
 
-    It is a function, a coroutine function, or a generator of either kind, which yields once: what is behind
-    the `yield` runs after the task, or gets the exception that the task has raised.
+    It is a function, a coroutine function, a generator function or an async generator function. A generator
+    yields once. Its code after the `yield` runs after the task. If the task raised an exception, the `yield`
+    raises it.
     """
     kind_of(source)
     return Dependency(source)

@@ -17,7 +17,7 @@ _RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{1,9})?\s*(ms|s|m|h|d)")
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """At most `count` per `per`, with `burst` at once: "100/s", "5/m", "10/500ms"."""
+    """At most `count` in each period `per`, and at most `burst` at once: "100/s", "5/m", "10/500ms"."""
 
     count: int
     per: Micros = SECOND

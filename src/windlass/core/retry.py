@@ -61,8 +61,8 @@ class Stop(msgspec.Struct, frozen=True):
 class RetryPolicy:
     """How often, when, and after which errors a job is tried again. `max_attempts=1` means never.
 
-    `base` and `cap` are seconds, text such as "5m", or a timedelta. An error of a class in `give_up_on` ends
-    the job at once, also when `retry_on` has it; so does one that `retry_on` has not.
+    `base` and `cap` are seconds, text such as "5m", or a timedelta. An error ends the job at once if its
+    class is in `give_up_on`, or is not in `retry_on`. If it is in both, `give_up_on` wins.
     """
 
     max_attempts: int = 5

@@ -175,7 +175,7 @@ def testing(app: Windlass, /, **options: Unpack[BlockOptions]) -> Block:
 
 
 def inline(app: Windlass, /, **options: Unpack[BlockOptions]) -> Block:
-    """A block in which `enqueue` returns when the job has finished; otherwise as `testing`."""
+    """Like `testing`, but `enqueue` runs the job and returns when it has finished."""
     return Block(app, inline=True, options=options)
 
 

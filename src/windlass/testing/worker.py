@@ -30,7 +30,7 @@ from windlass.testing.times import as_datetime
 from windlass.worker.conclude import Concluder, unknown
 from windlass.worker.executor import Executor, Performer
 from windlass.worker.failure import RunTimedOut
-from windlass.worker.hand import Hand, Ticket
+from windlass.worker.local_leases import LocalLeases, Ticket
 from windlass.worker.pace import MachinePace
 from windlass.worker.run import Run
 from windlass.worker.strikes import Strikes
@@ -127,7 +127,7 @@ class TestWorker:
         self._performer = Performer(self._conclude)
         self._listeners = run_listeners()
         self._executor = Executor(
-            Hand(self._table, [1]),
+            LocalLeases(self._table, [1]),
             _Reporter(store),
             self._pace,
             ended=lambda _ended: None,  # this worker settles by itself

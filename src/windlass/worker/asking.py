@@ -36,7 +36,7 @@ from windlass.broker.contract import Pacing
 from windlass.core.lease import Ask, Claimed
 from windlass.core.order import next_draw
 from windlass.core.units import SECOND, Micros, SessionId
-from windlass.worker.hand import Ended, Hand
+from windlass.worker.local_leases import Ended, LocalLeases
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.shares import Shares
@@ -153,7 +153,7 @@ class Asking:
         self,
         session: SessionId,
         groups: Sequence[Group],
-        hand: Hand,
+        local_leases: LocalLeases,
         pace: Pace,
         pacing: Pacing,
         *,
@@ -162,7 +162,7 @@ class Asking:
     ) -> None:
         """`alone`: the worker asks for suspects, one at a time, and holds nothing beyond its slot."""
         self._session = session
-        self._hand = hand
+        self._local_leases = local_leases
         self._pace = pace
         self._floor = poll_floor / SECOND
         self._alone = alone
@@ -188,22 +188,22 @@ class Asking:
 
     def room(self, group: AskingGroup) -> int:
         """How many jobs a group could take. Not one by one: only when half of what it held is used up."""
-        unfinished = self._hand.unfinished[group.number]
+        unfinished = self._local_leases.unfinished[group.number]
         free = group.slots - unfinished
         if free <= 0:
             extra = 0 if self._alone else group.extra
             # A job under a limit uses it up until it is settled, also when it has ended.
-            held = unfinished if group.bound is Bound.SOON else self._hand.waiting_in(group.number)
+            held = unfinished if group.bound is Bound.SOON else self._local_leases.waiting_in(group.number)
             if not extra or held > (extra + group.slots) // 2:
                 return 0
         prefetch = 0 if self._alone else group.prefetch.size
-        return max(0, min(free + prefetch, self._hand.room))
+        return max(0, min(free + prefetch, self._local_leases.room))
 
     def ask(self, group: AskingGroup) -> Ask:
         """The ask of a group."""
         queues = group.shares.order()
         limit = min(ASK_LIMIT, group.shares.bound(queues, self.room(group)))
-        free = group.slots - self._hand.unfinished[group.number]
+        free = group.slots - self._local_leases.unfinished[group.number]
         slots = max(0, min(free, limit))
         return Ask(
             queues=queues,

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from windlass.worker.conclude import Concluder
 from windlass.worker.executor import Executor
-from windlass.worker.hand import Hand, Ticket
 from windlass.worker.in_loop import Inline, InLoop, TaskLoop
 from windlass.worker.in_process import InProcess, Processes
 from windlass.worker.in_thread import InThread
+from windlass.worker.local_leases import LocalLeases, Ticket
 from windlass.worker.observed import performer_for
 from windlass.worker.pace import Pace
 from windlass.worker.program import Registered, RunsIn
@@ -51,7 +51,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        hand: Hand,
+        local_leases: LocalLeases,
         executor: Executor,
         conclude: Concluder,
         pace: Pace,
@@ -60,17 +60,17 @@ class Dispatcher:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Made on the loop that is to run tasks."""
-        self._hand = hand
+        self._local_leases = local_leases
         self.loop = TaskLoop(pace, on_failure)
         performer = performer_for(conclude)
-        processes = Processes(app_name, conclude, table=str(hand.table.path))
-        slots = sum(line.slots for line in hand.lines)
+        processes = Processes(app_name, conclude, table=str(local_leases.table.path))
+        slots = sum(line.slots for line in local_leases.lines)
         follow = self._follow
         self._in_loop = InLoop(self.loop, executor, performer, pace, follow=follow)
         self._in_thread = InThread(
             executor, performer, self.loop.context, most=slots, follow=follow, on_failure=on_failure
         )
-        self._in_process = InProcess(self.loop, executor, processes, hand.table, follow=follow)
+        self._in_process = InProcess(self.loop, executor, processes, local_leases.table, follow=follow)
         self._runners: dict[RunsIn, Runner] = {
             "loop": self._in_loop,
             "inline": Inline(self.loop, executor, performer, follow=follow),
@@ -81,7 +81,7 @@ class Dispatcher:
 
     def arrived(self, group: int) -> None:
         """Tickets wait in a line: give as many of them a slot as there are."""
-        line = self._hand.lines[group]
+        line = self._local_leases.lines[group]
         while (ticket := line.enter()) is not None:
             self._runner_of(ticket.task).put(ticket)
 
@@ -93,7 +93,7 @@ class Dispatcher:
 
     def _follow(self, ticket: Ticket, invoker: object) -> Ticket | None:
         """Free the slot of a ticket that has ended. Returns the next one if it is for the same invoker."""
-        following = self._hand.lines[ticket.group].leave()
+        following = self._local_leases.lines[ticket.group].leave()
         if following is None:
             return None
         other = self._by_task.get(following.task.name) or self._runner_of(following.task)

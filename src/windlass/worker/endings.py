@@ -17,8 +17,8 @@ from windlass.worker.host import Host, process_named
 from windlass.worker.leaving import WORDS
 from windlass.worker.pace import Pace
 from windlass.worker.patience import insist
+from windlass.worker.supervised_child import LeaseKey, SupervisedChild
 from windlass.worker.table import Table, remove_stale, table_path
-from windlass.worker.ward import LeaseKey, Ward
 
 _log = logging.getLogger("windlass.worker")
 
@@ -35,18 +35,18 @@ class Verdict(msgspec.Struct, frozen=True):
     started: frozenset[LeaseKey] = frozenset()
 
 
-def judge(ward: Ward, code: int, *, out_of_memory: bool) -> Verdict:
+def judge(supervised: SupervisedChild, code: int, *, out_of_memory: bool) -> Verdict:
     """Read the table of a child that is dead, and say what its death means."""
-    started = frozenset((entry.job, entry.fence) for entry in ward.table.started())
-    late = started & ward.late
-    if late and (ward.table.clean or ward.killed_for is not None):
+    started = frozenset((entry.job, entry.fence) for entry in supervised.table.started())
+    late = started & supervised.late
+    if late and (supervised.table.clean or supervised.killed_for is not None):
         return Verdict(Cause(CauseKind.CRASH, HARD_TIMEOUT), late)
-    if ward.table.clean:
+    if supervised.table.clean:
         return Verdict(Cause(CauseKind.STOP, "ended as told"))
-    if ward.fault is not None:
-        return Verdict(Cause(CauseKind.CRASH, ward.fault), started)
-    if code == -signal.SIGKILL and ward.killed_for is not None:
-        return Verdict(Cause(CauseKind.STOP, ward.killed_for))
+    if supervised.fault is not None:
+        return Verdict(Cause(CauseKind.CRASH, supervised.fault), started)
+    if code == -signal.SIGKILL and supervised.killed_for is not None:
+        return Verdict(Cause(CauseKind.STOP, supervised.killed_for))
     return Verdict(Cause(CauseKind.CRASH, describe(code, out_of_memory=out_of_memory)), started)
 
 
@@ -62,7 +62,7 @@ def describe(code: int, *, out_of_memory: bool = False) -> str:
         return f"signal {-code}"
 
 
-class Coroner:
+class MemoryKills:
     """Tells an out-of-memory kill from another, by a counter of the kernel's."""
 
     def __init__(self, host: Host) -> None:

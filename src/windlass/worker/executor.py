@@ -24,7 +24,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, Fence, JobId
 from windlass.errors import InvalidPayload, UnreadablePayload
 from windlass.worker.conclude import Concluder, expired, given_back, unreadable
-from windlass.worker.hand import Ended, Hand, Ticket
+from windlass.worker.local_leases import Ended, LocalLeases, Ticket
 from windlass.worker.pace import Pace
 from windlass.worker.program import Program, Registered
 from windlass.worker.run import Reporter, Run, running
@@ -94,7 +94,7 @@ class Executor:
 
     def __init__(
         self,
-        hand: Hand,
+        local_leases: LocalLeases,
         reporter: Reporter,
         pace: Pace,
         *,
@@ -103,8 +103,8 @@ class Executor:
         program: Program,
     ) -> None:
         """`ended` takes each ticket with its settlement, on the thread where that happens."""
-        self._hand = hand
-        self._table = hand.table
+        self._local_leases = local_leases
+        self._table = local_leases.table
         self._reporter = reporter
         self._now = pace.now
         self._ended = ended
@@ -117,7 +117,7 @@ class Executor:
 
     async def execute(self, ticket: Ticket, invoker: Invoker) -> None:
         """Take one ticket through all steps."""
-        if not self._hand.claim_start(ticket):
+        if not self._local_leases.claim_start(ticket):
             return  # given back, held or cancelled while it waited: that was its settlement
         run: Run | None = None
         settlement = None if invoker.prepare is None else await invoker.prepare(ticket)
@@ -171,9 +171,9 @@ class Executor:
 
     def cancel(self, job: JobId, fence: Fence) -> None:
         """Stop a run because somebody asked for it. Code in a thread cannot be stopped: it can only look."""
-        for ticket in list(self._hand.unstarted):
+        for ticket in list(self._local_leases.unstarted):
             lease = ticket.lease
-            if (lease.job, lease.fence) == (job, fence) and self._hand.claim_start(ticket):
+            if (lease.job, lease.fence) == (job, fence) and self._local_leases.claim_start(ticket):
                 self._ended(Ended(ticket, given_back(lease), None))  # the store makes it `cancelled`
         for run in list(self.runs.values()):
             if (run.lease.job, run.lease.fence) == (job, fence) and not run.cancelled:

@@ -23,7 +23,7 @@ from windlass.worker.conclude import given_back, unknown
 from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.exchange import Exchange
 from windlass.worker.executor import Executor
-from windlass.worker.hand import Ended, Hand
+from windlass.worker.local_leases import Ended, LocalLeases
 from windlass.worker.notes import EVERY, Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
@@ -56,7 +56,7 @@ killed with its process. Too high: a stop takes longer than the service manager 
 class Parts(msgspec.Struct, frozen=True):
     """The parts of a worker that the fetcher works with."""
 
-    hand: Hand
+    local_leases: LocalLeases
     dispatcher: Dispatcher
     executor: Executor
     settler: Settler
@@ -99,7 +99,11 @@ class Fetcher:
         self._broker = broker
         self._tasks = tasks
         self._pace = pace
-        self._hand, self._dispatcher, self._executor = parts.hand, parts.dispatcher, parts.executor
+        self._local_leases, self._dispatcher, self._executor = (
+            parts.local_leases,
+            parts.dispatcher,
+            parts.executor,
+        )
         self._settler, self._notes, self._strikes = parts.settler, parts.notes, parts.strikes
         self._floor = poll_floor / SECOND
         self._alone = alone
@@ -110,8 +114,10 @@ class Fetcher:
         self._check = check
         pacing = broker.capabilities.pacing
         self._serial = pacing.serial
-        self._asking = Asking(session, groups, self._hand, pace, pacing, poll_floor=poll_floor, alone=alone)
-        self._sending = Sending(self._asking.groups, self._hand, self._settler, serial=self._serial)
+        self._asking = Asking(
+            session, groups, self._local_leases, pace, pacing, poll_floor=poll_floor, alone=alone
+        )
+        self._sending = Sending(self._asking.groups, self._local_leases, self._settler, serial=self._serial)
         self._exchange = Exchange(
             broker,
             pace,
@@ -234,10 +240,15 @@ class Fetcher:
             return
         if claimed.suspects and not self._alone:
             self._told_suspects(claimed.suspects)
-        if self._alone and not claimed.leases and not claimed.suspects and not any(self._hand.unfinished):
+        if (
+            self._alone
+            and not claimed.leases
+            and not claimed.suspects
+            and not any(self._local_leases.unfinished)
+        ):
             self._drain_until = now
         self._arrived = Arrived(group, claimed.leases, now)
-        self._hand.announce(group.number, len(claimed.leases))
+        self._local_leases.announce(group.number, len(claimed.leases))
         if not self._serial or len(claimed.leases) < DEFERRED:
             # Last: it wakes the loop that runs them, which waits until this thread rests.
             self._take_in()
@@ -248,7 +259,7 @@ class Fetcher:
             return
         arrived, self._arrived = self._arrived, None
         group, leases = arrived.group.number, arrived.leases
-        self._hand.arrived(group)
+        self._local_leases.arrived(group)
         if self._drain_until is not None:
             for lease in leases:
                 self._settler.put(Ended(None, given_back(lease), None))
@@ -259,8 +270,8 @@ class Fetcher:
             leases = self._known(leases)
         if leases:
             self._sending.taken_in(arrived.at)
-            idle = not any(self._hand.unfinished)
-            self._hand.take_in(leases, self._tasks, group, arrived.at)
+            idle = not any(self._local_leases.unfinished)
+            self._local_leases.take_in(leases, self._tasks, group, arrived.at)
             self._dispatcher.arrived(group)
             if idle and self._dispatcher.loop.loop is not self._loop:
                 time.sleep(YIELD)
@@ -289,18 +300,18 @@ class Fetcher:
     def _give_back(self, now: float) -> None:
         """Give back leases that wait too long: other workers may run them."""
         everything = self._stops_asking
-        while (ticket := self._hand.oldest()) is not None:
+        while (ticket := self._local_leases.oldest()) is not None:
             if not everything and now - ticket.received <= STUCK:
                 return  # those after it came later
-            if self._hand.claim_start(ticket):
+            if self._local_leases.claim_start(ticket):
                 self._asking.groups[ticket.group].gave_back()
                 self._settler.put(Ended(ticket, given_back(ticket.lease), None))
 
     def hold_struck(self) -> None:
         """Hold the jobs that new strikes concern and that have not started."""
-        for ticket in list(self._hand.unstarted):
+        for ticket in list(self._local_leases.unstarted):
             held = self._strikes.hold(ticket.lease)
-            if held is not None and self._hand.claim_start(ticket):
+            if held is not None and self._local_leases.claim_start(ticket):
                 self._settler.put(Ended(ticket, held, None))
         self._woken.set()
 
@@ -311,7 +322,7 @@ class Fetcher:
             return False
         self._take_in()
         self._give_back(self._pace.now())
-        if not any(self._hand.unfinished) and not len(self._settler):
+        if not any(self._local_leases.unfinished) and not len(self._settler):
             return True
         now = self._pace.now()
         if now < self._drain_until:
@@ -334,7 +345,7 @@ class Fetcher:
             return now > self._drain_until + STOPPING
         self._give_back(now)
         self._settler.batch()  # counts what has ended, though the store cannot be told
-        return now > self._drain_until or not any(self._hand.unfinished)
+        return now > self._drain_until or not any(self._local_leases.unfinished)
 
     # --- resting --------------------------------------------------------------------------------------------
 
@@ -362,7 +373,7 @@ class Fetcher:
             times.append(ends)
         if self._notes:
             times.append(self._notes.sent_at + EVERY)
-        oldest = self._hand.oldest()
+        oldest = self._local_leases.oldest()
         if oldest is not None:
             times.append(max(now, oldest.received + STUCK) + 0.001)
         if self._drain_until is not None:

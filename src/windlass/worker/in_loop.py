@@ -9,8 +9,8 @@ from typing import Any
 
 from windlass.worker.deadlines import Deadlines
 from windlass.worker.executor import Executor, Performer
-from windlass.worker.hand import Ticket
 from windlass.worker.in_thread import Returned, complete
+from windlass.worker.local_leases import Ticket
 from windlass.worker.pace import Pace
 from windlass.worker.run import Run
 from windlass.worker.twins import watch_loop

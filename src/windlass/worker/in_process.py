@@ -16,8 +16,8 @@ from windlass.errors import StoreError
 from windlass.worker.conclude import Concluder, given_back, held
 from windlass.worker.executor import Executor
 from windlass.worker.failure import said
-from windlass.worker.hand import Ticket
 from windlass.worker.in_loop import TaskLoop
+from windlass.worker.local_leases import Ticket
 from windlass.worker.process import (
     Begun,
     Concluded,

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from windlass.worker.executor import Executor, Performer
-from windlass.worker.hand import Ticket
+from windlass.worker.local_leases import Ticket
 from windlass.worker.run import Run
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, SessionId
 from windlass.worker.pace import Pace
+from windlass.worker.supervised_child import KILL_AFTER, SupervisedChild
 from windlass.worker.table import Entry
-from windlass.worker.ward import KILL_AFTER, Ward
 
 _log = logging.getLogger("windlass.worker")
 
@@ -30,16 +30,16 @@ STOPPED_MARGIN = 2.0
 class Retire(Protocol):
     """Lets a child end within the grace, and another take its place at once."""
 
-    def __call__(self, ward: Ward, why: str, *, margin: float = ...) -> None: ...
+    def __call__(self, supervised: SupervisedChild, why: str, *, margin: float = ...) -> None: ...
 
 
 class Lookout:
-    """Looks at all wards."""
+    """Looks at all supervised children."""
 
     def __init__(
         self,
         pace: Pace,
-        wards: Callable[[], Sequence[Ward]],
+        all_supervised: Callable[[], Sequence[SupervisedChild]],
         *,
         retire: Retire,
         release: Callable[[Sequence[Settlement]], None],
@@ -47,7 +47,7 @@ class Lookout:
         max_memory: int | None = None,
     ) -> None:
         self._pace = pace
-        self._wards = wards
+        self._all_supervised = all_supervised
         self._retire = retire
         self._release = release
         self._ttl = ttl
@@ -65,72 +65,78 @@ class Lookout:
     def look(self) -> None:
         """One look at everybody."""
         now = self._pace.now()
-        wards = [ward for ward in self._wards() if not ward.dead]
-        for ward in wards:
-            self._for_overruns(ward, now)
-            self._for_stuck_jobs(ward, now)
-            self._for_patience(ward, now)
-            self._for_stops(ward, now)
-            self._for_memory(ward)
-        self._forget_others({ward.session for ward in wards})
+        all_supervised = [supervised for supervised in self._all_supervised() if not supervised.dead]
+        for supervised in all_supervised:
+            self._for_overruns(supervised, now)
+            self._for_stuck_jobs(supervised, now)
+            self._for_patience(supervised, now)
+            self._for_stops(supervised, now)
+            self._for_memory(supervised)
+        self._forget_others({supervised.session for supervised in all_supervised})
 
-    def _for_overruns(self, ward: Ward, now: float) -> None:
-        started = ward.table.started()
+    def _for_overruns(self, supervised: SupervisedChild, now: float) -> None:
+        started = supervised.table.started()
         late = [entry for entry in started if entry.deadline and now > entry.deadline + LATE]
         if not late:
             return
-        ward.late.update((entry.job, entry.fence) for entry in late)
-        if not ward.draining:
+        supervised.late.update((entry.job, entry.fence) for entry in late)
+        if not supervised.draining:
             jobs = ", ".join(f"job {entry.job}" for entry in late)
-            _log.warning("child %d runs %s past the hard timeout: the process is replaced", ward.pid, jobs)
-            self._retire(ward, "a job overran its hard timeout", margin=0.0)
+            _log.warning(
+                "child %d runs %s past the hard timeout: the process is replaced", supervised.pid, jobs
+            )
+            self._retire(supervised, "a job overran its hard timeout", margin=0.0)
         # When its neighbours have ended and are settled, nothing is left that would be worth waiting for.
-        if len(late) == len(started) or (ward.kill_at is not None and now >= ward.kill_at):
-            ward.kill("hard timeout")
+        if len(late) == len(started) or (supervised.kill_at is not None and now >= supervised.kill_at):
+            supervised.kill("hard timeout")
 
-    def _for_stuck_jobs(self, ward: Ward, now: float) -> None:
+    def _for_stuck_jobs(self, supervised: SupervisedChild, now: float) -> None:
         """Take back what has waited to be started since a look ago."""
-        before = self._waiting.get(ward.session, {})
-        waiting = ward.table.waiting()
+        before = self._waiting.get(supervised.session, {})
+        waiting = supervised.table.waiting()
         if not waiting:
-            self._waiting.pop(ward.session, None)
+            self._waiting.pop(supervised.session, None)
             return
         since = {key: before.get(key, now) for key in ((entry.slot, entry.fence) for entry in waiting)}
-        self._waiting[ward.session] = since
+        self._waiting[supervised.session] = since
         stuck = [entry for entry in waiting if now - since[entry.slot, entry.fence] >= EVERY]
-        taken = ward.table.take_back(stuck) if stuck else []
+        taken = supervised.table.take_back(stuck) if stuck else []
         if taken:
-            _log.info("child %d is busy: %d jobs that it has not started go back", ward.pid, len(taken))
+            _log.info("child %d is busy: %d jobs that it has not started go back", supervised.pid, len(taken))
         for at in range(0, len(taken), CALL_ITEMS):
             self._release([_released(entry) for entry in taken[at : at + CALL_ITEMS]])
 
-    def _for_patience(self, ward: Ward, now: float) -> None:
-        if ward.kill_at is not None and now >= ward.kill_at and ward.killed_for is None:
-            _log.warning("child %d outlasted its grace: killed", ward.pid)
-            ward.kill("it outlasted its grace")
-        if not ward.ready and now - ward.born >= SLOW_IMPORT and ward.session not in self._slow:
-            self._slow.add(ward.session)
+    def _for_patience(self, supervised: SupervisedChild, now: float) -> None:
+        if supervised.kill_at is not None and now >= supervised.kill_at and supervised.killed_for is None:
+            _log.warning("child %d outlasted its grace: killed", supervised.pid)
+            supervised.kill("it outlasted its grace")
+        if (
+            not supervised.ready
+            and now - supervised.born >= SLOW_IMPORT
+            and supervised.session not in self._slow
+        ):
+            self._slow.add(supervised.session)
             said = "child %d is not ready after %.0f s: it imports %s, or waits for its store"
-            _log.warning(said, ward.pid, SLOW_IMPORT, ward.begin.app)
+            _log.warning(said, supervised.pid, SLOW_IMPORT, supervised.begin.app)
 
-    def _for_stops(self, ward: Ward, now: float) -> None:
+    def _for_stops(self, supervised: SupervisedChild, now: float) -> None:
         """Fill the place of a child that was stopped for so long that its session is over."""
-        if not ward.is_stopped():
-            self._stopped_since.pop(ward.session, None)
-        elif ward.spared:
-            ward.kill_at = now + KILL_AFTER
-        elif ward.draining:
+        if not supervised.is_stopped():
+            self._stopped_since.pop(supervised.session, None)
+        elif supervised.spared:
+            supervised.kill_at = now + KILL_AFTER
+        elif supervised.draining:
             return
-        elif now - self._stopped_since.setdefault(ward.session, now) > self._ttl + STOPPED_MARGIN:
-            self._retire(ward, "it was stopped for longer than its session lives")
-            ward.spared = True  # it may be stopped in a debugger
+        elif now - self._stopped_since.setdefault(supervised.session, now) > self._ttl + STOPPED_MARGIN:
+            self._retire(supervised, "it was stopped for longer than its session lives")
+            supervised.spared = True  # it may be stopped in a debugger
 
-    def _for_memory(self, ward: Ward) -> None:
-        if self._max_memory is None or ward.draining or not ward.going:
+    def _for_memory(self, supervised: SupervisedChild) -> None:
+        if self._max_memory is None or supervised.draining or not supervised.going:
             return
-        used = ward.memory()
+        used = supervised.memory()
         if used > self._max_memory:
-            self._retire(ward, f"replaced: it holds {used >> 20} MiB")
+            self._retire(supervised, f"replaced: it holds {used >> 20} MiB")
 
     def _forget_others(self, sessions: set[SessionId]) -> None:
         for kept in (self._waiting, self._stopped_since):

@@ -15,10 +15,12 @@ def look_at(watch: Watch, supervisor: Supervisor) -> None:
     """Let a watch show the slots of a supervisor's children, as they are when somebody reads."""
 
     def look() -> None:
-        at_work = [ward for ward in supervisor.wards if ward.going and not ward.dead]
+        at_work = [
+            supervised for supervised in supervisor.all_supervised if supervised.going and not supervised.dead
+        ]
         watch.registry.set(PROCESSES, len(at_work))
-        watch.registry.set(SLOTS, sum(ward.info.slots for ward in at_work))
-        watch.registry.set(BUSY, sum(len(ward.table.started()) for ward in at_work))
+        watch.registry.set(SLOTS, sum(supervised.info.slots for supervised in at_work))
+        watch.registry.set(BUSY, sum(len(supervised.table.started()) for supervised in at_work))
 
     watch.looks.append(look)
 

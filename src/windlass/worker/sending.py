@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from windlass.worker.asking import AskingGroup, Bound
-from windlass.worker.hand import Hand
+from windlass.worker.local_leases import LocalLeases
 from windlass.worker.settler import Settler
 
 LINGER = 0.005
@@ -15,25 +15,30 @@ LULL = 0.001
 slot. Too high: slots stand empty. Too low: of sixteen short jobs the first goes alone.
 """
 SLOW_EXCHANGE = 4
-"""If an exchange takes so many times as long as it takes to run the rest of the hand, outcomes wait for that
-rest. Two exchanges of half the size take a busy store longer than one, and little is run meanwhile. Too low:
+"""If an exchange takes so many times as long as it takes to run the other leases, outcomes wait for them.
+Two exchanges of half the size take a busy store longer than one, and little is run meanwhile. Too low:
 slots stand empty during the exchange. Too high: more calls per job on a slow store.
 """
 
 
 class Sending:
-    """Outcomes go when half of what was in hand has ended, when nothing waits for a slot, or after a moment.
+    """Outcomes go when half of the leases have ended, when nothing waits for a slot, or after a moment.
 
     Two exceptions make batches larger. If the jobs that run are short, outcomes wait for them (`LULL`). If
-    an exchange is slow, they wait for the rest of the hand (`SLOW_EXCHANGE`). The second does not hold for a
+    an exchange is slow, they wait for the other leases (`SLOW_EXCHANGE`). The second does not hold for a
     store that serves one worker after the other: it would rest meanwhile. There it holds only for jobs under
     a limit, of which an exchange carries few.
     """
 
     def __init__(
-        self, groups: Sequence[AskingGroup], hand: Hand, settler: Settler, *, serial: bool = False
+        self,
+        groups: Sequence[AskingGroup],
+        local_leases: LocalLeases,
+        settler: Settler,
+        *,
+        serial: bool = False,
     ) -> None:
-        self._groups, self._hand, self._settler = groups, hand, settler
+        self._groups, self._local_leases, self._settler = groups, local_leases, settler
         self._serial = serial
         self._lingering_since: float | None = None
         self._taken_in_at = 0.0
@@ -54,7 +59,7 @@ class Sending:
         if not pending:
             self._lingering_since = None
             return False
-        waiting = self._hand.waiting
+        waiting = self._local_leases.waiting
         others, linger = (waiting, LINGER) if waiting else (self._soon_done(), LULL)
         if draining or (pending >= others and not (waiting and self._is_rest_short(pending, waiting, now))):
             return True
@@ -63,10 +68,10 @@ class Sending:
         return now - self._lingering_since >= linger
 
     def enough(self, now: float) -> int:
-        """How many outcomes are worth an exchange: one, or those that would make up half of the hand or all
-        of it, or those that will be there in a moment.
+        """How many outcomes are worth an exchange: one, or those that would make up half or all of the
+        leases, or those that will be there in a moment.
         """
-        waiting, pending = self._hand.waiting, len(self._settler)
+        waiting, pending = self._local_leases.waiting, len(self._settler)
         if self._lingering_since is None:
             fresh = not waiting and now - self._taken_in_at < LULL
             return max(1, self._soon_done()) if fresh else 1
@@ -79,7 +84,7 @@ class Sending:
     def ends(self, now: float) -> float | None:
         """Until when outcomes that are not worth an exchange wait for others."""
         if self._lingering_since is not None:
-            return self._lingering_since + (LINGER if self._hand.waiting else LULL)
+            return self._lingering_since + (LINGER if self._local_leases.waiting else LULL)
         return self._taken_in_at + LULL if now - self._taken_in_at < LULL else None
 
     def _is_rest_short(self, pending: int, waiting: int, now: float) -> bool:
@@ -94,7 +99,7 @@ class Sending:
         """
         total = 0
         for group in self._groups:
-            running = self._hand.unfinished[group.number]
+            running = self._local_leases.unfinished[group.number]
             if running and not group.prefetch.shorter_than(LULL):
                 return 0
             total += running

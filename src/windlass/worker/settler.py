@@ -11,7 +11,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.observe.runs import log_correction
 from windlass.worker.conclude import Concluder
-from windlass.worker.hand import Ended, Hand
+from windlass.worker.local_leases import Ended, LocalLeases
 
 _log = logging.getLogger("windlass.worker")
 
@@ -19,8 +19,8 @@ _log = logging.getLogger("windlass.worker")
 class Settler:
     """Holds outcomes until the store has answered them."""
 
-    def __init__(self, hand: Hand, conclude: Concluder, *, nudge: Callable[[], None]) -> None:
-        self._hand = hand
+    def __init__(self, local_leases: LocalLeases, conclude: Concluder, *, nudge: Callable[[], None]) -> None:
+        self._local_leases = local_leases
         self._conclude = conclude
         self._nudge = nudge
         self._ended: deque[Ended] = deque()
@@ -44,7 +44,7 @@ class Settler:
 
     def batch(self) -> Sequence[Ended]:
         """What is to be sent next; the same again until it was answered."""
-        batch, waiting, finished = self._batch, self._ended, self._hand.finished
+        batch, waiting, finished = self._batch, self._ended, self._local_leases.finished
         children = sum(len(ended.settlement.spawn) for ended in batch)
         size = sum(_size(ended.settlement) for ended in batch)
         while waiting and len(batch) < CALL_ITEMS:
@@ -77,7 +77,7 @@ class Settler:
             else:
                 self._ruled(ended, answer)
         self.settled += len(done)
-        self._hand.let_go_of(done)
+        self._local_leases.let_go_of(done)
 
     def answered_one(self, ended: Ended, answer: Answer) -> None:
         """Note that the store has answered one outcome of the batch."""
@@ -92,7 +92,7 @@ class Settler:
             why = why if ended.run is None else ended.run.clean(why)
             _log.error("job %s: the store takes no word on it: %s", settlement.job, why)
             if ended.ticket is not None:
-                self._hand.let_go(ended.ticket)
+                self._local_leases.let_go(ended.ticket)
             return
         dead = self._conclude.dropped(ended.run, settlement, why)
         self._batch.append(Ended(ended.ticket, dead, ended.run))
@@ -111,7 +111,7 @@ class Settler:
         elif ended.run is not None and _failed(ended.settlement) and answer.state is State.CANCELLED:
             log_correction(logging.INFO, ended.run.lease, "was cancelled meanwhile: no attempt follows")
         if ended.ticket is not None:
-            self._hand.let_go(ended.ticket)
+            self._local_leases.let_go(ended.ticket)
 
 
 def _failed(settlement: Settlement) -> bool:

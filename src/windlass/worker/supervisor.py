@@ -24,7 +24,7 @@ from windlass.errors import StoreReplaced
 from windlass.observe.measures import CRASHES
 from windlass.observe.watch import Watch
 from windlass.worker.children import Spawner
-from windlass.worker.endings import Coroner, Orphans, Verdict, end, judge
+from windlass.worker.endings import MemoryKills, Orphans, Verdict, end, judge
 from windlass.worker.heart import Heart
 from windlass.worker.host import Host
 from windlass.worker.janitor import Janitor
@@ -34,9 +34,9 @@ from windlass.worker.options import Group
 from windlass.worker.pace import Pace
 from windlass.worker.patience import cancelled, either, finished, insist, until
 from windlass.worker.plan import Plan
-from windlass.worker.seat import Seat
+from windlass.worker.process_place import ProcessPlace
+from windlass.worker.supervised_child import KILL_AFTER, SupervisedChild
 from windlass.worker.table import Table, table_path
-from windlass.worker.ward import KILL_AFTER, Ward
 from windlass.worker.worker import rows_for
 
 _log = logging.getLogger("windlass.worker")
@@ -75,7 +75,7 @@ class Supervisor:
         `fire` is called when a schedule is due, `look` now and then, for alerts, and `declare` when the store
         knows a session no longer. `watch` keeps what is counted, and what is `beside` runs as long as this.
         """
-        self.wards: list[Ward] = []
+        self.all_supervised: list[SupervisedChild] = []
         """All children whose processes have not ended."""
         self._plan = plan
         self._broker = broker
@@ -93,8 +93,8 @@ class Supervisor:
         self._hopeless: str | None = None
         self._replaced: str | None = None
         """How the store was taken away from under this worker, if it was."""
-        self._seats = [Seat() for _ in range(plan.processes)]
-        self._alone = Seat()
+        self._places = [ProcessPlace() for _ in range(plan.processes)]
+        self._alone = ProcessPlace()
         self._alone_begun = False
         self._over = asyncio.Event()
         """Asked to stop, or hopeless."""
@@ -108,13 +108,13 @@ class Supervisor:
         self._janitor = Janitor(broker, pace, config, fire=fire, look=look)
         self._lookout = Lookout(
             pace,
-            lambda: self.wards,
+            lambda: self.all_supervised,
             retire=self._retire,
             release=self._release,
             ttl=self._ttl,
             max_memory=plan.max_memory,
         )
-        self._coroner = Coroner(host)
+        self._memory_kills = MemoryKills(host)
 
     # --- from the outside -----------------------------------------------------------------------------------
 
@@ -124,13 +124,13 @@ class Supervisor:
             ("heart", self._heart.run),
             ("janitor", self._janitor.run),
             ("lookout", self._lookout.run),
-            ("coroner", self._sample),
+            ("memory_kills", self._sample),
             ("search for orphans", self._end_orphans),
             *self._beside.items(),
         ):
             self._begin(self._others, self._guarded(name, service))
-        for seat in self._seats:
-            self._begin(self._keepers, self._guarded("seat", lambda seat=seat: self._keep(seat)))
+        for place in self._places:
+            self._begin(self._keepers, self._guarded("place", lambda place=place: self._keep(place)))
         try:
             await self._over.wait()
             await self._wind_up()
@@ -141,8 +141,10 @@ class Supervisor:
             return 1
         if self._replaced is not None:
             return 1
-        if self.wards:
-            _log.error("stopped, but %d children were killed and have not ended yet", len(self.wards))
+        if self.all_supervised:
+            _log.error(
+                "stopped, but %d children were killed and have not ended yet", len(self.all_supervised)
+            )
         else:
             _log.info("stopped")
         return 0
@@ -170,46 +172,48 @@ class Supervisor:
     @property
     def hopeless(self) -> str | None:
         """Why no child can work, if none can."""
-        reasons = [None if seat.at_work else seat.hopeless for seat in self._seats]
+        reasons = [None if place.at_work else place.hopeless for place in self._places]
         return reasons[0] if all(reasons) else None
 
     def may_start_jobs(self) -> bool:
         """Whether a child may start jobs now: it claims, and the store has answered a heartbeat lately."""
         now = self._pace.now()
-        return any(ward.may_start_jobs(now) for ward in self.wards)
+        return any(supervised.may_start_jobs(now) for supervised in self.all_supervised)
 
     # --- a child's life -------------------------------------------------------------------------------------
 
-    async def _keep(self, seat: Seat) -> None:
-        """Keep a child in a seat."""
+    async def _keep(self, place: ProcessPlace) -> None:
+        """Keep a child in one of the places."""
         while not self._over.is_set():
-            ward = await self._seated(seat, self._plan.groups)
-            if ward is not None:
-                await either(ward.left, self._over)
+            supervised = await self._placed(place, self._plan.groups)
+            if supervised is not None:
+                await either(supervised.left, self._over)
             self._give_up_if_hopeless()
-            pause = seat.pause()
+            pause = place.pause()
             if pause and not self._over.is_set():
-                if self._started or seat.fails_for_now:
+                if self._started or place.fails_for_now:
                     _log.warning("a child ended before it could work; the next starts in %.1f s", pause)
                 await until(self._pace, self._over, pause)
 
-    async def _seated(self, seat: Seat, groups: tuple[Group, ...], *, alone: bool = False) -> Ward | None:
+    async def _placed(
+        self, place: ProcessPlace, groups: tuple[Group, ...], *, alone: bool = False
+    ) -> SupervisedChild | None:
         """Start a child. None: the machine has no room for it."""
         try:
-            ward = await self._spawn(groups, alone=alone)
+            supervised = await self._spawn(groups, alone=alone)
         except OSError as error:
             _log.error("a child cannot be started: %s", error)
-            seat.missed(str(error))
+            place.missed(str(error))
             return None
-        seat.take(ward)
-        self.wards.append(ward)
-        self._begin(self._lives, self._live(ward, seat))
+        place.take(supervised)
+        self.all_supervised.append(supervised)
+        self._begin(self._lives, self._live(supervised, place))
         self._heart.wake()
         if self._over.is_set():
-            ward.drain(0.0, "the worker stops", self._pace.now())
-        return ward
+            supervised.drain(0.0, "the worker stops", self._pace.now())
+        return supervised
 
-    async def _spawn(self, groups: tuple[Group, ...], *, alone: bool) -> Ward:
+    async def _spawn(self, groups: tuple[Group, ...], *, alone: bool) -> SupervisedChild:
         session = uuid4().hex
         table = Table.create(self._place(session), rows_for(groups))
         try:
@@ -217,7 +221,7 @@ class Supervisor:
         except BaseException:
             table.remove()
             raise
-        return Ward(
+        return SupervisedChild(
             child,
             table,
             Begin(
@@ -237,74 +241,74 @@ class Supervisor:
             on_going=self._going,
         )
 
-    async def _live(self, ward: Ward, seat: Seat) -> None:
+    async def _live(self, supervised: SupervisedChild, place: ProcessPlace) -> None:
         """From its start to its end."""
         silent = asyncio.Event()
-        listening = asyncio.ensure_future(self._listen(ward, silent))
+        listening = asyncio.ensure_future(self._listen(supervised, silent))
         try:
-            code = await ward.child.ended()
+            code = await supervised.child.ended()
             await until(self._pace, silent, LAST_WORDS)
         finally:
             listening.cancel()
-        await self._bury(ward, seat, code)
+        await self._bury(supervised, place, code)
 
-    async def _bury(self, ward: Ward, seat: Seat, code: int) -> None:
+    async def _bury(self, supervised: SupervisedChild, place: ProcessPlace, code: int) -> None:
         """A child is dead: tell the store, until it answers."""
-        verdict = judge(ward, code, out_of_memory=self._coroner.out_of_memory(code))
-        ward.has_died(self._pace.now(), len(verdict.started))
-        self.wards.remove(ward)
-        seat.leave(ward, verdict.cause.detail)
-        ward.left.set()
-        self._report(ward, verdict)
+        verdict = judge(supervised, code, out_of_memory=self._memory_kills.out_of_memory(code))
+        supervised.has_died(self._pace.now(), len(verdict.started))
+        self.all_supervised.remove(supervised)
+        place.leave(supervised, verdict.cause.detail)
+        supervised.left.set()
+        self._report(supervised, verdict)
         if self._watch is not None and verdict.cause.kind is CauseKind.CRASH:
             self._watch.registry.count(CRASHES)
         try:
-            if not ward.opened:
+            if not supervised.opened:
                 await self._heart.settled()  # an opening under way must not reach the store after the end
-            await end(self._broker, self._pace, ward.session, verdict.cause, verdict.started)
+            await end(self._broker, self._pace, supervised.session, verdict.cause, verdict.started)
         except StoreReplaced as error:
-            ward.table.end_cleanly()  # the next supervisor that reads it charges no job
-            ward.table.close()
+            supervised.table.end_cleanly()  # the next supervisor that reads it charges no job
+            supervised.table.close()
             self._give_up(error)
             return
         except BaseException:
             if verdict.cause.kind is CauseKind.STOP:
-                ward.table.end_cleanly()
-            ward.table.close()  # the file stays: the next supervisor of this machine reads it
+                supervised.table.end_cleanly()
+            supervised.table.close()  # the file stays: the next supervisor of this machine reads it
             raise
-        ward.table.remove()
+        supervised.table.remove()
 
-    async def _listen(self, ward: Ward, silent: asyncio.Event) -> None:
+    async def _listen(self, supervised: SupervisedChild, silent: asyncio.Event) -> None:
         """Hear what a child says."""
         try:
-            while (message := await ward.child.receive()) is not None:
-                self._heard(ward, message)
+            while (message := await supervised.child.receive()) is not None:
+                self._heard(supervised, message)
             silent.set()
             await self._pace.sleep(SILENCE)  # cancelled when it has ended
-            if not (ward.draining or ward.table.clean):
-                ward.fault = "it closed its socket to its supervisor"
-                _log.error("child %d ends: %s", ward.pid, ward.fault)
-                ward.kill(ward.fault)
+            if not (supervised.draining or supervised.table.clean):
+                supervised.fault = "it closed its socket to its supervisor"
+                _log.error("child %d ends: %s", supervised.pid, supervised.fault)
+                supervised.kill(supervised.fault)
         except msgspec.DecodeError as error:  # code that was replaced under a running supervisor
-            _log.error("child %d says what its supervisor does not understand: %s", ward.pid, error)
-            ward.kill("its supervisor does not understand it; restart the worker")
+            _log.error("child %d says what its supervisor does not understand: %s", supervised.pid, error)
+            supervised.kill("its supervisor does not understand it; restart the worker")
         finally:
             silent.set()
 
-    def _heard(self, ward: Ward, message: ToSupervisor) -> None:
+    def _heard(self, supervised: SupervisedChild, message: ToSupervisor) -> None:
         match message:
             case Ready():
-                ward.ready = True
-                ward.may_go()
+                supervised.ready = True
+                supervised.may_go()
             case Failed(why, passes):
-                ward.cannot_work(why, passes=passes)
+                supervised.cannot_work(why, passes=passes)
             case Suspects():
                 self._suspected()
             case Lost():
-                ward.lost()
+                supervised.lost()
             case Tally(jobs=jobs):
                 if self._plan.max_jobs is not None and jobs >= self._plan.max_jobs:
-                    self._retire(ward, f"replaced after {jobs} jobs")
+                    self._retire(supervised, f"replaced after {jobs} jobs")
             case Measured(taken=taken):
                 if self._watch is not None:
                     self._watch.registry.add(taken)
@@ -315,20 +319,20 @@ class Supervisor:
             if self._once_started is not None:
                 self._begin(self._others, self._guarded("search for held jobs", self._once_started))
 
-    def _lost(self, ward: Ward) -> None:
-        _log.warning("the store has given up session %s (pid %d)", ward.session, ward.pid)
-        self._retire(ward, "its session is lost")
+    def _lost(self, supervised: SupervisedChild) -> None:
+        _log.warning("the store has given up session %s (pid %d)", supervised.session, supervised.pid)
+        self._retire(supervised, "its session is lost")
         if self._declare is not None:
             self._begin(self._others, self._guarded("declaring anew", self._declare))
 
-    def _retire(self, ward: Ward, why: str, *, margin: float = KILL_AFTER) -> None:
+    def _retire(self, supervised: SupervisedChild, why: str, *, margin: float = KILL_AFTER) -> None:
         """Let a child end, and another take its place at once."""
-        if not (ward.draining or ward.dead):
-            _log.info("child %d ends: %s", ward.pid, why)
-            ward.drain(self._plan.grace, why, self._pace.now(), margin=margin)
+        if not (supervised.draining or supervised.dead):
+            _log.info("child %d ends: %s", supervised.pid, why)
+            supervised.drain(self._plan.grace, why, self._pace.now(), margin=margin)
 
-    def _beating(self) -> Sequence[Ward]:
-        return [ward for ward in self.wards if not ward.is_lost]
+    def _beating(self) -> Sequence[SupervisedChild]:
+        return [supervised for supervised in self.all_supervised if not supervised.is_lost]
 
     def _give_up_if_hopeless(self) -> None:
         """At the start only: if no child can work, end and say why."""
@@ -336,16 +340,16 @@ class Supervisor:
             self._hopeless = self.hopeless
             self._over.set()
 
-    def _report(self, ward: Ward, verdict: Verdict) -> None:
-        detail = ward.failed or verdict.cause.detail
+    def _report(self, supervised: SupervisedChild, verdict: Verdict) -> None:
+        detail = supervised.failed or verdict.cause.detail
         if verdict.cause.kind is not CauseKind.CRASH:
-            _log.debug("child %d ended: %s", ward.pid, detail)
-        elif ward.fails_for_now:
-            _log.error("child %d ended: %s", ward.pid, detail)
-        elif ward.going or self._started or ward.failed is None:  # else it is said once, at the end
+            _log.debug("child %d ended: %s", supervised.pid, detail)
+        elif supervised.fails_for_now:
+            _log.error("child %d ended: %s", supervised.pid, detail)
+        elif supervised.going or self._started or supervised.failed is None:  # else it is said once, at the end
             _log.error(
                 "child %d ended: %s; it is charged to %s that had started",
-                ward.pid,
+                supervised.pid,
                 detail,
                 counted(len(verdict.started)),
             )
@@ -354,14 +358,14 @@ class Supervisor:
 
     def _suspected(self) -> None:
         """Suspects wait: one child at a time runs them, each alone."""
-        if self._alone.ward is None and not self._alone_begun and not self._over.is_set():
+        if self._alone.supervised is None and not self._alone_begun and not self._over.is_set():
             self._alone_begun = True
             self._begin(self._keepers, self._run_alone())
 
     async def _run_alone(self) -> None:
         try:
             if not await until(self._pace, self._over, self._alone.pause()):
-                await self._seated(self._alone, self._plan.alone(), alone=True)
+                await self._placed(self._alone, self._plan.alone(), alone=True)
         finally:
             self._alone_begun = False
 
@@ -385,7 +389,7 @@ class Supervisor:
 
     async def _sample(self) -> None:
         while True:
-            self._coroner.sample()
+            self._memory_kills.sample()
             await self._pace.sleep(self._config.beat / SECOND)
 
     async def _guarded(self, name: str, service: Callable[[], Awaitable[None]]) -> None:
@@ -416,17 +420,17 @@ class Supervisor:
 
     async def _restart(self) -> None:
         _log.info("restarting the children one by one")
-        for seat in self._seats:
-            before = seat.ward
+        for place in self._places:
+            before = place.supervised
             if before is not None:
                 self._retire(before, "restart")
-            while not self._over.is_set() and (seat.ward in (None, before) or not seat.at_work):
+            while not self._over.is_set() and (place.supervised in (None, before) or not place.at_work):
                 await self._pace.sleep(0.1)
 
     async def _wind_up(self) -> None:
         """Let all children end: within the grace, or when hurried now."""
         if self._hopeless is None:
-            running = sum(len(ward.table.started()) for ward in self.wards)
+            running = sum(len(supervised.table.started()) for supervised in self.all_supervised)
             _log.info("stopping: %s running, up to %g s", counted(running), self._plan.grace)
         self._drain_all(self._plan.grace)
         self._begin(self._others, self._hurry_up())
@@ -438,24 +442,24 @@ class Supervisor:
             _log.error("the store could not be told of the end of %d sessions", len(self._lives))
 
     def _drain_all(self, grace: float, *, margin: float = KILL_AFTER) -> None:
-        for ward in list(self.wards):
-            ward.drain(grace, "the worker stops", self._pace.now(), margin=margin)
+        for supervised in list(self.all_supervised):
+            supervised.drain(grace, "the worker stops", self._pace.now(), margin=margin)
 
     async def _hurry_up(self) -> None:
         await self._hurry.wait()
         _log.info("stopping now")
         self._drain_all(0.0, margin=NOW)
         await self._pace.sleep(NOW)
-        for ward in list(self.wards):
-            ward.kill("the worker stops now")
+        for supervised in list(self.all_supervised):
+            supervised.kill("the worker stops now")
         await self._pace.sleep(NOW)
         self._enough.set()
 
     async def _wait_for_ends(self, ended: asyncio.Event) -> None:
         """Until every child is dead and its session ended; the store is not waited for without end."""
         lives = set(self._lives)
-        while self.wards:
-            await self.wards[0].ended.wait()
+        while self.all_supervised:
+            await self.all_supervised[0].ended.wait()
         self._begin(self._others, self._lose_patience())
         await finished(lives)
         ended.set()

@@ -13,7 +13,7 @@ from windlass.worker.conclude import Concluder
 from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.executor import Executor
 from windlass.worker.fetcher import Fetcher, Parts
-from windlass.worker.hand import Hand
+from windlass.worker.local_leases import LocalLeases
 from windlass.worker.notes import Notes
 from windlass.worker.options import Group
 from windlass.worker.pace import Pace
@@ -148,11 +148,11 @@ class Worker:
     async def run(self) -> None:
         """Run jobs until drained."""
         pace, conclude = self._pace, Concluder(self._pace)
-        hand = Hand(self.table, [group.slots for group in self.groups])
+        local_leases = LocalLeases(self.table, [group.slots for group in self.groups])
         self._notes = Notes(nudge=self._nudge)
-        self._settler = Settler(hand, conclude, nudge=self._nudge)
+        self._settler = Settler(local_leases, conclude, nudge=self._nudge)
         self._executor = Executor(
-            hand,
+            local_leases,
             self._notes,
             pace,
             ended=self._settler.put,
@@ -160,9 +160,11 @@ class Worker:
             program=self._program,
         )
         dispatcher = Dispatcher(
-            hand, self._executor, conclude, pace, app_name=self._app_name, on_failure=self._on_failure
+            local_leases, self._executor, conclude, pace, app_name=self._app_name, on_failure=self._on_failure
         )
-        self._parts = Parts(hand, dispatcher, self._executor, self._settler, self._notes, self._strikes)
+        self._parts = Parts(
+            local_leases, dispatcher, self._executor, self._settler, self._notes, self._strikes
+        )
         try:
             await (self._run_apart() if self._apart else self._exchange())
         finally:

@@ -21,8 +21,8 @@ from windlass.worker.endings import Verdict
 from windlass.worker.exchange import Exchange
 from windlass.worker.executor import Executor
 from windlass.worker.fetcher import Fetcher
-from windlass.worker.hand import Ended
 from windlass.worker.janitor import Janitor
+from windlass.worker.local_leases import Ended
 from windlass.worker.run import running
 
 Planted = Generator[None]

@@ -19,7 +19,7 @@ from windlass.worker.table import Table
 
 
 class Ticket(msgspec.Struct, eq=False, gc=False):
-    """A lease in hand."""
+    """A lease that this worker holds."""
 
     lease: Lease
     task: Registered
@@ -88,7 +88,7 @@ class Line:
         return len(self._waiting)
 
 
-class Hand:
+class LocalLeases:
     """All leases of a worker."""
 
     def __init__(self, table: Table, slots: Iterable[int]) -> None:

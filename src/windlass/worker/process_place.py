@@ -1,6 +1,6 @@
-"""A seat: one of the places for children. When a child ends, the next takes its seat, maybe after a pause."""
+"""One of the places for worker processes. When a child ends, the next takes it, maybe after a pause."""
 
-from windlass.worker.ward import Ward
+from windlass.worker.supervised_child import SupervisedChild
 
 QUICK = 5.0
 """Seconds: a child that ends sooner, with no job charged, may be one that can never work."""
@@ -10,7 +10,7 @@ HOPELESS_AFTER = 4
 """Children that end in a row, before one works, until the supervisor gives up."""
 
 
-class Seat:
+class ProcessPlace:
     """One place for a child, and how its children have ended so far.
 
     A crash that is charged to a job cannot go on for ever, since that job ends as a dead letter: the next
@@ -18,7 +18,7 @@ class Seat:
     """
 
     def __init__(self) -> None:
-        self.ward: Ward | None = None
+        self.supervised: SupervisedChild | None = None
         self.hopeless: str | None = None
         """Why no child can work here, as far as is known."""
         self.fails_for_now = False
@@ -28,25 +28,25 @@ class Seat:
     @property
     def at_work(self) -> bool:
         """Whether there is a child, and it claims."""
-        return self.ward is not None and self.ward.going
+        return self.supervised is not None and self.supervised.going
 
-    def take(self, ward: Ward) -> None:
+    def take(self, supervised: SupervisedChild) -> None:
         """Note that a child has started."""
-        self.ward = ward
+        self.supervised = supervised
 
-    def leave(self, ward: Ward, detail: str) -> None:
+    def leave(self, supervised: SupervisedChild, detail: str) -> None:
         """Note that a child has ended."""
-        if self.ward is ward:
-            self.ward = None
-        if ward.draining or ward.died is None:
+        if self.supervised is supervised:
+            self.supervised = None
+        if supervised.draining or supervised.died is None:
             return
-        self.fails_for_now = ward.fails_for_now
-        if ward.fails_for_now:
+        self.fails_for_now = supervised.fails_for_now
+        if supervised.fails_for_now:
             self._streak, self.hopeless = max(1, self._streak) + 1, None  # it is not tried again at once
-        elif ward.charged or ward.died - ward.born >= QUICK:
+        elif supervised.charged or supervised.died - supervised.born >= QUICK:
             self._streak, self.hopeless = 0, None
-        elif not (ward.begin.alone and ward.table.clean):
-            self.missed(detail, said=ward.failed)
+        elif not (supervised.begin.alone and supervised.table.clean):
+            self.missed(detail, said=supervised.failed)
 
     def missed(self, detail: str, *, said: str | None = None) -> None:
         """Note that a child could not work, or not even start."""

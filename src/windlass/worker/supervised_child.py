@@ -1,4 +1,4 @@
-"""A ward: one child under supervision, with its session and its table of leases."""
+"""One child under supervision, with its session and its table of leases."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ KILL_AFTER = 5.0
 """Seconds past its grace that a child is given to end by itself: to settle, and to close what it has open."""
 
 
-class Ward:
+class SupervisedChild:
     """What a supervisor knows of one child."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Ward:
         host: Host,
         born: float,
         counts_for: float,
-        on_lost: Callable[["Ward"], None],
+        on_lost: Callable[["SupervisedChild"], None],
         on_going: Callable[[], None] = lambda: None,
     ) -> None:
         self.child = child
