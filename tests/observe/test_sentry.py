@@ -13,9 +13,10 @@ from sentry_sdk.envelope import Envelope
 from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
-from windlass import GiveUp, Retry, RetryPolicy, Secret, Windlass
+from windlass import Depends, GiveUp, Proceed, Retry, RetryPolicy, RunningJob, Secret, Windlass
 from windlass.errors import InvalidOption, JobFailed
 from windlass.sentry import WindlassIntegration
+from windlass.testing import testing
 
 WORD = "CANARY"
 """Part of each secret, and of no line of code near to a run: events quote those."""
@@ -195,6 +196,50 @@ def test_what_a_run_sets_stays_with_it(sentry: Callable[..., Kept], app: Windlas
     assert (one["tags"]["only"], one["user"]) == ("here", {"id": "7"})
     assert "only" not in other["tags"]
     assert "user" not in other
+
+
+def test_in_a_test_each_run_has_its_own_scope_too(sentry: Callable[..., Kept], app: Windlass) -> None:
+    """What one job has left there may hold secrets that the next job does not know."""
+    kept = sentry()
+
+    @app.task(retry=ONCE)
+    def pays(card: Annotated[str, Secret], fails: bool) -> None:
+        sentry_sdk.set_tag(f"paid-{fails}", "yes")
+        logging.getLogger("shop").warning("trying %s", card)
+        if fails:
+            raise ValueError
+
+    with testing(app, raises=False) as t:
+        pays.enqueue(f"{CARD}-1", fails=False)
+        pays.enqueue(f"{CARD}-2", fails=True)
+        t.drain()
+    (event,) = kept.events
+    assert [crumb["message"] for crumb in event["breadcrumbs"]["values"]] == ["trying [secret]"]
+    assert "paid-True" in event["tags"]
+    assert "paid-False" not in event["tags"]
+    assert WORD not in kept.text
+
+
+def test_frames_between_middleware_dependencies_and_task_are_not_sent(
+    sentry: Callable[..., Kept], app: Windlass
+) -> None:
+    kept = sentry()
+
+    def get_value() -> Iterator[int]:
+        yield 1
+
+    @app.middleware
+    async def around(_job: RunningJob, run: Proceed) -> Any:
+        return await run()
+
+    @app.task(retry=ONCE)
+    def fails(value: int = Depends(get_value)) -> None:
+        raise ValueError(value)
+
+    ran(app, fails.call())
+    (event,) = kept.events
+    frames = event["exception"]["values"][-1]["stacktrace"]["frames"]
+    assert [frame["function"] for frame in frames] == ["around", "get_value", "fails"]
 
 
 def test_no_secret_leaves(sentry: Callable[..., Kept], app: Windlass) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Annotated, Any
 
+import fastapi
 import pytest
 from tests.worker.inside import embedded
 from tests.worker.virtual import Bench, run
@@ -293,3 +294,18 @@ def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windla
     with pytest.raises(InvalidOption, match="Depends takes a function, such as"):
         Depends(dict)
     assert app.tasks == {}
+
+
+def test_the_depends_of_another_framework_is_refused(app: Windlass) -> None:
+    """It has the same name, and a task would get the mark itself."""
+
+    def get_value() -> int:
+        return 1
+
+    def as_default(_value: int = fastapi.Depends(get_value)) -> None: ...
+    def in_annotation(_value: Annotated[int, fastapi.Security(get_value)]) -> None: ...
+    def deeper(_value: Annotated[None, Depends(as_default)] = injected) -> None: ...
+
+    for function in (as_default, in_annotation, deeper):
+        with pytest.raises(InvalidOption, match='"_value" has the Depends of fastapi, which workers do not'):
+            app.task(function)

@@ -4,8 +4,10 @@ import asyncio
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +15,18 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from tests.worker.virtual import Bench, run
 
-from windlass import GiveUp, Retry, RetryPolicy, Secret, Windlass, current
+from windlass import (
+    Depends,
+    GiveUp,
+    Proceed,
+    Retry,
+    RetryPolicy,
+    RunningJob,
+    Secret,
+    Windlass,
+    current,
+    injected,
+)
 from windlass.broker.memory import MemoryBroker
 from windlass.config import Config
 from windlass.core.lease import Ask
@@ -110,6 +123,26 @@ def test_a_failed_run_is_one_line_with_all_that_is_known(
     assert "retry_in" not in second
     assert "4111" not in log.text
     assert "in declines" in log.text
+
+
+def test_a_traceback_has_middleware_dependency_and_task_and_nothing_of_the_worker_between(
+    app: Windlass, bench: Callable[[Windlass], Bench], log: Log
+) -> None:
+    def get_value() -> Iterator[int]:
+        yield 1
+
+    @app.middleware
+    async def around(_job: RunningJob, run: Proceed) -> Any:
+        return await run()
+
+    @app.task(retry=ONCE)
+    async def fails(value: Annotated[int, Depends(get_value)] = injected) -> None:
+        raise ValueError(value)
+
+    worked(bench(app), fails.call())
+    (line,) = log.lines
+    found = re.findall(r'File ".*/(.*)", line \d+, in (\w+)', line["traceback"])
+    assert found == [(Path(__file__).name, name) for name in ("around", "get_value", "fails")]
 
 
 def test_no_secret_is_in_a_line(app: Windlass, bench: Callable[[Windlass], Bench], log: Log) -> None:

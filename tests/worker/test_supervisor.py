@@ -86,6 +86,22 @@ async def test_children_that_die_before_they_are_ready_end_the_worker_after_some
     assert await world.code() == 1
 
 
+@scenario(processes=1)
+async def test_a_child_that_dies_in_a_long_start_is_said_though_none_has_worked_yet(world: World) -> None:
+    """Such as one that a lifespan kills: others try, and an operator has to see why nothing happens."""
+    world.spawner.obedient = False
+    with capture() as lines:
+        await world.begin()
+        for _ in range(3):
+            await world.pace.advance(6)
+            (child,) = world.spawner.alive
+            child.die(-signal.SIGKILL)
+            await world.pace.advance(0.1)
+    said = [line for line in lines if line.startswith("ERROR child ") and "signal 9 (SIGKILL)" in line]
+    assert len(said) == 3
+    assert not world.ended
+
+
 @scenario()
 async def test_a_worker_that_has_worked_never_gives_up(world: World) -> None:
     await world.begin()

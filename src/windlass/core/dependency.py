@@ -187,12 +187,15 @@ class _Graph:
 def _needs(signature: inspect.Signature, label: str) -> dict[str, Source]:
     found: dict[str, Source] = {}
     for name, parameter in signature.parameters.items():
-        marks = [
-            each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Dependency)
-        ]
-        default: object = parameter.default
-        if isinstance(default, Dependency):
-            marks.append(default)
+        written = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
+        for each in written:
+            if _is_another(each):
+                package = type(each).__module__.partition(".")[0]
+                raise InvalidOption(
+                    f'{label}: parameter "{name}" has the Depends of {package}, which workers do not know: '
+                    "import Depends from windlass"
+                )
+        marks = [each for each in written if isinstance(each, Dependency)]
         sources = {each.source for each in marks if each.source is not None}
         if len(sources) > 1:
             raise InvalidOption(f'{label}: parameter "{name}" has two Depends; which one is meant?')
@@ -204,6 +207,13 @@ def _needs(signature: inspect.Signature, label: str) -> dict[str, Source]:
                 f"{name}: Annotated[..., Depends(f)] = injected"
             )
     return found
+
+
+def _is_another(mark: object) -> bool:
+    """Whether it is the `Depends` of another framework, such as FastAPI, whose name is the same. A task would
+    get the mark itself. It is known by its name: the framework is not imported for this.
+    """
+    return any(each.__name__ == "Depends" for each in type(mark).__mro__)
 
 
 def _check_places(signature: inspect.Signature, needs: Mapping[str, Source], label: str) -> None:

@@ -21,6 +21,7 @@ from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.units import SECOND, JobId, SessionId
 from windlass.errors import EnqueueRefused, InvalidPayload
+from windlass.observe.runs import run_ends, run_listeners, run_starts
 from windlass.signals import Signal
 from windlass.testing.fates import Fate, Fates
 from windlass.testing.invoking import Invoke
@@ -124,6 +125,7 @@ class TestWorker:
         self._pace = SteadyPace(jitter)
         self._conclude = Concluder(self._pace)
         self._performer = Performer(self._conclude)
+        self._listeners = run_listeners()
         self._executor = Executor(
             LocalLeases(self._table, [1]),
             _Reporter(store),
@@ -252,7 +254,15 @@ class TestWorker:
             self._table.clear(0)
 
     async def _execute(self, ticket: Ticket, run: Run) -> tuple[Settlement, object, BaseException | None]:
-        """The steps between start and settle."""
+        """The steps between start and settle. Listeners are around them, as in a worker: what one of them
+        keeps for a run, such as Sentry's breadcrumbs, must not get into the next.
+        """
+        at_end = run_starts(self._listeners, run.lease, run.clean)
+        performed = await self._perform(ticket, run)
+        run_ends(at_end, run.lease, performed[0])
+        return performed
+
+    async def _perform(self, ticket: Ticket, run: Run) -> tuple[Settlement, object, BaseException | None]:
         read = self._performer.read(run, ticket.task)
         if isinstance(read, Settlement):
             return read, None, None

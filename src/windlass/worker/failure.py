@@ -99,17 +99,36 @@ def shortened(text: str) -> str:
 
 
 def users_frames(found: TracebackType | None) -> TracebackType | None:
-    """A traceback from where it leaves the worker."""
-    start = found
-    while start is not None and _is_ours(start):
-        start = start.tb_next
-    return start or found
+    """A traceback from where it leaves the worker, without the frames of the worker that lie between
+    middleware, dependencies and the task. What the worker did last stays: it raised the exception.
+    """
+    frames: list[TracebackType] = []
+    while found is not None:
+        frames.append(found)
+        found = found.tb_next
+    theirs = [at for at, frame in enumerate(frames) if not _is_before_theirs(frame)]
+    if not theirs:
+        return frames[0] if frames else None
+    first, last = theirs[0], theirs[-1]
+    kept = [frame for frame in frames[first:last] if not _is_workers(frame)]
+    if len(kept) == last - first:
+        return frames[first]
+    rest: TracebackType | None = frames[last]
+    for frame in reversed(kept):
+        rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return rest
 
 
-def _is_ours(found: TracebackType) -> bool:
-    return str(found.tb_frame.f_globals.get("__name__", "")).startswith(
-        ("windlass.worker.", "concurrent.", "asyncio.", "contextvars")
-    )
+def _is_before_theirs(found: TracebackType) -> bool:
+    return _is_workers(found) or _module(found).startswith(("concurrent.", "asyncio.", "contextvars"))
+
+
+def _is_workers(found: TracebackType) -> bool:
+    return _module(found).startswith(("windlass.worker.", "windlass.testing."))
+
+
+def _module(found: TracebackType) -> str:
+    return str(found.tb_frame.f_globals.get("__name__", ""))
 
 
 def _codes(found: TracebackType | None) -> list[CodeType]:

@@ -346,7 +346,7 @@ class Supervisor:
             _log.debug("child %d ended: %s", supervised.pid, detail)
         elif supervised.fails_for_now:
             _log.error("child %d ended: %s", supervised.pid, detail)
-        elif supervised.going or self._started:
+        elif supervised.going or self._started or supervised.failed is None:  # else it is said at the end
             _log.error(
                 "child %d ended: %s; it is charged to %s that had started",
                 supervised.pid,
