@@ -191,7 +191,7 @@ def _is_foreign(headers: dict[bytes, bytes]) -> bool:
 
 
 def _visiting(scope: dict[str, Any], headers: dict[bytes, bytes]) -> Caller | None:
-    """Whom the application has let in; None for pages of another site, whoever looks at them."""
+    """The caller that the host application has let in. None for a request from a page of another site."""
     visitor: Visitor | None = scope["state"][VISITOR]
     return None if visitor is None or _is_foreign(headers) else visitor.caller
 

@@ -16,7 +16,7 @@ class Intake(Protocol):
         """Move an offset and enqueue the jobs of what lies between, in one step.
 
         All groups count as one, which comes into being whole or not at all, as `enqueue` accepts it. A job
-        that is to be born dead becomes a dead letter at once, by the move `enqueue`.
+        named in `dead` becomes a dead letter at once, by the move `enqueue`.
 
         - take_moves_and_enqueues_together: the jobs are as enqueue makes them, and wake those who wait;
           receipts have the shape of the groups. Jobs that a key absorbs, and ids that are known, count as
@@ -28,7 +28,7 @@ class Intake(Protocol):
         - foreign_offset_is_refused: FOREIGN while the offset is of another identity, whatever else the take
           says; nothing moves.
         - take_is_bounded: more jobs, bytes or edges in all groups together than a group may have are a
-          `ContractError`, before anything happens; so is one that is to be born dead and is in no group.
+          `ContractError`, before anything happens; so is an id in `dead` that is in no group.
         - take_without_jobs_moves_the_offset: and `then` None forgets it: what operators do. A full store
           takes it.
         - born_dead_is_kept_whole: with payload, headers, tags and its error; `arrived unfit to run`. It has

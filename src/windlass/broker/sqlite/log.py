@@ -56,8 +56,8 @@ class Log:
         connection.set_wal_hook(self._committed)  # in the place of SQLite's own
 
     def least_bytes(self) -> int:
-        """How long its file must be, by its index: whoever begins the log anew says so there first. 0: nobody
-        can tell.
+        """How long its file must be, by its index: a process that begins the log anew writes to the index
+        first. 0: nobody can tell.
         """
         if self._index is None:
             return 0
