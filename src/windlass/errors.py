@@ -15,6 +15,10 @@
     │   └── ResultExpired               it is done, and its result is kept no longer
     ├── LifespanFailed                  the lifespan of an app cannot be entered: no worker can begin
     ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
+    ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do what was asked
+    │   ├── BridgeUnavailable           it did not answer, or not in time
+    │   ├── BridgeRefused               it answered, and will not: asking again does not help
+    │   └── SourceReplaced              what an intake reads from was deleted, made anew or truncated
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
@@ -50,6 +54,30 @@ class UnreadablePayload(WindlassError):
 
 class ContractError(WindlassError):
     """A broker was called in a way that its contract forbids: a bug in the caller, never a user's mistake."""
+
+
+class BridgeError(WindlassError):
+    """A message broker cannot do what was asked."""
+
+
+class BridgeUnavailable(BridgeError):
+    """The message broker did not answer, or not in time."""
+
+
+class BridgeRefused(BridgeError):
+    """The message broker answered that it will not. `numbers` are the places of the messages that it refused,
+    if it refused messages.
+    """
+
+    def __init__(self, text: str, numbers: tuple[int, ...] = ()) -> None:
+        super().__init__(text)
+        self.numbers = numbers
+
+
+class SourceReplaced(BridgeError):
+    """The log that an intake reads is another one than before, or no longer has what comes next. An operator
+    has to say where to go on.
+    """
 
 
 class StoreError(WindlassError):

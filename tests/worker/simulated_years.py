@@ -20,9 +20,9 @@ from windlass.clock import ManualClock
 from windlass.core.state import State
 from windlass.core.timetable import Fire, Fired
 from windlass.errors import StoreUnavailable
+from windlass.pace import MachinePace
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
-from windlass.worker.pace import MachinePace
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3_600 * SECOND, 86_400 * SECOND

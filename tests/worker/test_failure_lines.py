@@ -38,8 +38,8 @@ from windlass.errors import JobFailed
 from windlass.observe import failures, runs, traces
 from windlass.observe.failures import Failure
 from windlass.observe.logs import JsonFormatter, TextFormatter
+from windlass.pace import MachinePace
 from windlass.worker.janitor import Janitor
-from windlass.worker.pace import MachinePace
 
 ONCE = RetryPolicy(max_attempts=1)
 _logger = logging.getLogger(runs.LOGGER)

@@ -6,7 +6,7 @@ import pytest
 from tests.worker.simulated import ManualPace
 
 from windlass.errors import StoreError
-from windlass.worker.patience import LONGEST_QUIET, MOST_WORDS, QUIET, Backoff
+from windlass.patience import LONGEST_QUIET, MOST_WORDS, QUIET, Backoff
 
 
 class _Pace:

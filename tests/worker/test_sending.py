@@ -8,11 +8,11 @@ from tests.worker.leases import a_lease
 from windlass.broker.contract import Pacing
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
+from windlass.pace import MachinePace
 from windlass.worker.asking import AskingGroup, Bound
 from windlass.worker.conclude import Concluder
 from windlass.worker.local_leases import Ended, LocalLeases
 from windlass.worker.options import Group
-from windlass.worker.pace import MachinePace
 from windlass.worker.sending import LINGER, LULL, SLOW_EXCHANGE, Sending
 from windlass.worker.settler import Settler
 from windlass.worker.table import Table

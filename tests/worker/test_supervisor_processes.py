@@ -22,12 +22,12 @@ from windlass.core.session import SessionState
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.state import State
 from windlass.core.units import MILLISECOND
+from windlass.pace import MachinePace
 from windlass.worker import supervisor as supervisor_module
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.host import Machine
 from windlass.worker.messages import Begin, Failed, Ready
 from windlass.worker.options import Group
-from windlass.worker.pace import MachinePace
 from windlass.worker.plan import Plan
 from windlass.worker.supervisor import Supervisor
 from windlass.worker.table import Table

@@ -5,10 +5,10 @@ Each function runs until it is cancelled.
 
 from windlass.client.app import Windlass
 from windlass.observe.history.reader import keep_history as copy_events
+from windlass.pace import MachinePace
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
-from windlass.worker.pace import MachinePace
 
 
 async def sweep(app: Windlass) -> None:

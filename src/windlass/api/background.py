@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from windlass.admin import maintenance
 from windlass.api.server_state import ServerState
 from windlass.observe.together import folder_from_environment
-from windlass.worker.pace import MachinePace
-from windlass.worker.patience import Backoff
+from windlass.pace import MachinePace
+from windlass.patience import Backoff
 
 _log = logging.getLogger("windlass.api")
 

@@ -18,6 +18,10 @@ from windlass.threads import LoopThreads, check_gevent
 _T = TypeVar("_T")
 _loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 """Those of all portals."""
+DROPPING = 0.1
+"""Seconds that a loop goes on after its portal was dropped. The thread that drops a portal drops its async
+generators a moment later. asyncio makes a task of each, which must end before the loop does.
+"""
 
 
 class PortalClosed(Exception):
@@ -36,6 +40,7 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._ends_in_order = threading.Event()
 
     def submit(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Future[_T]:
         """Begin a coroutine on the portal's loop."""
@@ -77,11 +82,21 @@ class Portal:
         try:
             if loop is not None:
                 ended: Future[None] = Future()
-                loop.call_soon_threadsafe(_begin, loop, lambda: _end(loop, last), ended)
+                loop.call_soon_threadsafe(_begin, loop, lambda: self._end(loop, last), ended)
                 ended.result()
         finally:
             if self._thread is not None:  # also for a second caller, who finds that it is being closed
                 self._thread.join()
+
+    async def _end(
+        self, loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        await _cancel_others()
+        try:
+            await last()
+        finally:
+            self._ends_in_order.set()
+            loop.call_soon(loop.stop)
 
     def is_running_here(self) -> bool:
         """Whether the caller is on the portal's loop."""
@@ -91,7 +106,8 @@ class Portal:
         check_gevent()
         loop = asyncio.new_event_loop()
         loop.set_default_executor(LoopThreads())
-        thread = threading.Thread(target=_serve, args=(loop,), name="windlass-portal", daemon=True)
+        serve = (loop, self._ends_in_order)
+        thread = threading.Thread(target=_serve, args=serve, name="windlass-portal", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # Python 3.12 starts none once it is ending
@@ -137,14 +153,6 @@ async def _carry(work: Coroutine[Any, Any, _T], future: Future[_T]) -> None:
             future.set_result(answer)
 
 
-async def _end(loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    await _cancel_others()
-    try:
-        await last()
-    finally:
-        loop.call_soon(loop.stop)
-
-
 async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
@@ -152,12 +160,12 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, ends_in_order: threading.Event) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        # Nothing is left after `close`. After a portal was dropped, what is open on its loop is closed here.
-        loop.run_until_complete(_end_what_is_left(loop))
+        if not ends_in_order.is_set():  # the portal was dropped: nobody has closed what is open on its loop
+            loop.run_until_complete(_end_what_is_left(loop))
     finally:
         loop.close()
 
@@ -165,6 +173,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 async def _end_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
     await _cancel_others()
     await loop.shutdown_asyncgens()
+    await asyncio.sleep(DROPPING)
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:

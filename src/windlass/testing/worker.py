@@ -22,6 +22,7 @@ from windlass.core.state import State
 from windlass.core.units import SECOND, JobId, SessionId
 from windlass.errors import EnqueueRefused, InvalidPayload
 from windlass.observe.runs import run_ends, run_listeners, run_starts
+from windlass.pace import MachinePace
 from windlass.signals import Signal
 from windlass.testing.fates import Fate, Fates
 from windlass.testing.invoking import Invoke
@@ -31,7 +32,6 @@ from windlass.worker.conclude import Concluder, unknown
 from windlass.worker.executor import Executor, Performer
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.local_leases import LocalLeases, Ticket
-from windlass.worker.pace import MachinePace
 from windlass.worker.run import Run
 from windlass.worker.strikes import Strikes
 from windlass.worker.table import Table, table_path

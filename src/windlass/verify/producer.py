@@ -1,8 +1,8 @@
 """A producer: `python -m windlass.verify.producer NAME STYLE RATE SEED`, until it is told to stop (SIGTERM).
 
 It writes down what it is about to send, sends it, and writes down what it was told: accepted, refused, or
-nothing, in which case it sends the same ids again. One whose calls block is interrupted in them by SIGUSR1,
-and forks after SIGUSR2.
+nothing, in which case it sends the same ids again. One whose calls block is interrupted by SIGUSR1, in the
+call that is under way or in its next one, and forks after SIGUSR2.
 """
 
 import asyncio
@@ -69,6 +69,8 @@ class Producer:
         self._due = time.monotonic()
         self.stopping = False
         self._in_call = False
+        self._wants_interrupt = False
+        self._call_lasts = 0.001
         self._wants_fork = False
         self._forks = 0
 
@@ -82,9 +84,18 @@ class Producer:
         self.stopping = True
 
     def interrupt(self, *_: object) -> None:
-        """Raise in the middle of a call."""
+        """Raise in the middle of a call: of this one, or of the next. Calls are short, and few signals would
+        meet one by chance.
+        """
         if self._in_call:
             raise Interrupted
+        self._wants_interrupt = True
+
+    def _interrupt_soon(self) -> None:
+        """Ring within the call that begins now."""
+        if self._wants_interrupt:
+            self._wants_interrupt = False
+            signal.setitimer(signal.ITIMER_REAL, self._draw.uniform(0.000_01, self._call_lasts))
 
     def fork_soon(self, *_: object) -> None:
         """Fork after the call that is under way."""
@@ -178,10 +189,13 @@ class Producer:
         until = time.monotonic() + RESEND_WITHIN
         while True:
             number = self.invoke(batch, together=True)
+            began = time.monotonic()
             try:
                 self._in_call = True
+                self._interrupt_soon()
                 jobs = app.enqueue_many(batch)
                 self._in_call = False
+                self._call_lasts = time.monotonic() - began
                 self.accepted(number, batch, jobs)
             except (WindlassError, Interrupted) as error:
                 self._in_call = False
@@ -240,6 +254,7 @@ def main() -> None:
     producer = Producer(name, float(rate), int(seed))
     signal.signal(signal.SIGTERM, producer.stop)
     signal.signal(signal.SIGUSR1, producer.interrupt)
+    signal.signal(signal.SIGALRM, producer.interrupt)
     signal.signal(signal.SIGUSR2, producer.fork_soon)
     if style == "async":
         asyncio.run(producer.run_async())

@@ -36,9 +36,9 @@ from windlass.broker.contract import Pacing
 from windlass.core.lease import Ask, Claimed
 from windlass.core.order import next_draw
 from windlass.core.units import SECOND, Micros, SessionId
+from windlass.pace import Pace
 from windlass.worker.local_leases import Ended, LocalLeases
 from windlass.worker.options import Group
-from windlass.worker.pace import Pace
 from windlass.worker.shares import Shares
 
 PREFETCH = 0.05

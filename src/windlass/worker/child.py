@@ -25,6 +25,8 @@ from windlass.observe.failures import flush_listeners
 from windlass.observe.logs import begin_logging
 from windlass.observe.measures import registry
 from windlass.observe.meter import Meter
+from windlass.pace import MachinePace
+from windlass.patience import Backoff
 from windlass.worker import messages
 from windlass.worker.handing import OnThreads
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
@@ -43,8 +45,6 @@ from windlass.worker.messages import (
     Suspects,
     Tally,
 )
-from windlass.worker.pace import MachinePace
-from windlass.worker.patience import Backoff
 from windlass.worker.program import Program
 from windlass.worker.starting import give_forks_their_signals, let_signals_through
 from windlass.worker.table import Table

@@ -17,6 +17,7 @@ from windlass.observe.failures import flush_all, flush_listeners
 from windlass.observe.history.reader import keep_history
 from windlass.observe.logs import begin_logging
 from windlass.observe.watch import Watch
+from windlass.pace import MachinePace, Pace
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.firing import Firing
@@ -26,7 +27,6 @@ from windlass.worker.host import Machine
 from windlass.worker.measuring import look_at, metrics_served
 from windlass.worker.opening import when_store_answers
 from windlass.worker.options import WorkerOptions
-from windlass.worker.pace import MachinePace, Pace
 from windlass.worker.plan import Plan, described, plan_of
 from windlass.worker.program import Application, Program
 from windlass.worker.registration import declare_all, declare_anew

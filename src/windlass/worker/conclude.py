@@ -18,6 +18,7 @@ from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption, InvalidPayload
 from windlass.observe.failures import Failure, report
 from windlass.observe.runs import Clean, outcome_of
+from windlass.pace import Pace
 from windlass.signals import Cancelled, GiveUp, Retry, Signal, Snooze
 from windlass.worker import twins
 from windlass.worker.failure import (
@@ -32,7 +33,6 @@ from windlass.worker.failure import (
     users_frames,
 )
 from windlass.worker.holds import hold_key
-from windlass.worker.pace import Pace
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
 

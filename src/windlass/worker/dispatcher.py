@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from windlass.pace import Pace
 from windlass.worker.conclude import Concluder
 from windlass.worker.executor import Executor
 from windlass.worker.in_loop import Inline, InLoop, TaskLoop
@@ -16,7 +17,6 @@ from windlass.worker.in_process import InProcess, Processes
 from windlass.worker.in_thread import InThread
 from windlass.worker.local_leases import LocalLeases, Ticket
 from windlass.worker.observed import performer_for
-from windlass.worker.pace import Pace
 from windlass.worker.program import Registered, RunsIn
 
 

@@ -24,6 +24,8 @@ from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError, StoreReplaced
 from windlass.loading import in_namespace
 from windlass.observe.history.reader import keep_history
+from windlass.pace import MachinePace, Pace
+from windlass.patience import insist, never_answers
 from windlass.version import __version__
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
@@ -34,8 +36,6 @@ from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.lifespan import entered
 from windlass.worker.options import WorkerOptions, groups_of
-from windlass.worker.pace import MachinePace, Pace
-from windlass.worker.patience import insist, never_answers
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path

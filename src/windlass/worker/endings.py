@@ -12,11 +12,11 @@ from windlass.core.outcome import Cause, CauseKind
 from windlass.core.session import SessionState, SessionView
 from windlass.core.units import SessionId
 from windlass.errors import StoreError
+from windlass.pace import Pace
+from windlass.patience import insist
 from windlass.worker.charged import report_charged
 from windlass.worker.host import Host, process_named
 from windlass.worker.leaving import WORDS
-from windlass.worker.pace import Pace
-from windlass.worker.patience import insist
 from windlass.worker.supervised_child import LeaseKey, SupervisedChild
 from windlass.worker.table import Table, remove_stale, table_path
 

@@ -13,9 +13,9 @@ from typing import TypeVar
 from windlass.broker.contract import Broker
 from windlass.core.lease import Ask, Claimed
 from windlass.errors import ContractError, StoreError
+from windlass.pace import Pace
+from windlass.patience import insist
 from windlass.worker.local_leases import Ended
-from windlass.worker.pace import Pace
-from windlass.worker.patience import insist
 from windlass.worker.settler import Settler
 
 _log = logging.getLogger("windlass.worker")

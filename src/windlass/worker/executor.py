@@ -23,9 +23,9 @@ from typing import Any, Protocol, TypeAlias
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND, Fence, JobId
 from windlass.errors import InvalidPayload, UnreadablePayload
+from windlass.pace import Pace
 from windlass.worker.conclude import Concluder, expired, given_back, unreadable
 from windlass.worker.local_leases import Ended, LocalLeases, Ticket
-from windlass.worker.pace import Pace
 from windlass.worker.program import Program, Registered
 from windlass.worker.run import Reporter, Run, running
 

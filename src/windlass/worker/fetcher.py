@@ -18,6 +18,8 @@ from windlass.core.lease import Ask, Asker, Claimed, Lease
 from windlass.core.strike import is_strike_key
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import DescriptorClosed, StoreError
+from windlass.pace import Pace
+from windlass.patience import LONGEST_PAUSE, never_answers
 from windlass.worker.asking import SOONEST, Asking, AskingGroup
 from windlass.worker.conclude import given_back, unknown
 from windlass.worker.dispatcher import Dispatcher
@@ -26,8 +28,6 @@ from windlass.worker.executor import Executor
 from windlass.worker.local_leases import Ended, LocalLeases
 from windlass.worker.notes import EVERY, Notes
 from windlass.worker.options import Group
-from windlass.worker.pace import Pace
-from windlass.worker.patience import LONGEST_PAUSE, never_answers
 from windlass.worker.program import Registered
 from windlass.worker.sending import Sending
 from windlass.worker.settler import Settler

@@ -14,8 +14,8 @@ from windlass.config import Config
 from windlass.core.session import Beat, Pulse, SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError, StoreReplaced
-from windlass.worker.pace import Pace
-from windlass.worker.patience import Backoff, until
+from windlass.pace import Pace
+from windlass.patience import Backoff, until
 
 _log = logging.getLogger("windlass.worker")
 

@@ -18,7 +18,7 @@ from windlass.core.query import FIRST_PAGE, JobQuery
 from windlass.core.state import State
 from windlass.core.units import Cursor
 from windlass.errors import StoreError
-from windlass.worker.pace import Pace
+from windlass.pace import Pace
 from windlass.worker.program import Program, Registered
 
 _log = logging.getLogger("windlass.worker")

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from windlass.pace import Pace
 from windlass.worker.deadlines import Deadlines
 from windlass.worker.executor import Executor, Performer
 from windlass.worker.in_thread import Returned, complete
 from windlass.worker.local_leases import Ticket
-from windlass.worker.pace import Pace
 from windlass.worker.run import Run
 from windlass.worker.twins import watch_loop
 

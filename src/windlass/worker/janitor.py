@@ -18,10 +18,10 @@ from windlass.config import Config
 from windlass.core.session import Swept
 from windlass.core.units import SECOND
 from windlass.errors import StoreError, StoreReplaced
+from windlass.pace import Pace
+from windlass.patience import Backoff
 from windlass.worker.alerting import EVERY
 from windlass.worker.charged import report_charged
-from windlass.worker.pace import Pace
-from windlass.worker.patience import Backoff
 
 _log = logging.getLogger("windlass.worker")
 

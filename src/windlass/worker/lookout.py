@@ -13,7 +13,7 @@ from windlass.core.bounds import CALL_ITEMS
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, SessionId
-from windlass.worker.pace import Pace
+from windlass.pace import Pace
 from windlass.worker.supervised_child import KILL_AFTER, SupervisedChild
 from windlass.worker.table import Entry
 

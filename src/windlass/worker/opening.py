@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.worker.pace import MachinePace
-from windlass.worker.patience import insist
+from windlass.pace import MachinePace
+from windlass.patience import insist
 
 _log = logging.getLogger("windlass.worker")
 _T = TypeVar("_T")

@@ -22,6 +22,7 @@ from windlass.errors import StoreError
 from windlass.loading import load_app
 from windlass.observe.failures import flush_listeners, must_flush
 from windlass.observe.logs import begin_logging
+from windlass.pace import MachinePace
 from windlass.worker.conclude import Concluder, given_back, unknown
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.handing import Stage
@@ -30,7 +31,6 @@ from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
 from windlass.worker.lifespan import Held
 from windlass.worker.observed import performer_for
-from windlass.worker.pace import MachinePace
 from windlass.worker.process import (
     Begun,
     Concluded,

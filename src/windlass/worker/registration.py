@@ -15,9 +15,9 @@ from windlass.core.settings import Change, Declaration, Kind, Subject
 from windlass.core.units import Micros
 from windlass.core.webhook import TASK as DELIVERY
 from windlass.errors import InvalidOption
+from windlass.pace import Pace
+from windlass.patience import insist
 from windlass.worker.holds import free, own_tasks
-from windlass.worker.pace import Pace
-from windlass.worker.patience import insist
 from windlass.worker.program import Program, Registered
 
 _log = logging.getLogger("windlass.worker")

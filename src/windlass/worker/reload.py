@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from windlass.worker.pace import MachinePace, Pace
+from windlass.pace import MachinePace, Pace
 
 EVERY = 1.0
 SKIPPED = frozenset(("__pycache__", "node_modules", "venv", "site-packages"))

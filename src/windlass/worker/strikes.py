@@ -15,8 +15,8 @@ from windlass.core.settings import Document, Kind, Subject
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.strike import Strike, decode_strike, first_match, strike_key
 from windlass.errors import StoreError
+from windlass.pace import Pace
 from windlass.worker.failure import clipped
-from windlass.worker.pace import Pace
 
 _log = logging.getLogger("windlass.worker")
 

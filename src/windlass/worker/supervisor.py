@@ -23,6 +23,8 @@ from windlass.core.units import SECOND, SessionId
 from windlass.errors import StoreReplaced
 from windlass.observe.measures import CRASHES
 from windlass.observe.watch import Watch
+from windlass.pace import Pace
+from windlass.patience import cancelled, either, finished, insist, until
 from windlass.worker.children import Spawner
 from windlass.worker.endings import MemoryKills, Orphans, Verdict, end, judge
 from windlass.worker.heart import Heart
@@ -31,8 +33,6 @@ from windlass.worker.janitor import Janitor
 from windlass.worker.lookout import Lookout
 from windlass.worker.messages import Begin, Failed, Lost, Measured, Ready, Suspects, Tally, ToSupervisor
 from windlass.worker.options import Group
-from windlass.worker.pace import Pace
-from windlass.worker.patience import cancelled, either, finished, insist, until
 from windlass.worker.plan import Plan
 from windlass.worker.process_place import ProcessPlace
 from windlass.worker.supervised_child import KILL_AFTER, SupervisedChild

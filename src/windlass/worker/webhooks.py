@@ -35,9 +35,9 @@ from windlass.core.webhook import (
     message,
 )
 from windlass.errors import InvalidOption, StoreError
+from windlass.pace import Pace
+from windlass.patience import Backoff
 from windlass.worker.delivering import delivery
-from windlass.worker.pace import Pace
-from windlass.worker.patience import Backoff
 
 _log = logging.getLogger("windlass.worker")
 

@@ -9,6 +9,8 @@ from typing import Any
 from windlass.broker.contract import Broker
 from windlass.core.units import Fence, JobId, SessionId
 from windlass.errors import DescriptorClosed, StoreError
+from windlass.pace import Pace
+from windlass.patience import Backoff
 from windlass.worker.conclude import Concluder
 from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.executor import Executor
@@ -16,8 +18,6 @@ from windlass.worker.fetcher import Fetcher, Parts
 from windlass.worker.local_leases import LocalLeases
 from windlass.worker.notes import Notes
 from windlass.worker.options import Group
-from windlass.worker.pace import Pace
-from windlass.worker.patience import Backoff
 from windlass.worker.program import Program
 from windlass.worker.settler import Settler
 from windlass.worker.strikes import Strikes

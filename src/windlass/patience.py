@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from windlass.errors import DescriptorClosed, StoreError, StoreReplaced
-from windlass.worker.pace import Pace
+from windlass.pace import Pace
 
 _log = logging.getLogger("windlass.worker")
 _T = TypeVar("_T")

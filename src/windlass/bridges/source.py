@@ -1,0 +1,112 @@
+"""What an adapter must do that messages are read from.
+
+There are two kinds. A **log** (a partition of Kafka, a stream of JetStream) keeps its messages. How far it was
+taken is an offset in the store, which moves together with the jobs (`take`). A **queue** (of RabbitMQ, SQS, a
+work queue of JetStream) forgets what was acknowledged. A message is acknowledged after its jobs were accepted.
+
+Every method raises `BridgeUnavailable` if the message broker does not answer within its time, and works again
+when that does; the adapter connects anew by itself. `BridgeRefused`: it answers, and trying again does not
+help (no such topic, wrong password). Cancelling a call leaves the adapter usable. One task calls at a time.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from windlass.bridges.message import Message
+
+
+class Log(Protocol):
+    """One log: a partition."""
+
+    @property
+    def partition(self) -> str:
+        """Its name among those of its source: `3`. Not empty."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """Which log of that name it is: another one after it was deleted and made anew. Known once opened."""
+        ...
+
+    async def begin(self, *, at_end: bool) -> str:
+        """The offset of the oldest message that is kept, or the one behind the newest."""
+        ...
+
+    async def read(self, offset: str, limit: int, timeout: float) -> Sequence[Message]:
+        """Up to `limit` messages from an offset on, in order; none when nothing has come within `timeout`
+        seconds. Each says the offset behind it in `after`. The same offset reads the same messages again.
+
+        What a reader must not see (aborted transactions, control records) is left out, and passed over
+        by the `after` of what follows. `SourceReplaced`: the log is another one than `identity` says, or no
+        longer has this offset (it was truncated, or retention has passed it). Nothing is skipped in silence.
+        """
+        ...
+
+    async def lag(self, offset: str) -> int | None:
+        """How many messages are behind an offset; None: the message broker cannot say."""
+        ...
+
+    async def commit(self, offset: str) -> None:
+        """Tell the message broker how far it was taken: for those who look at it there. Nothing depends on
+        it, and it may do nothing.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class LogSource(Protocol):
+    """Logs that are taken together: a topic with its partitions, or a stream."""
+
+    async def partitions(self) -> Sequence[str]:
+        """The names of its logs as they are now; asked now and then, so that new ones are found."""
+        ...
+
+    async def open(self, partition: str) -> Log:
+        """Open one for reading."""
+        ...
+
+    async def warnings(self) -> Sequence[str]:
+        """What an operator should know of its settings: each a sentence that says what to change."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class QueueSource(Protocol):
+    """A queue whose messages are handed out, and forgotten when they are acknowledged."""
+
+    @property
+    def names_messages(self) -> bool:
+        """Whether every message has an id that a repeat has, too. If not, an intake may take one twice."""
+        ...
+
+    async def receive(self, limit: int, timeout: float) -> Sequence[Message]:
+        """Up to `limit` messages; none when nothing has come within `timeout` seconds."""
+        ...
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Let the message broker forget them. They are the whole of what `receive` gave, in its order, or
+        a part. Those it has taken back meanwhile are passed over: they come again, and are known.
+        """
+        ...
+
+    async def give_back(self, messages: Sequence[Message]) -> None:
+        """Let others have them at once, or this one later: the store has not accepted them."""
+        ...
+
+    async def lag(self) -> int | None:
+        """How many messages wait; None: the message broker cannot say."""
+        ...
+
+    async def warnings(self) -> Sequence[str]:
+        """As those of a `LogSource`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything: what was received and not acknowledged comes again."""
+        ...
