@@ -1,8 +1,8 @@
 """What an adapter must do that messages are read from.
 
-There are two kinds. A **log** (a partition of Kafka, a stream of JetStream) keeps its messages. How far it was
-taken is an offset in the store, which moves together with the jobs (`take`). A **queue** (of RabbitMQ, SQS, a
-work queue of JetStream) forgets what was acknowledged. A message is acknowledged after its jobs were accepted.
+There are two kinds. A **log** (a partition of Kafka, a stream of JetStream) keeps its messages. How far it
+was taken is an offset in the store, which moves together with the jobs (`take`). A **queue** (of RabbitMQ,
+SQS, a work queue of JetStream) forgets what was acknowledged, which happens after its jobs were accepted.
 
 Every method raises `BridgeUnavailable` if the message broker does not answer within its time, and works again
 when that does; the adapter connects anew by itself. `BridgeRefused`: it answers, and trying again does not
