@@ -1,4 +1,4 @@
-"""Bridges to message brokers (Kafka, RabbitMQ, NATS, SQS): in and out. docs/decisions/0031-bridges.md.
+"""Bridges to message brokers (Kafka, RabbitMQ, NATS, SQS): in and out. docs/decisions/0030-bridges.md.
 
     intake        message broker → store      messages become jobs
     front door    producer → message broker → store    jobs are accepted while the store is away

@@ -44,6 +44,10 @@ class Kind(StrEnum):
     """The stored cursor of a reader of the event log."""
     WEBHOOK = "webhook"
     """Whom to tell of the ends of jobs."""
+    INTAKE = "intake"
+    """From which message broker jobs are taken, and how its messages become jobs."""
+    RELAY = "relay"
+    """To which message broker the ends of jobs are told."""
     OPERATION = "operation"
     """What is being done to many jobs in the background, and how far it is."""
 

@@ -1,0 +1,107 @@
+"""Intakes: what an app declares of one, and what the store keeps of it.
+
+An intake takes messages from a message broker and makes jobs of them. Three things of it are in the store:
+the offset of each log (`core.take`), a document of what was declared, with an operator's pause over it, and
+a document of how it goes. How a message becomes a job is in `core.mapping`.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from windlass.core.settings import Kind, Subject
+from windlass.core.units import DAY, Micros, SessionId
+
+FORMATS = ("messages", "front", "celery")
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the options of a job come from: a path into the message (`headers.tenant`), or a fixed value.
+
+    A text that begins with `headers.`, `body.` or `message.` is a path; any other is the value itself.
+    Empty: what the task says.
+    """
+
+    task: str = ""
+    queue: str = ""
+    lane: str = ""
+    priority: str | int = ""
+    key: str = ""
+    delay: str | int = ""
+    """Seconds."""
+    headers: Mapping[str, str] = {}
+    """Headers of the job; those of the message that are not named here are left behind."""
+    arguments: str = "body"
+    """The JSON object whose fields are the keyword arguments."""
+
+
+class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An intake as an app declares it. It is kept where operators see it, so it has no secrets."""
+
+    name: str
+    url: str
+    """Without user, password and options."""
+    format: Literal["messages", "front", "celery"] = "messages"
+    tasks: tuple[str, ...] = ()
+    """The tasks that a message may name; no other is ever enqueued."""
+    fields: Fields = Fields()
+    start: Literal["first", "last"] = "first"
+    """Where a log without an offset is begun."""
+    window: Micros = DAY
+    """Queues: how long the id of a message is known after its job has ended."""
+    backlog: int = 10_000
+    """Reading stops while the queues that it fills have so many ready jobs."""
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What operators have said of an intake or a relay; an override of its document."""
+
+    paused: bool = False
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one log, or one reader of a queue, goes. Each is written by its owner."""
+
+    owner: SessionId = ""
+    host: str = ""
+    pid: int = 0
+    at: str = ""
+    """The offset; empty for a queue."""
+    place: str = ""
+    """Of the last message that was taken."""
+    lag: int | None = None
+    taken: int = 0
+    """Messages since its owner began."""
+    dead: int = 0
+    """Those of them that were born dead."""
+    rate: float = 0.0
+    """Messages a second, of late."""
+    error: str = ""
+    """What it waits for, if it does not go on."""
+    stopped: bool = False
+    """It does not go on by itself: an operator has to say where to go on."""
+    as_of: Micros = 0
+
+
+class IntakeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an intake goes, by partition (`""` for a queue)."""
+
+    partitions: Mapping[str, PartitionStatus] = {}
+    warnings: tuple[str, ...] = ()
+    """What its message broker's settings do not promise."""
+
+
+def declared_as(name: str) -> Subject:
+    """The document of an intake: declared by the app, overridden by operators."""
+    return Subject(Kind.INTAKE, name)
+
+
+def status_of(name: str) -> Subject:
+    """The document of how an intake goes."""
+    return Subject(Kind.READER, f"intake {name}")
+
+
+def source_name(intake: str, partition: str) -> str:
+    """The name under which the offset of a log is kept."""
+    return f"{intake}/{partition}"

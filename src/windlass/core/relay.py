@@ -1,0 +1,60 @@
+"""Relays: what an app declares of one, and what the store keeps of it.
+
+A relay reads the event log and publishes a message for each end of a job. Its document has what was declared
+and an operator's pause; another has its cursor, whose turn it is, and how it goes.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from windlass.core.settings import Kind, Subject
+from windlass.core.units import Micros
+
+ENDS = ("done", "dead", "cancelled")
+
+
+class RelaySettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A relay as an app declares it. It is kept where operators see it, so it has no secrets."""
+
+    name: str
+    url: str
+    """Without user, password and options."""
+    queues: tuple[str, ...] = ()
+    """Empty: all that the app declares."""
+    tasks: tuple[str, ...] = ()
+    """Empty: all."""
+    on: tuple[str, ...] = ("dead",)
+    to: str = ""
+    """Routing key, subject or topic, with `{queue}`, `{task}`, `{lane}` and `{state}`; empty: the URL's."""
+    format: Literal["json", "celery"] = "json"
+    payload: bool = True
+    """Whether the message carries the job's arguments."""
+
+
+class RelayReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a relay has read, whose turn it is, and how it goes."""
+
+    cursor: str
+    holder: str = ""
+    host: str = ""
+    pid: int = 0
+    until: Micros = 0
+    sent: int = 0
+    """Messages, ever."""
+    gaps: int = 0
+    """How often events were dropped from the log before they were read."""
+    behind: Micros | None = None
+    """The age of the event that it read last, when it read it."""
+    error: str = ""
+    as_of: Micros = 0
+
+
+def declared_as(name: str) -> Subject:
+    """The document of a relay: declared by the app, overridden by operators."""
+    return Subject(Kind.RELAY, name)
+
+
+def reading_of(name: str) -> Subject:
+    """The document of how far it has read."""
+    return Subject(Kind.READER, f"relay {name}")
