@@ -2,7 +2,7 @@
 
 An intake takes messages from a message broker and makes jobs of them. Three things of it are in the store:
 the offset of each log (`core.take`), a document of what was declared, with an operator's pause over it, and
-a document of how it goes. How a message becomes a job is in `core.mapping`.
+a document of how it goes. `windlass.bridges.mapping` says how a message becomes a job.
 """
 
 from collections.abc import Mapping
