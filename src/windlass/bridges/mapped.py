@@ -14,7 +14,7 @@ class Mapped(msgspec.Struct, frozen=True):
 
     jobs: tuple[NewJob, ...]
     error: Error | None = None
-    """Why it cannot be read: then there is one job, which is born dead and carries the bytes of the message."""
+    """Why it cannot be read: then there is one job, born dead, which carries the bytes of the message."""
 
 
 class Mapper(Protocol):
