@@ -48,6 +48,10 @@ demo: venv  ## watch two workers run several hundred jobs, crashes included, wit
 test: venv  ## run the tests, but for the slow ones (ARGS="-k fence -x" narrows)
 	$(BIN)/python tools/run_tests.py $(ARGS)
 
+.PHONY: servers
+servers: venv  ## fetch the message brokers that tests start and no wheel brings along, into .servers
+	$(BIN)/python -m tools.servers $(ARGS)
+
 .PHONY: test-slow
 test-slow: venv  ## run the slow tests, with many more Hypothesis examples
 	$(BIN)/python -m pytest -m slow --hypothesis-profile thorough $(ARGS)
@@ -135,6 +139,6 @@ $(LOCK_VENV)/.installed: requirements/lock.txt
 
 .PHONY: clean
 clean:  ## remove all that these commands made, the environments too
-	rm -rf $(VENV) $(LOCK_VENV) $(DIST_VENV) $(DOCS_VENV) web/node_modules src/windlass/api/static build dist .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) $(LOCK_VENV) $(DIST_VENV) $(DOCS_VENV) .servers web/node_modules src/windlass/api/static build dist .coverage .coverage.* .hypothesis
 	rm -rf .pytest_cache .ruff_cache .import_linter_cache __pycache__
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Servers of message brokers, which `windlass verify` and the tests start in folders of their own."""

@@ -1,0 +1,7 @@
+"""Fetches elasticmq."""
+
+from pathlib import Path
+
+
+def fetch(folder: Path) -> None:
+    """Put it into the folder, unless it is there."""

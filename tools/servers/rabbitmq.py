@@ -1,0 +1,7 @@
+"""Fetches rabbitmq."""
+
+from pathlib import Path
+
+
+def fetch(folder: Path) -> None:
+    """Put it into the folder, unless it is there."""
