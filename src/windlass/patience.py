@@ -42,7 +42,7 @@ class Backoff:
         self._tries = 0
         self._said.clear()
 
-    def tell(self, words: str, error: StoreError) -> None:
+    def tell(self, words: str, error: Exception) -> None:
         """Log an error, before `failed`: when it is new, and from then on ever more seldom, with a count.
 
         `words` has a place for the error.

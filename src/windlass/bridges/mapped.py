@@ -18,10 +18,10 @@ class Mapped(msgspec.Struct, frozen=True):
 
 
 class Mapper(Protocol):
-    """Makes jobs of the messages of one intake. Pure, but for the ids of jobs."""
+    """Makes jobs of the messages of one intake. It never raises."""
 
     def map(self, message: Message) -> Mapped:
-        """The jobs of a message; one that is born dead if nobody can read it. Never raises."""
+        """The jobs of a message; one that is born dead if nobody can read it."""
         ...
 
     def unfit(self, message: Message, why: str) -> Mapped:

@@ -10,7 +10,7 @@ help (no such topic, wrong password). Cancelling a call leaves the adapter usabl
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from windlass.bridges.message import Message
 
@@ -110,3 +110,8 @@ class QueueSource(Protocol):
     async def close(self) -> None:
         """Let go of everything: what was received and not acknowledged comes again."""
         ...
+
+
+def is_queue(source: LogSource | QueueSource) -> TypeGuard[QueueSource]:
+    """Whether a source is a queue, and not a log."""
+    return hasattr(source, "receive")

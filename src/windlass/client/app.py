@@ -1,4 +1,4 @@
-"""The application: what it defines (`definitions.py`), and calls sent to its store."""
+"""The application: what it defines (`definitions.py`, `bridges.py`), and calls sent to its store."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from windlass.broker.observed import Observer
 from windlass.client.around import Lifespan
-from windlass.client.definitions import Definitions
+from windlass.client.bridges import Bridges
 from windlass.client.flow_handle import Flow
 from windlass.client.handle import Job
 from windlass.client.options import check_known
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Windlass(Definitions):
+class Windlass(Bridges):
     """A set of tasks and queues, and the store they live in.
 
     `url` names the store: `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is opened before it is used,

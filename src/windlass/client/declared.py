@@ -59,6 +59,14 @@ class Declared:
         """Give a queue its share of a worker. Stores are not told: an order of asks is all it comes to."""
         self._weights[queue] = whole(weight, name="weight", least=1, most=MAX_WEIGHT)
 
+    def emit_by_default(self, emit: Emit) -> None:
+        """Change what queues write that do not say so; those that the store knows are declared anew."""
+        if self._emit is not emit:
+            self._emit = emit
+            for subject in self._documents:
+                if subject.kind is Kind.QUEUE:
+                    self._declare(subject)
+
     def put(self, subject: Subject, body: Body) -> None:
         """Declare a document; it replaces an earlier one."""
         if self._documents.get(subject) != body:

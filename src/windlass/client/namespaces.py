@@ -9,6 +9,7 @@ from typing import Self
 import msgspec
 
 from windlass.broker.contract import Broker
+from windlass.bridges.declared import Intake, Relay
 from windlass.broker.registry import beside
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared
@@ -50,6 +51,10 @@ class Namespaces:
         self.config: Config = config
         read = config.history is not None or config.webhooks
         self._declared = Declared(self.name, self.revision, emit=Emit.FINAL if read else None)
+        self.intakes: dict[str, Intake] = {}
+        """Where jobs of this namespace are taken from, by name."""
+        self.relays: dict[str, Relay] = {}
+        """Where the ends of its jobs are told, by name."""
         self.connection = Connection(config, self._declared, self._clock)
         self.new_id = JobIds(
             lambda: time.time_ns() // 1_000_000,
@@ -63,6 +68,10 @@ class Namespaces:
         """Declare the queue that delivers webhooks, if the app has any."""
         if self.config.webhooks:
             self._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)
+
+    def _read_events(self) -> None:
+        """Let queues write to the event log that do not say whether they do: a relay reads it."""
+        self._declared.emit_by_default(Emit.FINAL)
 
     def renew(self) -> None:
         """Draw other ids than the parent, in the child of a fork."""

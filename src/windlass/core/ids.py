@@ -21,7 +21,7 @@ from itertools import accumulate
 from sys import byteorder
 
 from windlass.core.option import shown, whole
-from windlass.core.units import JobId
+from windlass.core.units import JobId, Micros
 from windlass.errors import InvalidOption
 
 TAG_BITS = 16
@@ -50,6 +50,12 @@ def new_job_id(now_ms: int, random_bits: bytes | int, tag: int | None = None) ->
     if tag is not None:
         random_bits = random_bits & ~MAX_TAG | whole(tag, name="tag", least=0, most=MAX_TAG)
     return f"{_beginning(now_ms, random_bits)}{random_bits & _LAST:012x}"
+
+
+def derived_id(at: Micros, tag: int, *about: object) -> JobId:
+    """The id of a job that follows from something else: the same each time, so that there is one such job."""
+    text = "\x00".join(str(part) for part in about).encode(errors="surrogatepass")
+    return new_job_id(max(0, at) // 1_000, hashlib.blake2b(text, digest_size=10).digest(), tag)
 
 
 def is_job_id(text: str) -> bool:

@@ -13,7 +13,15 @@ import msgspec
 from windlass.core.settings import Kind, Subject
 from windlass.core.units import DAY, Micros, SessionId
 
-FORMATS = ("messages", "front", "celery")
+FRONT = "front"
+"""The format of the messages of a front door, and the name of its intake."""
+FORMATS = ("messages", FRONT, "celery")
+UNREAD = "windlass.unread"
+"""The task of a dead letter whose message was to name its task and did not. No worker has it."""
+INTAKE_HEADER = "windlass-intake"
+"""The header of a job that says which intake it came by."""
+PLACE_HEADER = "windlass-message"
+"""The header of a job that says where its message stood: partition and offset, or id."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,12 +52,16 @@ class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Without user, password and options."""
     format: Literal["messages", "front", "celery"] = "messages"
     tasks: tuple[str, ...] = ()
-    """The tasks that a message may name; no other is ever enqueued."""
+    """The tasks that a message may name, or the one that is fixed; no other is ever enqueued. Empty: all
+    (front doors, whose messages this app's own producers have written).
+    """
     fields: Fields = Fields()
     start: Literal["first", "last"] = "first"
     """Where a log without an offset is begun."""
     window: Micros = DAY
     """Queues: how long the id of a message is known after its job has ended."""
+    tombstones: Literal["dead", "skip"] = "dead"
+    """What becomes of a message of Kafka without a body, which says that what its key names is gone."""
     backlog: int = 10_000
     """Reading stops while the queues that it fills have so many ready jobs."""
 
@@ -85,9 +97,10 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class IntakeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an intake goes, by partition (`""` for a queue)."""
+    """How an intake goes."""
 
     partitions: Mapping[str, PartitionStatus] = {}
+    """By the partition of a log. A queue has any number of readers: by the session of each."""
     warnings: tuple[str, ...] = ()
     """What its message broker's settings do not promise."""
 
@@ -100,6 +113,11 @@ def declared_as(name: str) -> Subject:
 def status_of(name: str) -> Subject:
     """The document of how an intake goes."""
     return Subject(Kind.READER, f"intake {name}")
+
+
+def runs_intake(name: str) -> str:
+    """What a session has among its queues if its process runs an intake. No queue is called so."""
+    return f"intake {name}"
 
 
 def source_name(intake: str, partition: str) -> str:

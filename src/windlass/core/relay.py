@@ -4,14 +4,18 @@ A relay reads the event log and publishes a message for each end of a job. Its d
 and an operator's pause; another has its cursor, whose turn it is, and how it goes.
 """
 
+from string import Formatter
 from typing import Literal
 
 import msgspec
 
+from windlass.core.option import shown
 from windlass.core.settings import Kind, Subject
 from windlass.core.units import Micros
+from windlass.errors import InvalidOption
 
 ENDS = ("done", "dead", "cancelled")
+_PLACES = ("queue", "task", "lane", "state")
 
 
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +52,23 @@ class RelayReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The age of the event that it read last, when it read it."""
     error: str = ""
     as_of: Micros = 0
+
+
+def check_to(to: str) -> str:
+    """Return a routing key, subject or topic with places for what a job has, or refuse it."""
+    try:
+        used = {name for _, name, form, conversion in Formatter().parse(to) if name or form or conversion}
+    except ValueError:
+        used = {""}
+    if strange := sorted(str(name) for name in used if name not in _PLACES):
+        places = ", ".join(f"{{{name}}}" for name in _PLACES)
+        raise InvalidOption(f"to={shown(to)}: {{{strange[0]}}} is no place; there are {places}")
+    return to
+
+
+def addressed(to: str, *, queue: str, task: str, lane: str, state: str) -> str:
+    """Where the message about one job goes."""
+    return to.format(queue=queue, task=task, lane=lane, state=state) if "{" in to else to
 
 
 def declared_as(name: str) -> Subject:

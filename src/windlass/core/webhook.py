@@ -12,7 +12,6 @@ messages cannot forge or repeat them to another receiver.
 """
 
 import base64
-import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Mapping
@@ -23,11 +22,10 @@ import msgspec
 
 from windlass.core.address import Allowed, is_host, why_refused
 from windlass.core.event import Emit, Event
-from windlass.core.ids import new_job_id
 from windlass.core.option import choice, shown
 from windlass.core.settings import QueueSettings
 from windlass.core.state import State
-from windlass.core.units import SECOND, JobId, Micros
+from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption
 
 TASK = "windlass.webhook"
@@ -177,7 +175,7 @@ def message(event: Event, end: End, *, namespace: str, error: tuple[str, str] | 
     """
     return {
         "type": f"job.{end}",
-        "at": _written_time(event.at),
+        "at": written_time(event.at),
         "namespace": namespace,
         "job": {
             "id": event.job,
@@ -200,23 +198,17 @@ def alert_message(
     """What is said of an alert."""
     return {
         "type": "alert.raised" if raised else "alert.cleared",
-        "at": _written_time(at),
+        "at": written_time(at),
         "namespace": namespace,
         "alert": {"name": name, "queue": queue, "raised": raised, "why": why},
     }
 
 
-def _written_time(at: Micros) -> str:
+def written_time(at: Micros) -> str:
     return (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def delivery_id(at: Micros, tag: int, *about: object) -> JobId:
-    """The id of the job that delivers a message: the same whoever makes it, so that there is one."""
-    text = "\x00".join(str(part) for part in about).encode()
-    return new_job_id(max(0, at) // 1_000, hashlib.blake2b(text, digest_size=10).digest(), tag)
 
 
 # --- who says so --------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import msgspec
 from windlass.broker.contract import Produce
 from windlass.broker.management import Configure, Plan, Read
 from windlass.core.alert import Alert, AlertState, decode_alert, decode_state, judged
-from windlass.core.ids import namespace_tag
+from windlass.core.ids import derived_id, namespace_tag
 from windlass.core.job import Status
 from windlass.core.settings import Change, Document, Kind, Subject
 from windlass.core.units import Micros
-from windlass.core.webhook import alert_message, delivery_id
+from windlass.core.webhook import alert_message
 from windlass.errors import UnreadablePayload
 from windlass.worker.delivering import delivery
 
@@ -87,7 +87,7 @@ async def _announce(
         name, raised=state.raised, why=state.why, queue=alert.queue, at=now, namespace=namespace
     )
     # Two lookers may see it at two moments, but of one version of the document: the id is made of that.
-    job = delivery_id(0, namespace_tag(namespace), "alert", namespace, name, document.version)
+    job = derived_id(0, namespace_tag(namespace), "alert", namespace, name, document.version)
     receipt = (await broker.enqueue([[delivery(job, alert.webhook, told)]]))[0][0]
     if receipt.status is Status.REFUSED:
         _log.error('alert "%s": its webhook could not be sent: %s', name, receipt.why or receipt.refusal)

@@ -93,6 +93,16 @@ class Program(Protocol):
         ...
 
     @property
+    def intakes(self) -> Mapping[str, Intake]:
+        """Where its jobs are taken from, by name."""
+        ...
+
+    @property
+    def relays(self) -> Mapping[str, Relay]:
+        """Where the ends of its jobs are told, by name."""
+        ...
+
+    @property
     def new_id(self) -> Callable[[], JobId]: ...
 
     async def broker(self) -> Broker:

@@ -17,7 +17,7 @@ import msgspec
 from windlass.broker.contract import Produce
 from windlass.broker.management import Configure, Plan, Read
 from windlass.core.event import FROM_START, Event, Events
-from windlass.core.ids import namespace_tag
+from windlass.core.ids import derived_id, namespace_tag
 from windlass.core.job import JobDetail, NewJob, Refusal, Status
 from windlass.core.settings import Change, Document, Kind, Subject
 from windlass.core.units import SECOND, Cursor, JobId, Micros
@@ -30,7 +30,6 @@ from windlass.core.webhook import (
     Reading,
     decode_hook,
     decode_reading,
-    delivery_id,
     end_of,
     message,
 )
@@ -192,7 +191,7 @@ class Webhooks:
         body = message(event, end, namespace=self._namespace, error=told)
         about = (self._namespace, event.job, event.fence, end, name)
         try:
-            yield delivery(delivery_id(event.at, self._tag, *about), url, body)
+            yield delivery(derived_id(event.at, self._tag, *about), url, body)
         except InvalidOption as refused:
             _log.warning("webhooks: job %s: its callback is not told: %s", event.job, refused)
 

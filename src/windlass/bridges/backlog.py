@@ -1,0 +1,53 @@
+"""When reading waits: an operator has paused the intake, or there are ready jobs enough."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from windlass.bridges.going import Going
+from windlass.core.query import Counts
+from windlass.core.state import State
+from windlass.pace import Pace
+
+LOOK = 0.5
+"""Seconds between two looks while reading waits."""
+
+
+class Counted(Protocol):
+    """What is needed of a broker."""
+
+    async def counts(self) -> Counts: ...
+
+
+class Gate:
+    """Lets messages through while the queues that they go to have fewer ready jobs than a bound.
+
+    Only ready jobs count. What is scheduled, dead or finished may be any number and must not stop the intake.
+    """
+
+    def __init__(self, broker: Counted, pace: Pace, queues: Collection[str], bound: int) -> None:
+        """`queues` may grow: those that messages name are added when they are first seen."""
+        self._broker = broker
+        self._pace = pace
+        self._queues = queues
+        self._bound = bound
+        self._room = 0
+        self.paused = False
+
+    async def opens(self, going: Going, most: int) -> int:
+        """How many messages may be read now, at most `most`. None: it has waited a moment, ask again."""
+        if not self.paused and (self._room > 0 or await self._has_room()):
+            going.waits_for = ""
+            return min(most, self._room)
+        going.waits_for = "paused" if self.paused else f"{self._bound:,} jobs are ready: reading waits"
+        await self._pace.sleep(LOOK)
+        return 0
+
+    def passed(self, messages: int) -> None:
+        """Note that messages became jobs."""
+        self._room -= messages
+
+    async def _has_room(self) -> bool:
+        counts = await self._broker.counts()
+        ready = [row.count for row in counts.rows if row.state is State.READY and row.queue in self._queues]
+        self._room = self._bound - sum(ready)
+        return self._room > 0

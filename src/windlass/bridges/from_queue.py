@@ -1,0 +1,70 @@
+"""Takes a queue: a message is acknowledged when its job has been accepted, never when the job has ended."""
+
+import contextlib
+from collections.abc import Sequence
+
+from windlass.bridges.backlog import Gate
+from windlass.bridges.going import Going
+from windlass.bridges.message import Message
+from windlass.bridges.source import QueueSource
+from windlass.bridges.taking import Taking
+from windlass.core.intake import IntakeSettings, source_name
+from windlass.core.take import Source
+from windlass.errors import BridgeError
+from windlass.pace import Pace
+
+RECEIVE = 500
+"""Messages that are received at once."""
+LOOK_AGAIN = 5.0
+"""Seconds between two looks at how many messages wait."""
+WAIT = 1.0
+"""Seconds that it waits for the first message."""
+
+
+class QueueIntake:
+    """Receives, takes and acknowledges, for as long as it is run."""
+
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        queue: QueueSource,
+        *,
+        taking: Taking,
+        gate: Gate,
+        going: Going,
+        pace: Pace,
+    ) -> None:
+        self._queue = queue
+        self._taking = taking
+        self._gate = gate
+        self._going = going
+        self._pace = pace
+        # It never has an offset, so takes of any number of readers are never RACED.
+        self._source = Source(source_name(settings.name, ""))
+
+    async def run(self) -> None:
+        """Work for ever. `BridgeError`, `StoreError`: for now, or until something is changed."""
+        looked = float("-inf")
+        while True:
+            if self._pace.now() - looked >= LOOK_AGAIN:
+                looked = self._pace.now()
+                self._going.lag = await self._queue.lag()
+            most = await self._gate.opens(self._going, RECEIVE)
+            if most and (messages := await self._queue.receive(most, WAIT)):
+                await self._take(messages)
+            self._going.works()
+
+    async def _take(self, messages: Sequence[Message]) -> None:
+        taken = 0
+        try:
+            for piece in self._taking.pieces(messages):
+                _, piece = await self._taking.take(self._source, None, None, piece)
+                self._gate.passed(len(piece.messages))
+                taken += len(piece.messages)
+                await self._queue.acknowledge(piece.messages)
+                self._going.took(len(piece.messages), piece.dead, place=piece.messages[-1].place)
+        except BaseException:
+            # What was taken and not acknowledged comes again, and is known by its id.
+            with contextlib.suppress(BridgeError):
+                await self._queue.give_back(messages[taken:])
+            raise

@@ -1,0 +1,97 @@
+"""What a relay says of the end of a job."""
+
+from typing import Any
+
+import msgspec
+
+from windlass.bridges.message import Outgoing
+from windlass.core.event import Event
+from windlass.core.job import JobDetail
+from windlass.core.names import is_reserved
+from windlass.core.relay import RelaySettings, addressed
+from windlass.core.state import State
+from windlass.core.units import SECOND
+from windlass.core.webhook import written_time
+
+LONGEST_ERROR = 2_000
+_ENDS = {State.DONE: "done", State.DEAD: "dead", State.CANCELLED: "cancelled"}
+
+
+def end_of(event: Event) -> str | None:
+    """The end that an event tells of; None: it tells of none, or of a job of Windlass's own."""
+    if event.before is event.after or event.after is None or is_reserved(event.task):
+        return None
+    return _ENDS.get(event.after)
+
+
+def is_told(settings: RelaySettings, event: Event) -> bool:
+    """Whether a relay tells of an event."""
+    return (
+        end_of(event) in settings.on
+        and (not settings.queues or event.queue in settings.queues)
+        and (not settings.tasks or event.task in settings.tasks)
+    )
+
+
+def message_id(event: Event) -> str:
+    """The same for every try, and for nothing else: an end of a job under a fence."""
+    return f"{event.job}:{event.fence}:{event.move}"
+
+
+def message(settings: RelaySettings, event: Event, job: JobDetail | None, *, namespace: str) -> Outgoing:
+    """The message about an end. `job` as the store has it; None: it is gone, and nothing is told of its
+    arguments and its error.
+    """
+    end = end_of(event) or ""
+    kept = job if job is not None and not job.pruned else None
+    to = addressed(settings.to, queue=event.queue, task=event.task, lane=event.lane, state=end)
+    return Outgoing(
+        id=message_id(event),
+        body=msgspec.json.encode(_told(settings, event, end, kept, namespace)),
+        to=to,
+        key=event.lane or event.job,
+        headers={
+            "windlass-job": event.job,
+            "windlass-task": event.task,
+            "windlass-queue": event.queue,
+            "windlass-state": end,
+        },
+    )
+
+
+def _told(
+    settings: RelaySettings, event: Event, end: str, job: JobDetail | None, namespace: str
+) -> dict[str, Any]:
+    error = None if job is None or end != "dead" else job.error
+    told: dict[str, Any] = {
+        "type": f"job.{end}",
+        "at": written_time(event.at),
+        "namespace": namespace,
+        "job": {
+            "id": event.job,
+            "task": event.task,
+            "queue": event.queue,
+            "lane": event.lane,
+            "state": end,
+            "reason": None if event.reason is None else event.reason.value,
+            "attempt": event.attempt,
+            "runtime": None if event.runtime is None else event.runtime / SECOND,
+            "waited": None if event.waited is None else event.waited / SECOND,
+            "error": None if error is None else {"type": error.type, "message": error.message[:LONGEST_ERROR]},
+            "headers": {} if job is None else dict(job.headers),
+            "tags": [] if job is None else list(job.tags),
+        },
+    }
+    if settings.payload:
+        told["job"]["payload"] = _payload(job)
+    return told
+
+
+def _payload(job: JobDetail | None) -> object:
+    """The arguments as JSON; as text in base64 what is no JSON: dead letters of messages nobody can read."""
+    if job is None or job.payload is None:
+        return None
+    try:
+        return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(job.payload)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {"base64": job.payload}

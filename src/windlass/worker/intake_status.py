@@ -1,0 +1,140 @@
+"""Tells operators how the intakes of a process go, and hears what they say: by documents of the store.
+
+It is written every ten seconds, and at once when a trouble comes or goes. Several processes write parts of one
+document, by compare-and-set.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from windlass.bridges.backlog import Gate
+from windlass.bridges.going import Going
+from windlass.broker.management import Configure, Plan, Read
+from windlass.core.intake import Control, IntakeStatus, PartitionStatus, declared_as, status_of
+from windlass.core.session import SessionState
+from windlass.core.settings import Change, Document, Subject
+from windlass.core.units import SessionId
+from windlass.errors import StoreError
+from windlass.pace import Pace
+from windlass.patience import Backoff
+from windlass.worker.bridge_session import BridgeSession
+
+_T = TypeVar("_T")
+
+LOOK = 1.0
+"""Seconds between two looks at what operators have said, and at the trouble there is."""
+EVERY = 10.0
+"""Seconds between two reports while nothing special happens: each makes all workers read settings anew."""
+TRIES = 5
+_PAGE = 1_000
+
+
+class Store(Configure, Plan, Read, Protocol):
+    """What is needed of a broker."""
+
+
+class IntakeReports:
+    """The reports of one intake in this process."""
+
+    def __init__(self, broker: Store, pace: Pace, name: str, session: BridgeSession, gate: Gate) -> None:
+        self._broker = broker
+        self._pace = pace
+        self._name = name
+        self._session = session
+        self._gate = gate
+        self._going: dict[str, Going] = {}
+        self._next = 0.0
+        self._told: object = None
+        self.warnings: tuple[str, ...] = ()
+
+    def going(self, partition: str) -> Going:
+        """How the reading of a partition goes, from now on; for a queue, that of this process."""
+        return self._going.setdefault(partition, Going(self._pace))
+
+    def forget(self, partition: str) -> None:
+        """Leave a partition to who reads it now."""
+        self._going.pop(partition, None)
+
+    def fails(self, error: object) -> None:
+        """Note a trouble that is no partition's: the source cannot be opened."""
+        for going in self._going.values() or (self.going(""),):
+            going.fails(error)
+
+    async def run(self) -> None:
+        """Look and tell, for ever."""
+        backoff = Backoff(self._pace, most=EVERY)
+        while True:
+            try:
+                await self._step()
+                backoff.worked()
+                pause = LOOK
+            except StoreError as error:
+                backoff.tell(f"intake {self._name}: its status cannot be told: %s", error)
+                pause = backoff.failed()
+            await self._pace.sleep(pause)
+
+    async def _step(self) -> None:
+        document = await document_of(self._broker, declared_as(self._name))
+        control = None if document is None else decoded(document.override, Control)
+        self._gate.paused = control is not None and control.paused
+        trouble = {partition: going.trouble for partition, going in self._going.items()}
+        if trouble != self._told or self._pace.now() >= self._next:
+            await self._tell()
+            self._told, self._next = trouble, self._pace.now() + EVERY
+
+    async def _tell(self) -> None:
+        now = (await self._broker.schedules(limit=1)).now
+        me, info = self._session.session, self._session.info
+        mine = {
+            partition: going.status(me, info.host, info.pid, now) for partition, going in self._going.items()
+        }
+        subject = status_of(self._name)
+        for _ in range(TRIES):
+            document = await document_of(self._broker, subject)
+            known = None if document is None else decoded(document.override, IntakeStatus)
+            others = {} if known is None else await self._of_the_living(known.partitions)
+            # What was forgotten is another's to tell: it stays as it is until that one does.
+            status = IntakeStatus(partitions={**others, **mine}, warnings=self.warnings)
+            version = 0 if document is None else document.version
+            changed = await self._broker.override(subject, msgspec.json.encode(status), version)
+            if changed.change in (Change.APPLIED, Change.UNCHANGED):
+                return
+
+    async def _of_the_living(self, partitions: Mapping[str, PartitionStatus]) -> dict[str, PartitionStatus]:
+        """Without the readers of a queue whose sessions have ended: they have no successor of their name."""
+        gone = {each.owner for key, each in partitions.items() if key == each.owner} - {self._session.session}
+        if gone:
+            gone -= await self._living()
+        return {key: each for key, each in partitions.items() if key not in gone}
+
+    async def _living(self) -> set[SessionId]:
+        found, after = set[SessionId](), ""
+        while page := await self._broker.sessions(after, _PAGE):
+            found.update(view.id for view in page if view.state is SessionState.ALIVE)
+            after = page[-1].id
+            if len(page) < _PAGE:
+                break
+        return found
+
+
+async def document_of(broker: Configure, subject: Subject) -> Document | None:
+    """One document; None: there is none."""
+    after: Subject | None = None
+    while True:
+        page: Sequence[Document] = await broker.documents(subject.kind, after, _PAGE)
+        for document in page:
+            if document.subject == subject:
+                return document
+        if len(page) < _PAGE:
+            return None
+        after = page[-1].subject
+
+
+def decoded(body: object, kind: type[_T]) -> _T | None:
+    """What a store kept; None for what this code cannot read."""
+    try:
+        return msgspec.json.decode(body, type=kind) if isinstance(body, bytes) else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None

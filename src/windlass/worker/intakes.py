@@ -1,0 +1,240 @@
+"""Runs the intakes of a program: opens their sources, shares the partitions out, tries again after trouble.
+
+Every process that runs an intake of a log counts the same sessions and comes to the same share, so nobody has
+to write down who owns what. It is a hint: if two read one partition, the store lets one of them take.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from typing import cast
+
+from windlass.bridges.addresses import open_source
+from windlass.bridges.backlog import Gate
+from windlass.bridges.declared import Intake
+from windlass.bridges.from_log import LogIntake
+from windlass.bridges.from_queue import QueueIntake
+from windlass.bridges.going import Going
+from windlass.bridges.making import NewIds, mapper_of
+from windlass.bridges.source import Log, LogSource, QueueSource, is_queue
+from windlass.bridges.taking import Taking
+from windlass.broker.contract import Broker
+from windlass.core.units import SessionId
+from windlass.errors import BridgeError, SourceReplaced, StoreError
+from windlass.pace import Pace
+from windlass.patience import Backoff, cancelled
+from windlass.worker.bridge_session import BridgeSession, who_runs
+from windlass.worker.heart import Heart
+from windlass.worker.host import Host
+from windlass.worker.intake_status import IntakeReports
+from windlass.worker.program import Program
+
+_log = logging.getLogger("windlass.bridges")
+
+LOOK = 3.0
+"""Seconds between two looks at partitions and at who else reads them."""
+SILENT_BEATS = 3
+"""Beats after which a session is no longer counted: its process may be gone, and its partitions wait."""
+LONGEST = 30.0
+"""Seconds between two tries at most."""
+HOPELESS = 5.0
+"""Seconds between two tries of what an operator has to mend."""
+
+
+class Intakes:
+    """The intakes of a program, for as long as its worker runs."""
+
+    def __init__(
+        self,
+        program: Program,
+        intakes: Mapping[str, Intake],
+        broker: Broker,
+        *,
+        declare: Callable[[], Awaitable[None]],
+        pace: Pace,
+        host: Host,
+    ) -> None:
+        config = program.config
+        self._program = program
+        self._intakes = intakes
+        self._broker = broker
+        self._declare = declare
+        self._pace = pace
+        self._silent = SILENT_BEATS * config.beat
+        self._session = BridgeSession(program.name, intakes, host, ttl=config.session_ttl)
+        self._heart = Heart(broker, pace, config, lambda: [self._session])
+
+    async def run(self) -> None:
+        """Run them all, for ever. A heartbeat comes first: others are to know that this process is here."""
+        await self._heart.beat()
+        tasks = [
+            asyncio.create_task(self._heart.run()),
+            *(asyncio.create_task(self._keep(intake)) for intake in self._intakes.values()),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancelled(tasks)
+
+    @property
+    def session(self) -> SessionId:
+        """The session of this process."""
+        return self._session.session
+
+    async def _keep(self, intake: Intake) -> None:
+        """Run one intake, again after every trouble."""
+        running = _Running(self._program, intake, self._broker, self._declare, self._pace, self._session)
+        reporting = asyncio.create_task(running.reports.run())
+        backoff = Backoff(self._pace, most=LONGEST)
+        try:
+            while True:
+                try:
+                    source = await open_source(intake.address)
+                    async with _closing(source):
+                        running.reports.warnings = tuple(await source.warnings())
+                        await self._run(running, source)
+                except (BridgeError, StoreError) as error:
+                    running.reports.fails(error)
+                    backoff.tell(f"intake {intake.settings.name}: %s; trying until it works", error)
+                await self._pace.sleep(backoff.failed())
+        finally:
+            await cancelled([reporting])
+
+    async def _run(self, running: "_Running", source: LogSource | QueueSource) -> None:
+        if is_queue(source):
+            going = running.going(self._session.session)
+            await running.again(going, lambda: running.queue(source, going))
+        else:
+            await self._share(running, cast("LogSource", source))
+
+    async def _share(self, running: "_Running", source: LogSource) -> None:
+        """Read those partitions that are this process's, for as long as they are."""
+        reading: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                partitions = await source.partitions()
+                others = await who_runs(self._broker, running.name, silent=self._silent)
+                mine = share_of(self._session.session, others, partitions)
+                for partition in reading.keys() - mine:
+                    await cancelled([reading.pop(partition)])
+                    running.reports.forget(partition)
+                for partition in mine - reading.keys():
+                    reading[partition] = asyncio.create_task(running.keep_partition(source, partition))
+                for task in reading.values():
+                    if task.done():
+                        task.result()
+                await self._pace.sleep(LOOK)
+        finally:
+            await cancelled(reading.values())
+
+
+class _Running:
+    """One intake of this process."""
+
+    def __init__(
+        self,
+        program: Program,
+        intake: Intake,
+        broker: Broker,
+        declare: Callable[[], Awaitable[None]],
+        pace: Pace,
+        session: BridgeSession,
+    ) -> None:
+        self.name = intake.settings.name
+        self._intake = intake
+        self._broker = broker
+        self._pace = pace
+        self._program = program
+        self._declare = declare
+        queues = {task.pattern.queue for name, task in program.tasks.items() if self._is_for(name)}
+        self.gate = Gate(broker, pace, queues, intake.settings.backlog)
+        self.reports = IntakeReports(broker, pace, self.name, session, self.gate)
+
+    def going(self, partition: str) -> Going:
+        """How the reading of a partition goes."""
+        return self.reports.going(partition)
+
+    async def keep_partition(self, source: LogSource, partition: str) -> None:
+        """Read one partition, again after every trouble that is its own."""
+        going = self.going(partition)
+        await self.again(going, lambda: self._partition(source, partition, going))
+
+    async def again(self, going: Going, work: Callable[[], Awaitable[None]]) -> None:
+        """Work; after trouble wait, and work again."""
+        backoff = Backoff(self._pace, most=LONGEST)
+        while True:
+            taken = going.taken
+            try:
+                await work()
+            except SourceReplaced as error:
+                going.fails(error, stopped=True)
+                backoff.tell(f"intake {self.name} has stopped: %s", error)
+                await self._pace.sleep(HOPELESS)
+                continue
+            except (BridgeError, StoreError) as error:
+                going.fails(error)
+                backoff.tell(f"intake {self.name}: %s; trying until it works", error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the worker and other intakes go on
+                going.fails(f"{type(error).__name__}: {error}")
+                _log.exception("intake %s has failed; it is tried again", self.name)
+            if going.taken != taken:
+                backoff.worked()
+            await self._pace.sleep(backoff.failed())
+
+    async def queue(self, source: QueueSource, going: Going) -> None:
+        """Read a queue."""
+        taking = self._taking(keyed=True)
+        intake = QueueIntake(
+            self._intake.settings, source, taking=taking, gate=self.gate, going=going, pace=self._pace
+        )
+        await intake.run()
+
+    async def _partition(self, source: LogSource, partition: str, going: Going) -> None:
+        log = await source.open(partition)
+        async with _closing(log):
+            intake = LogIntake(
+                self._intake.settings,
+                log,
+                broker=self._broker,
+                taking=self._taking(keyed=False),
+                gate=self.gate,
+                going=going,
+                pace=self._pace,
+            )
+            await intake.run()
+
+    def _taking(self, *, keyed: bool) -> Taking:
+        new_id = NewIds(self._program.config.namespace, self.name, self._program.new_id)
+        mapper = mapper_of(self._intake, self._program.tasks, new_id, keyed=keyed)
+        return Taking(self._broker, mapper, self._declare)
+
+    def _is_for(self, task: str) -> bool:
+        tasks = self._intake.settings.tasks
+        return not tasks or task in tasks
+
+
+def share_of(me: SessionId, others: Collection[SessionId], partitions: Collection[str]) -> set[str]:
+    """The partitions that are one session's: each goes to the session with which its hash is highest, so
+    that a session which comes or goes moves few of them.
+    """
+    sessions = {me, *others}
+
+    def owner(partition: str) -> SessionId:
+        return max(sessions, key=lambda session: (_hash(session, partition), session))
+
+    return {partition for partition in partitions if owner(partition) == me}
+
+
+def _hash(session: SessionId, partition: str) -> bytes:
+    return hashlib.blake2b(f"{session}\x00{partition}".encode(), digest_size=8).digest()
+
+
+@contextlib.asynccontextmanager
+async def _closing(it: LogSource | QueueSource | Log) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with contextlib.suppress(BridgeError):
+            await it.close()
