@@ -1,8 +1,8 @@
 """The front door: jobs on their way from a producer through a message broker to the store.
 
-A group of jobs is one message, so that it is taken whole or not at all. Its body is MessagePack of the jobs as
-`enqueue` would have handed them in. Times in them are durations, and count from when the message broker took
-the message.
+A group of jobs is one message, so that it is taken whole or not at all. Its body is MessagePack of the jobs
+as `enqueue` would have handed them in. Times in them are durations, and count from when the message broker
+took the message.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[NewJob, ...])
 
 
 def front_message(namespace: str, jobs: Sequence[NewJob]) -> Outgoing:
-    """The message of a group. Messages of one queue and lane keep their order, where the broker knows keys."""
+    """The message of a group. Those of one queue and lane keep their order, where the broker knows keys."""
     first = jobs[0]
     return Outgoing(
         id=first.id,
@@ -53,7 +53,9 @@ def why_not(jobs: Sequence[NewJob]) -> str | None:
 class FrontMapper:
     """Makes jobs of the messages of a front door."""
 
-    def __init__(self, namespace: str, tasks: Mapping[str, Any], new_id: NewId, now: Callable[[], Micros]) -> None:
+    def __init__(
+        self, namespace: str, tasks: Mapping[str, Any], new_id: NewId, now: Callable[[], Micros]
+    ) -> None:
         """`now` is the store's time."""
         self._namespace = namespace
         self._tasks = tasks
@@ -74,8 +76,8 @@ class FrontMapper:
             return self.unfit(message, str(error))
 
     def unfit(self, message: Message, why: str) -> Mapped:
-        """The dead letters of a message whose jobs the store has refused, one for each job; one with the bytes
-        of the message if nobody can read it.
+        """The dead letters of a message whose jobs the store has refused, one for each job; one with the
+        bytes of the message if nobody can read it.
         """
         jobs = _decoded(message)
         if not jobs:
@@ -99,7 +101,7 @@ class FrontMapper:
         if version != VERSION:
             return f"it is no message of a front door of version {VERSION}"
         if namespace != self._namespace:
-            return f'it is for another namespace: each needs a topic of its own, and this is "{self._namespace}"'
+            return f'it is for another namespace than "{self._namespace}": each needs a topic of its own'
         return None
 
     def _arrived(self, job: NewJob, message: Message) -> NewJob:

@@ -1,6 +1,7 @@
 """What a message broker carries, in and out."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """None: a tombstone of Kafka, which says that what its key names is gone."""
     headers: Mapping[str, str] = {}
     """Those whose values are text. Others are left out."""
+    table: Mapping[str, Any] = {}
+    """All headers with their types, where the message broker's headers have types (AMQP, kombu)."""
+    properties: Mapping[str, str] = {}
+    """What AMQP has beside headers: `content_type`, `content_encoding`, `correlation_id`, `reply_to`."""
     key: str = ""
     """What its producer partitions by: the key of Kafka, the group of a FIFO queue of SQS."""
     subject: str = ""
@@ -41,4 +46,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     """Messages of one key stay in order, where the message broker knows keys."""
     headers: Mapping[str, str] = {}
+    table: Mapping[str, Any] = {}
+    """Headers with types, for message brokers that have them; others leave them out."""
+    properties: Mapping[str, str] = {}
+    """As those of `Message`."""
     priority: int | None = None

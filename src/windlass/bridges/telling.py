@@ -8,6 +8,7 @@ from windlass.bridges.message import Outgoing
 from windlass.core.event import Event
 from windlass.core.job import JobDetail
 from windlass.core.names import is_reserved
+from windlass.core.outcome import Error
 from windlass.core.relay import RelaySettings, addressed
 from windlass.core.state import State
 from windlass.core.units import SECOND
@@ -77,7 +78,7 @@ def _told(
             "attempt": event.attempt,
             "runtime": None if event.runtime is None else event.runtime / SECOND,
             "waited": None if event.waited is None else event.waited / SECOND,
-            "error": None if error is None else {"type": error.type, "message": error.message[:LONGEST_ERROR]},
+            "error": None if error is None else _error(error),
             "headers": {} if job is None else dict(job.headers),
             "tags": [] if job is None else list(job.tags),
         },
@@ -87,9 +88,13 @@ def _told(
     return told
 
 
+def _error(error: Error) -> dict[str, str]:
+    return {"type": error.type, "message": error.message[:LONGEST_ERROR]}
+
+
 def _payload(job: JobDetail | None) -> object:
     """The arguments as JSON; as text in base64 what is no JSON: dead letters of messages nobody can read."""
-    if job is None or job.payload is None:
+    if job is None:
         return None
     try:
         return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(job.payload)))

@@ -84,7 +84,8 @@ class Bridges(Definitions):
         if not is_path(settings.fields.queue) and settings.fields.queue:
             self._use_queue(settings.fields.queue)
         intake = Intake(settings, address)
-        mapper_of(intake, self.tasks, no_ids, keyed=False, now=lambda: 0)  # refuses what has no meaning
+        # It refuses settings that have no meaning.
+        mapper_of(intake, self.tasks, no_ids, namespace=place.config.namespace, keyed=False, now=lambda: 0)
         if settings.name in place.intakes or settings.name == FRONT:
             raise InvalidOption(
                 f'there are two intakes called "{settings.name}"; give one of them another name='
@@ -146,7 +147,7 @@ def _intake_settings(address: Address, options: IntakeOptions) -> IntakeSettings
     fields = Fields(
         task=task,
         headers=dict(options.get("headers", {})),
-        **cast("Any", {name: options[name] for name in _FIELDS if name in options}),
+        **{name: value for name, value in cast("dict[str, Any]", options).items() if name in _FIELDS},
     )
     return IntakeSettings(
         name=check_schedule(options.get("name") or _name_of(address)),
@@ -154,9 +155,11 @@ def _intake_settings(address: Address, options: IntakeOptions) -> IntakeSettings
         format=cast("Any", form),
         tasks=named,
         fields=fields,
-        start=choice(options.get("start", "first"), name="start", among=("first", "last")),
+        start=cast("Any", choice(options.get("start", "first"), name="start", among=("first", "last"))),
         window=micros(options.get("window", DAY / 1_000_000), name="window"),
-        tombstones=choice(options.get("tombstones", "dead"), name="tombstones", among=("dead", "skip")),
+        tombstones=cast(
+            "Any", choice(options.get("tombstones", "dead"), name="tombstones", among=("dead", "skip"))
+        ),
         backlog=whole(options.get("backlog", 10_000), name="backlog", least=1, most=MAX_INTEGER),
     )
 

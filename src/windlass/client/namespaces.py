@@ -8,8 +8,8 @@ from typing import Self
 
 import msgspec
 
-from windlass.broker.contract import Broker
 from windlass.bridges.declared import Intake, Relay
+from windlass.broker.contract import Broker
 from windlass.broker.registry import beside
 from windlass.client.connection import Connection
 from windlass.client.declared import Declared

@@ -1,7 +1,7 @@
 """Tells operators how the intakes of a process go, and hears what they say: by documents of the store.
 
-It is written every ten seconds, and at once when a trouble comes or goes. Several processes write parts of one
-document, by compare-and-set.
+It is written every ten seconds, and at once when a trouble comes or goes. Several processes write parts of
+one document, by compare-and-set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from windlass.broker.management import Configure, Plan, Read
 from windlass.core.intake import Control, IntakeStatus, PartitionStatus, declared_as, status_of
 from windlass.core.session import SessionState
 from windlass.core.settings import Change, Document, Subject
-from windlass.core.units import SessionId
+from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff
@@ -46,6 +46,7 @@ class IntakeReports:
         self._gate = gate
         self._going: dict[str, Going] = {}
         self._next = 0.0
+        self._store_is_ahead: Micros = 0
         self._told: object = None
         self.warnings: tuple[str, ...] = ()
 
@@ -84,8 +85,18 @@ class IntakeReports:
             await self._tell()
             self._told, self._next = trouble, self._pace.now() + EVERY
 
-    async def _tell(self) -> None:
+    def now(self) -> Micros:
+        """The time by the store's clock, as it was when it was last asked and has gone on since."""
+        return int(self._pace.now() * SECOND) + self._store_is_ahead
+
+    async def ask_the_time(self) -> Micros:
+        """The store's time; `now` goes by it."""
         now = (await self._broker.schedules(limit=1)).now
+        self._store_is_ahead = now - int(self._pace.now() * SECOND)
+        return now
+
+    async def _tell(self) -> None:
+        now = await self.ask_the_time()
         me, info = self._session.session, self._session.info
         mine = {
             partition: going.status(me, info.host, info.pid, now) for partition, going in self._going.items()

@@ -91,6 +91,7 @@ class Intakes:
         try:
             while True:
                 try:
+                    await running.reports.ask_the_time()
                     source = await open_source(intake.address)
                     async with _closing(source):
                         running.reports.warnings = tuple(await source.warnings())
@@ -206,8 +207,15 @@ class _Running:
             await intake.run()
 
     def _taking(self, *, keyed: bool) -> Taking:
-        new_id = NewIds(self._program.config.namespace, self.name, self._program.new_id)
-        mapper = mapper_of(self._intake, self._program.tasks, new_id, keyed=keyed)
+        namespace = self._program.config.namespace
+        mapper = mapper_of(
+            self._intake,
+            self._program.tasks,
+            NewIds(namespace, self.name, self._program.new_id),
+            namespace=namespace,
+            keyed=keyed,
+            now=self.reports.now,
+        )
         return Taking(self._broker, mapper, self._declare)
 
     def _is_for(self, task: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
+from windlass.bridges.declared import Intake, Relay
 from windlass.broker.contract import Broker
 from windlass.config import Config
 from windlass.core.forms import Forms
