@@ -5,13 +5,14 @@ one document, by compare-and-set.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
 from windlass.bridges.backlog import Gate
 from windlass.bridges.going import Going
 from windlass.broker.management import Configure, Plan, Read
+from windlass.core.bridging import decoded
 from windlass.core.intake import Control, IntakeStatus, PartitionStatus, declared_as, status_of
 from windlass.core.session import SessionState
 from windlass.core.settings import Change, Document, Subject
@@ -20,8 +21,6 @@ from windlass.errors import StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.bridge_session import BridgeSession
-
-_T = TypeVar("_T")
 
 LOOK = 1.0
 """Seconds between two looks at what operators have said, and at the trouble there is."""
@@ -141,11 +140,3 @@ async def document_of(broker: Configure, subject: Subject) -> Document | None:
         if len(page) < _PAGE:
             return None
         after = page[-1].subject
-
-
-def decoded(body: object, kind: type[_T]) -> _T | None:
-    """What a store kept; None for what this code cannot read."""
-    try:
-        return msgspec.json.decode(body, type=kind) if isinstance(body, bytes) else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
