@@ -59,7 +59,7 @@ class IntakeReports:
 
     def fails(self, error: object) -> None:
         """Note a trouble that is no partition's: the source cannot be opened."""
-        for going in self._going.values() or (self.going(""),):
+        for going in self._going.values() or (self.going(self._session.session),):
             going.fails(error)
 
     async def run(self) -> None:
@@ -114,10 +114,11 @@ class IntakeReports:
 
     async def _of_the_living(self, partitions: Mapping[str, PartitionStatus]) -> dict[str, PartitionStatus]:
         """Without the readers of a queue whose sessions have ended: they have no successor of their name."""
-        gone = {each.owner for key, each in partitions.items() if key == each.owner} - {self._session.session}
+        me = self._session.session
+        gone = {each.owner for key, each in partitions.items() if key == each.owner} - {me}
         if gone:
             gone -= await self._living()
-        return {key: each for key, each in partitions.items() if key not in gone}
+        return {key: each for key, each in partitions.items() if key not in gone and key != me}
 
     async def _living(self) -> set[SessionId]:
         found, after = set[SessionId](), ""
