@@ -4,8 +4,8 @@ It is written every ten seconds, and at once when a trouble comes or goes. Sever
 one document, by compare-and-set.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -14,14 +14,13 @@ from windlass.bridges.going import Going
 from windlass.broker.management import Configure, Plan, Read
 from windlass.core.intake import Control, IntakeStatus, PartitionStatus, declared_as, status_of
 from windlass.core.session import SessionState
-from windlass.core.settings import Change, Document, Subject
+from windlass.core.settings import Change
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.bridge_session import BridgeSession
-
-_T = TypeVar("_T")
+from windlass.worker.documents import decoded, document_of
 
 LOOK = 1.0
 """Seconds between two looks at what operators have said, and at the trouble there is."""
@@ -128,24 +127,3 @@ class IntakeReports:
             if len(page) < _PAGE:
                 break
         return found
-
-
-async def document_of(broker: Configure, subject: Subject) -> Document | None:
-    """One document; None: there is none."""
-    after: Subject | None = None
-    while True:
-        page: Sequence[Document] = await broker.documents(subject.kind, after, _PAGE)
-        for document in page:
-            if document.subject == subject:
-                return document
-        if len(page) < _PAGE:
-            return None
-        after = page[-1].subject
-
-
-def decoded(body: object, kind: type[_T]) -> _T | None:
-    """What a store kept; None for what this code cannot read."""
-    try:
-        return msgspec.json.decode(body, type=kind) if isinstance(body, bytes) else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None

@@ -1,0 +1,33 @@
+"""Reading one document of the store."""
+
+from typing import TypeVar
+
+import msgspec
+
+from windlass.broker.management import Configure
+from windlass.core.settings import Document, Subject
+
+_T = TypeVar("_T")
+
+_ROWS = 1_000
+
+
+async def document_of(broker: Configure, subject: Subject) -> Document | None:
+    """One document; None: there is none."""
+    after: Subject | None = None
+    while True:
+        page = await broker.documents(subject.kind, after, _ROWS)
+        for document in page:
+            if document.subject == subject:
+                return document
+        if len(page) < _ROWS:
+            return None
+        after = page[-1].subject
+
+
+def decoded(body: object, kind: type[_T]) -> _T | None:
+    """What a store kept; None for what this code cannot read."""
+    try:
+        return msgspec.json.decode(body, type=kind) if isinstance(body, bytes) else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
