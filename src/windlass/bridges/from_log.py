@@ -103,7 +103,7 @@ class LogIntake:
         stands = None if taken.offset is None else taken.offset.at
         if taken.status is TakeStatus.TAKEN or stands == then:
             # RACED, and it stands where it was to be moved: the answer to the first try was lost.
-            self._gate.passed(len(piece.messages))
+            self._gate.passed(piece.jobs)
             place = piece.messages[-1].place
             self._going.took(len(piece.messages), piece.dead, place=place, at=then)
             return then, True
