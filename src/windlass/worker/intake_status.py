@@ -4,7 +4,7 @@ It is written every ten seconds, and at once when a trouble comes or goes. Sever
 one document, by compare-and-set.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -15,12 +15,13 @@ from windlass.broker.management import Configure, Plan, Read
 from windlass.core.bridging import decoded
 from windlass.core.intake import Control, IntakeStatus, PartitionStatus, declared_as, status_of
 from windlass.core.session import SessionState
-from windlass.core.settings import Change, Document, Subject
+from windlass.core.settings import Change
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.bridge_session import BridgeSession
+from windlass.worker.documents import document_of
 
 LOOK = 1.0
 """Seconds between two looks at what operators have said, and at the trouble there is."""
@@ -128,16 +129,3 @@ class IntakeReports:
             if len(page) < _PAGE:
                 break
         return found
-
-
-async def document_of(broker: Configure, subject: Subject) -> Document | None:
-    """One document; None: there is none."""
-    after: Subject | None = None
-    while True:
-        page: Sequence[Document] = await broker.documents(subject.kind, after, _PAGE)
-        for document in page:
-            if document.subject == subject:
-                return document
-        if len(page) < _PAGE:
-            return None
-        after = page[-1].subject
