@@ -34,11 +34,7 @@ def fetch_jars(target: Path, dependencies: Sequence[str], *, what: str) -> None:
         project, jars = Path(name), Path(name) / "jars"
         (project / "pom.xml").write_text(_POM.format(dependencies="\n".join(dependencies)))
         print(f"Maven fetches {what}", flush=True)
-        run(
-            [*("mvn", "-B", "-q", "-f", str(project / "pom.xml"), _COPY)]
-            + ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"],
-            why=what,
-            tries=3,
-        )
+        said = ["-f", str(project / "pom.xml"), "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        run(["mvn", "-B", "-q", *said, _COPY], why=what, tries=3)
         # Whole or not at all: what was interrupted must not look as if it were there.
         shutil.move(jars, target)

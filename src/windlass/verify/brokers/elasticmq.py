@@ -1,4 +1,4 @@
-"""An ElasticMQ of one's own: it speaks the protocol of SQS, on the loopback, and keeps its queues in files."""
+"""An ElasticMQ of one's own: it speaks SQS's protocol on the loopback, and keeps its queues in files."""
 
 import http.client
 from pathlib import Path

@@ -39,7 +39,7 @@ class OwnNats(Server):
     def __init__(
         self, starter: Starter, folder: Path, *, name: str = "alone", more: str = "", sync: str = "always"
     ) -> None:
-        """`more`: further settings, as the server's own file has them. `Missing`: it is not on this machine."""
+        """`more`: further settings, in the words of its file. `Missing`: it is not on this machine."""
         self._binary = _binary()
         super().__init__(starter, folder)
         self.name = name
