@@ -21,7 +21,6 @@ from windlass.core.units import SECOND, Micros
 _JSON = "application/json"
 _CODINGS = ("", "utf-8", "utf8", "us-ascii", "ascii", "binary")
 _OURS: Final = frozenset(
-    # fmt: off
     (
         "argsrepr",
         "compression",
@@ -46,7 +45,6 @@ _OURS: Final = frozenset(
         "task",
         "timelimit",
     )
-    # fmt: on
 )
 """The headers of the protocol; others are those of the application."""
 _LATER: Final = {
