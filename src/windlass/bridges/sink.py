@@ -14,8 +14,11 @@ class Sink(Protocol):
         make it (all replicas in sync, publisher confirms). Those of one key keep their order.
 
         `BridgeUnavailable`: some may have been taken, and some not; who calls sends all of them again, and
-        their ids tell repeats. `BridgeRefused`: it will not take one of them (too large, no such exchange);
-        `numbers` says which, and the others were taken or may be sent again.
+        their ids tell repeats. Cancelling leaves it just as open. `BridgeRefused` with `numbers`: it will
+        not take these for what they are, whatever anybody sets (too large, a name that cannot be one); the
+        others were taken or may be sent again. A relay leaves those out and goes on. `BridgeRefused` without
+        `numbers`: the message broker has to be changed first (no such exchange, topic or stream, not
+        allowed, nothing bound to take it). A relay waits for that, and nothing is left out.
         """
         ...
 

@@ -39,6 +39,7 @@ class Log(Protocol):
         What a reader must not see (aborted transactions, control records) is left out, and passed over
         by the `after` of what follows. `SourceReplaced`: the log is another one than `identity` says, or no
         longer has this offset (it was truncated, or retention has passed it). Nothing is skipped in silence.
+        `InvalidOption`: the text is no offset of such a log; an operator may have mistyped it.
         """
         ...
 
@@ -58,7 +59,9 @@ class Log(Protocol):
 
 
 class LogSource(Protocol):
-    """Logs that are taken together: a topic with its partitions, or a stream."""
+    """Logs that are taken together: a topic with its partitions, or a stream. Operators open it as well,
+    beside the process that reads it, to ask for its warnings and its offsets.
+    """
 
     async def partitions(self) -> Sequence[str]:
         """The names of its logs as they are now; asked now and then, so that new ones are found."""
@@ -78,7 +81,9 @@ class LogSource(Protocol):
 
 
 class QueueSource(Protocol):
-    """A queue whose messages are handed out, and forgotten when they are acknowledged."""
+    """A queue whose messages are handed out, and forgotten when they are acknowledged. To open it takes no
+    message: operators do so to ask for its warnings.
+    """
 
     @property
     def names_messages(self) -> bool:
