@@ -12,7 +12,9 @@ from tests.worker.virtual import LoopClock, VirtualPace, run
 from windlass import Windlass
 from windlass.bridges.addresses import Address
 from windlass.bridges.source import LogSource, QueueSource
+from windlass.broker.contract import Options
 from windlass.broker.memory import MemoryBroker
+from windlass.core.bridging import decoded
 from windlass.core.intake import Control, IntakeStatus, declared_as, status_of
 from windlass.core.job import JobDetail
 from windlass.core.query import FIRST_PAGE, JobQuery
@@ -20,9 +22,10 @@ from windlass.core.state import State
 from windlass.core.take import Take, Taken
 from windlass.core.units import Cursor
 from windlass.errors import StoreUnavailable
+from windlass.worker.documents import document_of
 from windlass.worker.host import Machine
-from windlass.worker.intake_status import decoded, document_of
 from windlass.worker.intakes import Intakes
+from windlass.worker.janitor import Janitor
 
 __all__ = ["Bench", "LosesAnswers", "run"]
 
@@ -54,7 +57,7 @@ class LosesAnswers:
 class Bench:
     """The intake is called `orders`; its task is `ship`, of the queue `default`."""
 
-    def __init__(self, *, store: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(self, *, store: Options | None = None, **options: Any) -> None:
         self.app = Windlass("memory://", namespace="bridges")
 
         @self.app.task
@@ -67,13 +70,13 @@ class Bench:
 
         self.app.intake("kafka://localhost/orders", **({"task": ship} | options))
         self.pace = VirtualPace()
-        self.model = MemoryBroker(clock=LoopClock(), options=store or {})
+        self.model = MemoryBroker(clock=LoopClock(), options=store)
         self.broker: Any = self.model
         self.running: list[asyncio.Task[None]] = []
         self.processes: list[Intakes] = []
 
     async def start(self, source: Callable[[], LogSource | QueueSource]) -> asyncio.Task[None]:
-        """Start a process that runs the intake."""
+        """Start a process that runs the intake, and sweeps the store."""
         await self.app.declare(self.model)
 
         async def open_source(address: Address) -> LogSource | QueueSource:
@@ -89,7 +92,14 @@ class Bench:
             open_source=open_source,
         )
         self.processes.append(intakes)
-        self.running.append(asyncio.create_task(intakes.run()))
+        janitor = Janitor(self.model, self.pace, self.app.config)
+
+        async def both() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(intakes.run())
+                group.create_task(janitor.run())
+
+        self.running.append(asyncio.create_task(both()))
         return self.running[-1]
 
     async def stop(self, *tasks: asyncio.Task[None]) -> None:

@@ -153,7 +153,8 @@ def test_a_replaced_log_stops_its_partition_until_an_operator_says_where_to_go_o
             topic.make_anew()
         else:
             topic.first["0"] = 5
-            topic.kept["0"] = [topic.put({"n": number}) for number in range(2, 8)]
+            for number in range(2, 8):
+                topic.put({"n": number})
         status = await bench.until_told(lambda told: told.partitions["0"].stopped)
         assert "another log" in status.partitions["0"].error
         await bench.pace.sleep(60)
@@ -180,7 +181,7 @@ def test_reading_waits_while_jobs_enough_are_ready_whatever_else_there_is() -> N
 
     async def story() -> None:
         await bench.start(partial(FakeLogSource, topic, bench.pace))
-        status = await bench.until_told(lambda told: "reading waits" in told.partitions["0"].error)
+        status = await bench.until_told(lambda told: "reading waits" in told.partitions["0"].waits_for)
         assert not status.partitions["0"].stopped
         await bench.pace.sleep(30)
         assert len(await bench.numbers()) == 1_500
@@ -207,7 +208,7 @@ def test_an_operator_pauses_and_resumes_it() -> None:
         topic.put({"n": 1})
         await bench.until_taken(1)
         await bench.pause(True)
-        await bench.until_told(lambda told: told.partitions["0"].error == "paused")
+        await bench.until_told(lambda told: told.partitions["0"].waits_for == "paused")
         topic.put({"n": 2})
         await bench.pace.sleep(60)
         assert await bench.numbers() == [1]

@@ -6,6 +6,7 @@ import pytest
 from tests.bridges.bench import Bench
 from tests.bridges.fake_sources import FakeLogSource, Topic
 
+from windlass.broker.contract import Options
 from windlass.core.intake import UNREAD
 from windlass.core.state import State
 
@@ -80,7 +81,7 @@ def test_a_queue_that_a_message_names_and_nobody_declared_makes_a_dead_letter() 
 
 
 def test_a_full_store_refuses_no_message_for_good() -> None:
-    bench, topic = Bench(store={"max_size": 200_000}), Topic("0")
+    bench, topic = Bench(store=Options(max_size=200_000)), Topic("0")
     for number in range(3_000):
         topic.put({"n": number})
 
