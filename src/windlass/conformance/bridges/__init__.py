@@ -14,19 +14,14 @@ from collections.abc import Iterator
 
 from windlass.bridges import sink, source
 
+_PARTS = (source.Log, source.LogSource, source.QueueSource, sink.Sink)
+
 
 def obligations() -> set[str]:
     """Every named obligation of adapters."""
-    return {name for module in (source, sink) for text in _docstrings(module) for name in _named(text)}
-
-
-def _docstrings(module: ModuleType) -> Iterator[str]:
-    yield module.__doc__ or ""
-    for part in vars(module).values():
-        if getattr(part, "__module__", "") == module.__name__:
-            yield from (
-                (member.__doc__ or "") for member in vars(part).values() if hasattr(member, "__doc__")
-            )
+    texts = [source.__doc__, sink.__doc__]
+    texts += [member.__doc__ for part in _PARTS for member in vars(part).values()]
+    return {name for text in texts for name in _named(text or "")}
 
 
 def _named(text: str) -> Iterator[str]:

@@ -56,7 +56,7 @@ class LogGround(Ground):
 
     @abstractmethod
     async def unknown(self) -> LogSource:
-        """A source called `nowhere`, which is not there: opening it, or asking it for its logs, is refused."""
+        """A source called `nowhere`, which is not there: opening it, or asking for its logs, is refused."""
 
     @abstractmethod
     async def send(self, messages: Sequence[Sent], partition: str | None = None) -> None:
