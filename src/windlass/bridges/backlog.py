@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from windlass.bridges.going import Going
+from windlass.core.job import NewJob
 from windlass.core.query import Counts
 from windlass.core.state import State
 from windlass.pace import Pace
@@ -25,16 +26,16 @@ class Gate:
     """
 
     def __init__(self, broker: Counted, pace: Pace, queues: Collection[str], bound: int) -> None:
-        """`queues` may grow: those that messages name are added when they are first seen."""
+        """`queues` are those that are known beforehand; others are added when a message names them."""
         self._broker = broker
         self._pace = pace
-        self._queues = queues
+        self._queues = set(queues)
         self._bound = bound
         self._room = 0
         self.paused = False
 
     async def opens(self, going: Going, most: int) -> int:
-        """How many messages may be read now, at most `most`. None: it has waited a moment, ask again."""
+        """How many messages may be read now, at most `most`. 0: it has waited a moment, ask again."""
         if not self.paused and (self._room > 0 or await self._has_room()):
             going.waits_for = ""
             return min(most, self._room)
@@ -42,9 +43,10 @@ class Gate:
         await self._pace.sleep(LOOK)
         return 0
 
-    def passed(self, messages: int) -> None:
-        """Note that messages became jobs."""
-        self._room -= messages
+    def passed(self, jobs: Collection[NewJob]) -> None:
+        """Note the jobs that messages became: of their queues, too."""
+        self._room -= len(jobs)
+        self._queues.update(job.queue for job in jobs)
 
     async def _has_room(self) -> bool:
         counts = await self._broker.counts()

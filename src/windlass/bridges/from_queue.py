@@ -59,7 +59,7 @@ class QueueIntake:
         try:
             for piece in self._taking.pieces(messages):
                 _, piece = await self._taking.take(self._source, None, None, piece)
-                self._gate.passed(len(piece.messages))
+                self._gate.passed(piece.jobs)
                 taken += len(piece.messages)
                 await self._queue.acknowledge(piece.messages)
                 self._going.took(len(piece.messages), piece.dead, place=piece.messages[-1].place)

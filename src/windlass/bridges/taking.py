@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.bridges.mapped import Mapped, Mapper
 from windlass.bridges.message import Message
-from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, Receipt, Refusal, Status
+from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
 from windlass.core.take import Source, Take, Taken, TakeStatus
 from windlass.errors import StoreError
 
@@ -33,6 +33,11 @@ class Piece(msgspec.Struct, frozen=True):
 
     messages: tuple[Message, ...]
     mapped: tuple[Mapped, ...]
+
+    @property
+    def jobs(self) -> list[NewJob]:
+        """Of all messages."""
+        return [job for each in self.mapped for job in each.jobs]
 
     @property
     def dead(self) -> int:

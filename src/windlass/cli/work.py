@@ -74,6 +74,14 @@ Format = Annotated[
         "by default $WINDLASS_LOG_FORMAT, else text."
     ),
 ]
+NoIntakes = Annotated[
+    bool,
+    Parameter(
+        name="--no-intakes",
+        negative="",
+        help="Leave the intakes of the app to other workers, or to windlass intake.",
+    ),
+]
 Metrics = Annotated[
     str | None,
     Parameter(
@@ -111,6 +119,7 @@ def run_worker(
     grace: Grace = None,
     max_jobs: MaxJobs = None,
     max_memory: MaxMemory = None,
+    no_intakes: NoIntakes = False,
     reload: Reload = False,
     metrics: Metrics = None,
     health: Health = None,
@@ -135,6 +144,7 @@ def run_worker(
             grace=None if grace is None else micros(grace, name="--grace"),
             max_jobs=max_jobs,
             max_memory=max_memory,
+            intakes=not no_intakes,
             reload=reload,
             metrics=metrics,
             health=health,

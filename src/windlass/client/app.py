@@ -64,16 +64,19 @@ class Windlass(Bridges):
         queues: Sequence[str] = (),
         groups: Sequence[str] = (),
         grace: Duration | None = None,
+        intakes: bool = True,
     ) -> "EmbeddedWorker | SeveralWorkers":
         """A worker inside this process, for applications and scripts: `async with app.worker(): ...`.
 
         It is left when its jobs have ended, or their grace. `windlass worker` promises more: see
         `windlass.worker.embedded`. An app with queues in several namespaces gets one for each, with so many
-        slots each.
+        slots each. Without `intakes` those of the app are left to others.
         """
         from windlass.client.working import embedded  # noqa: PLC0415 - producers need none of it
 
-        return embedded(self, concurrency=concurrency, queues=queues, groups=groups, grace=grace)
+        return embedded(
+            self, concurrency=concurrency, queues=queues, groups=groups, grace=grace, intakes=intakes
+        )
 
     def observe(self, observer: Observer) -> Observer:
         """Call a function with every verb that the store was asked, from now on; see `broker.observed`."""

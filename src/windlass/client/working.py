@@ -21,6 +21,7 @@ def embedded(
     queues: Sequence[str],
     groups: Sequence[str],
     grace: Duration | None,
+    intakes: bool,
 ) -> EmbeddedWorker | SeveralWorkers:
     """See `Windlass.worker`."""
     options = WorkerOptions(
@@ -28,6 +29,7 @@ def embedded(
         queues=tuple(queues),
         groups=tuple(groups),
         grace=None if grace is None else micros(grace, name="grace"),
+        intakes=intakes,
     )
     if app is not app.home or len(app.namespaces) == 1:
         return _made(app, options)

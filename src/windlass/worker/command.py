@@ -14,11 +14,11 @@ from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import in_namespace, load_app
 from windlass.observe.failures import flush_all, flush_listeners
-from windlass.observe.history.reader import keep_history
 from windlass.observe.logs import begin_logging
 from windlass.observe.watch import Watch
 from windlass.pace import MachinePace, Pace
 from windlass.worker.alerting import look_and_tell
+from windlass.worker.beside import beside
 from windlass.worker.children import ProcessSpawner
 from windlass.worker.firing import Firing
 from windlass.worker.health import Health, health_served
@@ -33,7 +33,6 @@ from windlass.worker.registration import declare_all, declare_anew
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
 from windlass.worker.several import shared_out
 from windlass.worker.supervisor import Supervisor
-from windlass.worker.webhooks import Webhooks
 
 _log = logging.getLogger("windlass.worker")
 
@@ -162,11 +161,6 @@ def _watch_of(service: Service) -> Watch:
 def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, of: int) -> Supervisor:
     plan, program = service
     config = program.config
-    beside: dict[str, Callable[[], Awaitable[None]]] = {}
-    if (history := config.history) is not None:
-        beside["history"] = lambda: keep_history(history, broker, config.namespace, sleep=pace.sleep)
-    if config.webhooks:
-        beside["webhooks"] = Webhooks(broker, pace, config.namespace).run
 
     async def once_started() -> None:
         where = f"namespace {config.namespace}: " if of > 1 else ""
@@ -185,7 +179,7 @@ def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, o
         look=lambda: look_and_tell(broker, namespace=config.namespace),
         declare=lambda: declare_anew(broker, program, pace),
         watch=watch,
-        beside=beside,
+        beside=beside(program, broker, pace, intakes=plan.intakes),
     )
     look_at(watch, supervisor)
     return supervisor

@@ -23,11 +23,11 @@ from windlass.core.session import SessionInfo
 from windlass.core.units import SECOND, Fence, JobId, SessionId
 from windlass.errors import StoreError, StoreReplaced
 from windlass.loading import in_namespace
-from windlass.observe.history.reader import keep_history
 from windlass.pace import MachinePace, Pace
 from windlass.patience import insist, never_answers
 from windlass.version import __version__
 from windlass.worker.alerting import look_and_tell
+from windlass.worker.beside import beside
 from windlass.worker.firing import Firing
 from windlass.worker.handing import OnThreads
 from windlass.worker.heart import Heart
@@ -39,7 +39,6 @@ from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
-from windlass.worker.webhooks import Webhooks
 from windlass.worker.worker import Worker, rows_for
 
 _log = logging.getLogger("windlass.worker")
@@ -61,6 +60,7 @@ class EmbeddedWorker:
         self._program = program
         self._groups = groups_of(options, program.weights)
         config = program.config
+        self._intakes = options.intakes
         self._grace = (config.grace if options.grace is None else options.grace) / SECOND
         self._counts_for = (config.session_ttl - config.beat) / SECOND
         self._open_broker = open_broker
@@ -172,11 +172,9 @@ class EmbeddedWorker:
                 group.create_task(heart.run())
                 group.create_task(janitor.run())
                 group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
-                if (config := self._program.config).history is not None:
-                    keeping = keep_history(config.history, broker, config.namespace, sleep=self._pace.sleep)
-                    group.create_task(keeping)
-                if config.webhooks:
-                    group.create_task(Webhooks(broker, self._pace, config.namespace).run())
+                services = beside(self._program, broker, self._pace, intakes=self._intakes)
+                for service in services.values():
+                    group.create_task(_run(service))
         except ExceptionGroup as several:
             for error in several.exceptions:
                 if isinstance(error, StoreReplaced):
@@ -261,6 +259,10 @@ class EmbeddedWorker:
         self._is_lost = True
         self._worker.lost()
         self._worker.drain(self._grace)
+
+
+async def _run(service: Callable[[], Awaitable[None]]) -> None:
+    await service()
 
 
 def _importable(program: Program) -> str:

@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import cast
 
-from windlass.bridges.addresses import open_source
+from windlass.bridges.addresses import Address, open_source
 from windlass.bridges.backlog import Gate
 from windlass.bridges.declared import Intake
 from windlass.bridges.from_log import LogIntake
@@ -21,6 +21,7 @@ from windlass.bridges.making import NewIds, mapper_of
 from windlass.bridges.source import Log, LogSource, QueueSource, is_queue
 from windlass.bridges.taking import Taking
 from windlass.broker.contract import Broker
+from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SessionId
 from windlass.errors import BridgeError, SourceReplaced, StoreError
 from windlass.pace import Pace
@@ -39,6 +40,8 @@ SILENT_BEATS = 3
 """Beats after which a session is no longer counted: its process may be gone, and its partitions wait."""
 LONGEST = 30.0
 """Seconds between two tries at most."""
+ENDING = 2.0
+"""Seconds that the store is given to hear of the end of the session."""
 HOPELESS = 5.0
 """Seconds between two tries of what an operator has to mend."""
 
@@ -49,20 +52,22 @@ class Intakes:
     def __init__(
         self,
         program: Program,
-        intakes: Mapping[str, Intake],
         broker: Broker,
         *,
         declare: Callable[[], Awaitable[None]],
         pace: Pace,
         host: Host,
+        open_source: Callable[[Address], Awaitable[LogSource | QueueSource]] = open_source,
     ) -> None:
-        config = program.config
+        """`declare` tells the store of the program's queues and tasks once more, if it has lost them."""
+        config, intakes = program.config, program.intakes
         self._program = program
         self._intakes = intakes
         self._broker = broker
         self._declare = declare
         self._pace = pace
         self._silent = SILENT_BEATS * config.beat
+        self._open_source = open_source
         self._session = BridgeSession(program.name, intakes, host, ttl=config.session_ttl)
         self._heart = Heart(broker, pace, config, lambda: [self._session])
 
@@ -77,6 +82,13 @@ class Intakes:
             await asyncio.gather(*tasks)
         finally:
             await cancelled(tasks)
+            await self._end_session()
+
+    async def _end_session(self) -> None:
+        """So that others take over at once. If it does not work, they do when it has been silent."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(ENDING):
+                await self._broker.end_session(self.session, Cause(CauseKind.STOP, "stopped"))
 
     @property
     def session(self) -> SessionId:
@@ -92,8 +104,9 @@ class Intakes:
             while True:
                 try:
                     await running.reports.ask_the_time()
-                    source = await open_source(intake.address)
+                    source = await self._open_source(intake.address)
                     async with _closing(source):
+                        running.reports.forget(self._session.session)  # that it could not be opened
                         running.reports.warnings = tuple(await source.warnings())
                         await self._run(running, source)
                 except (BridgeError, StoreError) as error:

@@ -42,6 +42,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A process is replaced after this many jobs."""
     max_memory: int | None = None
     """A process is replaced when it holds more MiB."""
+    intakes: bool = True
+    """Whether it runs the intakes of the app, too."""
     reload: bool = False
     metrics: str | None = None
     """`HOST:PORT` at which Prometheus reads metrics; None: none are kept."""

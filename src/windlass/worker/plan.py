@@ -33,6 +33,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The name of its process, see `host.process_name`."""
     measures: bool = False
     """Whether metrics are read."""
+    intakes: bool = True
+    """Whether it runs the intakes of the app."""
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -74,6 +76,7 @@ def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
         max_memory=None if options.max_memory is None else options.max_memory << 20,
         supervisor=process_name(Machine(), os.getpid()),
         measures=options.metrics is not None,
+        intakes=options.intakes,
     )
 
 
