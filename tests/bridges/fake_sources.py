@@ -92,6 +92,10 @@ class FakeLog:
                 return found
             await self._pace.sleep(POLL)
 
+    async def passed(self, offset: str) -> str:
+        self._check()
+        return offset
+
     async def lag(self, offset: str) -> int | None:
         self._check()
         return len(self._topic.kept[self.partition]) - int(offset)
