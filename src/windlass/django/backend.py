@@ -24,7 +24,7 @@ from windlass.core.retry import RetryPolicy
 from windlass.core.state import State
 from windlass.core.units import SECOND, Micros
 from windlass.django.project import ProjectApp, project_app
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, InvalidPayload
 from windlass.signals import GiveUp, Signal
 from windlass.worker.current import current
 
@@ -173,13 +173,18 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             task_started.send(type(self), task_result=result)
             return result, (TaskContext(task_result=result), *args) if task.takes_context else args
 
-        def ended(result: TaskResult, error: BaseException | None) -> None:
-            if error is not None and not _is_last(error):
-                return
-            status = TaskResultStatus.SUCCESSFUL if error is None else TaskResultStatus.FAILED
+        def ended(result: TaskResult, *, failed: bool) -> None:
+            status = TaskResultStatus.FAILED if failed else TaskResultStatus.SUCCESSFUL
             object.__setattr__(result, "status", status)
             object.__setattr__(result, "finished_at", datetime.now(UTC))
             task_finished.send(type(self), task_result=result)
+
+        def returned(result: TaskResult, value: object) -> None:
+            ended(result, failed=not self._can_keep(task, value))
+
+        def raised(result: TaskResult, error: BaseException) -> None:
+            if _is_last(error):
+                ended(result, failed=True)
 
         if iscoroutinefunction(function):
 
@@ -189,9 +194,9 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
                 try:
                     value = await function(*given, **kwargs)
                 except BaseException as error:
-                    await sync_to_async(ended)(result, error)
+                    await sync_to_async(raised)(result, error)
                     raise
-                await sync_to_async(ended)(result, None)
+                await sync_to_async(returned)(result, value)
                 return value
 
             return _untyped(arun)
@@ -202,12 +207,20 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             try:
                 value = function(*given, **kwargs)
             except BaseException as error:
-                ended(result, error)
+                raised(result, error)
                 raise
-            ended(result, None)
+            returned(result, value)
             return value
 
         return _untyped(run)
+
+    def _can_keep(self, task: Task, value: object) -> bool:
+        """Whether the store takes this result. If it does not, the run has failed for good."""
+        try:
+            self._sender(task).signature.encode_result(value)
+        except InvalidPayload:
+            return False
+        return True
 
     def _running(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskResult:
         result = self._unsent(task, args, kwargs)
