@@ -12,11 +12,13 @@ from tests.webhooks.receiver import receiving
 
 from windlass import GiveUp, Windlass
 from windlass.admin.webhooks import Webhooks
+from windlass.core.bridging import decoded
 from windlass.core.event import FROM_NOW
 from windlass.core.query import JobQuery
+from windlass.core.reading import Reading
 from windlass.core.settings import Kind
 from windlass.core.state import State
-from windlass.core.webhook import CALLBACK, QUEUE, TASK, decode_reading
+from windlass.core.webhook import CALLBACK, QUEUE, TASK
 from windlass.errors import InvalidOption
 
 
@@ -52,7 +54,7 @@ async def caught_up(app: Windlass) -> None:
     broker = await app.broker()
     for _ in range(1_000):
         (document,) = await broker.documents(Kind.READER)
-        reading = decode_reading(document.override)
+        reading = decoded(document.override, Reading)
         if reading is not None and reading.cursor == (await broker.events(FROM_NOW, 1, 0.0)).cursor:
             return
         await asyncio.sleep(0.02)

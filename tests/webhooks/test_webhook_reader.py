@@ -21,7 +21,8 @@ from windlass.core.settlement import Settlement
 from windlass.core.units import MINUTE, SECOND
 from windlass.core.webhook import QUEUE
 from windlass.errors import StoreUnavailable
-from windlass.worker.webhooks import HELD, LATER, SOON, Webhooks
+from windlass.worker.turn import HELD, LATER, SOON
+from windlass.worker.webhooks import Webhooks
 
 
 class Bench:

@@ -9,7 +9,7 @@ from windlass.admin.filtering import JobFilter
 from windlass.admin.listing import job_page, pages
 from windlass.admin.pacing import by_ids
 from windlass.admin.queues import Queues
-from windlass.admin.reading import sessions, store_time
+from windlass.admin.reading import sessions, store_time, workers
 from windlass.admin.views import JobShown, JobWhole, job_shown, job_whole
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
@@ -229,7 +229,7 @@ class Jobs:
 
     async def _served(self) -> Sequence[str]:
         """The queues that live workers serve."""
-        alive = [each.info async for each in sessions(self._broker) if each.state is SessionState.ALIVE]
+        alive = [each.info async for each in workers(self._broker) if each.state is SessionState.ALIVE]
         return sorted({queue for info in alive for queue in info.queues})
 
     async def _session(self, session_id: str) -> SessionView | None:

@@ -11,7 +11,7 @@ from windlass.admin.advice import length
 from windlass.admin.alerts import Alerts, AlertShown
 from windlass.admin.flows import Flows
 from windlass.admin.queues import Queues
-from windlass.admin.reading import sessions, store_time
+from windlass.admin.reading import store_time, workers
 from windlass.admin.schedules import Schedules, ScheduleShown
 from windlass.admin.strikes import Strikes, StrikeShown
 from windlass.admin.views import QueueShown, moment
@@ -98,8 +98,8 @@ async def overview(app: Windlass, broker: Broker, sees: Callable[[str], bool] = 
     every = await Queues(broker).all()
     queues = [queue for queue in every if sees(queue.name)]
     whole = len(queues) == len(every)
-    workers = [session async for session in sessions(broker)]
-    alive = [session for session in workers if session.state is SessionState.ALIVE]
+    fleet = [session async for session in workers(broker)]
+    alive = [session for session in fleet if session.state is SessionState.ALIVE]
     serving = [session for session in alive if any(sees(queue) for queue in session.info.queues)]
     schedules = [each async for each in Schedules(app, broker).all() if sees(each.queue)]
     alerts = [
@@ -114,7 +114,7 @@ async def overview(app: Windlass, broker: Broker, sees: Callable[[str], bool] = 
     problems += _of_alerts(alerts)
     problems += _of_schedules(schedules, now)
     if whole:
-        problems += _of_sessions(workers)
+        problems += _of_sessions(fleet)
         strikes = [strike async for strike in Strikes(app, broker).all()]
         problems += _of_strikes(strikes)
         problems += _of_flows(await Flows(app, broker).stuck_names())
@@ -135,7 +135,7 @@ async def overview(app: Windlass, broker: Broker, sees: Callable[[str], bool] = 
             alive=len(serving),
             slots=sum(session.info.slots for session in serving),
             busy=sum(session.leases for session in serving),
-            crashed=sum(_has_failed(session) for session in workers) if whole else 0,
+            crashed=sum(_has_failed(session) for session in fleet) if whole else 0,
         ),
         schedules=_schedules(schedules),
         alerts=tuple(alerts),

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from windlass.broker.contract import Broker
+from windlass.core.intake import intakes_run_by
 from windlass.core.session import SessionView
 from windlass.core.settings import Document, Kind, Subject
 from windlass.core.units import Micros
@@ -45,3 +46,10 @@ async def sessions(broker: Broker) -> AsyncIterator[SessionView]:
         if len(page) < _PAGE:
             return
         after = page[-1].id
+
+
+async def workers(broker: Broker) -> AsyncIterator[SessionView]:
+    """The same without the sessions of processes that run intakes: those run no jobs."""
+    async for session in sessions(broker):
+        if not intakes_run_by(session.info.queues):
+            yield session

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from windlass.core.codec import open_payload, open_result
+from windlass.core.codec import open_result, plain_arguments
+from windlass.core.intake import intakes_run_by
 from windlass.core.job import Delivery, Held, JobDetail, JobView, Progress
 from windlass.core.limits import Rate
 from windlass.core.order import STRIDE
@@ -191,7 +192,7 @@ class LaneShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A session: one boot of one worker process."""
+    """A session: one boot of one worker process, or of one that runs intakes."""
 
     id: str
     state: str
@@ -200,6 +201,8 @@ class WorkerShown(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     version: str
     queues: tuple[str, ...]
+    intakes: tuple[str, ...]
+    """Those that the process runs. One that runs any is no worker: it has no slots and serves no queue."""
     slots: int
     leases: int
     memory: int
@@ -300,9 +303,7 @@ def _delivery(delivery: Delivery) -> DeliveryShown:
 
 def _arguments(payload: bytes, signature: Signature, *, secrets: bool) -> Any:
     try:
-        call = open_payload(payload)
-        args = [msgspec.json.decode(value) for value in call.a]
-        kwargs = {name: msgspec.json.decode(value) for name, value in call.k.items()}
+        args, kwargs = plain_arguments(payload)
     except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return str(error)
     if not secrets:
@@ -378,6 +379,7 @@ def is_active(lane: LaneView) -> bool:
 def worker_shown(session: SessionView) -> WorkerShown:
     """A session as operators see it."""
     info = session.info
+    intakes = intakes_run_by(info.queues)
     return WorkerShown(
         id=session.id,
         state=session.state,
@@ -385,7 +387,8 @@ def worker_shown(session: SessionView) -> WorkerShown:
         pid=info.pid,
         app=info.app,
         version=info.version,
-        queues=info.queues,
+        queues=() if intakes else info.queues,
+        intakes=intakes,
         slots=info.slots,
         leases=session.leases,
         memory=session.memory,

@@ -57,7 +57,8 @@ class Going:
             taken=self.taken,
             dead=self.dead,
             rate=round(rate, 1),
-            error=self.error or self.waits_for,
+            error=self.error,
+            waits_for=self.waits_for,
             stopped=self.stopped,
             as_of=now,
         )

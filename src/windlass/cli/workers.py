@@ -43,7 +43,7 @@ def _columns(now: datetime) -> Sequence[Column[WorkerShown]]:
         Column("host", lambda worker: worker.host, wraps=True),
         Column("pid", lambda worker: str(worker.pid or ""), right=True),
         Column("state", lambda worker: worker.state),
-        Column("queues", lambda worker: ",".join(worker.queues), wraps=True),
+        Column("queues", lambda worker: ",".join(worker.queues) or _runs(worker), wraps=True),
         Column("slots", lambda worker: str(worker.slots), right=True),
         Column("leases", lambda worker: str(worker.leases), right=True),
         Column("silent", lambda worker: age(worker.silent_for), right=True),
@@ -51,6 +51,10 @@ def _columns(now: datetime) -> Sequence[Column[WorkerShown]]:
         Column("memory", lambda worker: mebibytes(worker.memory), right=True),
         Column("cause", _cause, wraps=True),
     )
+
+
+def _runs(worker: WorkerShown) -> str:
+    return f"(runs intakes: {', '.join(worker.intakes)})" if worker.intakes else ""
 
 
 def _cause(worker: WorkerShown) -> str:

@@ -5,7 +5,7 @@ the offset of each log (`core.take`), a document of what was declared, with an o
 a document of how it goes. `windlass.bridges.mapping` says how a message becomes a job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
@@ -22,6 +22,8 @@ INTAKE_HEADER = "windlass-intake"
 """The header of a job that says which intake it came by."""
 PLACE_HEADER = "windlass-message"
 """The header of a job that says where its message stood: partition and offset, or id."""
+_RUNS = "intake "
+"""How the mark of an intake begins among the queues of a session."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,7 +92,9 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     rate: float = 0.0
     """Messages a second, of late."""
     error: str = ""
-    """What it waits for, if it does not go on."""
+    """What goes wrong, if something does."""
+    waits_for: str = ""
+    """Why it reads nothing although nothing is wrong: it is paused, or there are ready jobs enough."""
     stopped: bool = False
     """It does not go on by itself: an operator has to say where to go on."""
     as_of: Micros = 0
@@ -117,7 +121,12 @@ def status_of(name: str) -> Subject:
 
 def runs_intake(name: str) -> str:
     """What a session has among its queues if its process runs an intake. No queue is called so."""
-    return f"intake {name}"
+    return f"{_RUNS}{name}"
+
+
+def intakes_run_by(queues: Collection[str]) -> tuple[str, ...]:
+    """The intakes that the process of a session runs. Such a session has no slots, and is no worker's."""
+    return tuple(mark.removeprefix(_RUNS) for mark in queues if mark.startswith(_RUNS))
 
 
 def source_name(intake: str, partition: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from windlass.core.option import shown
+from windlass.core.reading import Reading
 from windlass.core.settings import Kind, Subject
 from windlass.core.units import Micros
 from windlass.errors import InvalidOption
@@ -25,32 +26,40 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     url: str
     """Without user, password and options."""
     queues: tuple[str, ...] = ()
-    """Empty: all that the app declares."""
+    """Empty: all of the namespace that write to the event log, as those of the app do."""
     tasks: tuple[str, ...] = ()
     """Empty: all."""
     on: tuple[str, ...] = ("dead",)
     to: str = ""
     """Routing key, subject or topic, with `{queue}`, `{task}`, `{lane}` and `{state}`; empty: the URL's."""
-    format: Literal["json", "celery"] = "json"
     payload: bool = True
     """Whether the message carries the job's arguments."""
+    start: Literal["first", "last"] = "first"
+    """Where the event log is begun: with the oldest event that is kept, or behind the newest."""
 
 
-class RelayReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RelayReading(Reading, frozen=True, kw_only=True, omit_defaults=True):
     """How far a relay has read, whose turn it is, and how it goes."""
 
-    cursor: str
-    holder: str = ""
     host: str = ""
     pid: int = 0
-    until: Micros = 0
     sent: int = 0
     """Messages, ever."""
+    refused: int = 0
+    """Messages, ever, that the message broker would not take for what they are: they were left out."""
+    refused_job: str = ""
+    """The job that the last of them told of."""
     gaps: int = 0
     """How often events were dropped from the log before they were read."""
+    gap_at: str = ""
+    """The cursor of the last gap, so that a page that is read again counts it once."""
     behind: Micros | None = None
-    """The age of the event that it read last, when it read it."""
+    """The age of the event that it read last, when it read it; while it cannot publish, of the one that
+    waits."""
     error: str = ""
+    """Why it does not publish, if it does not."""
+    warnings: tuple[str, ...] = ()
+    """What its message broker's settings do not promise, and which queues never tell it anything."""
     as_of: Micros = 0
 
 

@@ -140,23 +140,6 @@ def decode_hook(body: object) -> Hook | None:
         return None
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the log of events was read, and who reads it."""
-
-    cursor: str
-    holder: str = ""
-    until: Micros = 0
-    """Others leave it alone until then."""
-
-
-def decode_reading(body: object) -> Reading | None:
-    """What a store kept of it; None for what this code cannot read."""
-    try:
-        return msgspec.json.decode(body, type=Reading) if isinstance(body, bytes) else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
 # --- what is told -------------------------------------------------------------------------------------------
 
 

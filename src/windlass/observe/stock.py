@@ -11,6 +11,7 @@ from typing import Protocol
 
 from windlass.broker.contract import Broker
 from windlass.broker.management import Read
+from windlass.core.intake import intakes_run_by
 from windlass.core.query import Counts
 from windlass.core.session import SessionState, SessionView
 from windlass.core.state import State
@@ -84,12 +85,16 @@ class Stock:
 
 
 async def _sessions(broker: Readable) -> list[SessionView]:
-    """Those alive."""
+    """Those alive, of processes that run jobs."""
     found: list[SessionView] = []
     after = ""
     while True:
         page = await broker.sessions(after, _PAGE)
-        found += [session for session in page if session.state is SessionState.ALIVE]
+        found += [session for session in page if session.state is SessionState.ALIVE and _runs_jobs(session)]
         if len(page) < _PAGE:
             return found
         after = page[-1].id
+
+
+def _runs_jobs(session: SessionView) -> bool:
+    return not intakes_run_by(session.info.queues)

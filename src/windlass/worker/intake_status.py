@@ -4,24 +4,24 @@ It is written every ten seconds, and at once when a trouble comes or goes. Sever
 one document, by compare-and-set.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
 from windlass.bridges.backlog import Gate
 from windlass.bridges.going import Going
 from windlass.broker.management import Configure, Plan, Read
+from windlass.core.bridging import decoded
 from windlass.core.intake import Control, IntakeStatus, PartitionStatus, declared_as, status_of
 from windlass.core.session import SessionState
-from windlass.core.settings import Change, Document, Subject
+from windlass.core.settings import Change
 from windlass.core.units import SECOND, Micros, SessionId
 from windlass.errors import StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.bridge_session import BridgeSession
-
-_T = TypeVar("_T")
+from windlass.worker.documents import document_of
 
 LOOK = 1.0
 """Seconds between two looks at what operators have said, and at the trouble there is."""
@@ -60,7 +60,7 @@ class IntakeReports:
 
     def fails(self, error: object) -> None:
         """Note a trouble that is no partition's: the source cannot be opened."""
-        for going in self._going.values() or (self.going(""),):
+        for going in self._going.values() or (self.going(self._session.session),):
             going.fails(error)
 
     async def run(self) -> None:
@@ -115,10 +115,11 @@ class IntakeReports:
 
     async def _of_the_living(self, partitions: Mapping[str, PartitionStatus]) -> dict[str, PartitionStatus]:
         """Without the readers of a queue whose sessions have ended: they have no successor of their name."""
-        gone = {each.owner for key, each in partitions.items() if key == each.owner} - {self._session.session}
+        me = self._session.session
+        gone = {each.owner for key, each in partitions.items() if key == each.owner} - {me}
         if gone:
             gone -= await self._living()
-        return {key: each for key, each in partitions.items() if key not in gone}
+        return {key: each for key, each in partitions.items() if key not in gone and key != me}
 
     async def _living(self) -> set[SessionId]:
         found, after = set[SessionId](), ""
@@ -128,24 +129,3 @@ class IntakeReports:
             if len(page) < _PAGE:
                 break
         return found
-
-
-async def document_of(broker: Configure, subject: Subject) -> Document | None:
-    """One document; None: there is none."""
-    after: Subject | None = None
-    while True:
-        page: Sequence[Document] = await broker.documents(subject.kind, after, _PAGE)
-        for document in page:
-            if document.subject == subject:
-                return document
-        if len(page) < _PAGE:
-            return None
-        after = page[-1].subject
-
-
-def decoded(body: object, kind: type[_T]) -> _T | None:
-    """What a store kept; None for what this code cannot read."""
-    try:
-        return msgspec.json.decode(body, type=kind) if isinstance(body, bytes) else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None

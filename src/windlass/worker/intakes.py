@@ -106,6 +106,7 @@ class Intakes:
                     await running.reports.ask_the_time()
                     source = await self._open_source(intake.address)
                     async with _closing(source):
+                        running.reports.forget(self._session.session)  # that it could not be opened
                         running.reports.warnings = tuple(await source.warnings())
                         await self._run(running, source)
                 except (BridgeError, StoreError) as error:

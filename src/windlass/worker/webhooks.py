@@ -1,14 +1,12 @@
 """Webhooks for the ends of jobs: a reader of the event log that makes a job of each message.
 
-Of all workers of a namespace one reads: it holds a document with the place in the log, and a time until which
-the others leave it alone. The messages of a page are enqueued before the place is moved on, under ids that
-follow from the events; so a reader that dies in between is repeated by the next, which leaves nothing out and
-makes no message twice while the first is under way. What was dropped from the log before it was read is lost,
-and said so in the worker's log.
+One worker of a namespace reads (`turn.py`). The messages of a page are enqueued before the place is moved on,
+under ids that follow from the events; so a reader that dies in between is repeated by the next, which leaves
+nothing out and makes no message twice while the first is under way. What was dropped from the log before it
+was read is lost, and said so in the worker's log.
 """
 
 import logging
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -19,17 +17,16 @@ from windlass.broker.management import Configure, Plan, Read
 from windlass.core.event import FROM_START, Event, Events
 from windlass.core.ids import derived_id, namespace_tag
 from windlass.core.job import JobDetail, NewJob, Refusal, Status
-from windlass.core.settings import Change, Document, Kind, Subject
-from windlass.core.units import SECOND, Cursor, JobId, Micros
+from windlass.core.reading import Reading
+from windlass.core.settings import Kind, Subject
+from windlass.core.units import Cursor, JobId
 from windlass.core.webhook import (
     CALLBACK,
     CALLBACKS,
     READER,
     End,
     Hook,
-    Reading,
     decode_hook,
-    decode_reading,
     end_of,
     message,
 )
@@ -37,6 +34,7 @@ from windlass.errors import InvalidOption, StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.delivering import delivery
+from windlass.worker.turn import LATER, SOON, Turn
 
 _log = logging.getLogger("windlass.worker")
 
@@ -44,14 +42,8 @@ PAGE = 200
 """Events that are read at once."""
 DETAILS = 20
 """Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
-SOON = 0.5
-"""Seconds between two looks at a log that had nothing new."""
-LATER = 2.0
-"""Seconds between two looks of those who do not read, and of those with nobody to tell."""
-HELD: Micros = 30 * SECOND
-"""How long the others leave the reading to the one who has it."""
 LONGEST_ERROR = 2_000
-_SUBJECT = Subject(Kind.READER, READER)
+_FIRST = Reading(cursor=FROM_START)
 _ROWS = 1_000
 
 
@@ -69,30 +61,29 @@ class Webhooks:
         self._pace = pace
         self._namespace = namespace
         self._tag = namespace_tag(namespace)
-        self._me = uuid.uuid4().hex
-        self._version = 0
-        self._reading: Reading | None = None
-        self._sure_until = 0.0
-        """Until then nobody else reads, by this process's clock."""
+        self._turn = Turn(broker, pace, Subject(Kind.READER, READER), _FIRST)
 
     async def run(self) -> None:
         """Read, and wait."""
         backoff = Backoff(self._pace, most=30.0)
-        while True:
-            try:
-                pause = await self.step()
-                backoff.worked()
-            except StoreError as error:
-                backoff.tell("webhooks: %s; trying until it works", error)
-                pause = backoff.failed()
-            except Exception:  # noqa: BLE001 - whatever it is, the worker goes on
-                _log.exception("webhooks: reading the log of events has failed; it is tried again")
-                pause = max(1.0, backoff.failed())
-            await self._pace.sleep(pause * (0.75 + self._pace.jitter() / 2))
+        try:
+            while True:
+                try:
+                    pause = await self.step()
+                    backoff.worked()
+                except StoreError as error:
+                    backoff.tell("webhooks: %s; trying until it works", error)
+                    pause = backoff.failed()
+                except Exception:  # noqa: BLE001 - whatever it is, the worker goes on
+                    _log.exception("webhooks: reading the log of events has failed; it is tried again")
+                    pause = max(1.0, backoff.failed())
+                await self._pace.sleep(pause * (0.75 + self._pace.jitter() / 2))
+        finally:
+            await self._turn.leave_at_end()
 
     async def step(self) -> float:
         """Read a page, if it is this worker's turn; how long to wait for the next."""
-        reading = self._reading if self._pace.now() < self._sure_until else await self._turn()
+        reading = self._turn.reading or (await self._turn.take() if await self._hooks() else None)
         if reading is None:
             return LATER
         page = await self._broker.events(Cursor(reading.cursor), PAGE, 0.0)
@@ -104,48 +95,8 @@ class Webhooks:
             # The hooks are read after the events: one that was added before they happened is among them.
             await self._enqueue(await self._deliveries(page.items, await self._hooks()))
         if page.cursor != reading.cursor:
-            await self._keep(page.cursor)
+            await self._turn.keep(Reading(cursor=page.cursor))
         return 0.0 if len(page.items) == PAGE else SOON
-
-    # --- whose turn it is -----------------------------------------------------------------------------------
-
-    async def _turn(self) -> Reading | None:
-        """The place to read from, if somebody is to be told, and nobody else reads."""
-        if not await self._hooks():
-            return None
-        document = await self._document()
-        known = None if document is None else decode_reading(document.override)
-        reading = known or Reading(cursor=FROM_START)
-        self._version = 0 if document is None else document.version
-        now = (await self._broker.schedules(limit=1)).now
-        if reading.holder != self._me and now < reading.until:
-            return None
-        return await self._keep(Cursor(reading.cursor))
-
-    async def _keep(self, cursor: Cursor) -> Reading | None:
-        """Keep how far it was read, and that it goes on here; None: somebody else has taken it. It is not
-        asked again for half of the time that the others leave it alone: each write makes all workers read
-        their settings again.
-        """
-        now = (await self._broker.schedules(limit=1)).now
-        reading = Reading(cursor=cursor, holder=self._me, until=now + HELD)
-        changed = await self._broker.override(_SUBJECT, msgspec.json.encode(reading), self._version)
-        kept = changed.change in (Change.APPLIED, Change.UNCHANGED)
-        self._version = changed.version
-        self._reading = reading if kept else None
-        self._sure_until = self._pace.now() + HELD / SECOND / 2 if kept else 0.0
-        return self._reading
-
-    async def _document(self) -> Document | None:
-        after: Subject | None = None
-        while True:
-            page = await self._broker.documents(Kind.READER, after, _ROWS)
-            for document in page:
-                if document.subject == _SUBJECT:
-                    return document
-            if len(page) < _ROWS:
-                return None
-            after = page[-1].subject
 
     # --- whom to tell ---------------------------------------------------------------------------------------
 

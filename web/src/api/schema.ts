@@ -945,6 +945,7 @@ export interface WorkerWhole {
   app: string
   version: string
   queues: string[]
+  intakes: string[]
   slots: number
   leases: number
   memory: number

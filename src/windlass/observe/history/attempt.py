@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from windlass.core.intake import intakes_run_by
 from windlass.core.outcome import Outcome
 from windlass.core.session import SessionView
 from windlass.core.state import Move
@@ -99,11 +100,12 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slots_at(now: Micros, alive: Sequence[SessionView]) -> list[Slots]:
-    """The slots of each host."""
+    """The slots of each host, of processes that run jobs."""
     at = now // SAMPLE * SAMPLE
     by_host: dict[str, list[SessionView]] = {}
     for session in alive:
-        by_host.setdefault(session.info.host, []).append(session)
+        if not intakes_run_by(session.info.queues):
+            by_host.setdefault(session.info.host, []).append(session)
     return [
         Slots(
             at=at,
