@@ -1,12 +1,12 @@
 """What history keeps: attempts, who enqueued their jobs, and the workers that there were to run them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from windlass.core.intake import intakes_run_by
 from windlass.core.outcome import Outcome
-from windlass.core.session import SessionView
+from windlass.core.session import SessionState, SessionView
 from windlass.core.state import Move
 from windlass.core.units import SECOND, Fence, JobId, Micros, SessionId
 
@@ -118,18 +118,34 @@ def slots_at(now: Micros, alive: Sequence[SessionView]) -> list[Slots]:
     ]
 
 
+def worker_of(session: SessionView, seen_at: Micros) -> Worker:
+    """A worker process that was alive at that time."""
+    info = session.info
+    return Worker(
+        worker_id=session.id,
+        host=info.host,
+        pid=info.pid,
+        app=info.app,
+        slots=info.slots,
+        opened_at=session.opened_at,
+        seen_at=seen_at,
+    )
+
+
 def workers_at(now: Micros, alive: Sequence[SessionView]) -> list[Worker]:
     """The worker processes that have slots."""
+    return [worker_of(session, now) for session in alive if session.info.slots]
+
+
+def workers_gone(sessions: Mapping[SessionId, SessionView], attempts: Sequence[Attempt]) -> list[Worker]:
+    """The worker processes of these attempts that have ended since. Nobody may have seen them alive; the last
+    that is known of them is that they ended something.
+    """
+    last: dict[SessionId, Micros] = {}
+    for attempt in attempts:
+        last[attempt.worker_id] = max(attempt.at, last.get(attempt.worker_id, 0))
     return [
-        Worker(
-            worker_id=session.id,
-            host=session.info.host,
-            pid=session.info.pid,
-            app=session.info.app,
-            slots=session.info.slots,
-            opened_at=session.opened_at,
-            seen_at=now,
-        )
-        for session in alive
-        if session.info.slots
+        worker_of(session, at)
+        for worker_id, at in last.items()
+        if (session := sessions.get(worker_id)) is not None and session.state is SessionState.ENDED
     ]

@@ -24,7 +24,7 @@ from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Kind, QueueSettings
 from windlass.core.units import Cursor, Micros, SessionId
 from windlass.errors import WindlassError
-from windlass.observe.history.attempt import Batch, slots_at, workers_at
+from windlass.observe.history.attempt import Batch, slots_at, workers_at, workers_gone
 from windlass.observe.history.place import KEPT, read_url
 from windlass.observe.history.records import Records, attempt_of, enqueued_of
 from windlass.observe.history.sink import Sink, open_sink
@@ -69,8 +69,8 @@ class HistoryReader:
         self._check_at = 0.0
         self._told: set[str] = set()
         self._records = Records(broker)
-        self._hosts: dict[SessionId, str] = {}
-        """The host of each session that is alive, or ended within the last hour."""
+        self._sessions: dict[SessionId, SessionView] = {}
+        """Those that are alive, or ended within the last hour."""
         self.is_behind = False
         """Whether more was there than it copies at once."""
         self._end: Cursor | None = None
@@ -118,11 +118,13 @@ class HistoryReader:
     async def _batch(self, events: Sequence[Event], seen: Batch) -> Batch:
         """What these events tell, with what the store knows of their jobs; and the workers that were seen."""
         records = await self._records.of(events)
-        found = (attempt_of(event, records.get(event.job), self._hosts) for event in events)
+        found = (attempt_of(event, records.get(event.job), self._sessions) for event in events)
+        attempts = [attempt for attempt in found if attempt is not None]
         return msgspec.structs.replace(
             seen,
-            attempts=[attempt for attempt in found if attempt is not None],
+            attempts=attempts,
             enqueued=enqueued_of(events, records),
+            workers=[*seen.workers, *workers_gone(self._sessions, attempts)],
         )
 
     async def _seen(self) -> Batch:
@@ -134,7 +136,7 @@ class HistoryReader:
             sessions += page
             if len(page) < _PAGE:
                 break
-        self._hosts = {session.id: session.info.host for session in sessions}
+        self._sessions = {session.id: session for session in sessions}
         alive = [session for session in sessions if session.state is SessionState.ALIVE]
         return Batch(slots=slots_at(now, alive), workers=workers_at(now, alive))
 

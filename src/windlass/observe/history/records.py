@@ -14,6 +14,7 @@ from windlass.core.event import Event
 from windlass.core.job import Delivery, JobDetail
 from windlass.core.outcome import CauseKind
 from windlass.core.secret import without_credentials
+from windlass.core.session import SessionView
 from windlass.core.state import TERMINAL, State
 from windlass.core.units import JobId, SessionId
 from windlass.observe.history.attempt import Attempt, Enqueued
@@ -58,13 +59,14 @@ def tells(event: Event) -> bool:
 
 
 def attempt_of(
-    event: Event, record: JobDetail | None = None, hosts: Mapping[SessionId, str] | None = None
+    event: Event, record: JobDetail | None = None, sessions: Mapping[SessionId, SessionView] | None = None
 ) -> Attempt | None:
     """The attempt that an event is the end of; None if it is not the end of one."""
     if event.before is not State.RUNNING or event.outcome is None:
         return None
     delivery = None if record is None else _delivery(record, event)
-    session = "" if delivery is None else delivery.session or ""
+    session_id = "" if delivery is None else delivery.session or ""
+    session = (sessions or {}).get(session_id)
     kind, message, fingerprint = ("", "", "") if delivery is None else _error(delivery)
     return Attempt(
         job=event.job,
@@ -78,8 +80,8 @@ def attempt_of(
         attempt=event.attempt,
         wait=event.waited,
         run=event.runtime,
-        worker_id=session,
-        host=(hosts or {}).get(session, ""),
+        worker_id=session_id,
+        host="" if session is None else session.info.host,
         started_at=None if delivery is None else delivery.claimed_at,
         error_type=kind,
         error=message,
