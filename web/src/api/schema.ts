@@ -41,9 +41,14 @@ export interface Advice {
 export interface AlertShown {
   name: string
   queue: string | null
+  intake: string | null
+  relay: string | null
   depth: number | null
   oldest: number | null
   dead: number | null
+  lag: number | null
+  behind: number | null
+  stopped: boolean
   clear: number
   raised: boolean
   since: string | null
