@@ -76,7 +76,12 @@ def why_stopped(status: IntakeStatus) -> str:
 
 def is_silent(status: IntakeStatus, now: Micros) -> bool:
     """Whether nobody has reported for so long that nobody runs the intake."""
-    return now - max((each.as_of for each in status.partitions.values()), default=0) > SILENT
+    return now - last_report(status) > SILENT
+
+
+def last_report(status: IntakeStatus) -> Micros:
+    """When somebody last reported how the intake goes."""
+    return max((each.as_of for each in status.partitions.values()), default=0)
 
 
 def is_unread(reading: RelayReading, now: Micros) -> bool:
