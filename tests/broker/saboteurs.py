@@ -357,11 +357,11 @@ class ReapsAfterAnOutage(Saboteur):
         super().__init__(inner, clock)
         self._last = clock.now()
 
-    async def sweep(self, *, limit: int, every: int = 0) -> Any:
+    async def sweep(self, *, limit: int, every: int = 0, keep_dead: bool = False) -> Any:
         outage, self._last = self.clock.now() - self._last > 30 * SECOND, self.clock.now()
         lost = [view.id for view in await self.inner.sessions() if outage and view.state == "alive"]
         moved = [(await self.inner.end_session(each, Cause(CauseKind.LOST))).moved for each in lost]
-        swept = await self.inner.sweep(limit=limit, every=every)
+        swept = await self.inner.sweep(limit=limit, every=every, keep_dead=keep_dead)
         return change(swept, reaped=(*lost, *swept.reaped), moved=(*itertools.chain(*moved), *swept.moved))
 
 
@@ -370,9 +370,9 @@ class NeverReaps(Saboteur):
 
     notices = "a silent session is reaped|silence is counted on the liveness clock"
 
-    async def sweep(self, *, limit: int, every: int = 0) -> Any:
+    async def sweep(self, *, limit: int, every: int = 0, keep_dead: bool = False) -> Any:
         await self.inner.beat([Beat(session=view.id) for view in await self.inner.sessions()])
-        return await self.inner.sweep(limit=limit, every=every)
+        return await self.inner.sweep(limit=limit, every=every, keep_dead=keep_dead)
 
 
 class ForgetsCancels(Saboteur):

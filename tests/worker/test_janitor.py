@@ -28,7 +28,7 @@ class Broom:
         self.takes = 0.0
         self._pace = pace
 
-    async def sweep(self, *, limit: int, every: int) -> Swept:
+    async def sweep(self, *, limit: int, every: int, keep_dead: bool = False) -> Swept:
         self.times.append(self._pace.now())
         self.asked.append((limit, every))
         if self.takes:

@@ -44,8 +44,8 @@ class Counting(MemoryBroker):
 
     made = early = 0
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
-        swept = await super().sweep(limit=limit, every=every)
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
+        swept = await super().sweep(limit=limit, every=every, keep_dead=keep_dead)
         self.early += swept.early
         self.made += not swept.early
         return swept
@@ -147,10 +147,10 @@ def test_an_outage_of_the_store_reaps_nobody() -> None:
     class Away(Counting):
         away = False
 
-        async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
+        async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
             while self.away:
                 await asyncio.sleep(0.1)
-            return await super().sweep(limit=limit, every=every)
+            return await super().sweep(limit=limit, every=every, keep_dead=keep_dead)
 
         async def beat(self, beats):  # type: ignore[no-untyped-def]
             while self.away:

@@ -63,7 +63,7 @@ class LogIntake:
         at, looked = await self._begun(), float("-inf")
         while True:
             if self._pace.now() - looked >= LOOK_AGAIN:
-                at, looked = await self._begun(), self._pace.now()
+                at, looked = await self._moved_on(await self._begun()), self._pace.now()
                 self._going.lag = await self._log.lag(at)
             if most := await self._gate.opens(self._going, READ):
                 at = await self._read(at, most)
@@ -93,6 +93,14 @@ class LogIntake:
                 return known.at
             at = await self._log.begin(at_end=self._settings.start == "last")
             await self._broker.take(Take(source=self._source, expect=None, then=at))
+
+    async def _moved_on(self, at: str) -> str:
+        """Where to go on: behind what stands there and nobody must see, which may be dropped at any time."""
+        then = await self._log.passed(at)
+        if then == at:
+            return at
+        taken = await self._broker.take(Take(source=self._source, expect=at, then=then))
+        return then if taken.status is TakeStatus.TAKEN else await self._begun()
 
     async def _take(self, at: str, piece: Piece) -> tuple[str, bool]:
         """Take a piece; where to go on, and whether what was read behind it may be taken as well."""

@@ -7,6 +7,12 @@ SQS, a work queue of JetStream) forgets what was acknowledged, which happens aft
 Every method raises `BridgeUnavailable` if the message broker does not answer within its time, and works again
 when that does; the adapter connects anew by itself. `BridgeRefused`: it answers, and trying again does not
 help (no such topic, wrong password). Cancelling a call leaves the adapter usable. One task calls at a time.
+
+- outage_is_unavailable: reading raises `BridgeUnavailable`, and goes on where it was after the outage.
+- unknown_is_refused: `BridgeRefused` of what is not there, which the text names.
+- warnings_are_sentences: each says what to change, without a secret.
+
+Where an obligation has a name, `windlass.conformance.bridges` has a test of that name.
 """
 
 from collections.abc import Sequence
@@ -25,31 +31,61 @@ class Log(Protocol):
 
     @property
     def identity(self) -> str:
-        """Which log of that name it is: another one after it was deleted and made anew. Known once opened."""
+        """Which log of that name it is. Known once opened.
+
+        - identity_is_of_one_log: the same whoever opens it and when; another one after the log was deleted
+          and made anew.
+        """
         ...
 
     async def begin(self, *, at_end: bool) -> str:
-        """The offset of the oldest message that is kept, or the one behind the newest."""
+        """The offset of the oldest message that is kept, or the one behind the newest.
+
+        - begin_is_the_oldest_kept: also after others were dropped, and of a log without messages.
+        - begin_at_the_end_leaves_out_what_is_there: and what comes later is read from it.
+        """
         ...
 
     async def read(self, offset: str, limit: int, timeout: float) -> Sequence[Message]:
         """Up to `limit` messages from an offset on, in order; none when nothing has come within `timeout`
-        seconds. Each says the offset behind it in `after`. The same offset reads the same messages again.
+        seconds. Each says the offset behind it in `after`. What a reader must not see (aborted transactions,
+        control records) is left out, and passed over by the `after` of what follows.
 
-        What a reader must not see (aborted transactions, control records) is left out, and passed over
-        by the `after` of what follows. `SourceReplaced`: the log is another one than `identity` says, or no
-        longer has this offset (it was truncated, or retention has passed it). Nothing is skipped in silence.
-        `InvalidOption`: the text is no offset of such a log; an operator may have mistyped it.
+        `SourceReplaced`: the log is another one than `identity` says, or no longer has this offset (it was
+        truncated, or retention has passed it). Nothing is skipped in silence.
+
+        - read_keeps_the_order: each message once, from one `after` to the next.
+        - read_is_repeatable: the same offset reads the same messages again, also of a log opened anew.
+        - read_is_bounded: by `limit`, and by `timeout` when there is nothing.
+        - message_is_read_whole: body, headers, key and place, as they were sent.
+        - another_log_is_not_read: SourceReplaced once it was deleted and made anew, also when the new one
+          already has more messages than were read of the old one, and also in a log that was open.
+        - what_is_gone_is_not_skipped: SourceReplaced when messages behind the offset were dropped unread.
+        - the_end_is_not_gone: the offset behind the newest message can be read when all before it is dropped.
+        - cancelled_read_loses_nothing: the next one reads what it would have read.
+        """
+        ...
+
+    async def passed(self, offset: str) -> str:
+        """The offset to which a reader may move although nothing was read: behind what it must not see. The
+        same offset, if there is none or nobody knows. Without it, dropping what nobody must see would look as
+        if messages were lost.
+
+        - passed_leaves_out_nothing: from there on the same messages are read as from the offset itself.
         """
         ...
 
     async def lag(self, offset: str) -> int | None:
-        """How many messages are behind an offset; None: the message broker cannot say."""
+        """How many messages are behind an offset; None: the message broker cannot say.
+
+        - lag_counts_what_is_behind: what was not read yet, and nothing else.
+        """
         ...
 
     async def commit(self, offset: str) -> None:
-        """Tell the message broker how far it was taken: for those who look at it there. Nothing depends on
-        it, and it may do nothing.
+        """Tell the message broker how far it was taken: for those who look at it there. It may do nothing.
+
+        - nothing_depends_on_commit: whatever was told, reading goes by the offset alone.
         """
         ...
 
@@ -64,11 +100,17 @@ class LogSource(Protocol):
     """
 
     async def partitions(self) -> Sequence[str]:
-        """The names of its logs as they are now; asked now and then, so that new ones are found."""
+        """The names of its logs as they are now; asked now and then.
+
+        - new_partitions_are_found: when there are more, by a source that was open.
+        """
         ...
 
     async def open(self, partition: str) -> Log:
-        """Open one for reading."""
+        """Open one for reading. Others of the source are read at the same time, by other tasks.
+
+        - logs_are_read_side_by_side: a log without messages does not hold up another one.
+        """
         ...
 
     async def warnings(self) -> Sequence[str]:

@@ -36,19 +36,31 @@ def is_told(settings: RelaySettings, event: Event) -> bool:
 
 def message_id(event: Event) -> str:
     """The same for every try, and for nothing else: an end of a job under a fence."""
-    return f"{event.job}:{event.fence}:{event.move}"
+    return f"{event.job}:{event.fence}:{event.move.replace(' ', '-')}"  # no blank: not all take one
 
 
-def message(settings: RelaySettings, event: Event, job: JobDetail | None, *, namespace: str) -> Outgoing:
+def message(
+    settings: RelaySettings,
+    event: Event,
+    job: JobDetail | None,
+    *,
+    namespace: str,
+    largest: int | None = None,
+) -> Outgoing:
     """The message about an end. `job` as the store has it; None: it is gone, and nothing is told of its
-    arguments and its error.
+    arguments and its error. A body of more than `largest` bytes is sent without the arguments.
     """
     end = end_of(event) or ""
     kept = job if job is not None and not job.pruned else None
+    told = _told(settings, event, end, kept, namespace)
+    body = msgspec.json.encode(told)
+    if largest is not None and len(body) > largest and settings.payload:
+        told["job"]["payload"] = None
+        body = msgspec.json.encode(told)
     to = addressed(settings.to, queue=event.queue, task=event.task, lane=event.lane, state=end)
     return Outgoing(
         id=message_id(event),
-        body=msgspec.json.encode(_told(settings, event, end, kept, namespace)),
+        body=body,
         to=to,
         key=event.lane or event.job,
         headers={

@@ -322,7 +322,7 @@ class Consume(Protocol):
         """
         ...
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
         """Do what only time brings about, at most `limit` items. A pass within `every` of the last one does
         nothing, unless that left work: it is `early`, and neither waits for others nor lets them wait.
 
@@ -343,6 +343,8 @@ class Consume(Protocol):
           start.
         - sweep_prunes_by_retention: done and cancelled by `retention` and `retention_count`, dead by
           `dead_retention`.
+        - sweep_leaves_dead_letters_to_their_archive: with `keep_dead` none is pruned; `overdue` names those
+          whose time is over, the oldest first, 100 of a queue at the most.
         - sweep_drops_results_by_ttl: the job stays.
         - nothing_kept_means_nothing_left: with retention 0 and no result a finished job is gone at once, and
           its id after the resend window.

@@ -101,10 +101,12 @@ class Operate(Protocol):
         """
         ...
 
-    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        """Remove dead letters; their edges' policies act.
+    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+        """Remove dead letters; their edges' policies act. With `overdue` because their time is over: events
+        tell it as the move `prune`.
 
         - discard_removes_dead_letters: and nothing but dead ones.
+        - discard_of_the_overdue_is_a_prune: in events; all else is the same.
         """
         ...
 

@@ -12,6 +12,7 @@ from windlass.bridges.making import mapper_of, no_ids
 from windlass.client.definitions import Definitions
 from windlass.client.namespaces import Namespaces
 from windlass.client.options import check_known
+from windlass.client.settings import flag
 from windlass.client.task import Sender
 from windlass.core.duration import Duration, micros
 from windlass.core.intake import FORMATS, FRONT, Fields, IntakeSettings
@@ -57,9 +58,9 @@ class RelayOptions(TypedDict, total=False):
     tasks: Sequence[Sender[..., Any] | str]
     on: End | Sequence[End]
     to: str
-    format: Literal["json", "celery"]
     payload: bool
     name: str
+    start: Literal["first", "last"]
 
 
 class Bridges(Definitions):
@@ -180,8 +181,8 @@ def _relay_settings(address: Address, options: RelayOptions) -> RelaySettings:
         tasks=_names(options.get("tasks", ()), "tasks"),
         on=cast("Any", ends),
         to=check_to(options.get("to", address.options.get("key", ""))),
-        format=cast("Any", choice(options.get("format", "json"), name="format", among=("json", "celery"))),
-        payload=options.get("payload", True) is True,
+        payload=flag(options.get("payload", True), name="payload"),
+        start=cast("Any", choice(options.get("start", "first"), name="start", among=("first", "last"))),
     )
 
 

@@ -16,4 +16,6 @@ To hold a broker to the contract, write a test module like this:
 Each test gets `store`, a `windlass.conformance.harness.Harness`: a broker on an empty namespace, the clock it
 runs on, and short forms of the verbs. A test is skipped only for a capability that the broker declares not to
 have.
+
+Adapters to message brokers have suites of their own: `windlass.conformance.bridges`.
 """

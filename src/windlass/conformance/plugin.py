@@ -13,6 +13,7 @@ for _module in pkgutil.iter_modules(windlass.conformance.__path__, "windlass.con
     if _module.name != __name__:
         pytest.register_assert_rewrite(_module.name)
 
+from windlass.conformance.bridges.ground import Ground  # noqa: E402 - after the assert rewrite
 from windlass.conformance.harness import Harness, OpenBroker  # noqa: E402 - after the assert rewrite
 
 
@@ -30,9 +31,10 @@ def store(open_broker: OpenBroker) -> Iterator[Harness]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine test on the loop of its `store`."""
-    harness = pyfuncitem.funcargs.get("store")
-    if not isinstance(harness, Harness) or not inspect.iscoroutinefunction(pyfuncitem.obj):
+    """Run a coroutine test on the loop of its `store`, or of the message broker that it is for."""
+    grounds = (one for one in pyfuncitem.funcargs.values() if isinstance(one, Harness | Ground))
+    harness = next(grounds, None)
+    if harness is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
     harness.runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))

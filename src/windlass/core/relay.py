@@ -26,15 +26,16 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     url: str
     """Without user, password and options."""
     queues: tuple[str, ...] = ()
-    """Empty: all that the app declares."""
+    """Empty: all of the namespace that write to the event log, as those of the app do."""
     tasks: tuple[str, ...] = ()
     """Empty: all."""
     on: tuple[str, ...] = ("dead",)
     to: str = ""
     """Routing key, subject or topic, with `{queue}`, `{task}`, `{lane}` and `{state}`; empty: the URL's."""
-    format: Literal["json", "celery"] = "json"
     payload: bool = True
     """Whether the message carries the job's arguments."""
+    start: Literal["first", "last"] = "first"
+    """Where the event log is begun: with the oldest event that is kept, or behind the newest."""
 
 
 class RelayReading(Reading, frozen=True, kw_only=True, omit_defaults=True):

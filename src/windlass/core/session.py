@@ -127,6 +127,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     memo: tuple[str, bytes] | None = None
 
 
+OVERDUE = 100
+"""Dead letters of a queue that one sweep names as overdue."""
 LOG_LINES = 100
 LOG_LINE_CHARS = 2_000
 MEMOS = 100
@@ -141,6 +143,8 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[Moved, ...] = ()
     """Every transition of the pass but those of due jobs, which are only counted."""
     pruned: int = 0
+    overdue: tuple[JobId, ...] = ()
+    """Dead letters whose time is over, and which were to be left: who archives them discards them."""
     more: bool = False
     schedules_due: bool = False
     early: bool = False

@@ -9,6 +9,7 @@ from windlass.worker.host import Machine
 from windlass.worker.intakes import Intakes
 from windlass.worker.program import Program
 from windlass.worker.registration import declare_anew
+from windlass.worker.relays import Relays
 from windlass.worker.webhooks import Webhooks
 
 
@@ -22,6 +23,8 @@ def beside(
         services["history"] = lambda: keep_history(history, broker, config.namespace, sleep=pace.sleep)
     if config.webhooks:
         services["webhooks"] = Webhooks(broker, pace, config.namespace).run
+    if program.relays:
+        services["relays"] = Relays(program.relays, broker, pace, config.namespace).run
     if intakes and program.intakes:
         services["intakes"] = Intakes(
             program, broker, declare=lambda: declare_anew(broker, program, pace), pace=pace, host=Machine()

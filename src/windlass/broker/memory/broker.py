@@ -133,9 +133,9 @@ class MemoryBroker:
         with self._step():
             return settle.annotate(self._ns, notes)
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
         with self._step():
-            return sweep.sweep(self._ns, limit, every)
+            return sweep.sweep(self._ns, limit, every, keep_dead=keep_dead)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         with self._lock:
@@ -219,9 +219,9 @@ class MemoryBroker:
         with self._step():
             return operate.replay(self._ns, targets)
 
-    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
         with self._step():
-            return operate.discard(self._ns, targets)
+            return operate.discard(self._ns, targets, overdue=overdue)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         with self._step():

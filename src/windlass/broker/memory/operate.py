@@ -26,9 +26,9 @@ def replay(ns: Namespace, targets: Sequence[Target]) -> tuple[Operated, ...]:
     return _each(ns, targets, _replay)
 
 
-def discard(ns: Namespace, targets: Sequence[Target]) -> tuple[Operated, ...]:
+def discard(ns: Namespace, targets: Sequence[Target], *, overdue: bool) -> tuple[Operated, ...]:
     """Remove dead letters."""
-    return _each(ns, targets, _discard)
+    return _each(ns, targets, _prune if overdue else _discard)
 
 
 def edit(ns: Namespace, edits: Sequence[Edit]) -> tuple[Operated, ...]:
@@ -88,9 +88,17 @@ def _still_holds(ns: Namespace, key: Key) -> bool:
 
 
 def _discard(ns: Namespace, job: Job, _: Target) -> Operated:
+    return _remove(ns, job, Move.DISCARD)
+
+
+def _prune(ns: Namespace, job: Job, _: Target) -> Operated:
+    return _remove(ns, job, Move.PRUNE)
+
+
+def _remove(ns: Namespace, job: Job, move: Move) -> Operated:
     if job.state is not State.DEAD:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
-    lifecycle.drop(ns, job, Move.DISCARD)
+    lifecycle.drop(ns, job, move)
     return Operated(job.id, Effect.APPLIED)
 
 

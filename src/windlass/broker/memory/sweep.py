@@ -6,15 +6,15 @@ from windlass.broker.memory import filing, lifecycle
 from windlass.broker.memory.namespace import Job, Namespace, Queue
 from windlass.broker.memory.sessions import mark_ended, return_leases
 from windlass.core.outcome import Cause, CauseKind
-from windlass.core.session import ENDED_KEPT, SessionState, Swept, is_early
+from windlass.core.session import ENDED_KEPT, OVERDUE, SessionState, Swept, is_early
 from windlass.core.settlement import rule_deadline
 from windlass.core.state import WAITING, Move, State
-from windlass.core.units import SECOND, Micros, SessionId
+from windlass.core.units import SECOND, JobId, Micros, SessionId
 
 _T = TypeVar("_T")
 
 
-def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
+def sweep(ns: Namespace, limit: int, every: Micros, *, keep_dead: bool = False) -> Swept:
     """One pass: at most `limit` items."""
     elapsed = None if ns.swept_at is None else ns.now() - ns.swept_at
     since = max(0, elapsed or 0)
@@ -30,7 +30,7 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
         promoted = budget.spend(lifecycle.promote_due(ns, budget.left))
         _expire(ns, budget)
         budget.spend(lifecycle.resolve_fates(ns, ns.fates, budget.left))
-        pruned = _prune(ns, budget)
+        pruned, overdue = _prune(ns, budget, keep_dead=keep_dead)
     ns.telling = None
     _forget(ns, budget)
     for queue in ns.queues.values():
@@ -42,6 +42,7 @@ def sweep(ns: Namespace, limit: int, every: Micros) -> Swept:
         reaped=tuple(reaped),
         moved=tuple(moved for moved in moves if moved.move is not Move.DUE),
         pruned=pruned,
+        overdue=overdue,
         more=ns.sweep_left_work,
         schedules_due=_schedules_due(ns),
         since=since,
@@ -113,14 +114,21 @@ def _expire(ns: Namespace, budget: _Budget) -> None:
             lifecycle.expire(ns, job)
 
 
-def _prune(ns: Namespace, budget: _Budget) -> int:
-    """Remove finished jobs that are to be kept no longer, and results before them."""
+def _prune(ns: Namespace, budget: _Budget, *, keep_dead: bool) -> tuple[int, tuple[JobId, ...]]:
+    """Remove finished jobs that are to be kept no longer, and results before them. Returns how many, and the
+    dead letters that were to be left.
+    """
     finished = [job for job in ns.jobs.values() if job.finished_at is not None]
     finished.sort(key=lambda job: (job.finished_at or 0, job.arrival))
     gone: list[Job] = []
+    left: list[JobId] = []
     for queue in ns.queues.values():
-        gone += _overdue(ns, queue, [job for job in finished if job.asked.queue == queue.name])
-    gone = budget.cut([job for job in gone if not lifecycle.is_needed(ns, job)])
+        over = _overdue(ns, queue, [job for job in finished if job.asked.queue == queue.name])
+        over = [job for job in over if not lifecycle.is_needed(ns, job)]
+        dead = [job.id for job in over if keep_dead and job.state is State.DEAD]
+        left += dead[:OVERDUE]
+        gone += [job for job in over if job.id not in dead]
+    gone = budget.cut(gone)
     for job in gone:
         lifecycle.drop(ns, job, Move.PRUNE)
     outdated = [job for job in finished if job.result is not None and not lifecycle.keeps_result(ns, job)]
@@ -128,7 +136,7 @@ def _prune(ns: Namespace, budget: _Budget) -> int:
         [job for job in outdated if job.id in ns.jobs and not lifecycle.is_needed(ns, job)]
     ):
         job.result = None
-    return len(gone)
+    return len(gone), tuple(left)
 
 
 def _overdue(ns: Namespace, queue: Queue, finished: list[Job]) -> list[Job]:

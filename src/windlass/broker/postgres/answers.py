@@ -158,6 +158,7 @@ def swept(rows: Sequence[Row]) -> Swept:
         reaped=tuple(head["reaped"]),
         moved=tuple(map(moved, rows[1:])),
         pruned=head["pruned"],
+        overdue=tuple(head["overdue"] or ()),
         more=head["more"],
         schedules_due=head["schedules_due"],
         early=head["early"],

@@ -201,8 +201,8 @@ class PostgresBroker:
     async def annotate(self, notes: Sequence[Note]) -> Sequence[Verdict]:
         return await self._store.run(verbs.annotate(notes))
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
-        return await self._store.run(verbs.sweep(limit, every))
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
+        return await self._store.run(verbs.sweep(limit, every, keep_dead=keep_dead))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         told = self._listener.told
@@ -267,8 +267,8 @@ class PostgresBroker:
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
         return await self._store.run(verbs.operate("replay", targets))
 
-    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        return await self._store.run(verbs.operate("discard", targets))
+    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("prune" if overdue else "discard", targets))
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         return await self._store.run(verbs.edit(edits))

@@ -10,7 +10,7 @@ from windlass.broker.postgres.records import CODES, EMITS, FAILURES, MODES
 from windlass.core.bounds import FAN_OUT
 from windlass.core.order import MAX_TURN, STRIDE, TURN_STEP, WEYL
 from windlass.core.retry import CRASH_CAP
-from windlass.core.session import OUTAGE_STEP
+from windlass.core.session import OUTAGE_STEP, OVERDUE
 from windlass.core.settlement import HOLD_CAP, HOLD_FIRST, HOLD_LIMIT, SUSPECT_AFTER
 from windlass.core.units import SECOND
 
@@ -38,6 +38,7 @@ _VALUES: Final[dict[str, int]] = {
     "LAST_BAND": 2**63 - 1,
     "DRAW": 1_024,
     "RUN_WIDTH": 100,
+    "OVERDUE": OVERDUE,
 }
 _WORDS: Final = re.compile(r"\b(" + "|".join(sorted(_VALUES, key=len, reverse=True)) + r")\b")
 _BIGINT: Final = 2**31

@@ -195,8 +195,8 @@ def annotate(notes: Sequence[Note]) -> Call[tuple[Verdict, ...]]:
     )
 
 
-def sweep(limit: int, every: Micros) -> Call[Swept]:
-    return _step("sweep", (limit, every, ENDED_KEPT), answers.swept)
+def sweep(limit: int, every: Micros, *, keep_dead: bool) -> Call[Swept]:
+    return _step("sweep", (limit, every, ENDED_KEPT, keep_dead), answers.swept)
 
 
 def claimable(queues: Sequence[str]) -> Call[bool]:
@@ -276,7 +276,7 @@ def schedules(after: Cursor, limit: int) -> Call[Schedules]:
 
 
 def operate(verb: str, targets: Sequence[Target]) -> Call[tuple[Operated, ...]]:
-    """Cancel, replay or discard."""
+    """Cancel, replay, discard or prune."""
     return _operate(verb, targets)
 
 

@@ -96,8 +96,8 @@ class RedisBroker:
     async def annotate(self, notes: Sequence[Note]) -> Sequence[Verdict]:
         return await self._store.run(verbs.annotate(notes))
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
-        return await self._store.run(verbs.sweep(limit, every))
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
+        return await self._store.run(verbs.sweep(limit, every, keep_dead=keep_dead))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         if self._store.closed:
@@ -215,8 +215,8 @@ class RedisBroker:
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
         return await self._store.run(verbs.operate("replay", targets))
 
-    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
-        return await self._store.run(verbs.operate("discard", targets))
+    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+        return await self._store.run(verbs.discard(targets, overdue=overdue))
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         return await self._store.run(verbs.edit(edits))

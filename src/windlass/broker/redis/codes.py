@@ -101,6 +101,7 @@ _CONSTANTS: Final[Mapping[str, int]] = {
     "OUTAGE_SHARE": session.OUTAGE_SHARE,
     "ENDED_KEPT": session.ENDED_KEPT,
     "END_LEASES": session.END_LEASES,
+    "OVERDUE": session.OVERDUE,
     "LOG_LINES": session.LOG_LINES,
     "MEMOS": session.MEMOS,
     "MEMO_BYTES": session.MEMO_BYTES,

@@ -10,7 +10,7 @@ import msgspec
 from windlass.broker.contract import Options, Settled
 from windlass.broker.redis import decoding, encoding, policies
 from windlass.broker.redis.codes import STATE_CODES, STATES
-from windlass.broker.redis.records import blob, pack, pack_id, read_head, unpack
+from windlass.broker.redis.records import blob, pack, pack_id, read_head, unpack, unpack_id
 from windlass.core.bounds import CALL_ITEMS, check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
 from windlass.core.group import payload_bytes, refused_whole, too_large
@@ -207,14 +207,15 @@ def annotate(notes: Sequence[Note]) -> ScriptCall[tuple[Verdict, ...]]:
     )
 
 
-def sweep(limit: int, every: Micros) -> ScriptCall[Swept]:
+def sweep(limit: int, every: Micros, *, keep_dead: bool) -> ScriptCall[Swept]:
     def read(answer: Any) -> Swept:
-        early, promoted, pruned, more, due, since, stepped_back, reaped, moved = answer
+        early, promoted, pruned, more, due, since, stepped_back, reaped, moved, overdue = answer
         return Swept(
             promoted=promoted,
             reaped=tuple(session.decode() for session in reaped),
             moved=decoding.moves(moved),
             pruned=pruned,
+            overdue=tuple(unpack_id(job) for job in overdue),
             more=bool(more),
             schedules_due=bool(due),
             early=bool(early),
@@ -222,7 +223,7 @@ def sweep(limit: int, every: Micros) -> ScriptCall[Swept]:
             stepped_back=stepped_back,
         )
 
-    return _one("sweep", [limit, every], read)
+    return _one("sweep", [limit, every, keep_dead], read)
 
 
 def wait(queues: Sequence[str], channel: bytes, waiter: str) -> ScriptCall[tuple[bool, int]]:
@@ -317,9 +318,14 @@ def schedules(after: Cursor, limit: int) -> ScriptCall[Schedules]:
 
 
 def operate(verb: str, targets: Sequence[Target]) -> ScriptCall[tuple[Operated, ...]]:
-    """Cancel, replay or discard."""
+    """Cancel or replay."""
     check_items("jobs", targets)
     return _operate(verb, targets, [encoding.target(one) for one in targets])
+
+
+def discard(targets: Sequence[Target], *, overdue: bool) -> ScriptCall[tuple[Operated, ...]]:
+    check_items("jobs", targets)
+    return _operate("discard", targets, [[*encoding.target(one), overdue] for one in targets])
 
 
 def edit(edits: Sequence[Edit]) -> ScriptCall[tuple[Operated, ...]]:

@@ -189,10 +189,10 @@ class SqliteBroker:
         check_items("notes", notes)
         return await self._write(settle.annotate, notes)
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
         # Most janitors come early: they must not stand in line with those who write.
         early = await self._read(sweep.comes_early, every) if every else None
-        return early or await self._write(sweep.sweep, limit, every)
+        return early or await self._write(sweep.sweep, limit, every, keep_dead)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self.store.bells.wait(queues, timeout)
@@ -260,9 +260,9 @@ class SqliteBroker:
         check_items("jobs", targets)
         return await self._write(operate.replay, targets)
 
-    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
         check_items("jobs", targets)
-        return await self._write(operate.discard, targets)
+        return await self._write(operate.discard, targets, overdue)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         check_items("jobs", edits)

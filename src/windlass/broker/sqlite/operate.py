@@ -29,9 +29,9 @@ def replay(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     return _each(tx, targets, _replay)
 
 
-def discard(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
+def discard(tx: Transaction, targets: Sequence[Target], overdue: bool) -> tuple[Operated, ...]:  # noqa: FBT001
     """Remove dead letters."""
-    return _each(tx, targets, _discard)
+    return _each(tx, targets, _prune if overdue else _discard)
 
 
 def edit(tx: Transaction, edits: Sequence[Edit]) -> tuple[Operated, ...]:
@@ -93,9 +93,17 @@ def _replay(tx: Transaction, job: Job, _: Target) -> Operated:
 
 
 def _discard(tx: Transaction, job: Job, _: Target) -> Operated:
+    return _remove(tx, job, Move.DISCARD)
+
+
+def _prune(tx: Transaction, job: Job, _: Target) -> Operated:
+    return _remove(tx, job, Move.PRUNE)
+
+
+def _remove(tx: Transaction, job: Job, move: Move) -> Operated:
     if job.state is not State.DEAD:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
-    lifecycle.drop(tx, job, Move.DISCARD)
+    lifecycle.drop(tx, job, move)
     return Operated(job.id, Effect.APPLIED)
 
 

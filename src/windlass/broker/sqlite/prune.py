@@ -9,9 +9,9 @@ from windlass.broker.sqlite.records import RESULT, Job, Queue
 from windlass.broker.sqlite.sessions import SQL as SESSIONS
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction
-from windlass.core.session import ENDED_KEPT
+from windlass.core.session import ENDED_KEPT, OVERDUE
 from windlass.core.state import Move
-from windlass.core.units import Micros
+from windlass.core.units import JobId, Micros
 
 SQL = statements("sweep")
 PAGE = 100
@@ -19,11 +19,11 @@ PAGE = 100
 _ALWAYS: Micros = 2**62
 
 
-def prune(tx: Transaction, budget: Budget) -> int:
+def prune(tx: Transaction, budget: Budget, *, keep_dead: bool) -> int:
     """Remove finished jobs that are to be kept no longer, and results before them."""
     pruned = 0
     for queue in tx.queues():
-        for n in _overdue(tx, queue, budget):
+        for n in _overdue(tx, queue, budget, keep_dead=keep_dead):
             job = tx.find(n)
             if budget.left and job is not None and _is_kept(job) and not lifecycle.is_needed(tx, job):
                 lifecycle.drop(tx, job, Move.PRUNE)
@@ -39,11 +39,26 @@ def prune(tx: Transaction, budget: Budget) -> int:
     return pruned
 
 
+def overdue_letters(tx: Transaction) -> tuple[JobId, ...]:
+    """Of each queue, the oldest dead letters that are to be kept no longer, as far as nothing needs them."""
+    found: list[JobId] = []
+    for queue in tx.queues():
+        before, left = tx.now - queue.policy.dead_retention, OVERDUE
+        for _, n in _finished(tx, queue, 1, 0, before, Budget(1)):
+            job = tx.find(n)
+            if job is not None and _is_kept(job) and not lifecycle.is_needed(tx, job):
+                found.append(job.id)
+                left -= 1
+            if not left:
+                break
+    return tuple(found)
+
+
 def _is_kept(job: Job) -> bool:
     return job.finished_at is not None and job.pruned_until is None
 
 
-def _overdue(tx: Transaction, queue: Queue, budget: Budget) -> Iterator[int]:
+def _overdue(tx: Transaction, queue: Queue, budget: Budget, *, keep_dead: bool) -> Iterator[int]:
     """Of a queue's finished jobs, oldest first, those that are to go: too many, or too old."""
     policy, now = queue.policy, tx.now
     if policy.retention_count is not None:
@@ -51,7 +66,11 @@ def _overdue(tx: Transaction, queue: Queue, budget: Budget) -> Iterator[int]:
     kept_results = max(policy.retention, policy.result_ttl)
     classes = ((0, 0, policy.retention), (0, RESULT, kept_results), (1, 0, policy.dead_retention))
     for _, n in merge(
-        *(_finished(tx, queue, dead, mark, now - kept, budget) for dead, mark, kept in classes)
+        *(
+            _finished(tx, queue, dead, mark, now - kept, budget)
+            for dead, mark, kept in classes
+            if not (dead and keep_dead)
+        )
     ):
         yield n
 

@@ -19,7 +19,7 @@ IDLE_LANES = 1_000
 """Records of idle lanes that one pass drops per queue."""
 
 
-def sweep(tx: Transaction, limit: int, every: Micros) -> Swept:
+def sweep(tx: Transaction, limit: int, every: Micros, keep_dead: bool = False) -> Swept:  # noqa: FBT001, FBT002
     """One pass: at most `limit` items."""
     early = _early(tx.swept_at, tx.left_work, tx.now, every)
     if early is not None:
@@ -36,7 +36,7 @@ def sweep(tx: Transaction, limit: int, every: Micros) -> Swept:
         promoted = budget.spend(promote_due(tx, tx.queues(), budget.left))
         _expire(tx, budget)
         budget.spend(flows.resolve_fates(tx, fates, budget.left))
-        pruned = prune.prune(tx, budget)
+        pruned = prune.prune(tx, budget, keep_dead=keep_dead)
     tx.telling = None
     flows.keep_fates(tx, fates)
     prune.forget(tx, budget)
@@ -49,6 +49,7 @@ def sweep(tx: Transaction, limit: int, every: Micros) -> Swept:
         reaped=tuple(reaped),
         moved=tuple(moved for moved in moves if moved.move is not Move.DUE),
         pruned=pruned,
+        overdue=prune.overdue_letters(tx) if keep_dead else (),
         more=bool(tx.left_work),
         schedules_due=_schedules_due(tx),
         since=since,

@@ -249,9 +249,11 @@ class Machine(RuleBasedStateMachine):
         """Settle leases: they are done."""
         self.settle([Settlement(job=each.job, fence=each.fence, outcome=Outcome.DONE) for each in leases])
 
-    def sweep(self, limit: int, every: Micros = 0) -> list[Swept]:
+    def sweep(self, limit: int, every: Micros = 0, *, keep_dead: bool = False) -> list[Swept]:
         """Sweep."""
-        passes = self.to_the_end("sweep", lambda broker: broker.sweep(limit=limit, every=every))
+        passes = self.to_the_end(
+            "sweep", lambda broker: broker.sweep(limit=limit, every=every, keep_dead=keep_dead)
+        )
         for each in passes:
             swept(self.ledger, every, each)
         return passes

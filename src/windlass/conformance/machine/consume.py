@@ -276,10 +276,14 @@ class Live(Annotate):
         self.end(self.busiest(), kind, self.live_words()[::every])
         self.beat([len(self.sessions) + 1], ttl=30 * SECOND)
 
-    @rule(limit=st.sampled_from((1, 2, 1_000, 1_000)), every=draws.mostly(0, 300 * MILLISECOND))
-    def sweep_once(self, limit: int, every: Micros) -> None:
+    @rule(
+        limit=st.sampled_from((1, 2, 1_000, 1_000)),
+        every=draws.mostly(0, 300 * MILLISECOND),
+        keep_dead=st.booleans(),
+    )
+    def sweep_once(self, limit: int, every: Micros, *, keep_dead: bool) -> None:
         """One pass."""
-        self.sweep(limit, every)
+        self.sweep(limit, every, keep_dead=keep_dead)
 
     @rule(
         passes=st.sampled_from((4, 1, 2)),

@@ -60,12 +60,12 @@ def _body(subject: Subject, said: Said) -> Body | None:
 class OperateJobs(Machine):
     """Cancel, replay, discard, edit, purge, unhold."""
 
-    @rule(act=st.sampled_from(("cancel", "replay", "discard")), jobs=_targets)
+    @rule(act=st.sampled_from(("cancel", "replay", "discard", "prune")), jobs=_targets)
     def operate(self, act: str, jobs: list[tuple[int, State | None]]) -> None:
         """Cancel jobs, replay or discard dead letters."""
         self._operate(act, [Target(job_id(number), expect) for number, expect in jobs])
 
-    @rule(act=st.sampled_from(("cancel", "replay", "discard")))
+    @rule(act=st.sampled_from(("cancel", "replay", "discard", "prune")))
     def operate_on_all(self, act: str) -> None:
         """Cancel whatever runs; replay or discard whatever is dead, twice at once."""
         state = State.RUNNING if act == "cancel" else State.DEAD
@@ -79,7 +79,9 @@ class OperateJobs(Machine):
             case "replay":
                 replayed(self.ledger, targets, self.on(act, lambda broker: broker.replay(targets)))
             case _:
-                discarded(self.ledger, targets, self.on(act, lambda broker: broker.discard(targets)))
+                overdue = act == "prune"
+                answers = self.on("discard", lambda broker: broker.discard(targets, overdue=overdue))
+                discarded(self.ledger, targets, answers)
 
     @rule(
         job=_jobs,

@@ -1,6 +1,5 @@
 """A Kafka of one's own: one broker that is its own controller (KRaft), on the loopback."""
 
-import shutil
 import socket
 import uuid
 from base64 import urlsafe_b64encode
@@ -10,15 +9,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from windlass.errors import StoreError
-from windlass.verify.brokers.places import Missing, servers_folder
+from windlass.verify.brokers.java import OPTIONS, jars, java
+from windlass.verify.brokers.places import servers_folder
 from windlass.verify.processes import Starter
 from windlass.verify.stores.own import ANSWERS_WITHIN, Server, free_port
 
 VERSION: Final = "4.3.1"
 _PLAIN: Final = "PLAIN"
 _CONTROLLER: Final = "CONTROLLER"
-_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-XX:-UsePerfData")
-"""It starts in seconds and stays small; what it could do in an hour does not matter here."""
 _SETTINGS: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -80,7 +78,8 @@ class OwnKafka(Server):
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """`scram`: passwords by user, for SASL with SCRAM. `Missing`: it is not on this machine."""
-        self._java, self._jars = _java(), _jars()
+        self._java = java("Kafka")
+        self._jars = jars(jars_in(servers_folder()), f"Kafka {VERSION}", "kafka")
         super().__init__(starter, folder)
         self._listeners = listeners
         self._controller = free_port()
@@ -187,7 +186,7 @@ class OwnKafka(Server):
 
     def _program(self, main: str) -> list[str]:
         logs = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        return [self._java, *_JAVA, logs, "-cp", f"{self._jars}/*", main]
+        return [self._java, *OPTIONS, "-Xmx256m", logs, "-cp", f"{self._jars}/*", main]
 
 
 def _written(settings: Mapping[str, str]) -> str:
@@ -198,19 +197,3 @@ def _written(settings: Mapping[str, str]) -> str:
 def _library() -> Any:
     """The client, an extra; without its types, which name other modules than its documentation does."""
     return import_module("confluent_kafka.admin")
-
-
-def _java() -> str:
-    found = shutil.which("java")
-    if found is None:
-        raise Missing(
-            "Kafka needs a Java of version 17 or later: install one, such as openjdk-17-jre-headless"
-        )
-    return found
-
-
-def _jars() -> Path:
-    jars = jars_in(servers_folder())
-    if not jars.is_dir():
-        raise Missing(f"Kafka {VERSION} is not in {jars}: make servers ARGS=kafka")
-    return jars

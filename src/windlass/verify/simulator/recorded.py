@@ -119,12 +119,12 @@ class Recorded:
         journal.write(history.SessionEnded(call=call, session=session, known=ended.known))
         return ended
 
-    async def sweep(self, *, limit: int, every: Micros = 0) -> Swept:
+    async def sweep(self, *, limit: int, every: Micros = 0, keep_dead: bool = False) -> Swept:
         """Sweep."""
         journal = self._journal
         call = journal.call()
         journal.write(history.Sweep(call=call))
-        swept = await self._answer(call, self._broker.sweep(limit=limit, every=every))
+        swept = await self._answer(call, self._broker.sweep(limit=limit, every=every, keep_dead=keep_dead))
         journal.write(history.Swept(call=call, reaped=swept.reaped))
         return swept
 
@@ -155,9 +155,9 @@ class Recorded:
         """Replay jobs."""
         return await self._operated("replay", targets, self._broker.replay(targets))
 
-    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
         """Discard jobs."""
-        return await self._operated("discard", targets, self._broker.discard(targets))
+        return await self._operated("discard", targets, self._broker.discard(targets, overdue=overdue))
 
     async def pause(self, queue: str, lane: str | None = None) -> bool:
         """Pause a queue or lane."""

@@ -79,14 +79,17 @@ class Server(OwnStore):
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        self._starts += 1
-        name = f"{self.kind}-{self._starts}"
-        self.process = process = self._starter.start(
-            name, self.command(), user=self.user(), folder=self.folder
-        )
+        process = self.launch()
         until(lambda: self.answers() or not process.is_running, ANSWERS_WITHIN, every=0.03)
         if not process.is_running or not self.answers():
             raise StoreError(f"the run's own {self.kind} did not start: {process.last_words()}")
+
+    def launch(self) -> Started:
+        """Start it, and do not wait: one of several that need each other."""
+        self._starts += 1
+        name = f"{self.kind}-{self._starts}"
+        self.process = self._starter.start(name, self.command(), user=self.user(), folder=self.folder)
+        return self.process
 
     def stop(self, how: signal.Signals = signal.SIGTERM, *, within: float = 60.0) -> None:
         """Ask it to stop and wait until it has."""

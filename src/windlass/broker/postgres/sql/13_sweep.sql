@@ -3,12 +3,12 @@
 -- Keys touched: meta (the clocks), and whatever is due. Cost: at most p_limit items, and a look at each queue and each
 -- live session.
 
--- in: how many items at most; the pace of the fleet. out: the head (no job), then every transition but those of due jobs.
+-- in: how many items at most; the pace of the fleet. out: the head (no job; with p_keep_dead the dead letters that stay), then every transition but those of due jobs.
 CREATE OR REPLACE FUNCTION sweep(
-    p_now bigint, p_limit bigint, p_every bigint, p_ended_kept bigint,
+    p_now bigint, p_limit bigint, p_every bigint, p_ended_kept bigint, p_keep_dead boolean,
     OUT promoted integer, OUT reaped text[], OUT pruned integer, OUT more boolean, OUT schedules_due boolean,
     OUT early boolean, OUT since bigint, OUT stepped_back bigint, OUT job uuid, OUT queue text, OUT task text, OUT lane text, OUT move text,
-    OUT before smallint, OUT after smallint, OUT reason text
+    OUT before smallint, OUT after smallint, OUT reason text, OUT overdue uuid[]
 ) RETURNS SETOF record LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     m meta;
@@ -53,7 +53,8 @@ BEGIN
     v_left := v_left - promoted;
     v_left := v_left - _expire_waiting(v_left);
     v_left := v_left - _resolve_fates(0, v_left);
-    SELECT r.pruned, r.remaining INTO pruned, v_left FROM _prune(v_left) r;
+    SELECT r.pruned, r.remaining INTO pruned, v_left FROM _prune(v_left, p_keep_dead) r;
+    overdue := CASE WHEN p_keep_dead THEN _overdue_letters() END;
     PERFORM set_config('windlass.telling', '', true), set_config('windlass.recording', '', true);
     v_left := v_left - _forget(v_left, p_ended_kept);
     FOR v_name IN SELECT q.name FROM queue q WHERE q.laned ORDER BY q.i LOOP
@@ -70,7 +71,7 @@ BEGIN
     RETURN NEXT;
     RETURN QUERY SELECT NULL::integer, NULL::text[], NULL::integer, NULL::boolean, NULL::boolean, NULL::boolean, NULL::bigint,
         NULL::bigint,
-        t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason
+        t.job, t.queue, t.task, t.lane, t.move, t.before, t.after, t.reason, NULL::uuid[]
         FROM _take_moved() t WHERE t.move <> 'due';
     UPDATE meta SET cleared = nextval('number');
     PERFORM _ring();
@@ -155,7 +156,7 @@ BEGIN
 END $$;
 
 -- Remove finished jobs that are to be kept no longer, and results before them.
-CREATE OR REPLACE FUNCTION _prune(p_limit bigint, OUT pruned integer, OUT remaining bigint) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _prune(p_limit bigint, p_keep_dead boolean, OUT pruned integer, OUT remaining bigint) LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
     j job;
@@ -212,7 +213,7 @@ BEGIN
             UNION ALL
             (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_WITH_RESULT AND finished_at <= v_at - greatest(q.retention, q.result_ttl))
             UNION ALL
-            (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_DEAD AND finished_at <= v_at - q.dead_retention)
+            (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_DEAD AND finished_at <= v_at - q.dead_retention AND NOT p_keep_dead)
             ORDER BY finished_at, n
         LOOP
             EXIT WHEN remaining <= 0;
@@ -236,6 +237,15 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+
+-- out: the oldest dead letters of each queue that nothing needs and whose time is over.
+CREATE OR REPLACE FUNCTION _overdue_letters() RETURNS uuid[] LANGUAGE sql STABLE AS $$
+    SELECT array_agg(o.id ORDER BY o.i, o.finished_at, o.n) FROM (
+        SELECT q.i, f.* FROM queue q CROSS JOIN LATERAL (
+            SELECT j.id, j.n, j.finished_at FROM job j
+            WHERE j.queue = q.name AND j.kept = KEPT_DEAD AND j.finished_at <= _at() - q.dead_retention AND NOT _is_needed(ROW(j.*)::job)
+            ORDER BY j.finished_at, j.n LIMIT OVERDUE) f) o
+$$;
 
 -- Remove finished jobs of a queue that nobody ever depended on, all at once: those that ended before a time, with or
 -- without a result (p_kept), past the resend window. out: how many.

@@ -27,10 +27,10 @@ BEGIN
             effect := _cancel(j);
         ELSIF p_verb = 'replay' THEN
             SELECT r.effect, r.held_by INTO effect, held_by FROM _replay(j) r;
-        ELSIF p_verb = 'discard' THEN
+        ELSIF p_verb IN ('discard', 'prune') THEN
             effect := CASE WHEN j.state = STATE_DEAD THEN 'applied' ELSE 'wrong state' END;
             IF j.state = STATE_DEAD THEN
-                PERFORM _drop(j, 'discard');
+                PERFORM _drop(j, p_verb);
                 state := NULL;
             END IF;
         ELSE

@@ -58,7 +58,7 @@ local function prune_while(q, before, most) -- up to so many of those that finis
   return pruned
 end
 
-local function prune_queue(q, left)
+local function prune_queue(q, left, keep_dead)
   local p, pruned = q.policy, 0
   if p.retention_count then -- too many: the oldest of those that nothing needs
     local kept = 0
@@ -67,7 +67,7 @@ local function prune_queue(q, left)
   end
   local before = NOW - p.retention
   local with_result = NOW - max(p.retention, p.result_ttl)
-  local at = {n = before, c = before, r = with_result, d = NOW - p.dead_retention}
+  local at = {n = before, c = before, r = with_result, d = not keep_dead and NOW - p.dead_retention or nil}
   if oldest(q, at) then pruned = pruned + prune_while(q, at, left - pruned) end
   return pruned
 end
@@ -82,15 +82,28 @@ local function drop_results(q, left)
   return left
 end
 
-function pruning.prune(all, left) -- how many jobs were pruned, and what is left of the bound
+function pruning.prune(all, left, keep_dead) -- how many jobs were pruned, and what is left of the bound
   local pruned = 0
   for i = 1, #all do
     if left > 0 then
       pruning.examine_parents(all[i])
-      local n = prune_queue(all[i], left)
+      local n = prune_queue(all[i], left, keep_dead)
       pruned, left = pruned + n, left - n
     end
   end
   for i = 1, #all do left = drop_results(all[i], left) end
   return pruned, left
+end
+
+function pruning.overdue_letters(all) -- the oldest dead letters of each queue that nothing needs and whose time is over
+  local found = {}
+  for i = 1, #all do
+    local q = all[i]
+    local prefix = 'k' .. q.pre .. 'd'
+    local members = zpage(TIME, prefix, $OVERDUE)
+    for at = 1, #members do
+      if read7(members[at], #prefix + 1) <= NOW - q.policy.dead_retention then found[#found + 1] = sub(members[at], -16) end
+    end
+  end
+  return found
 end

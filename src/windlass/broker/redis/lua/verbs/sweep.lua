@@ -1,7 +1,8 @@
 -- sweep: what only time brings about, at most `limit` items.
 --
--- ARGV[2]  limit, every
--- Returns  {too early, promoted, pruned, more, schedules due, time since the last pass, stepped back, reaped, moves}
+-- ARGV[2]  limit, every, whether dead letters stay
+-- Returns  {too early, promoted, pruned, more, schedules due, time since the last pass, stepped back, reaped, moves,
+--           overdue dead letters that stay}
 -- Writes   meta first of all; everything else as the moves ask for
 -- Cost     O(limit · log n + queues)
 -- include: write, ending, handout, pruning, forgetting, schedules
@@ -64,11 +65,11 @@ local function expire(limit) -- how many
   return #expired
 end
 
-local limit, every = unpack(decode(ARGV[2]))
+local limit, every, keep_dead = unpack(decode(ARGV[2]))
 local elapsed = N.swept >= 0 and NOW - N.swept or nil
 local since = max(0, elapsed or 0)
 if rules.is_early(elapsed, every, N.left ~= 0) then
-  return {1, 0, 0, 0, 0, since, 0, {}, {}}
+  return {1, 0, 0, 0, 0, since, 0, {}, {}, {}}
 end
 local stepped_back = max(0, N.mark - NOW)
 N.live = leases.liveness()
@@ -86,7 +87,8 @@ left = left - promoted
 left = left - expire(left)
 left = left - flows.tell(fates, left)
 local pruned
-pruned, left = pruning.prune(all, left)
+pruned, left = pruning.prune(all, left, keep_dead)
+local overdue = keep_dead and pruning.overdue_letters(all) or {}
 flows.collect_in(nil)
 flows.leave_to_sweep(fates)
 left = forgetting.small_records(left)
@@ -98,4 +100,4 @@ end
 N.left = (left == 0 or zfirst(LINK, 'F')) and 1 or 0
 local due = schedules.is_due() and 1 or 0
 flush(false)
-return {0, promoted, pruned, N.left, due, since, stepped_back, reaped, transitions.moves()}
+return {0, promoted, pruned, N.left, due, since, stepped_back, reaped, transitions.moves(), overdue}
