@@ -31,12 +31,11 @@ class RelayShown(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     """Without user, password and options."""
     queues: tuple[str, ...]
-    """Empty: all that the app declares."""
+    """Empty: all that write to the event log."""
     tasks: tuple[str, ...]
     """Empty: all."""
     on: tuple[str, ...]
     to: str
-    format: str
     payload: bool
     app: str
     paused: bool
@@ -108,7 +107,6 @@ class Relays:
             tasks=settings.tasks,
             on=settings.on,
             to=settings.to,
-            format=settings.format,
             payload=settings.payload,
             app=document.app,
             paused=paused,

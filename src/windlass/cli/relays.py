@@ -76,7 +76,6 @@ def _fields(relay: RelayShown) -> Sequence[tuple[str, str]]:
         ("on", ", ".join(relay.on)),
         ("queues", ", ".join(relay.queues) or "all"),
         ("tasks", ", ".join(relay.tasks) or "all"),
-        ("format", relay.format),
         ("payload", "yes" if relay.payload else "no"),
         ("sent", f"{relay.sent:,}"),
         ("refused", f"{relay.refused:,}, the last of job {relay.refused_job}" if relay.refused else ""),

@@ -731,7 +731,6 @@ export interface RelayShown {
   tasks: string[]
   on: string[]
   to: string
-  format: string
   payload: boolean
   app: string
   paused: boolean
