@@ -39,6 +39,7 @@ def build(only: str | None = None) -> App:
             program.command(App(name=name, help=about))
 
     add("worker", "work:run_worker", _WORKER)
+    add("intake", "intake:run_intake", _INTAKE)
     add("dev", "work:run_dev", "windlass dev tasks:app")
     add("serve", "serve:run_serve", _SERVE)
     add("demo", "work:run_demo", "windlass demo")
@@ -264,6 +265,9 @@ def _examples(lines: str) -> str:
 
 
 _ID = "0192e4a0-5b3c-7abc-8def-0123456789ab"
+_INTAKE = """\
+windlass intake tasks:app
+windlass intake tasks:app --celery amqp://guest@localhost/celery"""
 _WORKER = """\
 windlass worker tasks:app
 windlass worker tasks:app --processes 4 --concurrency 32 --queues high=5,default=2,low=1

@@ -60,6 +60,8 @@ class Definitions(Around):
     ) -> None:
         super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
         self.tasks: dict[str, Sender[..., Any]] = {}
+        self.celery_tasks: set[str] = set()
+        """Those whose jobs are handed to Celery workers."""
         self.forms = Forms()
         """The types that msgspec does not know, and how their values are written."""
         self._owned: set[str] = set()
