@@ -173,19 +173,6 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             task_started.send(type(self), task_result=result)
             return result, (TaskContext(task_result=result), *args) if task.takes_context else args
 
-        def ended(result: TaskResult, *, failed: bool) -> None:
-            status = TaskResultStatus.FAILED if failed else TaskResultStatus.SUCCESSFUL
-            object.__setattr__(result, "status", status)
-            object.__setattr__(result, "finished_at", datetime.now(UTC))
-            task_finished.send(type(self), task_result=result)
-
-        def returned(result: TaskResult, value: object) -> None:
-            ended(result, failed=not self._can_keep(task, value))
-
-        def raised(result: TaskResult, error: BaseException) -> None:
-            if _is_last(error):
-                ended(result, failed=True)
-
         if iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -194,9 +181,9 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
                 try:
                     value = await function(*given, **kwargs)
                 except BaseException as error:
-                    await sync_to_async(raised)(result, error)
+                    await sync_to_async(self._raised)(result, error)
                     raise
-                await sync_to_async(returned)(result, value)
+                await sync_to_async(self._returned)(result, value)
                 return value
 
             return _untyped(arun)
@@ -207,20 +194,29 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             try:
                 value = function(*given, **kwargs)
             except BaseException as error:
-                raised(result, error)
+                self._raised(result, error)
                 raise
-            returned(result, value)
+            self._returned(result, value)
             return value
 
         return _untyped(run)
 
-    def _can_keep(self, task: Task, value: object) -> bool:
-        """Whether the store takes this result. If it does not, the run has failed for good."""
+    def _returned(self, result: TaskResult, value: object) -> None:
         try:
-            self._sender(task).signature.encode_result(value)
-        except InvalidPayload:
-            return False
-        return True
+            self._sender(result.task).signature.encode_result(value)
+        except InvalidPayload:  # the worker will refuse it, too: the run has failed for good
+            self._ended(result, TaskResultStatus.FAILED)
+        else:
+            self._ended(result, TaskResultStatus.SUCCESSFUL)
+
+    def _raised(self, result: TaskResult, error: BaseException) -> None:
+        if _is_last(error):
+            self._ended(result, TaskResultStatus.FAILED)
+
+    def _ended(self, result: TaskResult, status: TaskResultStatus) -> None:
+        object.__setattr__(result, "status", status)
+        object.__setattr__(result, "finished_at", datetime.now(UTC))
+        task_finished.send(type(self), task_result=result)
 
     def _running(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskResult:
         result = self._unsent(task, args, kwargs)
