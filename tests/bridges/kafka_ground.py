@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import itertools
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from windlass.bridges.sink import Sink
 from windlass.bridges.source import LogSource
 from windlass.conformance.bridges.ground import LogGround, Sent, SinkGround
 from windlass.verify.brokers.kafka import Listener, OwnKafka
-from windlass.verify.guardian import Guardian
 from windlass.verify.network import Network
 from windlass.verify.processes import Starter
 from windlass.verify.stores.own import free_port
@@ -100,22 +98,6 @@ class Kafka:
         """End both."""
         self.broker.close()
         self.network.close()
-
-
-@contextlib.contextmanager
-def running_kafka(**settings: Any) -> Iterator[Kafka]:
-    """A broker in a folder of its own; `Missing` if this machine has none."""
-    guardian = Guardian()
-    try:
-        with tempfile.TemporaryDirectory(prefix="windlass-kafka-", ignore_cleanup_errors=True) as name:
-            kafka = Kafka(Starter(Path(name) / "logs", guardian), Path(name) / "kafka", **settings)
-            try:
-                kafka.broker.start()
-                yield kafka
-            finally:
-                kafka.close()
-    finally:
-        guardian.close()
 
 
 class KafkaLogGround(LogGround):
