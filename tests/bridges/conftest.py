@@ -1,5 +1,21 @@
-"""Servers that several modules of this folder share: imported into each of them, each would start its own."""
+"""Servers of message brokers that tests of bridges share. A fixture that is imported into several modules
+would start its server for each of them.
+"""
 
+from collections.abc import Iterator
+
+import pytest
 from tests.bridges.rabbits import rabbit
 
-__all__ = ["rabbit"]
+from windlass.verify.guardian import Guardian
+from windlass.verify.processes import Starter
+
+__all__ = ["rabbit", "starter"]
+
+
+@pytest.fixture(scope="session")
+def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
+    """Starts servers; whatever is left of them is ended with the tests."""
+    guardian = Guardian()
+    yield Starter(tmp_path_factory.mktemp("servers"), guardian)
+    guardian.close()

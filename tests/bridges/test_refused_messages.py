@@ -81,7 +81,7 @@ def test_a_queue_that_a_message_names_and_nobody_declared_makes_a_dead_letter() 
 
 
 def test_a_full_store_refuses_no_message_for_good() -> None:
-    bench, topic = Bench(store=Options(max_size=200_000)), Topic("0")
+    bench, topic = Bench(store=Options(max_size=20_000)), Topic("0")
     for number in range(3_000):
         topic.put({"n": number})
 
