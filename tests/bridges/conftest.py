@@ -1,14 +1,17 @@
-"""Servers of message brokers that tests of bridges share."""
+"""Servers of message brokers that tests of bridges share. A fixture that is imported into several modules
+would start its server for each of them.
+"""
 
 from collections.abc import Iterator
 
 import pytest
-from tests.bridges.kafka_ground import Kafka
-from tests.bridges.servers import without
+from tests.bridges.kafka_ground import kafka
+from tests.bridges.rabbits import rabbit
 
-from windlass.verify.brokers.places import Missing
 from windlass.verify.guardian import Guardian
 from windlass.verify.processes import Starter
+
+__all__ = ["kafka", "rabbit", "starter"]
 
 
 @pytest.fixture(scope="session")
@@ -17,17 +20,3 @@ def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
     guardian = Guardian()
     yield Starter(tmp_path_factory.mktemp("servers"), guardian)
     guardian.close()
-
-
-@pytest.fixture(scope="session")
-def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker for a whole process of pytest: each test makes topics of its own."""
-    try:
-        running = Kafka(starter, tmp_path_factory.mktemp("kafka"))
-    except Missing as missing:
-        without(missing)
-    try:
-        running.broker.start()
-        yield running
-    finally:
-        running.close()

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from tests.bridges.servers import without
 
 from windlass.bridges.addresses import address_of, open_sink, open_source
 from windlass.bridges.kafka.sink import ID_HEADER
@@ -16,6 +18,7 @@ from windlass.bridges.sink import Sink
 from windlass.bridges.source import LogSource
 from windlass.conformance.bridges.ground import LogGround, Sent, SinkGround
 from windlass.verify.brokers.kafka import Listener, OwnKafka
+from windlass.verify.brokers.places import Missing
 from windlass.verify.network import Network
 from windlass.verify.processes import Starter
 from windlass.verify.stores.own import free_port
@@ -98,6 +101,20 @@ class Kafka:
         """End both."""
         self.broker.close()
         self.network.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One broker for a whole process of pytest: each test makes topics of its own."""
+    try:
+        running = Kafka(starter, tmp_path_factory.mktemp("kafka"))
+    except Missing as missing:
+        without(missing)
+    try:
+        running.broker.start()
+        yield running
+    finally:
+        running.close()
 
 
 class KafkaLogGround(LogGround):
