@@ -24,6 +24,6 @@ def history_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 
 async def _emptied(dsn: str) -> None:
     connection: Any = await asyncpg.connect(dsn)
-    for table in ("attempt", "minute", "slots", "reader"):
+    for table in ("attempt", "minute", "slots", "reader", "dead"):
         await connection.execute(f"DROP TABLE IF EXISTS windlass_history_{table}")
     await connection.close()

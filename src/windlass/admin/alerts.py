@@ -21,6 +21,8 @@ class AlertShown(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     queue: str | None
     """None: all queues together."""
+    task: str | None
+    """None: the jobs of all tasks."""
     depth: int | None
     oldest: float | None
     """Seconds."""
@@ -65,6 +67,7 @@ def _shown(document: Document, alert: Alert, state: AlertState) -> AlertShown:
     return AlertShown(
         name=document.subject.name,
         queue=alert.queue,
+        task=alert.task,
         depth=alert.depth,
         oldest=None if alert.oldest is None else seconds(alert.oldest),
         dead=alert.dead,

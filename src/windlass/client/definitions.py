@@ -21,7 +21,14 @@ from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
 from windlass.core.form import Form
 from windlass.core.forms import Forms
-from windlass.core.names import check_lane, check_own_queue, check_own_task, check_queue, check_schedule
+from windlass.core.names import (
+    check_lane,
+    check_own_queue,
+    check_own_task,
+    check_queue,
+    check_schedule,
+    check_task,
+)
 from windlass.core.option import shown
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
@@ -203,6 +210,7 @@ class Definitions(Around):
         name: str,
         *,
         queue: str | None = None,
+        task: str | None = None,
         depth: int | None = None,
         oldest: Duration | None = None,
         dead: int | None = None,
@@ -210,15 +218,24 @@ class Definitions(Around):
         webhook: str | None = None,
     ) -> None:
         """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
-        a job that has waited for longer than `oldest`, or more than `dead` dead letters. It is cleared at
-        `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
+        a job that has waited for longer than `oldest`, or more than `dead` dead letters. With `task` the jobs
+        of that task alone count. It is cleared at `clear` percent of that. Workers log it, `windlass check`
+        tells, and the URL `webhook` is told.
         """
         if webhook is not None:
             check_webhooks(self.config, "an alert with webhook=")
         place = self if queue is None else self._use_queue(check_queue(queue))
         age = None if oldest is None else micros(oldest, name="oldest")
         alert = check_alert(
-            Alert(queue=queue, depth=depth, oldest=age, dead=dead, clear=clear, webhook=webhook)
+            Alert(
+                queue=queue,
+                task=None if task is None else check_task(task),
+                depth=depth,
+                oldest=age,
+                dead=dead,
+                clear=clear,
+                webhook=webhook,
+            )
         )
         document = Subject(Kind.ALERT, check_schedule(name))
         place._declared.put(document, encode_alert(alert))  # noqa: SLF001 - one of our own

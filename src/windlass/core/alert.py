@@ -1,4 +1,4 @@
-"""Alerts: when a queue is in trouble, and when it is out of it again. Pure.
+"""Alerts: when a queue, or a task, is in trouble, and when it is out of it again. Pure.
 
 An alert is raised when one of its values passes its threshold, and cleared when all of them are at or below
 `clear` percent of theirs. In between it stays as it is, so that a value that wavers around a threshold does
@@ -19,9 +19,10 @@ CLEAR = 80
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Thresholds for one queue, or with None for all of them together."""
+    """Thresholds for one queue, or with None for all of them together; of one task's jobs, or of all."""
 
     queue: str | None = None
+    task: str | None = None
     depth: int | None = None
     """Ready jobs."""
     oldest: Micros | None = None
@@ -50,6 +51,10 @@ def check_alert(alert: Alert) -> Alert:
     for name, value in thresholds.items():
         if value is not None and value < 0:
             raise InvalidOption(f"{name} must not be negative, got {value}")
+    if alert.task is not None and alert.oldest is not None:
+        raise InvalidOption(
+            "oldest is told by queue, not by task: give the queue of the task, or depth or dead for the task"
+        )
     if not 0 <= alert.clear <= 100:
         raise InvalidOption(f"clear must be from 0 to 100 percent, got {alert.clear}")
     if alert.webhook is not None:
@@ -59,7 +64,7 @@ def check_alert(alert: Alert) -> Alert:
 
 def values(alert: Alert, counts: Counts) -> Mapping[str, int]:
     """What an alert looks at, of those thresholds that it has."""
-    rows = [row for row in counts.rows if alert.queue in (None, row.queue)]
+    rows = [row for row in counts.rows if alert.queue in (None, row.queue) and alert.task in (None, row.task)]
     oldest = [age for queue, age in counts.oldest.items() if alert.queue in (None, queue)]
     found = {
         "depth": sum(row.count for row in rows if row.state is State.READY),
@@ -74,7 +79,7 @@ def judged(alert: Alert, counts: Counts, before: AlertState, now: Micros) -> Ale
     seen = values(alert, counts)
     over = [name for name, value in seen.items() if value > getattr(alert, name)]
     if over:
-        why = ", ".join(_said(name, seen[name], getattr(alert, name)) for name in over)
+        why = ", ".join(_said(name, seen[name], getattr(alert, name), alert.task) for name in over)
         return AlertState(raised=True, since=before.since if before.raised else now, why=why)
     calm = all(value * 100 <= getattr(alert, name) * alert.clear for name, value in seen.items())
     if before.raised and not calm:
@@ -103,8 +108,9 @@ def decode_state(document: bytes | None) -> AlertState:
         return AlertState()
 
 
-def _said(name: str, value: int, threshold: int) -> str:
+def _said(name: str, value: int, threshold: int, task: str | None) -> str:
     if name == "oldest":
         return f"the oldest job has waited {value / SECOND:,.0f} s (over {threshold / SECOND:,.0f} s)"
     what = "ready jobs" if name == "depth" else "dead letters"
-    return f"{value:,} {what} (over {threshold:,})"
+    of = "" if task is None else f" of task {task}"
+    return f"{value:,} {what}{of} (over {threshold:,})"

@@ -86,6 +86,10 @@ class PostgresSink:
         """See `Sink`."""
         return [sql.used(row) for row in await self._rows(sql.USED, source, window.since, window.until)]
 
+    async def rows(self, statement: str, *parameters: Any) -> Sequence[tuple[Any, ...]]:
+        """Execute a statement."""
+        return await self._rows(statement, *parameters)
+
     async def _rows(self, statement: str, *parameters: Any) -> Sequence[tuple[Any, ...]]:
         async with self._using() as connection:
             return await _rows(connection, statement, *parameters)

@@ -97,6 +97,21 @@ class SqliteSink:
         """See `Sink`."""
         return [sql.used(row) for row in await self._rows(sql.USED, (source, window.since, window.until))]
 
+    async def rows(self, statement: str, *parameters: Any) -> list[Any]:
+        """Execute a statement and wait for the disk: history is lost with the last moments of a machine, an
+        archive is not.
+        """
+        marked = sql.with_question_marks(statement)
+
+        def execute() -> list[Any]:
+            self._connection.execute("PRAGMA synchronous = FULL")
+            try:
+                return self._connection.execute(marked, parameters).fetchall()
+            finally:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+
+        return await self._on_thread(execute)
+
     async def _rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         marked = sql.with_question_marks(statement)
         return await self._on_thread(lambda: self._connection.execute(marked, parameters).fetchall())
