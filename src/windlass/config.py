@@ -25,6 +25,9 @@ from windlass.observe.history.place import check_history_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
+EVENTS_KEPT = Options().events_kept
+EVENTS_KEPT_FOR_RELAYS = 1_000_000
+"""So many ends may come while a relay's message broker is away: a hundred a second for almost three hours."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_window: Micros = 10 * SECOND
     max_payload: int = MAX_PAYLOAD
     max_size: int | None = None
+    events_kept: int | None = None
+    """Of the event log; None: `EVENTS_KEPT`, and `EVENTS_KEPT_FOR_RELAYS` where a relay is declared."""
     history: str | None = None
     """Where finished attempts are kept, as a URL; see `windlass.observe.history`."""
     archive: str | None = None
@@ -72,6 +77,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             resend_window=self.resend_window,
             retention=Retention(**said) if said else None,
             max_size=self.max_size,
+            events_kept=EVENTS_KEPT if self.events_kept is None else self.events_kept,
         )
 
 
@@ -91,6 +97,7 @@ class Settings(TypedDict, total=False):
     resend_window: Duration | None
     max_payload: int | None
     max_size: int | None
+    events_kept: int | None
     history: str | None
     archive: str | None
     private_patterns: Sequence[str] | str | None
@@ -112,7 +119,7 @@ _DURATIONS = frozenset(
         "resend_window",
     )
 )
-_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER}
+_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
 _TEXTS = {
     "url": check_url,
     "namespace": check_namespace,

@@ -44,9 +44,7 @@ def load_app(name: str) -> "Application":
     if found is None or found["module"].endswith(".py"):
         raise InvalidOption(_misnamed(name))
     module = _imported(found["module"])
-    value: object = module
-    for part in found["attribute"].split("."):
-        value = getattr(value, part, None)
+    value = _attribute(module, found["attribute"])
     if not is_app(value):
         raise InvalidOption(_no_app(module, found["attribute"], value))
     return value if found["namespace"] is None else value.within(found["namespace"])
@@ -97,6 +95,18 @@ def _imported(name: str) -> ModuleType:
         raise InvalidOption(
             f"cannot import {name}: {type(error).__name__}: {error}{raised_in(error)}"
         ) from error
+
+
+def _attribute(module: ModuleType, path: str) -> object:
+    value: object = module
+    try:
+        for part in path.split("."):
+            value = getattr(value, part, None)
+    except Exception as error:  # a module may make its app when somebody asks for it, as windlass.django does
+        raise InvalidOption(
+            f"{module.__name__} cannot make {path}: {type(error).__name__}: {error}{raised_in(error)}"
+        ) from error
+    return value
 
 
 def _missing(name: str, folder: str) -> str:

@@ -12,14 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar, Literal, cast
 
-import sentry_sdk
-from sentry_sdk.integrations import Integration
-from sentry_sdk.integrations.logging import ignore_logger
-from sentry_sdk.utils import (
-    AnnotatedValue,  # pyright: ignore[reportPrivateImportUsage] - the SDK's own integrations import it so
-    event_from_exception,
-    safe_repr,
-)
+from windlass.extras import lacking
+
+try:
+    import sentry_sdk
+    from sentry_sdk.integrations import Integration
+    from sentry_sdk.integrations.logging import ignore_logger
+    from sentry_sdk.utils import (
+        AnnotatedValue,  # pyright: ignore[reportPrivateImportUsage] - the SDK's own integrations import it so
+        event_from_exception,
+        safe_repr,
+    )
+except ModuleNotFoundError as missing:
+    raise lacking("windlass.sentry", missing, "windlass-queue[sentry]") from missing
 
 from windlass.core.lease import Lease
 from windlass.core.outcome import Outcome

@@ -24,6 +24,7 @@ def refused(work: Any, words: str) -> None:
     ("options", "words"),
     [
         ({"colour": "red"}, "unknown option 'colour'; options are: concurrency, expires, hard_timeout"),
+        ({"timout": 3}, "unknown option 'timout'; did you mean \"timeout\"?"),
         ({"timeout": 0}, "timeout must be longer than nothing, or None for no limit, got 0"),
         ({"timeout": -1}, "timeout must not be negative, got -1"),
         ({"timeout": "soon"}, "timeout must be seconds"),
@@ -77,6 +78,7 @@ def test_the_options_of_a_task_are_kept(app: Windlass) -> None:
     ("options", "words"),
     [
         ({"colour": "red"}, "unknown option 'colour'; options are: age_step, bands, concurrency"),
+        ({"wieght": 3}, "unknown option 'wieght'; did you mean \"weight\"?"),
         ({"concurrency": 1.5}, "concurrency must be a whole number"),
         ({"lane_concurrency": 0}, "lane_concurrency must be a whole number from 1"),
         ({"retention_count": "10"}, "retention_count must be a whole number"),

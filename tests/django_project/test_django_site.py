@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,26 @@ print(Client().get("/buy/{book}?email=ann@example.com").content.decode())
 
 def test_the_tests_of_the_site_pass(manage: Callable[..., str]) -> None:
     manage("test", "-v0")
+
+
+def test_its_tests_pass_on_a_database_whose_connections_close(
+    manage: Callable[..., str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A TestCase runs in a transaction. Django does not close a database in memory, so this one is a file."""
+    (tmp_path / "on_disk.py").write_text(
+        "from project.settings import *\n"
+        f"DATABASES['default']['TEST'] = {{'NAME': {str(tmp_path / 'tests.sqlite3')!r}}}\n"
+    )
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    manage("test", "-v0", "--noinput", "--settings", "on_disk")
+
+
+def test_a_project_without_a_default_kind_of_key_has_nothing_wrong_either(
+    manage: Callable[..., str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "bare.py").write_text("DATABASES = {}\nINSTALLED_APPS = ['windlass.django']\n")
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    assert "no issues" in manage("check", "--settings", "bare")
 
 
 def test_django_finds_nothing_wrong(manage: Callable[..., str]) -> None:

@@ -34,6 +34,11 @@ def test_an_app_is_found_by_its_name(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
+        (
+            "loading_lazy:app",
+            "def __getattr__(name):\n    raise OSError('no settings')",
+            "loading_lazy cannot make app: OSError: no settings (loading_lazy.py, line 2)",
+        ),
         ("loading_missing:app", None, "there is no module loading_missing in"),
         ("loading a:app", None, "write module:app, such as tasks:app"),
         ("loading_bare", None, "write module:app, such as loading_bare:app"),

@@ -15,6 +15,7 @@ from windlass.admin.dead import DeadLetters
 from windlass.admin.enqueueing import Enqueueing
 from windlass.admin.events import EventLog
 from windlass.admin.flows import Flows
+from windlass.admin.intakes import Intakes
 from windlass.admin.jobs import Jobs
 from windlass.admin.keys import Keys
 from windlass.admin.lanes import Lanes
@@ -24,6 +25,7 @@ from windlass.admin.operations import Operations
 from windlass.admin.overview import Overview, overview
 from windlass.admin.queues import Queues
 from windlass.admin.reading import store_time
+from windlass.admin.relays import Relays
 from windlass.admin.scale import MOST_WORKERS, Scale, scale
 from windlass.admin.schedules import Schedules
 from windlass.admin.server_secret import server_secret
@@ -35,12 +37,14 @@ from windlass.admin.webhooks import Webhooks
 from windlass.admin.workers import Workers
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
+from windlass.core.ids import check_job_id
 from windlass.core.job import JobDetail
 from windlass.core.query import JobQuery
 from windlass.core.units import JobId, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.history.report import History, look, opened
-from windlass.observe.history.sink import Window
+from windlass.observe.history.sink import By, Window
+from windlass.observe.history.trail import JobHistory, job_history
 from windlass.observe.watch import Watch, page
 
 
@@ -141,6 +145,16 @@ class Service:
         return Webhooks(self.app, self._broker)
 
     @cached_property
+    def intakes(self) -> Intakes:
+        """Intakes: where jobs are taken from."""
+        return Intakes(self.app, self._broker)
+
+    @cached_property
+    def relays(self) -> Relays:
+        """Relays: where the ends of jobs are told."""
+        return Relays(self.app, self._broker)
+
+    @cached_property
     def audit(self) -> Audit:
         """The record of what operators did."""
         return Audit(self._broker)
@@ -204,10 +218,16 @@ class Service:
         """The load of some queues, or of all, and how many worker processes it could keep busy."""
         return await scale(self._broker, queues=queues, slots=slots, least=least, most=most)
 
-    async def history(self, window: Window, step: Micros | None) -> History:
+    async def history(self, window: Window, step: Micros | None, by: By | None = None) -> History:
         """How attempts went in a window of time. `Unsupported`: the app keeps no history."""
         async with opened(self.app.config.history) as sink:
-            return await look(sink, self.app.config.namespace, window, step=step)
+            return await look(sink, self.app.config.namespace, window, step=step, by=by)
+
+    async def job_history(self, job: str) -> JobHistory | None:
+        """What history knows of a job; None: nothing. `Unsupported`: the app keeps no history."""
+        wanted = check_job_id(job)
+        async with opened(self.app.config.history) as sink:
+            return job_history(wanted, await sink.trail(self.app.config.namespace, wanted))
 
     async def metrics(self, watch: Watch) -> str:
         """What this process has counted and what the store holds, for Prometheus."""

@@ -3,7 +3,12 @@
 Inside of another application: `Mounted`.
 """
 
-from windlass.api.access import Visitor
-from windlass.api.mounting import Mounted
+from windlass.extras import lacking
+
+try:
+    from windlass.api.access import Visitor
+    from windlass.api.mounting import Mounted
+except ModuleNotFoundError as missing:
+    raise lacking("windlass.api", missing, "windlass-queue[serve]") from missing
 
 __all__ = ["Mounted", "Visitor"]

@@ -13,6 +13,7 @@ from windlass.broker.contract import Broker, Options
 from windlass.clock import Clock
 from windlass.core.units import JobId
 from windlass.errors import InvalidOption
+from windlass.extras import needed
 
 Opener = Callable[[str, Options, Clock | None], Awaitable[Broker]]
 
@@ -34,9 +35,7 @@ async def _redis(url: str, options: Options, clock: Clock | None) -> Broker:
     try:
         from windlass.broker.redis import RedisBroker  # noqa: PLC0415 - see _OPENERS
     except ModuleNotFoundError as missing:
-        raise InvalidOption(
-            f"this store needs the package {missing.name}: pip install 'windlass-queue[redis]'"
-        ) from missing
+        raise InvalidOption(needed("this store", missing, "windlass-queue[redis]")) from missing
 
     return await RedisBroker.open(url, clock=clock, options=options)
 
@@ -48,9 +47,7 @@ async def _postgres(url: str, options: Options, clock: Clock | None) -> Broker:
     try:
         from windlass.broker.postgres import PostgresBroker, read_url  # noqa: PLC0415 - see _OPENERS
     except ModuleNotFoundError as missing:
-        raise InvalidOption(
-            f"this store needs the package {missing.name}: pip install 'windlass-queue[postgres]'"
-        ) from missing
+        raise InvalidOption(needed("this store", missing, "windlass-queue[postgres]")) from missing
 
     return await PostgresBroker.open(read_url(url), clock=clock, options=options)
 

@@ -17,6 +17,7 @@ FLAGS = frozenset(
             "-h",
             "--exit-if-store-is-down",
             "--json",
+            "--no-intakes",
             "--payload",
             "--reload",
             "--replay",

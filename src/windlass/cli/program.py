@@ -39,6 +39,7 @@ def build(only: str | None = None) -> App:
             program.command(App(name=name, help=about))
 
     add("worker", "work:run_worker", _WORKER)
+    add("intake", "intake:run_intake", _INTAKE)
     add("dev", "work:run_dev", "windlass dev tasks:app")
     add("serve", "serve:run_serve", _SERVE)
     add("demo", "work:run_demo", "windlass demo")
@@ -161,6 +162,33 @@ def build(only: str | None = None) -> App:
         },
     )
     noun(
+        "intakes",
+        "List and show intakes; pause, resume, move and forget them.",
+        "windlass intakes tasks:app\nwindlass intakes tasks:app show orders",
+        {
+            "list": ("intakes:list_intakes", "windlass intakes tasks:app list --json"),
+            "show": ("intakes:show_intake", "windlass intakes tasks:app show orders"),
+            "pause": ("intakes:pause_intake", "windlass intakes tasks:app pause orders"),
+            "resume": ("intakes:resume_intake", "windlass intakes tasks:app resume orders"),
+            "move": (
+                "intakes:move_intake",
+                "windlass intakes tasks:app move orders 3 end\nwindlass intakes tasks:app move orders 3 1042",
+            ),
+            "forget": ("intakes:forget_intake", "windlass intakes tasks:app forget orders"),
+        },
+    )
+    noun(
+        "relays",
+        "List and show relays; pause and resume them.",
+        "windlass relays tasks:app\nwindlass relays tasks:app pause ends",
+        {
+            "list": ("relays:list_relays", "windlass relays tasks:app list --json"),
+            "show": ("relays:show_relay", "windlass relays tasks:app show ends"),
+            "pause": ("relays:pause_relay", "windlass relays tasks:app pause ends"),
+            "resume": ("relays:resume_relay", "windlass relays tasks:app resume ends"),
+        },
+    )
+    noun(
         "keys",
         "List, create and revoke API keys.",
         "windlass keys tasks:app\nwindlass keys tasks:app create --scope enqueue --scope read",
@@ -264,6 +292,9 @@ def _examples(lines: str) -> str:
 
 
 _ID = "0192e4a0-5b3c-7abc-8def-0123456789ab"
+_INTAKE = """\
+windlass intake tasks:app
+windlass intake tasks:app --celery amqp://guest@localhost/celery"""
 _WORKER = """\
 windlass worker tasks:app
 windlass worker tasks:app --processes 4 --concurrency 32 --queues high=5,default=2,low=1
@@ -272,7 +303,9 @@ _CREATE = """\
 windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
 windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
 _HISTORY = (
-    "windlass history tasks:app --since 24h --task send\nwindlass history tasks:app --since 1h --step 5m"
+    "windlass history tasks:app --since 24h --task send\nwindlass history tasks:app --since 1h --step 5m\n"
+    "windlass history tasks:app --since 24h --by error\nwindlass history tasks:app --job "
+    f"{_ID}"
 )
 _STRIKE = """\
 windlass control tasks:app strike send --where user_id=42 --reason "their mailbox is full"

@@ -16,6 +16,7 @@ SUMMARIES = {
     "export": "Print waiting jobs and dead letters as JSON lines, with their arguments, including secrets.",
     "history": "Show failure rates, waiting and run times by task, throughput, and how busy workers were. The app's history= or $WINDLASS_HISTORY says where this is stored.",
     "import": "Enqueue the jobs of an exported file, with old ids. Jobs that the store has already are skipped.",
+    "intake": "Take messages from message brokers and make jobs of them, until stopped. It runs no jobs.",
     "migrate": "Bring the schema of a PostgreSQL namespace up to date. Workers may keep running.",
     "serve": "Serve the dashboard and the HTTP API until stopped.",
     "top": "Show problems, queues and workers, live until Ctrl-C. In a pipe it prints once.",

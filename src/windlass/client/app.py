@@ -53,7 +53,7 @@ class Windlass(Bridges):
         lifespan: Lifespan | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        check_known(settings, Settings)
+        check_known(settings, Settings, "lifespan", "name", "revision", "url")
         config = configure({"url": url, **settings}, os.environ)
         super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
 

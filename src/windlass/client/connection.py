@@ -110,6 +110,10 @@ class Connection:
         """How often it was closed; who waits can tell that it was."""
         renew_after_fork(self)
 
+    def configure(self, config: Config) -> None:
+        """Open brokers with other settings from now on."""
+        self._config = config
+
     def to(self, broker: Broker, kind: "type[_C]") -> "_C":
         """The same application on a broker that is open already, and serves any thread and loop.
 

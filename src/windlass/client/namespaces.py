@@ -2,8 +2,10 @@
 
 import copy
 import os
+import socket
 import threading
 import time
+from collections.abc import Mapping
 from typing import Self
 
 import msgspec
@@ -15,7 +17,8 @@ from windlass.client.connection import Connection
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import found_in, namespace_of
 from windlass.clock import Clock
-from windlass.config import Config
+from windlass.config import EVENTS_KEPT_FOR_RELAYS, Config
+from windlass.core.enqueuer import Enqueuer, header_of
 from windlass.core.event import Emit
 from windlass.core.ids import JobIds, namespace_tag
 from windlass.core.names import check_app, check_namespace
@@ -41,6 +44,8 @@ class Namespaces:
         self.revision = whole(revision, name="revision", least=0, most=2**31)
         self._clock = clock
         self.home = self
+        self._as_given = config
+        """The settings as they were given: what a relay changes of them is its namespace's alone."""
         self._enter(config)
         self.namespaces = {self.config.namespace: self}
         self._places: dict[str, Self] = {}
@@ -55,6 +60,10 @@ class Namespaces:
         """Where jobs of this namespace are taken from, by name."""
         self.relays: dict[str, Relay] = {}
         """Where the ends of its jobs are told, by name."""
+        self.enqueuer: Mapping[str, str] = (
+            {} if config.history is None else header_of(Enqueuer(app=self.name, host=socket.gethostname()))
+        )
+        """The header by which history knows who enqueued a job; none without history."""
         self.connection = Connection(config, self._declared, self._clock)
         self.new_id = JobIds(
             lambda: time.time_ns() // 1_000_000,
@@ -70,8 +79,13 @@ class Namespaces:
             self._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)
 
     def _read_events(self) -> None:
-        """Let queues write to the event log that do not say whether they do: a relay reads it."""
+        """Let queues write to the event log that do not say whether they do, and let the store keep more of
+        it than it would: a relay reads it, and its message broker may be away for a while.
+        """
         self._declared.emit_by_default(Emit.FINAL)
+        if self.config.events_kept is None:
+            self.config = msgspec.structs.replace(self.config, events_kept=EVENTS_KEPT_FOR_RELAYS)
+            self.connection.configure(self.config)
 
     def renew(self) -> None:
         """Draw other ids than the parent, in the child of a fork."""
@@ -106,7 +120,7 @@ class Namespaces:
 
     def _branch(self, namespace: str) -> Self:
         """The same app in one more namespace: tasks are shared, ids, declarations and store its own."""
-        config = self.home.config
+        config = self.home._as_given  # noqa: SLF001 - one of our own
         branch = copy.copy(self.home)
         branch._enter(  # noqa: SLF001 - one of our own
             msgspec.structs.replace(config, namespace=namespace, url=beside(config.url, namespace))

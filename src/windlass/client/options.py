@@ -18,6 +18,7 @@ from windlass.core.job import (
 )
 from windlass.core.names import check_flow, check_headers, check_key, check_lane, check_queue, check_tags
 from windlass.core.option import choice, shown, whole
+from windlass.core.spelling import hint
 from windlass.core.units import JobId, Micros
 from windlass.core.webhook import CALLBACK, check_target
 from windlass.errors import InvalidOption
@@ -54,11 +55,13 @@ class CallOptions(TypedDict, total=False):
     """A connection of yours: the job exists when its transaction commits. Where the store can."""
 
 
-def check_known(options: Mapping[str, object], kind: type[Any]) -> None:
-    """Refuse an option that a kind of options (a TypedDict) does not have, with those that it has."""
+def check_known(options: Mapping[str, object], kind: type[Any], *named: str) -> None:
+    """Refuse an option that a kind of options (a TypedDict) does not have; say which one was meant, or which
+    there are. `named` are keywords that the function takes beside these.
+    """
     if unknown := sorted(options.keys() - kind.__annotations__.keys()):
-        known = ", ".join(sorted(kind.__annotations__))
-        raise InvalidOption(f"unknown option {shown(unknown[0])}; options are: {known}")
+        known = sorted({*kind.__annotations__, *named})
+        raise InvalidOption(f"unknown option {shown(unknown[0])}; {hint(unknown[0], known, 'options are')}")
 
 
 def prepared(task: str, revision: int, options: CallOptions) -> dict[str, Any]:

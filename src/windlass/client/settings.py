@@ -51,7 +51,7 @@ class LaneOptions(TypedDict, total=False):
 
 def queue_settings(options: QueueOptions) -> QueueSettings:
     """The settings that the options of a queue amount to; `InvalidOption` names the one that is wrong."""
-    check_known(options, QueueOptions)
+    check_known(options, QueueOptions, "namespace", "weight")
     return check_queue_settings(QueueSettings(**_read(options)))
 
 

@@ -146,7 +146,8 @@ class Parameters:
         """Refuse a call that Python would refuse, naming the argument."""
         if given > len(self._positions) and self.rest is None:
             most = len(self._positions)
-            raise InvalidPayload(f"{self.label}: takes at most {most} arguments by position, got {given}")
+            several = "argument" if most == 1 else "arguments"
+            raise InvalidPayload(f"{self.label}: takes at most {most} {several} by position, got {given}")
         for name in self._positions[len(self.first) : given]:
             if name in kwargs:
                 raise InvalidPayload(

@@ -9,6 +9,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from windlass.extras import lacking
+
 if TYPE_CHECKING:
     from windlass.django.project import ProjectApp
 
@@ -20,7 +22,10 @@ __all__ = ["app"]
 def __getattr__(name: str) -> Any:
     """Make the app when it is first asked for: Django's settings are not there when this is imported."""
     if name == "app":
-        from windlass.django.project import project_app  # noqa: PLC0415 - as above
+        try:
+            from windlass.django.project import project_app  # noqa: PLC0415 - as above
+        except ModuleNotFoundError as missing:
+            raise lacking("windlass.django", missing, "django") from missing
 
         return project_app()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,8 @@ class WindlassConfig(AppConfig):
 
     name = "windlass.django"
     label = "windlass"
+    # Django would warn where the project names none.
+    default_auto_field = "django.db.models.BigAutoField"  # pyright: ignore[reportAssignmentType] - of the stubs
     verbose_name = "Windlass"
     default = True
 

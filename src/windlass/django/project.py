@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections, connections, transaction
+from django.db import connections, transaction
 
 from windlass.client.app import Windlass
 from windlass.client.handle import Job
@@ -79,23 +79,30 @@ def with_connections(function: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            await sync_to_async(close_old_connections)()
+            await sync_to_async(_close_old_connections)()
             try:
                 return await function(*args, **kwargs)
             finally:
-                await sync_to_async(close_old_connections)()
+                await sync_to_async(_close_old_connections)()
 
         return awaited
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        close_old_connections()
+        _close_old_connections()
         try:
             return function(*args, **kwargs)
         finally:
-            close_old_connections()
+            _close_old_connections()
 
     return called
+
+
+def _close_old_connections() -> None:
+    """As Django does, but never in a transaction: a TestCase runs in one, and so do its jobs."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
 
 
 _making = threading.RLock()

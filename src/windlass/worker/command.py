@@ -3,17 +3,15 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from windlass.broker.contract import Broker
-from windlass.broker.registry import open_broker
 from windlass.errors import InvalidOption, StoreError
 from windlass.loading import in_namespace, load_app
-from windlass.observe.failures import flush_all, flush_listeners
+from windlass.observe.failures import flush_listeners
 from windlass.observe.logs import begin_logging
 from windlass.observe.watch import Watch
 from windlass.pace import MachinePace, Pace
@@ -25,20 +23,18 @@ from windlass.worker.health import Health, health_served
 from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
 from windlass.worker.measuring import look_at, metrics_served
-from windlass.worker.opening import when_store_answers
+from windlass.worker.opening import opened, when_store_answers
 from windlass.worker.options import WorkerOptions
 from windlass.worker.plan import Plan, described, plan_of
 from windlass.worker.program import Application, Program
 from windlass.worker.pruning import Pruning
-from windlass.worker.registration import declare_all, declare_anew
+from windlass.worker.registration import declare_anew
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
 from windlass.worker.several import shared_out
 from windlass.worker.supervisor import Supervisor
 
 _log = logging.getLogger("windlass.worker")
 
-CLOSING = 3.0
-"""Seconds that a store is given to let go of its connections."""
 RELOAD_GRACE = 5.0
 """Seconds: a developer who changes the code wants to see it run."""
 
@@ -98,7 +94,9 @@ async def _opened(
         await stack.enter_async_context(health_served(options.health, health))
         try:
             brokers = await when_store_answers(
-                lambda: stack.enter_async_context(_open_all(services, lambda: ended[0])),
+                lambda: stack.enter_async_context(
+                    opened([service.program for service in services], lambda: ended[0])
+                ),
                 waits=not options.exit_if_store_is_down,
             )
             if brokers is None:
@@ -117,42 +115,6 @@ async def _opened(
         except StoreError as error:
             _log.error("the worker cannot start: %s", error)
     return ended
-
-
-@contextlib.asynccontextmanager
-async def _open_all(services: Sequence[Service], code: Callable[[], int]) -> AsyncGenerator[list[Broker]]:
-    """The store of each service."""
-    async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(_open(service.program, code)) for service in services]
-
-
-@contextlib.asynccontextmanager
-async def _open(program: Program, code: Callable[[], int]) -> AsyncGenerator[Broker]:
-    """The store of a program, with everything declared; closed in the end."""
-    broker = await open_broker(program.config.url, options=program.config.broker_options())
-    try:
-        if not broker.capabilities.shared:
-            raise InvalidOption(
-                f"a {broker.capabilities.store} store lives in one process: worker processes would each have "
-                "their own; use another store, or `async with app.worker()` in the process that has it"
-            )
-        for warning in await broker.warnings():
-            _log.warning("%s", warning)
-        await declare_all(broker, program)
-        yield broker
-    finally:
-        await _close(broker, code())
-
-
-async def _close(broker: Broker, code: int) -> None:
-    """A store that does not answer would keep a process that has nothing left to do."""
-    try:
-        async with asyncio.timeout(CLOSING):
-            await broker.close()
-    except TimeoutError:
-        _log.warning("the store is away: left without closing it")
-        flush_all()
-        os._exit(code)
 
 
 def _watch_of(service: Service) -> Watch:

@@ -1,17 +1,27 @@
-"""Opening a store when a program starts: one that is down is waited for, unless the program is to exit."""
+"""Opening stores when a program starts: one that is down is waited for, unless the program is to exit."""
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.broker.contract import Broker
+from windlass.broker.registry import open_broker
+from windlass.errors import InvalidOption, StoreError, StoreUnavailable
+from windlass.observe.failures import flush_all
 from windlass.pace import MachinePace
 from windlass.patience import insist
+from windlass.worker.program import Program
+from windlass.worker.registration import declare_all
 
 _log = logging.getLogger("windlass.worker")
 _T = TypeVar("_T")
+
+CLOSING = 3.0
+"""Seconds that a store is given to let go of its connections."""
 
 
 async def when_store_answers(call: Callable[[], Awaitable[_T]], *, waits: bool) -> _T | None:
@@ -45,3 +55,40 @@ async def when_store_answers(call: Callable[[], Awaitable[_T]], *, waits: bool) 
         _log.warning("told to stop; opening the store had failed: %s", error)
     _log.info("stopped")
     return None
+
+
+@contextlib.asynccontextmanager
+async def opened(programs: Sequence[Program], code: Callable[[], int]) -> AsyncGenerator[list[Broker]]:
+    """The store of each program, with everything declared; closed in the end. `code` is what the process
+    exits with if a store does not let it go.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(_open(program, code)) for program in programs]
+
+
+@contextlib.asynccontextmanager
+async def _open(program: Program, code: Callable[[], int]) -> AsyncGenerator[Broker]:
+    broker = await open_broker(program.config.url, options=program.config.broker_options())
+    try:
+        if not broker.capabilities.shared:
+            raise InvalidOption(
+                f"a {broker.capabilities.store} store lives in one process: worker processes would each have "
+                "their own; use another store, or `async with app.worker()` in the process that has it"
+            )
+        for warning in await broker.warnings():
+            _log.warning("%s", warning)
+        await declare_all(broker, program)
+        yield broker
+    finally:
+        await _close(broker, code())
+
+
+async def _close(broker: Broker, code: int) -> None:
+    """A store that does not answer would keep a process that has nothing left to do."""
+    try:
+        async with asyncio.timeout(CLOSING):
+            await broker.close()
+    except TimeoutError:
+        _log.warning("the store is away: left without closing it")
+        flush_all()
+        os._exit(code)

@@ -30,7 +30,8 @@ from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.intake import Control
 from windlass.core.job import JobDetail
 from windlass.core.relay import RelayReading, declared_as, reading_of
-from windlass.core.units import Cursor, JobId, Micros
+from windlass.core.signature import Signature
+from windlass.core.units import SECOND, Cursor, JobId, Micros
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable, InvalidOption, StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff, cancelled
@@ -58,10 +59,14 @@ SHOWN = 10.0
 """Seconds between two times that a trouble is written down which has not changed."""
 LOOK = 1.0
 """Seconds between two looks at what operators have said."""
+OLD: Micros = 10 * SECOND
+"""A relay that has read all there is, and was further behind than this, says that it has caught up."""
 CHECKED = 60.0
 """Seconds between two looks for queues of which nothing is told."""
 
 Opens: TypeAlias = Callable[[Address], Awaitable[Sink]]
+SignatureOf: TypeAlias = Callable[[str], Signature | None]
+"""By the name of a task: which of its arguments are secret."""
 
 
 class Source(Configure, Plan, Read, Protocol):
@@ -80,9 +85,13 @@ class Relays:
         pace: Pace,
         namespace: str,
         *,
+        signature_of: SignatureOf,
         opens: Opens = open_sink,
     ) -> None:
-        self._relays = [Relaying(relay, broker, pace, namespace, opens=opens) for relay in relays.values()]
+        self._relays = [
+            Relaying(relay, broker, pace, namespace, signature_of=signature_of, opens=opens)
+            for relay in relays.values()
+        ]
 
     async def run(self) -> None:
         """Run them all, for ever."""
@@ -97,13 +106,21 @@ class Relaying:
     """One relay of this process."""
 
     def __init__(
-        self, relay: Relay, broker: Source, pace: Pace, namespace: str, *, opens: Opens = open_sink
+        self,
+        relay: Relay,
+        broker: Source,
+        pace: Pace,
+        namespace: str,
+        *,
+        signature_of: SignatureOf,
+        opens: Opens = open_sink,
     ) -> None:
         self._settings = relay.settings
         self._address = relay.address
         self._broker = broker
         self._pace = pace
         self._namespace = namespace
+        self._signature_of = signature_of
         self._opens = opens
         self._name = relay.settings.name
         first = FROM_NOW if relay.settings.start == "last" else FROM_START
@@ -191,7 +208,12 @@ class Relaying:
         jobs = await self._jobs([event.job for event in events])
         return [
             message(
-                self._settings, event, jobs.get(event.job), namespace=self._namespace, largest=sink.largest
+                self._settings,
+                event,
+                jobs.get(event.job),
+                namespace=self._namespace,
+                signature=self._signature_of(event.task),
+                largest=sink.largest,
             )
             for event in events
         ]
@@ -260,7 +282,8 @@ class Relaying:
     async def _keep(self, reading: RelayReading, page: Events, done: "_Done") -> None:
         """Keep the place behind a page, and how it went."""
         warnings = self._sink_warns + self._queues_warn
-        if page.cursor == reading.cursor and not reading.error and warnings == reading.warnings:
+        is_known = page.cursor == reading.cursor and not reading.error and warnings == reading.warnings
+        if is_known and (reading.behind or 0) < OLD:
             return
         now = await self._turn.now()
         last = done.refused[-1][0].headers["windlass-job"] if done.refused else reading.refused_job
@@ -271,7 +294,7 @@ class Relaying:
                 sent=reading.sent + done.sent,
                 refused=reading.refused + len(done.refused),
                 refused_job=last,
-                behind=now - page.items[-1].at if page.items else reading.behind,
+                behind=now - page.items[-1].at if page.items else 0,
                 error="",
                 warnings=warnings,
                 as_of=now,

@@ -27,6 +27,7 @@ from windlass.pace import Pace
 from windlass.patience import cancelled, either, finished, insist, until
 from windlass.worker.children import Spawner
 from windlass.worker.endings import MemoryKills, Orphans, Verdict, end, judge
+from windlass.worker.guarding import guarded
 from windlass.worker.heart import Heart
 from windlass.worker.host import Host
 from windlass.worker.janitor import Janitor
@@ -397,14 +398,10 @@ class Supervisor:
 
     async def _guarded(self, name: str, service: Callable[[], Awaitable[None]]) -> None:
         """Keep a service going, whatever happens to it."""
-        while True:
-            try:
-                return await service()
-            except StoreReplaced as error:
-                return self._give_up(error)
-            except Exception:  # noqa: BLE001 - whatever it is, children must not lose their heart
-                _log.exception("the %s failed; it goes on in a second", name)
-                await self._pace.sleep(1.0)
+        try:
+            await guarded(name, service, self._pace)
+        except StoreReplaced as error:
+            self._give_up(error)
 
     def _give_up(self, error: StoreReplaced) -> None:
         """No process of this worker can use the store any more: let all end, charged to no job."""

@@ -45,12 +45,24 @@ def test_a_url_has_options_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://:secret@host:port", "redis://:secret@h?timeout=0", "redis+sentinel://:secret@h"]
+    "url",
+    [
+        "redis://:secret@host:port",
+        "redis://:secret@h?timeout=0",
+        "redis+sentinel://:secret@h",
+        "redis://h/secret",  # no number of a database: the driver would take it for 0
+        "redis://h/0/secret",
+    ],
 )
 def test_a_url_that_means_nothing_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         read_url(url)
     assert "secret" not in str(caught.value)
+
+
+def test_an_option_that_the_driver_does_not_know_is_refused_by_its_name() -> None:
+    with pytest.raises(InvalidOption, match=r"no option 'timout'$"):
+        asyncio.run(open_broker("redis://host?timout=secret"))
 
 
 def test_the_registry_knows_the_schemes() -> None:

@@ -42,9 +42,14 @@ export interface AlertShown {
   name: string
   queue: string | null
   task: string | null
+  intake: string | null
+  relay: string | null
   depth: number | null
   oldest: number | null
   dead: number | null
+  lag: number | null
+  behind: number | null
+  stopped: boolean
   clear: number
   raised: boolean
   since: string | null
@@ -55,6 +60,22 @@ export interface AlertShown {
 export interface Arguments {
   args: unknown[]
   kwargs: Record<string, unknown>
+}
+
+export interface AttemptShown {
+  fence: number
+  attempt: number
+  outcome: string
+  move: string
+  started_at: string | null
+  ended_at: string
+  wait: number | null
+  run: number | null
+  worker: string
+  host: string
+  error: string | null
+  message: string | null
+  fingerprint: string | null
 }
 
 export interface BeatAnswer {
@@ -206,6 +227,14 @@ export interface Enqueued {
   task_id: string
 }
 
+export interface EnqueuedShown {
+  at: string
+  key: string | null
+  by_key: string
+  by_app: string
+  by_host: string
+}
+
 export interface ErrorGiven {
   type?: string
   message?: string
@@ -283,6 +312,35 @@ export interface FlowShown {
   progress: number
 }
 
+export interface Forgotten {
+  intake: string
+  offsets: number
+}
+
+export interface GroupHistory {
+  attempts: number
+  done: number
+  failed: number
+  dead: number
+  cancelled: number
+  given_back: number
+  failure_rate: number | null
+  per_second: number
+  busy_seconds: number
+  wait: Percentiles
+  run: Percentiles
+  name: string
+  host?: string | null
+  pid?: number | null
+  slots?: number | null
+  use?: number | null
+  error?: string | null
+  message?: string | null
+  last_task?: string | null
+  last_job?: string | null
+  last_at?: string | null
+}
+
 export interface Grouped {
   groups: DeadGroup[]
   examined: number
@@ -311,6 +369,8 @@ export interface History {
   tasks: TaskHistory[]
   buckets: Bucket[]
   workers: HostHistory[]
+  by?: string | null
+  groups?: GroupHistory[]
 }
 
 export interface HookShown {
@@ -339,6 +399,39 @@ export interface HostHistory {
 export interface Ids {
   ids: string[]
   reason?: string
+}
+
+export interface IntakeShown {
+  name: string
+  state: "failing" | "gone" | "paused" | "running" | "stopped" | "unread" | "waiting"
+  url: string
+  format: string
+  tasks: string[]
+  queues: string[] | null
+  fields: Record<string, unknown>
+  start: string
+  window: number
+  tombstones: string
+  backlog: number
+  app: string
+  paused: boolean
+  runners: number
+  lag: number | null
+  rate: number
+  taken: number
+  dead: number
+  partitions: PartitionShown[]
+  warnings: string[]
+}
+
+export interface JobHistory {
+  job: string
+  task: string
+  queue: string
+  lane: string
+  tags: string[]
+  enqueued: EnqueuedShown | null
+  attempts: AttemptShown[]
 }
 
 export interface JobShown {
@@ -477,6 +570,22 @@ export interface Login {
 
 export type Move = "enqueue" | "unblock" | "parent failed" | "due" | "unhold" | "claim" | "done" | "retry" | "snooze" | "hold" | "release" | "dead" | "cancel" | "supersede" | "crash" | "lost" | "deadline" | "expire" | "replace" | "edit" | "replay" | "discard" | "purge" | "prune"
 
+export interface MoveWanted {
+  partition: string
+  to: string
+  identity?: string | null
+  expect?: string | null
+}
+
+export interface Moved {
+  intake: string
+  partition: string
+  moved: boolean
+  before: string | null
+  offset: string | null
+  identity: string | null
+}
+
 export interface NewOperation {
   verb: "discard" | "replay"
   queue?: string | null
@@ -567,6 +676,26 @@ export interface Overview {
   problems: Trouble[]
 }
 
+export interface PartitionShown {
+  partition: string
+  offset: string | null
+  identity: string | null
+  moved_at: string | null
+  owner: string
+  host: string
+  pid: number
+  is_read: boolean
+  place: string
+  lag: number | null
+  taken: number
+  dead: number
+  rate: number
+  error: string
+  waits_for: string
+  stopped: boolean
+  as_of: string | null
+}
+
 export interface Percentiles {
   p50?: number | null
   p95?: number | null
@@ -653,6 +782,30 @@ export interface Ran {
 export interface ReceiverSecret {
   receiver: string
   secret: string
+}
+
+export interface RelayShown {
+  name: string
+  state: "failing" | "gone" | "paused" | "running" | "unread"
+  url: string
+  queues: string[]
+  tasks: string[]
+  on: string[]
+  to: string
+  payload: boolean
+  app: string
+  paused: boolean
+  sent: number
+  refused: number
+  refused_job: string
+  gaps: number
+  behind: number | null
+  host: string
+  pid: number
+  is_read: boolean
+  error: string
+  warnings: string[]
+  as_of: string | null
 }
 
 export interface Rotated {

@@ -15,7 +15,7 @@ from redis.crc import key_slot
 
 from windlass.broker.redis.complaints import UNREACHABLE, complaint
 from windlass.broker.redis.url import Address, Location
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.errors import InvalidOption, StoreError, StoreUnavailable
 from windlass.forks import CONNECTING
 
 Command = tuple[bytes | str | int, ...]
@@ -69,7 +69,7 @@ def options_for(location: Location, address: Address | None) -> dict[str, Any]:
 
 async def open_on_loop(location: Location, address: Address | None) -> LoopConnection:
     """An open connection for coroutines. A caller that is cancelled meanwhile leaves nothing open."""
-    made: LoopConnection = _kind(location, redis.asyncio)(**options_for(location, address))
+    made: LoopConnection = _made(location, redis.asyncio, options_for(location, address))
     try:
         async with CONNECTING.entered():
             await made.connect()
@@ -121,7 +121,7 @@ def ask_blocking(opened: BlockingConnection, commands: Sequence[Command]) -> Any
 
 
 def _opened(options: dict[str, Any], location: Location) -> BlockingConnection:
-    made: BlockingConnection = _kind(location, redis)(**options)
+    made: BlockingConnection = _made(location, redis, options)
     try:
         with CONNECTING:
             made.connect()
@@ -129,6 +129,16 @@ def _opened(options: dict[str, Any], location: Location) -> BlockingConnection:
         made.disconnect()
         raise
     return made
+
+
+def _made(location: Location, module: Any, options: dict[str, Any]) -> Any:
+    try:
+        return _kind(location, module)(**options)
+    except TypeError as error:  # it names the option, and does not quote its value
+        _, _, name = str(error).rpartition("unexpected keyword argument ")
+        raise InvalidOption(
+            f"the Redis URL is not understood: such a connection has no option {name or error}"
+        ) from error
 
 
 def _kind(location: Location, module: Any) -> Any:

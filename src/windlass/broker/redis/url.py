@@ -8,6 +8,7 @@ Options: `timeout` (seconds for an answer), `wait` (replicas that confirm an enq
 (`ssl_ca_certs`, `db`, …).
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -26,6 +27,8 @@ SCHEMES: Final = (
     "rediss+cluster",
 )
 TIMEOUT: Final = 5.0
+_DATABASE: Final = re.compile(r"/?|/[0-9]{1,9}/?", re.ASCII)
+"""The driver would take any other path for database 0."""
 Address = tuple[str, int]
 
 
@@ -66,6 +69,10 @@ def _read(url: str) -> Location:
     if wait < 0 or timeout <= 0:
         raise InvalidOption("timeout must be positive and wait not negative")
     if not kind:
+        if scheme != "unix" and not _DATABASE.fullmatch(parts.path):
+            raise InvalidOption(
+                "the path of a Redis URL is the number of a database, such as redis://host:6379/0"
+            )
         said = _parsed(f"{url.partition('?')[0]}?{urlencode(options)}")
         if scheme == "unix":
             said["unix"] = True

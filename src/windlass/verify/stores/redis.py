@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from windlass.errors import InvalidOption
+from windlass.extras import needed
 from windlass.verify.processes import Starter
 from windlass.verify.stores.own import Server, package_folder
 
@@ -57,9 +58,7 @@ class OwnRedis(Server):
         try:
             import redis  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as missing:
-            raise InvalidOption(
-                "this store needs the package redis: pip install 'windlass-queue[redis]'"
-            ) from missing
+            raise InvalidOption(needed("this store", missing, "windlass-queue[redis]")) from missing
         return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10)
 
     def say(self, *words: str) -> Any:

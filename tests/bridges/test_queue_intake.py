@@ -1,0 +1,130 @@
+"""Queues: a message is acknowledged when its job is accepted; what comes again is known by its id."""
+
+import random
+from functools import partial
+
+import msgspec
+import pytest
+from tests.bridges.bench import Bench, LosesAnswers
+from tests.bridges.fake_sources import FakeQueueSource, Queue, Trouble
+
+from windlass.core.job import HIGHEST_PRIORITY
+from windlass.core.lease import Ask
+from windlass.core.outcome import Outcome
+from windlass.core.session import Beat, SessionInfo
+from windlass.core.settlement import Settlement
+from windlass.core.state import State
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_id_is_one_job_through_repeats_reordering_lost_answers_and_kills(seed: int) -> None:
+    bench, queue = Bench(), Queue()
+    draw, trouble = random.Random(seed), Trouble(seed, 0.05)
+    bench.broker = LosesAnswers(bench.model, seed, 0.1)
+    source = partial(FakeQueueSource, queue, bench.pace, trouble, shuffle=draw.shuffle)
+    count = 300
+
+    async def story() -> None:
+        await bench.start(source)
+        await bench.start(source)
+        for number in range(count):
+            for _ in range(1 + (draw.random() < 0.2)):
+                queue.put({"n": number}, f"m{number}")
+            if draw.random() < 0.03:
+                await bench.kill(len(bench.running) - 1)
+                await bench.start(source)
+            await bench.pace.sleep(draw.random() / 10)
+        await bench.until_taken(*range(count))
+
+        async def all_acknowledged() -> bool:
+            return not queue.waiting and not queue.held
+
+        await bench.until(all_acknowledged)
+        assert await bench.numbers() == list(range(count))
+        assert len(queue.received) > count
+        assert bench.broker.lost > 0
+
+    bench.play(story)
+
+
+def test_an_id_is_known_for_the_window_after_the_end_of_its_job() -> None:
+    bench, queue = Bench(window="1h"), Queue()
+
+    async def story() -> None:
+        await bench.start(partial(FakeQueueSource, queue, bench.pace))
+        queue.put({"n": 1}, "m1")
+        await bench.until_taken(1)
+        await bench.model.beat([Beat(session="s", open=SessionInfo(queues=("default",), slots=1))])
+        (lease,) = (
+            await bench.model.claim(Ask(session="s", seq=1, queues=("default",), slots=1, limit=1))
+        ).leases
+        await bench.model.settle([Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE)])
+        queue.put({"n": 1}, "m1")
+        queue.put({"n": 2}, "m2")
+        await bench.until_taken(2)
+        assert await bench.numbers(State.DONE) == [1]
+
+    bench.play(story)
+
+
+def test_nothing_is_acknowledged_while_the_store_does_not_accept() -> None:
+    bench, queue = Bench(), Queue()
+    bench.broker = LosesAnswers(bench.model, 1, 2.0)  # every take fails before it is done
+
+    async def story() -> None:
+        await bench.start(partial(FakeQueueSource, queue, bench.pace))
+        for number in range(10):
+            queue.put({"n": number}, f"m{number}")
+        status = await bench.until_told(
+            lambda told: any("line broke" in each.error for each in told.partitions.values())
+        )
+        assert list(status.partitions) == [bench.processes[0].session]
+        assert await bench.jobs() == []
+        assert len(queue.waiting) + len(queue.held) == 10
+
+    bench.play(story)
+
+
+def test_unreadable_messages_are_dead_letters_once_each() -> None:
+    bench, queue = Bench(), Queue()
+
+    async def story() -> None:
+        await bench.start(partial(FakeQueueSource, queue, bench.pace))
+        for _ in range(2):
+            queue.put(b"no JSON", "bad")
+            await bench.pace.sleep(5)
+        queue.put({"n": 1}, "m1")
+        await bench.until_taken(1)
+        dead = [job for job in await bench.jobs() if job.state is State.DEAD]
+        assert [job.payload for job in dead] == [b"no JSON"]
+
+    bench.play(story)
+
+
+def test_priority_of_a_message_is_that_of_its_job() -> None:
+    bench, queue = Bench(), Queue()
+
+    async def story() -> None:
+        await bench.start(partial(FakeQueueSource, queue, bench.pace))
+        for number, priority in enumerate((None, 0, 9, 255)):
+            queue.put({"n": number}, f"m{number}", priority=priority)
+        await bench.until_taken(0, 1, 2, 3)
+        found = {msgspec.json.decode(job.payload)["k"]["n"]: job.priority for job in await bench.jobs()}
+        assert found == {0: bench.app.tasks["ship"].pattern.priority, 1: 0, 2: 9, 3: HIGHEST_PRIORITY}
+
+    bench.play(story)
+
+
+def test_readers_whose_sessions_have_ended_are_shown_no_more() -> None:
+    bench, queue = Bench(), Queue()
+
+    async def story() -> None:
+        source = partial(FakeQueueSource, queue, bench.pace)
+        await bench.start(source)
+        await bench.start(source)
+        first, second = (process.session for process in bench.processes)
+        await bench.until_told(lambda told: set(told.partitions) == {first, second})
+        await bench.stop(bench.running[0])
+        await bench.until_told(lambda told: set(told.partitions) == {second})
+
+    bench.play(story)

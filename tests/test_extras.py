@@ -1,0 +1,43 @@
+"""A part that lacks a package says what to install. The package is hidden from an interpreter of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("statement", "package", "install"),
+    [
+        ("import windlass.api", "litestar", "windlass-queue[serve]"),
+        ("import windlass.sentry", "sentry_sdk", "windlass-queue[sentry]"),
+        ("from windlass.django import app", "django", "django"),
+    ],
+)
+def test_a_module_says_what_it_lacks(statement: str, package: str, install: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules[{package!r}] = None; {statement}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"needs the package {package}: pip install '{install}'" in told.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "package", "install"),
+    [
+        ("redis://localhost", "redis", "windlass-queue[redis]"),
+        ("postgresql://localhost/db", "psycopg", "windlass-queue[postgres]"),
+    ],
+)
+def test_a_store_says_what_it_lacks(url: str, package: str, install: str) -> None:
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; from windlass import Windlass; "
+        f"Windlass({url!r}).enqueue_many([Windlass({url!r}).external('send').call()])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert f"needs the package {package}: pip install '{install}'" in told.stderr.splitlines()[-1]
