@@ -37,6 +37,7 @@ from windlass.worker.janitor import Janitor
 from windlass.worker.lifespan import entered
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.program import Program
+from windlass.worker.pruning import Pruning
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import Worker, rows_for
@@ -166,6 +167,7 @@ class EmbeddedWorker:
             self._program.config,
             fire=firing.due,
             look=lambda: look_and_tell(broker, namespace=self._program.config.namespace),
+            pruning=Pruning(broker, self._program, self._pace),
         )
         try:
             async with asyncio.TaskGroup() as group:
