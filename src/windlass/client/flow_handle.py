@@ -84,11 +84,11 @@ class Flow:
     # --- blocking -------------------------------------------------------------------------------------------
 
     def view(self) -> FlowView:
-        """How it is doing; `JobNotFound` if there is no job of it."""
+        """Its state and how many of its jobs have ended; `JobNotFound` if it has no job."""
         return self._app.connection.run(self.aview())
 
     def state(self) -> FlowState:
-        """How it is doing, in a word."""
+        """Its state, in one word."""
         return self.view().state
 
     def progress(self) -> float:

@@ -77,7 +77,7 @@ class Job(Generic[R]):
 
     @property
     def namespace(self) -> str:
-        """Where the job is, as far as its id tells."""
+        """The namespace of the job, as far as its id tells."""
         return self._app.config.namespace
 
     # --- blocking -------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Job(Generic[R]):
         return self._read(self._app.connection.run(self._finished(timeout)))
 
     def progress(self) -> Progress | None:
-        """What the running job last said with `current.progress`; None: nothing."""
+        """What the running job last reported with `current.progress`; None if it has reported nothing."""
         return self._app.connection.run(self.aprogress())
 
     def logs(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Job(Generic[R]):
         return self._app.connection.run(self.alogs())
 
     def cancel(self) -> bool:
-        """Cancel the job; whether it was, or its worker was asked to stop it. False: it had finished."""
+        """Cancel the job, or ask its worker to stop it. Returns False if it had finished."""
         return self._app.connection.run(self.acancel())
 
     # --- async ----------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def add_failure_listener(listener: Listener, *, flush: Callable[[], object] | No
 
 
 def remove_failure_listener(listener: Listener) -> None:
-    """Do not call it any more."""
+    """Stop calling a listener."""
     if listener in _listeners:
         _listeners.remove(listener)
 
