@@ -8,6 +8,7 @@ from typing import TypedDict, cast
 
 import msgspec
 
+from windlass.bridges.addresses import address_of
 from windlass.broker.contract import Options
 from windlass.broker.registry import check_url
 from windlass.core.address import allowed
@@ -17,12 +18,16 @@ from windlass.core.names import check_namespace
 from windlass.core.option import shown, whole
 from windlass.core.session import SESSION_TTL
 from windlass.core.settings import Retention
-from windlass.core.units import MAX_INTEGER, MILLISECOND, SECOND, Micros
+from windlass.core.units import HOUR, MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.history.place import check_history_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
+FRONT_MEMORY: Micros = HOUR
+"""For how long the id of a job that came through a front door is known after its end, at least. Two messages
+of one job were sent within the resend window; so long may pass between the takes of both.
+"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_window: Micros = 10 * SECOND
     max_payload: int = MAX_PAYLOAD
     max_size: int | None = None
+    front: str | None = None
+    """The message broker that jobs are sent through, as a URL; None: they are sent to the store."""
     history: str | None = None
     """Where finished attempts are kept, as a URL; see `windlass.observe.history`."""
     webhooks: bool = False
@@ -63,7 +70,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Options(
             namespace=self.namespace,
             session_ttl=self.session_ttl,
-            resend_window=self.resend_window,
+            resend_window=max(self.resend_window, 0 if self.front is None else FRONT_MEMORY),
             retention=Retention(**said) if said else None,
             max_size=self.max_size,
         )
@@ -85,6 +92,7 @@ class Settings(TypedDict, total=False):
     resend_window: Duration | None
     max_payload: int | None
     max_size: int | None
+    front: str | None
     history: str | None
     webhooks: bool | None
     webhook_allow: Sequence[str] | str | None
@@ -105,7 +113,14 @@ _DURATIONS = frozenset(
     )
 )
 _SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER}
-_TEXTS = {"url": check_url, "namespace": check_namespace, "history": check_history_url}
+
+
+def _check_front(url: str) -> str:
+    address_of(url)
+    return url
+
+
+_TEXTS = {"url": check_url, "namespace": check_namespace, "front": _check_front, "history": check_history_url}
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
 

@@ -116,6 +116,15 @@ class Bridges(Definitions):
             relay_document(settings.name), msgspec.json.encode(settings)
         )
 
+    def _open_front(self) -> None:
+        """Declare the intake that takes what this app's producers send through its front door."""
+        if self.config.front is None:
+            return
+        address = address_of(self.config.front)
+        settings = IntakeSettings(name=FRONT, url=address.shown, format=FRONT)
+        self.intakes[FRONT] = Intake(settings, address)
+        self._declared.put(intake_document(FRONT), msgspec.json.encode(settings))
+
     def _one_place(self, what: str, queues: Iterable[str]) -> Namespaces:
         """The one namespace of all these queues: what an intake or a relay writes is in one store."""
         places = {place.config.namespace: place for place in map(self.place_of, queues)}
