@@ -53,6 +53,7 @@ def test_the_environment_reaches_the_app(monkeypatch: pytest.MonkeyPatch) -> Non
         ({}, {"WINDLASS_URL": ""}, "WINDLASS_URL is empty"),
         ({"url": "memory://root:secret@[::1"}, {}, "url is not a URL, such as sqlite:///windlass.db"),
         ({"max_size": 0}, {}, "max_size must be a whole number"),
+        ({"events_kept": 0}, {}, "events_kept must be a whole number"),
     ],
     ids=str,
 )

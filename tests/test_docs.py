@@ -15,7 +15,7 @@ from windlass.client.options import CallOptions
 from windlass.client.schedule import ScheduleOptions
 from windlass.client.settings import QueueOptions
 from windlass.client.task import TaskKeywords
-from windlass.config import PREFIX, Config
+from windlass.config import EVENTS_KEPT, EVENTS_KEPT_FOR_RELAYS, PREFIX, Config
 from windlass.core.state import PLAIN_NAMES
 from windlass.worker.current import Current
 
@@ -212,6 +212,8 @@ def shown(name: str, value: object) -> str:
         return str(value).lower()
     if value == ():
         return "nothing"
+    if name == "events_kept":
+        return f"{EVENTS_KEPT:,}; with a [relay](relays.md) {EVENTS_KEPT_FOR_RELAYS:,}"
     if value is None:
         return "none" if name in ("max_size", "history") else "the store's"
     if name in ("url", "namespace"):

@@ -45,6 +45,19 @@ def test_the_api_reference_has_every_public_name_and_no_other(api: ModuleType) -
     assert "WindlassError" in errors
 
 
+def test_the_api_reference_has_every_name_that_a_page_imports(api: ModuleType) -> None:
+    listed = {(module, name) for module, names in api.names().items() for name in names}
+    statement = re.compile(r"^ *from (windlass[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+    imported = {
+        (module, name)
+        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+        for module, names in statement.findall(page.read_text())
+        for name in names.split(", ")
+    }
+    assert len(imported) > 30
+    assert imported - listed <= {("windlass.django", "app")}  # a project's own: an app as any other
+
+
 def test_the_api_reference_shows_signatures_and_docstrings(api: ModuleType) -> None:
     page = api.pages()["windlass"]
     section = page.partition("### `Windlass.queue`\n")[2].partition("\n### ")[0]

@@ -1,6 +1,7 @@
 """The reference of the Python API as Markdown pages, made from signatures and docstrings: `make docs`.
 
-Public names only: what `__all__` of `windlass`, `windlass.testing` and `windlass.api` list, and every error.
+Public names only: what `__all__` of `windlass`, `windlass.testing` and `windlass.api` list, every error, and
+what the pages of the documentation import from other modules.
 """
 
 import inspect
@@ -12,7 +13,12 @@ import msgspec
 
 import windlass
 import windlass.api
+import windlass.django.testing
 import windlass.errors
+import windlass.observe.failures
+import windlass.observe.logs
+import windlass.observe.watch
+import windlass.sentry
 import windlass.testing
 
 _QUALIFIED = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
@@ -36,6 +42,11 @@ def names() -> dict[str, list[str]]:
         "windlass.testing": list(windlass.testing.__all__),
         "windlass.api": list(windlass.api.__all__),
         "windlass.errors": error_names(),
+        "windlass.django.testing": ["jobs"],
+        "windlass.observe.failures": ["Failure", "add_failure_listener", "remove_failure_listener"],
+        "windlass.observe.logs": ["JsonFormatter", "TextFormatter"],
+        "windlass.observe.watch": ["Watch", "page"],
+        "windlass.sentry": ["WindlassIntegration"],
     }
 
 
@@ -47,6 +58,20 @@ _MODULES: dict[str, tuple[ModuleType, str]] = {
         "Dashboard and API in your application: `from windlass.api import Mounted`.",
     ),
     "windlass.errors": (windlass.errors, "Every error that Windlass raises, in one tree."),
+    "windlass.django.testing": (windlass.django.testing, "For tests of a [Django](../django.md) project."),
+    "windlass.observe.failures": (
+        windlass.observe.failures,
+        "Failed runs, for [another tracker](../logging-and-sentry.md#another-tracker).",
+    ),
+    "windlass.observe.logs": (
+        windlass.observe.logs,
+        "Formatters of [lines of the log](../logging-and-sentry.md#loggers).",
+    ),
+    "windlass.observe.watch": (
+        windlass.observe.watch,
+        "[Metrics](../observability.md) of a program of yours.",
+    ),
+    "windlass.sentry": (windlass.sentry, "The integration for [Sentry](../logging-and-sentry.md#sentry)."),
 }
 
 

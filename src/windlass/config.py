@@ -28,6 +28,9 @@ FRONT_MEMORY: Micros = HOUR
 """For how long the id of a job that came through a front door is known after its end, at least. Two messages
 of one job were sent within the resend window; so long may pass between the takes of both.
 """
+EVENTS_KEPT = Options().events_kept
+EVENTS_KEPT_FOR_RELAYS = 1_000_000
+"""So many ends may come while a relay's message broker is away: a hundred a second for almost three hours."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_size: int | None = None
     front: str | None = None
     """The message broker that jobs are sent through, as a URL; None: they are sent to the store."""
+    events_kept: int | None = None
+    """Of the event log; None: `EVENTS_KEPT`, and `EVENTS_KEPT_FOR_RELAYS` where a relay is declared."""
     history: str | None = None
     """Where finished attempts are kept, as a URL; see `windlass.observe.history`."""
     webhooks: bool = False
@@ -73,6 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             resend_window=max(self.resend_window, 0 if self.front is None else FRONT_MEMORY),
             retention=Retention(**said) if said else None,
             max_size=self.max_size,
+            events_kept=EVENTS_KEPT if self.events_kept is None else self.events_kept,
         )
 
 
@@ -93,6 +99,7 @@ class Settings(TypedDict, total=False):
     max_payload: int | None
     max_size: int | None
     front: str | None
+    events_kept: int | None
     history: str | None
     webhooks: bool | None
     webhook_allow: Sequence[str] | str | None
@@ -121,6 +128,8 @@ def _check_front(url: str) -> str:
 
 
 _TEXTS = {"url": check_url, "namespace": check_namespace, "front": _check_front, "history": check_history_url}
+_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
+_TEXTS = {"url": check_url, "namespace": check_namespace, "history": check_history_url}
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
 

@@ -15,6 +15,7 @@ from windlass.conformance.harness import Harness
 from windlass.core.event import Emit
 from windlass.core.intake import Control
 from windlass.core.relay import RelayReading, RelaySettings, declared_as, reading_of
+from windlass.core.signature import Signature
 from windlass.core.units import SECOND
 from windlass.worker.documents import document_of
 from windlass.worker.relays import Relaying
@@ -94,6 +95,7 @@ class Bench:
         self.taken = taken or Taken()
         self.opened = 0
         self.cannot_open: Exception | None = None
+        self.signatures: dict[str, Signature] = {}
 
     async def prepare(self, *, emit: Emit = Emit.FINAL) -> "Bench":
         await self.store.queue("q", emit=emit)
@@ -113,6 +115,7 @@ class Bench:
             broker or self.store.broker,
             ByHand(self.store.clock),
             "ns",
+            signature_of=self.signatures.get,
             opens=opens,
         )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -11,7 +11,10 @@ from tests.bridges.stores import namespaces, open_broker, redis_server
 
 from windlass.bridges.message import Outgoing
 from windlass.conformance.harness import Harness
+from windlass.core.codec import VERSION, Call, encode
 from windlass.core.event import Emit
+from windlass.core.secret import MASK, Secret
+from windlass.core.signature import Signature
 from windlass.core.units import DAY, MINUTE, SECOND
 from windlass.errors import BridgeRefused, BridgeUnavailable, InvalidOption, StoreUnavailable
 from windlass.worker import relays
@@ -41,7 +44,13 @@ async def test_every_end_is_told_once_and_in_order_over_many_pages(
 
 async def test_a_message_says_what_ended_and_how(store: Harness) -> None:
     bench = await Bench(store).prepare()
-    await store.add(task="ship", lane="acme", payload=b'{"a":[1]}', headers={"trace": "x"}, tags=("t",))
+    await store.add(
+        task="ship",
+        lane="acme",
+        payload=b'{"v":1,"a":[1],"k":{"to":"x"}}',
+        headers={"trace": "x"},
+        tags=("t",),
+    )
     worker = await store.worker(slots=1)
     lease = await worker.one()
     await store.dead(lease)
@@ -59,7 +68,7 @@ async def test_a_message_says_what_ended_and_how(store: Harness) -> None:
     assert (said["type"], said["namespace"]) == ("job.dead", "ns")
     job = said["job"]
     assert job["error"] == {"type": "GiveUp", "message": "no"}
-    assert job["payload"] == {"a": [1]}
+    assert job["payload"] == {"args": [1], "kwargs": {"to": "x"}}
     assert (job["headers"], job["tags"], job["attempt"]) == ({"trace": "x"}, ["t"], 1)
 
 
@@ -105,10 +114,36 @@ async def test_a_job_that_is_gone_or_pruned_is_told_without_its_arguments(store:
 async def test_what_is_too_large_is_told_without_its_arguments(store: Harness) -> None:
     bench = await Bench(store).prepare()
     bench.taken.largest = 2_000
-    await bench.done(1, payload=b'"' + 3_000 * b"x" + b'"')
-    await bench.done(1, payload=b'"x"')
+    for size in (3_000, 3):
+        await bench.done(1, payload=encode(Call(VERSION, ("x" * size,))))
     await bench.relay().step()
-    assert [bench.taken.said(number)["job"]["payload"] for number in (0, 1)] == [None, "x"]
+    payloads = [bench.taken.said(number)["job"]["payload"] for number in (0, 1)]
+    assert payloads == [None, {"args": ["xxx"], "kwargs": {}}]
+
+
+async def test_secrets_are_masked_in_what_is_told(store: Harness) -> None:
+    def login(user: str, phrase: Annotated[str, Secret]) -> None: ...
+
+    bench = await Bench(store).prepare()
+    bench.signatures["login"] = Signature(login, name="login", max_payload=1_000)
+    for task in ("login", "of another program"):
+        await bench.done(
+            1,
+            task=task,
+            payload=encode(Call(VERSION, ("ann", "hush-hush"), {"password": "hunter2"})),
+            headers={"x-api-key": "k-e-y", "windlass-callback": "https://example.com/hush-hush", "a": "b"},
+        )
+    await bench.done(1, task="login", payload=encode(Call(VERSION, ("ann", "hush-hush"))))
+    await bench.relay().step()
+    for number in (0, 1):
+        job = bench.taken.said(number)["job"]
+        assert job["payload"]["kwargs"] == {"password": MASK}
+        assert job["headers"] == {
+            "x-api-key": MASK,
+            "windlass-callback": "https://example.com/…",
+            "a": "b",
+        }
+    assert bench.taken.said(2)["job"]["payload"]["kwargs"] == {"user": "ann", "phrase": MASK}
 
 
 async def test_messages_without_arguments_and_arguments_that_are_no_json(store: Harness) -> None:

@@ -12,6 +12,7 @@ from tests.webhooks.receiver import receiving
 
 from windlass import GiveUp, Windlass
 from windlass.admin.webhooks import Webhooks
+from windlass.core.bridging import decoded
 from windlass.core.event import FROM_NOW
 from windlass.core.query import JobQuery
 from windlass.core.reading import Reading
@@ -19,7 +20,6 @@ from windlass.core.settings import Kind
 from windlass.core.state import State
 from windlass.core.webhook import CALLBACK, QUEUE, TASK
 from windlass.errors import InvalidOption
-from windlass.worker.documents import decoded
 
 
 def run(app: Windlass, story: Callable[[], Awaitable[None]]) -> None:

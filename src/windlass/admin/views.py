@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from windlass.core.codec import open_payload, open_result
+from windlass.core.codec import open_result, plain_arguments
 from windlass.core.intake import intakes_run_by
 from windlass.core.job import Delivery, Held, JobDetail, JobView, Progress
 from windlass.core.limits import Rate
@@ -303,9 +303,7 @@ def _delivery(delivery: Delivery) -> DeliveryShown:
 
 def _arguments(payload: bytes, signature: Signature, *, secrets: bool) -> Any:
     try:
-        call = open_payload(payload)
-        args = [msgspec.json.decode(value) for value in call.a]
-        kwargs = {name: msgspec.json.decode(value) for name, value in call.k.items()}
+        args, kwargs = plain_arguments(payload)
     except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return str(error)
     if not secrets:

@@ -120,6 +120,10 @@ class Connection:
             return _Process(None)
         return _Process(FrontDoor(address_of(front), self._config.namespace, self._window, open_sink))
 
+    def configure(self, config: Config) -> None:
+        """Open brokers with other settings from now on."""
+        self._config = config
+
     def to(self, broker: Broker, kind: "type[_C]") -> "_C":
         """The same application on a broker that is open already, and serves any thread and loop.
 

@@ -15,7 +15,7 @@ from windlass.client.connection import Connection
 from windlass.client.declared import Declared
 from windlass.client.elsewhere import found_in, namespace_of
 from windlass.clock import Clock
-from windlass.config import Config
+from windlass.config import EVENTS_KEPT_FOR_RELAYS, Config
 from windlass.core.event import Emit
 from windlass.core.ids import JobIds, namespace_tag
 from windlass.core.names import check_app, check_namespace
@@ -41,6 +41,8 @@ class Namespaces:
         self.revision = whole(revision, name="revision", least=0, most=2**31)
         self._clock = clock
         self.home = self
+        self._as_given = config
+        """The settings as they were given: what a relay changes of them is its namespace's alone."""
         self._enter(config)
         self.namespaces = {self.config.namespace: self}
         self._places: dict[str, Self] = {}
@@ -70,8 +72,13 @@ class Namespaces:
             self._declared.put(Subject(Kind.QUEUE, WEBHOOKS), DELIVERIES)
 
     def _read_events(self) -> None:
-        """Let queues write to the event log that do not say whether they do: a relay reads it."""
+        """Let queues write to the event log that do not say whether they do, and let the store keep more of
+        it than it would: a relay reads it, and its message broker may be away for a while.
+        """
         self._declared.emit_by_default(Emit.FINAL)
+        if self.config.events_kept is None:
+            self.config = msgspec.structs.replace(self.config, events_kept=EVENTS_KEPT_FOR_RELAYS)
+            self.connection.configure(self.config)
 
     def renew(self) -> None:
         """Draw other ids than the parent, in the child of a fork."""
@@ -106,7 +113,7 @@ class Namespaces:
 
     def _branch(self, namespace: str) -> Self:
         """The same app in one more namespace: tasks are shared, ids, declarations and store its own."""
-        config = self.home.config
+        config = self.home._as_given  # noqa: SLF001 - one of our own
         if config.front is not None:
             raise InvalidOption(
                 f"a front door serves one namespace: this app has front= and is of {config.namespace}, so no "

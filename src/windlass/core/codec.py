@@ -18,7 +18,7 @@ where in a value the trouble is, and `signature` holds values against the types 
 import re
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -120,6 +120,15 @@ def open_payload(document: bytes) -> Payload:
         return _decode_payload(document)
     except UNREADABLE as error:
         raise _unreadable("payload", document, error) from None
+
+
+def plain_arguments(payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a payload as plain JSON: those by place, and those by name. `UNREADABLE` and
+    `UnreadablePayload` if it cannot be read.
+    """
+    call = open_payload(payload)
+    args = [msgspec.json.decode(value) for value in call.a]
+    return args, {name: msgspec.json.decode(value) for name, value in call.k.items()}
 
 
 def open_result(document: bytes) -> Result:

@@ -24,7 +24,9 @@ def beside(
     if config.webhooks:
         services["webhooks"] = Webhooks(broker, pace, config.namespace).run
     if program.relays:
-        services["relays"] = Relays(program.relays, broker, pace, config.namespace).run
+        services["relays"] = Relays(
+            program.relays, broker, pace, config.namespace, signature_of=program.signature_of
+        ).run
     if intakes and program.intakes:
         services["intakes"] = Intakes(
             program, broker, declare=lambda: declare_anew(broker, program, pace), pace=pace, host=Machine()

@@ -30,6 +30,7 @@ from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.intake import Control
 from windlass.core.job import JobDetail
 from windlass.core.relay import RelayReading, declared_as, reading_of
+from windlass.core.signature import Signature
 from windlass.core.units import Cursor, JobId, Micros
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable, InvalidOption, StoreError
 from windlass.pace import Pace
@@ -62,6 +63,8 @@ CHECKED = 60.0
 """Seconds between two looks for queues of which nothing is told."""
 
 Opens: TypeAlias = Callable[[Address], Awaitable[Sink]]
+SignatureOf: TypeAlias = Callable[[str], Signature | None]
+"""By the name of a task: which of its arguments are secret."""
 
 
 class Source(Configure, Plan, Read, Protocol):
@@ -80,9 +83,13 @@ class Relays:
         pace: Pace,
         namespace: str,
         *,
+        signature_of: SignatureOf,
         opens: Opens = open_sink,
     ) -> None:
-        self._relays = [Relaying(relay, broker, pace, namespace, opens=opens) for relay in relays.values()]
+        self._relays = [
+            Relaying(relay, broker, pace, namespace, signature_of=signature_of, opens=opens)
+            for relay in relays.values()
+        ]
 
     async def run(self) -> None:
         """Run them all, for ever."""
@@ -97,13 +104,21 @@ class Relaying:
     """One relay of this process."""
 
     def __init__(
-        self, relay: Relay, broker: Source, pace: Pace, namespace: str, *, opens: Opens = open_sink
+        self,
+        relay: Relay,
+        broker: Source,
+        pace: Pace,
+        namespace: str,
+        *,
+        signature_of: SignatureOf,
+        opens: Opens = open_sink,
     ) -> None:
         self._settings = relay.settings
         self._address = relay.address
         self._broker = broker
         self._pace = pace
         self._namespace = namespace
+        self._signature_of = signature_of
         self._opens = opens
         self._name = relay.settings.name
         first = FROM_NOW if relay.settings.start == "last" else FROM_START
@@ -191,7 +206,12 @@ class Relaying:
         jobs = await self._jobs([event.job for event in events])
         return [
             message(
-                self._settings, event, jobs.get(event.job), namespace=self._namespace, largest=sink.largest
+                self._settings,
+                event,
+                jobs.get(event.job),
+                namespace=self._namespace,
+                signature=self._signature_of(event.task),
+                largest=sink.largest,
             )
             for event in events
         ]
