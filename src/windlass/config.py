@@ -119,7 +119,7 @@ _DURATIONS = frozenset(
         "resend_window",
     )
 )
-_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER}
+_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
 
 
 def _check_front(url: str) -> str:
@@ -128,8 +128,6 @@ def _check_front(url: str) -> str:
 
 
 _TEXTS = {"url": check_url, "namespace": check_namespace, "front": _check_front, "history": check_history_url}
-_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
-_TEXTS = {"url": check_url, "namespace": check_namespace, "history": check_history_url}
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
 
