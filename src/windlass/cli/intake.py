@@ -33,5 +33,5 @@ def run_intake(
     log_as_told(log_level, log_format, verbose=verbose, quiet=quiet)
     loaded = load_app(app)
     for url in celery:
-        loaded.intake(url, format="celery", tasks=sorted(loaded.tasks))
+        loaded.intake(url, format="celery", tasks=sorted(loaded.tasks.keys() - loaded.celery_tasks))
     return take_in(programs_with_intakes(app, loaded), exit_if_store_is_down=exit_if_store_is_down)

@@ -13,7 +13,7 @@ from windlass.client.definitions import Definitions
 from windlass.client.namespaces import Namespaces
 from windlass.client.options import check_known
 from windlass.client.settings import flag
-from windlass.client.task import Sender
+from windlass.client.task import Sender, Task, TaskKeywords
 from windlass.core.duration import Duration, micros
 from windlass.core.intake import FORMATS, FRONT, Fields, IntakeSettings
 from windlass.core.intake import declared_as as intake_document
@@ -21,10 +21,16 @@ from windlass.core.names import check_own_task, check_queue, check_schedule
 from windlass.core.option import choice, shown, whole
 from windlass.core.relay import ENDS, RelaySettings, check_to
 from windlass.core.relay import declared_as as relay_document
+from windlass.core.retry import RetryPolicy
 from windlass.core.units import DAY, MAX_INTEGER
 from windlass.errors import InvalidOption
 
 End = Literal["done", "dead", "cancelled"]
+
+CELERY_RETRY = RetryPolicy(max_attempts=1_000, base=1, cap=60, jitter="equal")
+"""Eight hours of an outage of the message broker at the least."""
+CELERY_TIMEOUT = 60
+"""Seconds for a try; message brokers answer sooner, or not at all."""
 
 
 class IntakeOptions(TypedDict, total=False):
@@ -64,7 +70,7 @@ class RelayOptions(TypedDict, total=False):
 
 
 class Bridges(Definitions):
-    """The intakes and the relays of an app."""
+    """The intakes and the relays of an app, and its tasks that Celery runs."""
 
     def intake(self, url: str, **options: Unpack[IntakeOptions]) -> None:
         """Take messages from a message broker and make jobs of them:
@@ -76,6 +82,10 @@ class Bridges(Definitions):
         check_known(options, IntakeOptions)
         address = address_of(url)
         settings = _intake_settings(address, options)
+        if settings.format == "celery" and (round_about := self.celery_tasks.intersection(settings.tasks)):
+            raise InvalidOption(
+                f'intake "{settings.name}": jobs of "{min(round_about)}" go to Celery, and would come back'
+            )
         unknown = [name for name in settings.tasks if name not in self.tasks]
         if unknown:
             raise InvalidOption(f'intake "{settings.name}": there is no task "{unknown[0]}" of this app')
@@ -125,6 +135,34 @@ class Bridges(Definitions):
         self.intakes[FRONT] = Intake(settings, address)
         self._declared.put(intake_document(FRONT), msgspec.json.encode(settings))
 
+    def celery_task(self, task: str, url: str, /, **options: Unpack[TaskKeywords]) -> Task[..., Any, None]:
+        """Name a task that Celery workers run: `add = app.celery_task("proj.tasks.add", "amqp://host/celery")`.
+
+        Its jobs are queued here, with all that Windlass has for them. A run publishes a message of Celery's
+        (protocol 2, JSON) under the id of the job, and the job is done when the message broker has taken it.
+        """
+        address = address_of(url)
+        options = {
+            "name": task,
+            "retry": CELERY_RETRY,
+            "timeout": CELERY_TIMEOUT,
+            **options,
+            "run": "loop",
+            "keep_result": False,
+        }
+
+        async def publish(*args: Any, **kwargs: Any) -> None:
+            from windlass.worker.forwarding import celery_queue, hand_over  # noqa: PLC0415 - producers need none
+
+            await hand_over(celery_queue(address, task), args, kwargs)
+
+        publish.__doc__ = f"Hands its jobs to Celery workers, as {task}, by {address.shown}."
+        made = cast("Task[..., Any, None]", self._register(publish, options))
+        if not self.celery_tasks:
+            self.on_stop(_close_sinks)
+        self.celery_tasks.add(made.name)
+        return made
+
     def _one_place(self, what: str, queues: Iterable[str]) -> Namespaces:
         """The one namespace of all these queues: what an intake or a relay writes is in one store."""
         places = {place.config.namespace: place for place in map(self.place_of, queues)}
@@ -133,6 +171,12 @@ class Bridges(Definitions):
                 f"{what}: its queues are in several namespaces ({', '.join(places)}): use one for each"
             )
         return next(iter(places.values()), self)
+
+
+async def _close_sinks() -> None:
+    from windlass.worker.forwarding import close_sinks  # noqa: PLC0415 - producers need none
+
+    await close_sinks()
 
 
 def _intake_settings(address: Address, options: IntakeOptions) -> IntakeSettings:
