@@ -9,6 +9,8 @@ import asyncpg
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
+from windlass.observe.history.sql import TABLES
+
 __all__ = ["namespaces"]
 
 
@@ -24,6 +26,6 @@ def history_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 
 async def _emptied(dsn: str) -> None:
     connection: Any = await asyncpg.connect(dsn)
-    for table in ("attempt", "minute", "slots", "reader"):
+    for table in TABLES:
         await connection.execute(f"DROP TABLE IF EXISTS windlass_history_{table}")
     await connection.close()

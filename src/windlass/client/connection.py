@@ -111,7 +111,7 @@ class Connection:
         self._left: set[_Process] = set()
         """What is no longer used, and not closed yet."""
         self.closings = 0
-        """How often it was closed; who waits can tell that it was."""
+        """How often it was closed. A caller that waits compares it."""
         renew_after_fork(self)
 
     def _new_process(self) -> _Process:

@@ -21,7 +21,14 @@ from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
 from windlass.core.form import Form
 from windlass.core.forms import Forms
-from windlass.core.names import check_lane, check_own_queue, check_own_task, check_queue, check_schedule
+from windlass.core.names import (
+    check_lane,
+    check_own_queue,
+    check_own_task,
+    check_queue,
+    check_schedule,
+    check_task,
+)
 from windlass.core.option import shown
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
@@ -205,6 +212,7 @@ class Definitions(Around):
         name: str,
         *,
         queue: str | None = None,
+        task: str | None = None,
         depth: int | None = None,
         oldest: Duration | None = None,
         dead: int | None = None,
@@ -217,7 +225,8 @@ class Definitions(Around):
         webhook: str | None = None,
     ) -> None:
         """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
-        a job that has waited for longer than `oldest`, or more than `dead` dead letters; or when an intake
+        a job that has waited for longer than `oldest`, or more than `dead` dead letters (with `task`: of
+        that task alone); or when an intake
         (None: any) has more than `lag` messages to take, a relay (None: any) is `behind` for longer than
         that, or with `stopped` one of them waits for an operator or is run by nobody. It is cleared at
         `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
@@ -228,6 +237,7 @@ class Definitions(Around):
         alert = check_alert(
             Alert(
                 queue=queue,
+                task=None if task is None else check_task(task),
                 intake=intake,
                 relay=relay,
                 depth=depth,

@@ -156,7 +156,7 @@ class Job(Generic[R]):
         connection = self._app.connection
         closings = connection.closings
         if self._sent is None:
-            detail = await self._detail()  # who waits for a job that never was would wait in vain
+            detail = await self._detail()  # a wait for a job that never existed would not end
             self._signature = self._signature or self._app.signature_of(detail.task)
             if connection is not self._app.connection:  # it is in another namespace
                 connection = self._app.connection

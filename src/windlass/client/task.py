@@ -12,6 +12,7 @@ from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known, check_parents, policy_of, prepared
 from windlass.core.alike import Alike
 from windlass.core.duration import Duration, micros
+from windlass.core.enqueuer import with_header
 from windlass.core.ids import check_job_id
 from windlass.core.job import NewJob
 from windlass.core.limits import Rate
@@ -254,6 +255,8 @@ class Sender(Generic[P, R]):
         self.unique = None if "key" in calls else options.unique
         """Makes the key of each job."""
         fields = prepared(name, options.revision, cast("CallOptions", merged))
+        if app.enqueuer:
+            fields["headers"] = with_header(fields.get("headers", {}), app.enqueuer)
         # What all jobs have in common, before and after their payload: to make one takes half as long by
         # position as by name.
         self.pattern = NewJob("", **fields)

@@ -60,7 +60,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traceback(self) -> str:
-        """That of `raise Retry(after=5)` says nothing, unless another exception is behind it."""
+        """The traceback. Empty for `raise Retry(after=5)`, unless another exception caused it."""
         raised = self.exception
         if self.asked_for and raised is not None and not (raised.__cause__ or raised.__context__):
             return ""
