@@ -56,6 +56,7 @@ class Windlass(Bridges):
         check_known(settings, Settings, "lifespan", "name", "revision", "url")
         config = configure({"url": url, **settings}, os.environ)
         super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
+        self._open_front()
 
     def worker(
         self,

@@ -118,6 +118,8 @@ class Flow:
         tally = FlowTally()
         async for job in self._all(frozenset(State)):
             tally.add(job)
+        if tally.is_empty and any(job.accepted for job in self.jobs):
+            return FlowView(id=self.id, state=FlowState.RUNNING, counts={})  # still at the front door
         return tally.view(self.id)
 
     async def astate(self) -> FlowState:
@@ -219,6 +221,11 @@ class FlowTally:
     def __init__(self) -> None:
         self._counts: Counter[State] = Counter()
         self._moving = self._held = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was counted."""
+        return not self._counts
 
     def add(self, job: JobView) -> None:
         """Count a job."""
