@@ -137,6 +137,10 @@ def count(to: int) -> str: ...
 
 @app.task
 def divide(a: float, b: float) -> float: ...
+
+
+app.intake("kafka://localhost:9092/orders", task=count)
+app.relay("amqp://localhost/ends", on="dead")
 """
 TYPE_ALL = """
 import contextlib, io, json, shlex, sys

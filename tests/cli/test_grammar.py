@@ -76,7 +76,8 @@ def test_every_noun_but_the_demo_takes_an_app() -> None:
     known = verbs(build())
     assert set(known) == {
         *("worker", "dev", "enqueue", "jobs", "dead", "queues", "lanes", "schedules", "flows", "workers"),
-        *("control", "serve", "keys", "webhooks", "history", "top", "intake"),
+        *("control", "serve", "keys", "webhooks", "history", "top"),
+        *("intake", "intakes", "relays"),
         *("explain", "check", "migrate", "export", "import", "doctor"),
     }
     assert known["dead"] == {"list", "groups", "show", "replay", "edit", "discard", "audit"}

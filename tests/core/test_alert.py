@@ -12,7 +12,10 @@ from windlass.core.alert import (
     judged,
     values,
 )
+from windlass.core.bridging import Bridging, lag_of
+from windlass.core.intake import IntakeStatus, PartitionStatus
 from windlass.core.query import Count, Counts
+from windlass.core.relay import RelayReading
 from windlass.core.state import State
 from windlass.core.units import SECOND
 from windlass.errors import InvalidOption, UnreadablePayload
@@ -83,3 +86,77 @@ def test_it_is_kept_as_bytes() -> None:
     with pytest.raises(UnreadablePayload):
         decode_alert(b"\xff")
     assert decode_state(b"nonsense") == decode_state(None) == AlertState()
+
+
+# --- intakes and relays -------------------------------------------------------------------------------------
+
+NOW = 1_000 * SECOND
+
+
+def bridges(*, lag: int = 0, stopped: bool = False, as_of: int = NOW, behind: int = 0) -> Bridging:
+    parts = {
+        "0": PartitionStatus(owner="a", lag=lag, stopped=stopped, as_of=as_of),
+        "1": PartitionStatus(owner="b", lag=5, as_of=as_of),
+    }
+    reading = RelayReading(cursor="", until=as_of, as_of=as_of, behind=behind * SECOND)
+    return Bridging(intakes={"orders": IntakeStatus(partitions=parts)}, relays={"ends": reading})
+
+
+@pytest.mark.parametrize(
+    ("alert", "seen", "why"),
+    [
+        (Alert(lag=10), bridges(lag=6), 'intake "orders" is 11 messages behind (over 10)'),
+        (Alert(intake="orders", lag=10), bridges(lag=5), ""),
+        (Alert(intake="others", lag=0), bridges(lag=5), ""),
+        (Alert(stopped=True), bridges(), ""),
+        (
+            Alert(intake="orders", stopped=True),
+            bridges(stopped=True),
+            'intake "orders" has stopped in partition 0 and waits for an operator',
+        ),
+        (
+            Alert(stopped=True),
+            bridges(as_of=NOW - 61 * SECOND),
+            'intake "orders" is run by nobody, relay "ends" is run by nobody',
+        ),
+        (
+            Alert(relay="ends", behind=60 * SECOND),
+            bridges(behind=61),
+            'relay "ends" is 61 s behind (over 60 s)',
+        ),
+        (Alert(relay="ends", behind=60 * SECOND), bridges(behind=60), ""),
+    ],
+)
+def test_it_looks_at_intakes_and_relays(alert: Alert, seen: Bridging, why: str) -> None:
+    state = judged(check_alert(alert), counts(), AlertState(), NOW, seen)
+    assert (state.raised, state.why) == (bool(why), why)
+
+
+def test_an_intake_that_caught_up_halfway_keeps_it_raised() -> None:
+    alert = Alert(lag=100)
+    raised = judged(alert, counts(), AlertState(), 1, bridges(lag=200))
+    assert judged(alert, counts(), raised, 2, bridges(lag=90)).raised
+    assert not judged(alert, counts(), raised, 3, bridges(lag=75)).raised
+
+
+def test_readers_of_a_queue_see_one_queue() -> None:
+    readers = {name: PartitionStatus(owner=name, lag=40) for name in ("a", "b")}
+    assert lag_of(IntakeStatus(partitions=readers)) == 40
+    assert lag_of(IntakeStatus(partitions={"0": PartitionStatus(owner="a")})) is None
+
+
+@pytest.mark.parametrize(
+    "alert",
+    [
+        Alert(queue="mail", lag=1),
+        Alert(intake="orders", depth=1),
+        Alert(intake="orders", behind=1),
+        Alert(relay="ends", lag=1),
+        Alert(intake="orders", relay="ends", stopped=True),
+        Alert(lag=-1),
+        Alert(intake="orders"),
+    ],
+)
+def test_what_says_nothing_of_what_it_names_is_refused(alert: Alert) -> None:
+    with pytest.raises(InvalidOption):
+        check_alert(alert)

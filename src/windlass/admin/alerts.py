@@ -5,11 +5,12 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.admin.reading import documents
+from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment, seconds
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
 from windlass.core.alert import Alert, AlertState, decode_alert, decode_state, judged
+from windlass.core.bridging import bridging
 from windlass.core.settings import Document, Kind
 from windlass.errors import UnreadablePayload
 from windlass.worker.alerting import Seen, look
@@ -20,11 +21,19 @@ class AlertShown(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     queue: str | None
-    """None: all queues together."""
+    """None: all queues together, or an intake or a relay."""
+    intake: str | None
+    """None: each intake that there is."""
+    relay: str | None
+    """None: each relay that there is."""
     depth: int | None
     oldest: float | None
     """Seconds."""
     dead: int | None
+    lag: int | None
+    behind: float | None
+    """Seconds."""
+    stopped: bool
     clear: int
     """Percent of a threshold at which it is over."""
     raised: bool
@@ -58,16 +67,23 @@ class Alerts:
 
     async def judge(self, alert: Alert) -> AlertState:
         """How an alert would stand that is not declared; nothing is kept."""
-        return judged(alert, await self._broker.counts(), AlertState(), 0)
+        readers = [document async for document in documents(self._broker, Kind.READER)]
+        now = await store_time(self._broker)
+        return judged(alert, await self._broker.counts(), AlertState(), now, bridging(readers))
 
 
 def _shown(document: Document, alert: Alert, state: AlertState) -> AlertShown:
     return AlertShown(
         name=document.subject.name,
         queue=alert.queue,
+        intake=alert.intake,
+        relay=alert.relay,
         depth=alert.depth,
         oldest=None if alert.oldest is None else seconds(alert.oldest),
         dead=alert.dead,
+        lag=alert.lag,
+        behind=None if alert.behind is None else seconds(alert.behind),
+        stopped=alert.stopped,
         clear=alert.clear,
         raised=state.raised,
         since=moment(state.since) if state.since else None,

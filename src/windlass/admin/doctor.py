@@ -5,15 +5,16 @@ import platform
 import stat
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from windlass.admin.advice import length
+from windlass.admin.doctor_bridges import examine_bridges
+from windlass.admin.findings import Finding, Level
 from windlass.admin.migration import Migration
-from windlass.admin.reading import documents, sessions, store_time
+from windlass.admin.reading import documents, store_time, workers
 from windlass.broker.contract import Broker, Capabilities
 from windlass.client.app import Windlass
 from windlass.config import PREFIX, Config
@@ -38,24 +39,6 @@ OTHER_VARIABLES = frozenset(
     )
 )
 """Variables of the command line, which are no settings of an app."""
-
-
-class Level(StrEnum):
-    """How bad it is. Only a problem makes `windlass doctor` fail."""
-
-    OK = "ok"
-    NOTE = "note"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
-
-    check: str
-    level: Level
-    text: str
-    fix: str = ""
 
 
 async def examine(app: Windlass, environment: Mapping[str, str]) -> AsyncIterator[Finding]:
@@ -84,10 +67,12 @@ async def _store(app: Windlass, broker: Broker) -> AsyncIterator[Finding]:
     for warning in await broker.warnings():
         yield Finding("store", Level.WARNING, warning)
     yield _clock(await store_time(broker))
-    workers = [session async for session in sessions(broker)]
-    for finding in _workers(workers):
+    fleet = [session async for session in workers(broker)]
+    for finding in _workers(fleet):
         yield finding
-    async for finding in _jobs(broker, {queue for worker in workers for queue in _queues(worker)}):
+    async for finding in _jobs(broker, {queue for worker in fleet for queue in _queues(worker)}):
+        yield finding
+    async for finding in examine_bridges(app, broker):
         yield finding
     async for finding in _documents(app, broker):
         yield finding

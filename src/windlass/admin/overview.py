@@ -1,7 +1,7 @@
 """The first page: everything at a glance, and what is wrong, in words."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -10,8 +10,10 @@ import msgspec
 from windlass.admin.advice import length
 from windlass.admin.alerts import Alerts, AlertShown
 from windlass.admin.flows import Flows
+from windlass.admin.intakes import Intakes, IntakeShown
 from windlass.admin.queues import Queues
 from windlass.admin.reading import store_time, workers
+from windlass.admin.relays import Relays, RelayShown
 from windlass.admin.schedules import Schedules, ScheduleShown
 from windlass.admin.strikes import Strikes, StrikeShown
 from windlass.admin.views import QueueShown, moment
@@ -41,7 +43,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     """For programs: "old", "unserved", "paused", "dead", "limit", "flow", "strike", "worker", "schedule",
-    "alert", "store".
+    "alert", "intake", "relay", "store".
     """
     level: Literal["problem", "warning", "note"]
     queue: str | None
@@ -117,6 +119,8 @@ async def overview(app: Windlass, broker: Broker, sees: Callable[[str], bool] = 
         problems += _of_sessions(fleet)
         strikes = [strike async for strike in Strikes(app, broker).all()]
         problems += _of_strikes(strikes)
+        problems += _of_intakes(await Intakes(app, broker).all())
+        problems += _of_relays(await Relays(app, broker).all())
         problems += _of_flows(await Flows(app, broker).stuck_names())
         problems += [
             Trouble(kind="store", level="warning", queue=None, text=text) for text in await broker.warnings()
@@ -259,6 +263,43 @@ def _of_strikes(strikes: Iterable[StrikeShown]) -> list[Trouble]:
         text = f"{what} by {strike.by}" + (f": {strike.reason}" if strike.reason else "")
         found.append(Trouble(kind="strike", level="note", queue=None, text=text, do=f"lift {strike.id}"))
     return found
+
+
+def _of_intakes(intakes: Iterable[IntakeShown]) -> Iterator[Trouble]:
+    for each in intakes:
+        name = f'intake "{each.name}"'
+        match each.state:
+            case "stopped":
+                first = next(partition for partition in each.partitions if partition.stopped)
+                text = f"{name} has stopped in partition {first.partition}: {first.error}"
+                do = f"say where to go on: windlass intakes APP move {each.name}"
+                yield Trouble(kind="intake", level="problem", queue=None, text=text, do=do)
+            case "failing":
+                error = next(partition.error for partition in each.partitions if partition.error)
+                yield Trouble(kind="intake", level="warning", queue=None, text=f"{name}: {error}")
+            case _:
+                yield from _at_rest("intake", name, each.state)
+
+
+def _of_relays(relays: Iterable[RelayShown]) -> Iterator[Trouble]:
+    for each in relays:
+        name = f'relay "{each.name}"'
+        if each.state == "failing":
+            yield Trouble(kind="relay", level="warning", queue=None, text=f"{name}: {each.error}")
+        yield from _at_rest("relay", name, each.state)
+        if each.gaps and each.state != "gone":
+            many = "1 gap" if each.gaps == 1 else f"{each.gaps:,} gaps"
+            text = f"{name} has missed events: {many}"
+            do = "keep more events: events_kept"
+            yield Trouble(kind="relay", level="warning", queue=None, text=text, do=do)
+
+
+def _at_rest(kind: str, name: str, state: str) -> Iterator[Trouble]:
+    if state == "unread":
+        text = f"{name}: no process runs it"
+        yield Trouble(kind=kind, level="warning", queue=None, text=text, do="start a worker of its app")
+    elif state == "paused":
+        yield Trouble(kind=kind, level="note", queue=None, text=f"{name} is paused", do="resume it")
 
 
 def _of_flows(found: tuple[Sequence[str], bool]) -> list[Trouble]:

@@ -15,6 +15,7 @@ from windlass.admin.dead import DeadLetters
 from windlass.admin.enqueueing import Enqueueing
 from windlass.admin.events import EventLog
 from windlass.admin.flows import Flows
+from windlass.admin.intakes import Intakes
 from windlass.admin.jobs import Jobs
 from windlass.admin.keys import Keys
 from windlass.admin.lanes import Lanes
@@ -24,6 +25,7 @@ from windlass.admin.operations import Operations
 from windlass.admin.overview import Overview, overview
 from windlass.admin.queues import Queues
 from windlass.admin.reading import store_time
+from windlass.admin.relays import Relays
 from windlass.admin.scale import MOST_WORKERS, Scale, scale
 from windlass.admin.schedules import Schedules
 from windlass.admin.server_secret import server_secret
@@ -139,6 +141,16 @@ class Service:
     def webhooks(self) -> Webhooks:
         """Webhooks."""
         return Webhooks(self.app, self._broker)
+
+    @cached_property
+    def intakes(self) -> Intakes:
+        """Intakes: where jobs are taken from."""
+        return Intakes(self.app, self._broker)
+
+    @cached_property
+    def relays(self) -> Relays:
+        """Relays: where the ends of jobs are told."""
+        return Relays(self.app, self._broker)
 
     @cached_property
     def audit(self) -> Audit:

@@ -12,6 +12,8 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from windlass.api.phrases import phrase
 from windlass.errors import (
+    BridgeError,
+    BridgeUnavailable,
     EnqueueRefused,
     InvalidOption,
     InvalidPayload,
@@ -156,6 +158,8 @@ _STATUSES: Sequence[tuple[type[WindlassError], int, str]] = (
     (EnqueueRefused, 422, "refused"),
     (Unsupported, 501, "unsupported"),
     (StoreError, 503, "store-unavailable"),
+    (BridgeUnavailable, 502, "message-broker-unavailable"),
+    (BridgeError, 409, "message-broker-refuses"),
 )
 
 

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Sequence
 
-from windlass.admin.doctor import Finding, Level, examine
+from windlass.admin.doctor import examine
+from windlass.admin.findings import Finding, Level
 from windlass.cli import parameters as given
 from windlass.cli.loading import load_app
 from windlass.cli.opening import in_loop

@@ -162,6 +162,33 @@ def build(only: str | None = None) -> App:
         },
     )
     noun(
+        "intakes",
+        "List and show intakes; pause, resume, move and forget them.",
+        "windlass intakes tasks:app\nwindlass intakes tasks:app show orders",
+        {
+            "list": ("intakes:list_intakes", "windlass intakes tasks:app list --json"),
+            "show": ("intakes:show_intake", "windlass intakes tasks:app show orders"),
+            "pause": ("intakes:pause_intake", "windlass intakes tasks:app pause orders"),
+            "resume": ("intakes:resume_intake", "windlass intakes tasks:app resume orders"),
+            "move": (
+                "intakes:move_intake",
+                "windlass intakes tasks:app move orders 3 end\nwindlass intakes tasks:app move orders 3 1042",
+            ),
+            "forget": ("intakes:forget_intake", "windlass intakes tasks:app forget orders"),
+        },
+    )
+    noun(
+        "relays",
+        "List and show relays; pause and resume them.",
+        "windlass relays tasks:app\nwindlass relays tasks:app pause ends",
+        {
+            "list": ("relays:list_relays", "windlass relays tasks:app list --json"),
+            "show": ("relays:show_relay", "windlass relays tasks:app show ends"),
+            "pause": ("relays:pause_relay", "windlass relays tasks:app pause ends"),
+            "resume": ("relays:resume_relay", "windlass relays tasks:app resume ends"),
+        },
+    )
+    noun(
         "keys",
         "List, create and revoke API keys.",
         "windlass keys tasks:app\nwindlass keys tasks:app create --scope enqueue --scope read",

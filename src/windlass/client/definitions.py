@@ -208,22 +208,47 @@ class Definitions(Around):
         depth: int | None = None,
         oldest: Duration | None = None,
         dead: int | None = None,
+        intake: str | None = None,
+        relay: str | None = None,
+        lag: int | None = None,
+        behind: Duration | None = None,
+        stopped: bool = False,
         clear: int = CLEAR,
         webhook: str | None = None,
     ) -> None:
         """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
-        a job that has waited for longer than `oldest`, or more than `dead` dead letters. It is cleared at
+        a job that has waited for longer than `oldest`, or more than `dead` dead letters; or when an intake
+        (None: any) has more than `lag` messages to take, a relay (None: any) is `behind` for longer than
+        that, or with `stopped` one of them waits for an operator or is run by nobody. It is cleared at
         `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
         """
         if webhook is not None:
             check_webhooks(self.config, "an alert with webhook=")
-        place = self if queue is None else self._use_queue(check_queue(queue))
-        age = None if oldest is None else micros(oldest, name="oldest")
+        place = self._place_of_bridge(intake, relay) if queue is None else self._use_queue(check_queue(queue))
         alert = check_alert(
-            Alert(queue=queue, depth=depth, oldest=age, dead=dead, clear=clear, webhook=webhook)
+            Alert(
+                queue=queue,
+                intake=intake,
+                relay=relay,
+                depth=depth,
+                oldest=None if oldest is None else micros(oldest, name="oldest"),
+                dead=dead,
+                lag=lag,
+                behind=None if behind is None else micros(behind, name="behind"),
+                stopped=stopped,
+                clear=clear,
+                webhook=webhook,
+            )
         )
         document = Subject(Kind.ALERT, check_schedule(name))
         place._declared.put(document, encode_alert(alert))  # noqa: SLF001 - one of our own
+
+    def _place_of_bridge(self, intake: str | None, relay: str | None) -> Namespaces:
+        """Where an intake or a relay is: here, unless another namespace of the app has it."""
+        places = [
+            place for place in self.namespaces.values() if intake in place.intakes or relay in place.relays
+        ]
+        return places[0] if places else self
 
     def expect_callbacks(self, queue: str, url: str) -> None:
         """Let it be known that jobs of a queue may carry a URL of their own, which is told of their ends."""

@@ -18,6 +18,8 @@ from windlass.core.units import SECOND, Micros
 _T = TypeVar("_T")
 SILENT: Micros = 60 * SECOND
 """After so long without a report nobody runs an intake: its owners report every ten seconds."""
+SOME = 3
+"""Partitions that are named in a sentence."""
 
 
 class Bridging(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,9 @@ class Bridging(msgspec.Struct, frozen=True, kw_only=True):
 
     intakes: Mapping[str, IntakeStatus] = {}
     relays: Mapping[str, RelayReading] = {}
+
+
+NOTHING = Bridging()
 
 
 def bridging(readers: Iterable[Document]) -> Bridging:
@@ -60,9 +65,28 @@ def stopped_in(status: IntakeStatus, now: Micros) -> int:
     return waiting or int(is_silent(status, now))
 
 
+def why_stopped(status: IntakeStatus) -> str:
+    """What is to be said of an intake that does not go on by itself."""
+    stopped = sorted(partition for partition, each in status.partitions.items() if each.stopped)
+    if not stopped:
+        return "is run by nobody"
+    named = ", ".join(stopped[:SOME]) + (", …" if len(stopped) > SOME else "")
+    return f"has stopped in partition {named} and waits for an operator"
+
+
 def is_silent(status: IntakeStatus, now: Micros) -> bool:
     """Whether nobody has reported for so long that nobody runs the intake."""
-    return now - max((each.as_of for each in status.partitions.values()), default=0) > SILENT
+    return now - last_report(status) > SILENT
+
+
+def last_report(status: IntakeStatus) -> Micros:
+    """When somebody last reported how the intake goes."""
+    return max((each.as_of for each in status.partitions.values()), default=0)
+
+
+def is_unread(reading: RelayReading, now: Micros) -> bool:
+    """Whether nobody runs a relay: nobody has had the turn to read for a while."""
+    return now - max(reading.until, reading.as_of) > SILENT
 
 
 def decoded(body: object, kind: type[_T]) -> _T | None:

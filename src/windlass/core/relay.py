@@ -55,7 +55,7 @@ class RelayReading(Reading, frozen=True, kw_only=True, omit_defaults=True):
     """The cursor of the last gap, so that a page that is read again counts it once."""
     behind: Micros | None = None
     """The age of the event that it read last, when it read it; while it cannot publish, of the one that
-    waits."""
+    waits. 0 once it has caught up after that."""
     error: str = ""
     """Why it does not publish, if it does not."""
     warnings: tuple[str, ...] = ()

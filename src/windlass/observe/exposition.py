@@ -15,7 +15,7 @@ import msgspec
 
 OTHER = "other"
 """What stands for names beyond the limit."""
-_UNBOUNDED = frozenset(("queue", "task", "host"))
+_UNBOUNDED = frozenset(("queue", "task", "host", "intake", "partition", "relay"))
 """Labels whose values come from outside; all others are words of the project."""
 SERIES = 500
 """Of one metric. A queue with a thousand tasks shows that many together."""

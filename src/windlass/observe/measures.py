@@ -132,6 +132,74 @@ INFO = Measure(
     name="windlass_info", kind="gauge", help="Which Windlass this is.", labels=("version", "store")
 )
 
+# --- intakes and relays, as those who run them report -------------------------------------------------------
+
+INTAKE_LAG = Measure(
+    name="windlass_intake_lag",
+    kind="gauge",
+    help="Messages that wait for an intake in its message broker; partition is empty for a queue.",
+    labels=("intake", "partition"),
+)
+INTAKE_TAKEN = Measure(
+    name="windlass_intake_taken_total",
+    kind="counter",
+    help="Messages taken since the reader began; partition is the session of a reader of a queue.",
+    labels=("intake", "partition"),
+    kept_elsewhere=True,
+)
+INTAKE_DEAD = Measure(
+    name="windlass_intake_dead_total",
+    kind="counter",
+    help="Those of them that became dead letters.",
+    labels=("intake", "partition"),
+    kept_elsewhere=True,
+)
+INTAKE_RATE = Measure(
+    name="windlass_intake_rate",
+    kind="gauge",
+    help="Messages a second, of late.",
+    labels=("intake", "partition"),
+)
+INTAKE_STOPPED = Measure(
+    name="windlass_intake_stopped",
+    kind="gauge",
+    help="1 if a partition waits for an operator.",
+    labels=("intake", "partition"),
+)
+INTAKE_SILENT = Measure(
+    name="windlass_intake_silent_seconds",
+    kind="gauge",
+    help="For how long nobody has reported on an intake; more than a minute: nobody runs it.",
+    labels=("intake",),
+)
+RELAY_SENT = Measure(
+    name="windlass_relay_sent_total",
+    kind="counter",
+    help="Messages that a relay has published.",
+    labels=("relay",),
+    kept_elsewhere=True,
+)
+RELAY_REFUSED = Measure(
+    name="windlass_relay_refused_total",
+    kind="counter",
+    help="Messages that its message broker would not take for what they are.",
+    labels=("relay",),
+    kept_elsewhere=True,
+)
+RELAY_GAPS = Measure(
+    name="windlass_relay_gaps_total",
+    kind="counter",
+    help="How often events were dropped from the log before a relay had read them.",
+    labels=("relay",),
+    kept_elsewhere=True,
+)
+RELAY_BEHIND = Measure(
+    name="windlass_relay_behind_seconds",
+    kind="gauge",
+    help="The age of what a relay read last, when it read it.",
+    labels=("relay",),
+)
+
 MEASURES = (
     INFO,
     UP,
@@ -142,6 +210,16 @@ MEASURES = (
     SESSIONS,
     FLEET_SLOTS,
     FLEET_LEASES,
+    INTAKE_LAG,
+    INTAKE_TAKEN,
+    INTAKE_DEAD,
+    INTAKE_RATE,
+    INTAKE_STOPPED,
+    INTAKE_SILENT,
+    RELAY_SENT,
+    RELAY_REFUSED,
+    RELAY_GAPS,
+    RELAY_BEHIND,
     ENQUEUED,
     ATTEMPTS,
     INTERRUPTED,

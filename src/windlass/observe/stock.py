@@ -1,21 +1,24 @@
-"""What the store holds, read when somebody asks for metrics: depth, age, workers.
+"""What the store holds, read when somebody asks for metrics: depth, age, workers, intakes and relays.
 
-A read costs the store one `counts` and one `sessions`, and is kept for a moment, so that scrapes of many
-readers are one read.
+A read costs the store one `counts`, one `sessions` and one `documents`, and is kept for a moment, so that
+scrapes of many readers are one read.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from windlass.broker.contract import Broker
-from windlass.broker.management import Read
-from windlass.core.intake import intakes_run_by
+from windlass.broker.management import Configure, Plan, Read
+from windlass.core.bridging import bridging, last_report
+from windlass.core.intake import IntakeStatus, intakes_run_by
 from windlass.core.query import Counts
+from windlass.core.relay import RelayReading
 from windlass.core.session import SessionState, SessionView
+from windlass.core.settings import Document, Kind, Subject
 from windlass.core.state import State
-from windlass.core.units import SECOND
+from windlass.core.units import SECOND, Micros
 from windlass.errors import StoreError
 from windlass.observe import measures
 from windlass.observe.exposition import Labels, Registry
@@ -26,7 +29,7 @@ _PAGE = 1_000
 _EVER = (State.DONE, State.CANCELLED)
 
 
-class Readable(Read, Protocol):
+class Readable(Configure, Plan, Read, Protocol):
     """What is needed of a broker."""
 
 
@@ -49,6 +52,8 @@ class Stock:
         self._read_at = now
         try:
             counts, sessions = await broker.counts(), await _sessions(broker)
+            bridges = bridging(await _readers(broker))
+            now = (await broker.schedules(limit=1)).now if bridges.intakes else 0
         except StoreError:
             self._registry.set(measures.UP, 0)
             return
@@ -56,6 +61,8 @@ class Stock:
         self._registry.set(measures.UP, 1)
         self._show_counts(counts)
         self._show_sessions(sessions)
+        self._show_intakes(bridges.intakes, now)
+        self._show_relays(bridges.relays)
 
     def _show_counts(self, counts: Counts) -> None:
         here: dict[Labels, float] = {}
@@ -82,6 +89,57 @@ class Stock:
         self._registry.replace(measures.SESSIONS, alive)
         self._registry.replace(measures.FLEET_SLOTS, slots)
         self._registry.replace(measures.FLEET_LEASES, leases)
+
+    def _show_intakes(self, intakes: Mapping[str, IntakeStatus], now: Micros) -> None:
+        lag: dict[Labels, float] = {}
+        taken: dict[Labels, float] = {}
+        dead: dict[Labels, float] = {}
+        rate: dict[Labels, float] = {}
+        stopped: dict[Labels, float] = {}
+        for name, status in intakes.items():
+            for partition, each in status.partitions.items():
+                labels = (name, partition)
+                if each.lag is not None:
+                    # All readers of a queue see the same queue.
+                    lag[(name, "") if partition == each.owner else labels] = each.lag
+                taken[labels], dead[labels], rate[labels] = each.taken, each.dead, each.rate
+                stopped[labels] = float(each.stopped)
+        self._registry.replace(measures.INTAKE_LAG, lag)
+        self._registry.replace(measures.INTAKE_TAKEN, taken)
+        self._registry.replace(measures.INTAKE_DEAD, dead)
+        self._registry.replace(measures.INTAKE_RATE, rate)
+        self._registry.replace(measures.INTAKE_STOPPED, stopped)
+        silent: dict[Labels, float] = {
+            (name,): max(0, now - last_report(status)) / SECOND for name, status in intakes.items()
+        }
+        self._registry.replace(measures.INTAKE_SILENT, silent)
+
+    def _show_relays(self, relays: Mapping[str, RelayReading]) -> None:
+        for measure, field in _OF_RELAYS:
+            values: dict[Labels, float] = {(name,): getattr(each, field) for name, each in relays.items()}
+            self._registry.replace(measure, values)
+        behind: dict[Labels, float] = {
+            (name,): each.behind / SECOND for name, each in relays.items() if each.behind is not None
+        }
+        self._registry.replace(measures.RELAY_BEHIND, behind)
+
+
+_OF_RELAYS = (
+    (measures.RELAY_SENT, "sent"),
+    (measures.RELAY_REFUSED, "refused"),
+    (measures.RELAY_GAPS, "gaps"),
+)
+
+
+async def _readers(broker: Readable) -> list[Document]:
+    found: list[Document] = []
+    after: Subject | None = None
+    while True:
+        page = await broker.documents(Kind.READER, after, _PAGE)
+        found += page
+        if len(page) < _PAGE:
+            return found
+        after = page[-1].subject
 
 
 async def _sessions(broker: Readable) -> list[SessionView]:

@@ -1,14 +1,16 @@
 """Looking at alerts: one worker of the fleet tells once that a threshold is passed, once that it is over."""
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
 from windlass.broker.contract import Produce
 from windlass.broker.management import Configure, Plan, Read
-from windlass.core.alert import Alert, AlertState, decode_alert, decode_state, judged
+from windlass.core.alert import Alert, AlertState, decode_alert, decode_state, judged, looks_at_bridges
+from windlass.core.bridging import NOTHING, bridging
 from windlass.core.ids import derived_id, namespace_tag
 from windlass.core.job import Status
 from windlass.core.settings import Change, Document, Kind, Subject
@@ -42,21 +44,18 @@ async def look(broker: Watched, *, namespace: str = "") -> list[Seen]:
     """Look at every alert, keep its state, and send what has changed to its webhook. Any number
     of processes may do so at once.
     """
-    documents = await _documents(broker)
-    if not documents:
+    alerts = list(_read(await _documents(broker, Kind.ALERT)))
+    if not alerts:
         return []
     counts = await broker.counts()
     now = (await broker.schedules(limit=1)).now
+    bridges = NOTHING
+    if any(looks_at_bridges(alert) for _, alert in alerts):
+        bridges = bridging(await _documents(broker, Kind.READER))
     found: list[Seen] = []
-    for document in documents:
-        if not isinstance(document.declared, bytes):
-            continue
-        try:
-            alert = decode_alert(document.declared)
-        except UnreadablePayload:
-            continue  # a newer version's; its workers look at it
+    for document, alert in alerts:
         before = decode_state(document.override if isinstance(document.override, bytes) else None)
-        state = judged(alert, counts, before, now)
+        state = judged(alert, counts, before, now, bridges)
         changed = state.raised != before.raised
         if changed:
             # Before it is kept, and under an id that all lookers have in common: said once, and never not.
@@ -98,11 +97,18 @@ async def _kept(broker: Watched, document: Document, state: AlertState) -> bool:
     return changed.change is Change.APPLIED
 
 
-async def _documents(broker: Watched) -> Sequence[Document]:
+def _read(documents: Sequence[Document]) -> Iterator[tuple[Document, Alert]]:
+    for document in documents:
+        if isinstance(document.declared, bytes):
+            with contextlib.suppress(UnreadablePayload):  # a newer version's; its workers look at it
+                yield document, decode_alert(document.declared)
+
+
+async def _documents(broker: Watched, kind: Kind) -> Sequence[Document]:
     found: list[Document] = []
     after: Subject | None = None
     while True:
-        page = await broker.documents(Kind.ALERT, after, _PAGE)
+        page = await broker.documents(kind, after, _PAGE)
         found += page
         if len(page) < _PAGE:
             return found

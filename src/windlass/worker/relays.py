@@ -31,7 +31,7 @@ from windlass.core.intake import Control
 from windlass.core.job import JobDetail
 from windlass.core.relay import RelayReading, declared_as, reading_of
 from windlass.core.signature import Signature
-from windlass.core.units import Cursor, JobId, Micros
+from windlass.core.units import SECOND, Cursor, JobId, Micros
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable, InvalidOption, StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff, cancelled
@@ -59,6 +59,8 @@ SHOWN = 10.0
 """Seconds between two times that a trouble is written down which has not changed."""
 LOOK = 1.0
 """Seconds between two looks at what operators have said."""
+OLD: Micros = 10 * SECOND
+"""A relay that has read all there is, and was further behind than this, says that it has caught up."""
 CHECKED = 60.0
 """Seconds between two looks for queues of which nothing is told."""
 
@@ -280,7 +282,8 @@ class Relaying:
     async def _keep(self, reading: RelayReading, page: Events, done: "_Done") -> None:
         """Keep the place behind a page, and how it went."""
         warnings = self._sink_warns + self._queues_warn
-        if page.cursor == reading.cursor and not reading.error and warnings == reading.warnings:
+        is_known = page.cursor == reading.cursor and not reading.error and warnings == reading.warnings
+        if is_known and (reading.behind or 0) < OLD:
             return
         now = await self._turn.now()
         last = done.refused[-1][0].headers["windlass-job"] if done.refused else reading.refused_job
@@ -291,7 +294,7 @@ class Relaying:
                 sent=reading.sent + done.sent,
                 refused=reading.refused + len(done.refused),
                 refused_job=last,
-                behind=now - page.items[-1].at if page.items else reading.behind,
+                behind=now - page.items[-1].at if page.items else 0,
                 error="",
                 warnings=warnings,
                 as_of=now,

@@ -41,9 +41,14 @@ export interface Advice {
 export interface AlertShown {
   name: string
   queue: string | null
+  intake: string | null
+  relay: string | null
   depth: number | null
   oldest: number | null
   dead: number | null
+  lag: number | null
+  behind: number | null
+  stopped: boolean
   clear: number
   raised: boolean
   since: string | null
@@ -282,6 +287,11 @@ export interface FlowShown {
   progress: number
 }
 
+export interface Forgotten {
+  intake: string
+  offsets: number
+}
+
 export interface Grouped {
   groups: DeadGroup[]
   examined: number
@@ -338,6 +348,29 @@ export interface HostHistory {
 export interface Ids {
   ids: string[]
   reason?: string
+}
+
+export interface IntakeShown {
+  name: string
+  state: "failing" | "gone" | "paused" | "running" | "stopped" | "unread" | "waiting"
+  url: string
+  format: string
+  tasks: string[]
+  queues: string[] | null
+  fields: Record<string, unknown>
+  start: string
+  window: number
+  tombstones: string
+  backlog: number
+  app: string
+  paused: boolean
+  runners: number
+  lag: number | null
+  rate: number
+  taken: number
+  dead: number
+  partitions: PartitionShown[]
+  warnings: string[]
 }
 
 export interface JobShown {
@@ -476,6 +509,22 @@ export interface Login {
 
 export type Move = "enqueue" | "unblock" | "parent failed" | "due" | "unhold" | "claim" | "done" | "retry" | "snooze" | "hold" | "release" | "dead" | "cancel" | "supersede" | "crash" | "lost" | "deadline" | "expire" | "replace" | "edit" | "replay" | "discard" | "purge" | "prune"
 
+export interface MoveWanted {
+  partition: string
+  to: string
+  identity?: string | null
+  expect?: string | null
+}
+
+export interface Moved {
+  intake: string
+  partition: string
+  moved: boolean
+  before: string | null
+  offset: string | null
+  identity: string | null
+}
+
 export interface NewOperation {
   verb: "discard" | "replay"
   queue?: string | null
@@ -566,6 +615,26 @@ export interface Overview {
   problems: Trouble[]
 }
 
+export interface PartitionShown {
+  partition: string
+  offset: string | null
+  identity: string | null
+  moved_at: string | null
+  owner: string
+  host: string
+  pid: number
+  is_read: boolean
+  place: string
+  lag: number | null
+  taken: number
+  dead: number
+  rate: number
+  error: string
+  waits_for: string
+  stopped: boolean
+  as_of: string | null
+}
+
 export interface Percentiles {
   p50?: number | null
   p95?: number | null
@@ -652,6 +721,30 @@ export interface Ran {
 export interface ReceiverSecret {
   receiver: string
   secret: string
+}
+
+export interface RelayShown {
+  name: string
+  state: "failing" | "gone" | "paused" | "running" | "unread"
+  url: string
+  queues: string[]
+  tasks: string[]
+  on: string[]
+  to: string
+  payload: boolean
+  app: string
+  paused: boolean
+  sent: number
+  refused: number
+  refused_job: string
+  gaps: number
+  behind: number | null
+  host: string
+  pid: number
+  is_read: boolean
+  error: string
+  warnings: string[]
+  as_of: string | null
 }
 
 export interface Rotated {
