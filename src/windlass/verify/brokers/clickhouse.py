@@ -1,15 +1,15 @@
 """A ClickHouse of one's own: the real engine in a wheel (chdb-core), behind a small HTTP face."""
 
+import http.client
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Final
 
+from windlass.errors import StoreError
 from windlass.verify.brokers import clickhouse_server
 from windlass.verify.brokers.places import Missing, servers_folder
 from windlass.verify.processes import Starter
-from windlass.verify.stores.own import Server
+from windlass.verify.stores.own import ANSWERS_WITHIN, Server
 
 VERSION: Final = "26.9.0"
 
@@ -46,11 +46,18 @@ class OwnClickHouse(Server):
         """Whether a statement is answered."""
         try:
             return self.ask("SELECT 1") == "1\n"
-        except (OSError, urllib.error.URLError):
+        except OSError:
             return False
 
     def ask(self, statement: str) -> str:
-        """The answer to a statement, tab-separated."""
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/", data=statement.encode())
-        with urllib.request.urlopen(asked, timeout=60) as answer:
-            return answer.read().decode()
+        """The answer to a statement, tab-separated; `StoreError` if it is refused."""
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWERS_WITHIN)
+        try:
+            link.request("POST", "/", body=statement.encode())
+            answer = link.getresponse()
+            text = answer.read().decode()
+        finally:
+            link.close()
+        if answer.status != 200:
+            raise StoreError(f"ClickHouse refuses: {text}")
+        return text
