@@ -5,12 +5,13 @@ would start its server for each of them.
 from collections.abc import Iterator
 
 import pytest
+from tests.bridges.kafka_ground import kafka
 from tests.bridges.rabbits import rabbit
 
 from windlass.verify.guardian import Guardian
 from windlass.verify.processes import Starter
 
-__all__ = ["rabbit", "starter"]
+__all__ = ["kafka", "rabbit", "starter"]
 
 
 @pytest.fixture(scope="session")
