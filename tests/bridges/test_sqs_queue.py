@@ -1,19 +1,63 @@
-"""A queue of SQS as a source, on ElasticMQ."""
+"""A queue of SQS as a source, on ElasticMQ: the suite of all queues, and what is SQS's own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.bridges.sqs_server import client, make_queue, put, reading, sqs, url_of
+from tests.bridges.sqs_server import client, make_queue, put, reading, url_of, writing
 
 from windlass.bridges.addresses import address_of
-from windlass.bridges.message import Message
+from windlass.bridges.message import Message, Outgoing
+from windlass.bridges.source import QueueSource
 from windlass.bridges.sqs.adapter import open_source
 from windlass.bridges.sqs.queue import Queue
+from windlass.conformance.bridges.ground import QueueGround, Sent
+from windlass.conformance.bridges.queues import *  # noqa: F403 - its tests
 from windlass.errors import BridgeRefused, BridgeUnavailable, InvalidOption
 from windlass.verify.brokers.elasticmq import OwnElasticMQ
 
-__all__ = ["sqs"]
+
+class SqsQueues(QueueGround):
+    """A queue for each test. Its messages are written as our own sink writes them: they have ids and may be
+    binary.
+    """
+
+    keeps_order = False
+
+    def __init__(self, runner: asyncio.Runner, server: OwnElasticMQ) -> None:
+        super().__init__(runner)
+        self._server = server
+        self._name = runner.run(make_queue(server))
+
+    async def outage(self) -> None:
+        self._server.kill()
+
+    async def recovery(self) -> None:
+        await asyncio.to_thread(self._server.start)
+
+    async def source(self) -> QueueSource:
+        return await open_source(url_of(self._server, self._name, "&visibility=5"))
+
+    async def unknown(self) -> QueueSource:
+        return await open_source(url_of(self._server, "nowhere"))
+
+    async def send(self, messages: Sequence[Sent], priority: int | None = None) -> None:
+        async with writing(self._server, self._name) as sink:
+            await sink.publish(
+                [
+                    Outgoing(id=message.id or "?", body=message.body, headers=message.headers)
+                    for message in messages
+                ]
+            )
+
+
+@pytest.fixture
+def queues(sqs: OwnElasticMQ) -> Iterator[QueueGround]:
+    with asyncio.Runner() as runner:
+        yield SqsQueues(runner, sqs)
+
+
+# --- what is SQS's own --------------------------------------------------------------------------------------
 
 
 def bodies(messages: Sequence[Message]) -> list[str]:

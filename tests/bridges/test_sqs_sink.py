@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.bridges.sqs_server import client, make_queue, reading, sqs, url_of, writing
+from tests.bridges.sqs_server import client, make_queue, reading, url_of, writing
 
 from windlass.bridges.message import Message, Outgoing
 from windlass.bridges.sink import Sink
@@ -14,8 +14,6 @@ from windlass.conformance.bridges.ground import Sent, SinkGround
 from windlass.conformance.bridges.sinks import *  # noqa: F403 - its tests
 from windlass.errors import BridgeRefused
 from windlass.verify.brokers.elasticmq import OwnElasticMQ
-
-__all__ = ["sqs"]
 
 
 class SqsSinks(SinkGround):
