@@ -82,12 +82,12 @@ class Service:
     @cached_property
     def dead(self) -> DeadLetters:
         """Dead letters."""
-        return DeadLetters(self._broker)
+        return DeadLetters(self.app, self._broker)
 
     @cached_property
     def operations(self) -> Operations:
         """Operations on many dead letters, in the background of this process."""
-        return Operations(self._broker)
+        return Operations(self.app, self._broker)
 
     @cached_property
     def queues(self) -> Queues:

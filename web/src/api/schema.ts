@@ -41,6 +41,7 @@ export interface Advice {
 export interface AlertShown {
   name: string
   queue: string | null
+  task: string | null
   intake: string | null
   relay: string | null
   depth: number | null

@@ -97,6 +97,10 @@ class PostgresSink:
         """See `Sink`."""
         return [sql.used(row) for row in await self._rows(sql.USED, source, window.since, window.until)]
 
+    async def rows(self, statement: str, *parameters: Any) -> Sequence[tuple[Any, ...]]:
+        """Execute a statement."""
+        return await self._rows(statement, *parameters)
+
     async def groups(self, source: str, window: Window, by: By) -> Sequence[Group]:
         """See `Sink`."""
         chosen = sql.window_row(source, window)

@@ -41,6 +41,9 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS windlass_history_reader (
         source text NOT NULL PRIMARY KEY, place text NOT NULL, reader text NOT NULL,
         until double precision NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS windlass_history_dead (
+        source text NOT NULL, job text NOT NULL, died_at text NOT NULL, at text NOT NULL, entry text NOT NULL,
+        PRIMARY KEY (source, job, died_at))""",
 )
 """`BYTES` stands for what a store calls them."""
 ADDED: Mapping[str, str] = {
@@ -55,7 +58,7 @@ ADDED: Mapping[str, str] = {
     "run_bucket": "integer",
 }
 """Columns of attempts that a table of an earlier version lacks."""
-TABLES = ("attempt", "enqueue", "minute", "slots", "worker", "reader")
+TABLES = ("attempt", "enqueue", "minute", "slots", "worker", "reader", "dead")
 
 _ATTEMPT = (
     "job, fence, at, task, queue, lane, outcome, move, attempt, wait, run, worker_id, host, started_at, "
@@ -90,6 +93,20 @@ FORGET = (
     """DELETE FROM windlass_history_slots WHERE source = $1 AND at < $2""",
     """DELETE FROM windlass_history_worker WHERE source = $1 AND seen_at < $2""",
 )
+
+
+class Archived:
+    """Of the archive of dead letters."""
+
+    ADD = """INSERT INTO windlass_history_dead (source, job, died_at, at, entry) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (source, job, died_at) DO UPDATE SET at = excluded.at, entry = excluded.entry"""
+    PAGE = """SELECT job, died_at, entry FROM windlass_history_dead
+        WHERE source = $1 AND (job, died_at) > ($2, $3) ORDER BY job, died_at LIMIT $4"""
+    REPLACE = """UPDATE windlass_history_dead SET entry = $4
+        WHERE source = $1 AND job = $2 AND died_at = $3"""
+    FORGET = """DELETE FROM windlass_history_dead WHERE source = $1 AND at < $2"""
+
+
 _CHOSEN = """source = $1 AND at >= $2 AND at < $3
       AND (CAST($4 AS text) IS NULL OR task = $4) AND (CAST($5 AS text) IS NULL OR queue = $5)"""
 MINUTES = f"""SELECT at, task, queue, figures FROM windlass_history_minute

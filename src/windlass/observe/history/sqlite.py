@@ -102,6 +102,21 @@ class SqliteSink:
         """See `Sink`."""
         return [sql.used(row) for row in await self._rows(sql.USED, (source, window.since, window.until))]
 
+    async def rows(self, statement: str, *parameters: Any) -> list[Any]:
+        """Execute a statement and wait for the disk: history is lost with the last moments of a machine, an
+        archive is not.
+        """
+        marked = sql.with_question_marks(statement)
+
+        def execute() -> list[Any]:
+            self._connection.execute("PRAGMA synchronous = FULL")
+            try:
+                return self._connection.execute(marked, parameters).fetchall()
+            finally:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+
+        return await self._on_thread(execute)
+
     async def groups(self, source: str, window: Window, by: By) -> Sequence[Group]:
         """See `Sink`."""
         chosen = sql.window_row(source, window)
