@@ -3,11 +3,12 @@
 `session_ttl=20` and `WINDLASS_SESSION_TTL=20s` say the same. Durations are seconds or text such as "24h".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict, cast
 
 import msgspec
 
+from windlass.bridges.addresses import address_of
 from windlass.broker.contract import Options
 from windlass.broker.registry import check_url
 from windlass.core.address import allowed
@@ -15,14 +16,20 @@ from windlass.core.codec import MAX_PAYLOAD
 from windlass.core.duration import Duration, micros
 from windlass.core.names import check_namespace
 from windlass.core.option import shown, whole
+from windlass.core.private import check_patterns
 from windlass.core.session import SESSION_TTL
 from windlass.core.settings import Retention
-from windlass.core.units import MAX_INTEGER, MILLISECOND, SECOND, Micros
+from windlass.core.units import HOUR, MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
+from windlass.observe.archive.archive import check_archive_url, in_history
 from windlass.observe.history.place import check_history_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
+FRONT_MEMORY: Micros = HOUR
+"""For how long the id of a job that came through a front door is known after its end, at least. Two messages
+of one job were sent within the resend window; so long may pass between the takes of both.
+"""
 EVENTS_KEPT = Options().events_kept
 EVENTS_KEPT_FOR_RELAYS = 1_000_000
 """So many ends may come while a relay's message broker is away: a hundred a second for almost three hours."""
@@ -45,10 +52,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_window: Micros = 10 * SECOND
     max_payload: int = MAX_PAYLOAD
     max_size: int | None = None
+    front: str | None = None
+    """The message broker that jobs are sent through, as a URL; None: they are sent to the store."""
     events_kept: int | None = None
     """Of the event log; None: `EVENTS_KEPT`, and `EVENTS_KEPT_FOR_RELAYS` where a relay is declared."""
     history: str | None = None
     """Where finished attempts are kept, as a URL; see `windlass.observe.history`."""
+    archive: str | None = None
+    """Where the traces of dead letters go that are removed, as a URL; see `windlass.observe.archive`."""
+    private_patterns: tuple[str, ...] = ()
+    """What is masked by how it looks, wherever jobs are shown or told of; see `windlass.core.private`."""
     webhooks: bool = False
     """Whether others are told of the ends of jobs and of alerts; see `windlass.worker.webhooks`."""
     webhook_allow: tuple[str, ...] = ()
@@ -68,7 +81,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Options(
             namespace=self.namespace,
             session_ttl=self.session_ttl,
-            resend_window=self.resend_window,
+            resend_window=max(self.resend_window, 0 if self.front is None else FRONT_MEMORY),
             retention=Retention(**said) if said else None,
             max_size=self.max_size,
             events_kept=EVENTS_KEPT if self.events_kept is None else self.events_kept,
@@ -91,8 +104,11 @@ class Settings(TypedDict, total=False):
     resend_window: Duration | None
     max_payload: int | None
     max_size: int | None
+    front: str | None
     events_kept: int | None
     history: str | None
+    archive: str | None
+    private_patterns: Sequence[str] | str | None
     webhooks: bool | None
     webhook_allow: Sequence[str] | str | None
 
@@ -112,7 +128,20 @@ _DURATIONS = frozenset(
     )
 )
 _SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
-_TEXTS = {"url": check_url, "namespace": check_namespace, "history": check_history_url}
+
+
+def _check_front(url: str) -> str:
+    address_of(url)
+    return url
+
+
+_TEXTS = {
+    "url": check_url,
+    "namespace": check_namespace,
+    "front": _check_front,
+    "history": check_history_url,
+    "archive": check_archive_url,
+}
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
 
@@ -131,6 +160,11 @@ def configure(given: Mapping[str, object], environment: Mapping[str, str]) -> Co
             f"session_ttl ({config.session_ttl / SECOND:g} s) must be at least "
             f"two beats ({config.beat / SECOND:g} s each)"
         )
+    if config.archive is not None and in_history(config.archive) and config.history is None:
+        raise InvalidOption(
+            'archive="history" needs a history: set history= (WINDLASS_HISTORY), or name a file, such as '
+            "file:///var/lib/shop/dead.jsonl"
+        )
     return config
 
 
@@ -144,8 +178,8 @@ def _read(name: str, value: object, *, called: str) -> object:
         return whole(number, name=called, least=1, most=_SIZES[name])
     if name == "webhooks":
         return _flag(value, called)
-    if name == "webhook_allow":
-        return _entries(value, called)
+    if name in _LISTS:
+        return _LISTS[name](_entries(value, called))
     if not isinstance(value, str):
         raise InvalidOption(f"{called} must be text, not {shown(value)}")
     try:
@@ -168,10 +202,20 @@ def _flag(value: object, called: str) -> bool:
 def _entries(value: object, called: str) -> tuple[str, ...]:
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, Sequence):
-        raise InvalidOption(f'{called} must be a list such as ["10.0.0.0/8"], not {shown(value)}')
+        raise InvalidOption(f"{called} must be a list of texts, not {shown(value)}")
     entries = tuple(cast("Sequence[str]", given))
-    allowed(entries)
     return tuple(entry.strip() for entry in entries)
+
+
+def _hosts(entries: tuple[str, ...]) -> tuple[str, ...]:
+    allowed(entries)
+    return entries
+
+
+_LISTS: Mapping[str, Callable[[tuple[str, ...]], tuple[str, ...]]] = {
+    "webhook_allow": _hosts,
+    "private_patterns": check_patterns,
+}
 
 
 def _duration(value: object, called: str, *, may_be_nothing: bool) -> Micros:

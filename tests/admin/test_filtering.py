@@ -193,7 +193,7 @@ def test_a_cursor_of_another_listing_is_refused_in_words(bench: Bench, cursor: s
     async def look(_: Bench, broker: Broker) -> None:
         pages: tuple[Callable[[], Awaitable[object]], ...] = (
             lambda: Jobs(bench.app, broker).page(JobFilter(), Cursor(cursor), 4),
-            lambda: DeadLetters(broker).page(Selection(), Cursor(cursor), 4),
+            lambda: DeadLetters(bench.app, broker).page(Selection(), Cursor(cursor), 4),
         )
         for page in pages:
             if cursor == "@":  # the first page

@@ -79,7 +79,7 @@ def test_dead_letters_are_chosen_by_task_queue_lane_error_and_age(bench: Bench) 
         selection = Selection(**how)  # type: ignore[arg-type]
         found = bench.service(lambda service: gathered(service.dead.all(selection)))
         count = bench.service(lambda service: service.dead.count(selection))
-        ids = bench.run(lambda _, broker: gathered(DeadLetters(broker).ids(selection)))
+        ids = bench.run(lambda _, broker: gathered(DeadLetters(bench.app, broker).ids(selection)))
         assert {job.id for job in found} == {job for batch in ids for job in batch}
         assert count == len(found)
         return {job.id for job in found}

@@ -90,6 +90,8 @@ def plain(path: str, body: Any = None) -> Act:
 def with_job(kind: str, path: str, body: Any = None) -> Act:
     async def act(scene: Scene) -> Request:
         job = await (scene.dead() if kind == "dead" else scene.waiting())
+        if body == "ids with a reason":
+            return path, {"ids": [job], "reason": "a test"}
         return path.format(job=job), {"ids": [job]} if body == "ids" else body
 
     return act
@@ -106,7 +108,7 @@ def after(step: str, path: str, body: Any = None) -> Act:
 LANE = {"queue": "mail", "lane": "acme"}
 RECORDED: dict[tuple[str, str], Act] = {
     ("POST", "/v1/dead/replay"): with_job("dead", "/v1/dead/replay", "ids"),
-    ("POST", "/v1/dead/discard"): with_job("dead", "/v1/dead/discard", "ids"),
+    ("POST", "/v1/dead/discard"): with_job("dead", "/v1/dead/discard", "ids with a reason"),
     ("PATCH", "/v1/dead/{job:str}"): with_job("dead", "/v1/dead/{job}", {"priority": 3}),
     ("POST", "/v1/dead/operations"): plain("/v1/dead/operations", {"verb": "replay", "all": True}),
     ("DELETE", "/v1/dead/operations/{operation:str}"): after("operation", "/v1/dead/operations/{}"),

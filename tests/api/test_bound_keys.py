@@ -243,7 +243,7 @@ def _bodies(path: str, ids: Mapping[str, str]) -> list[Any]:
         "/v1/jobs/cancel": several,
         "/v1/jobs/replay": several,
         "/v1/dead/replay": several,
-        "/v1/dead/discard": several,
+        "/v1/dead/discard": [{**each, "reason": "a test"} for each in several],
         "/v1/dead/operations": [
             *dead,
             *({**each, "queue": "images", "lane": "hushlane"} for each in dead),

@@ -57,6 +57,9 @@ def test_dead_letters_are_replayed_and_discarded_by_id(house: House) -> None:
             ]  # fmt: skip
             again = said(await client.post("/v1/dead/replay", json={"ids": [one]}))
             assert again[0]["effect"] == "wrong state"
+            for without in ({}, {"reason": " "}):
+                refused = said(await client.post("/v1/dead/discard", json={"ids": [three], **without}), 422)
+                assert [each["field"] for each in refused["errors"]] == ["reason"]
             wish = {"ids": [three], "reason": "the customer has left"}
             gone = said(await client.post("/v1/dead/discard", json=wish))
             assert gone[0]["effect"] == "applied"
@@ -148,7 +151,7 @@ def test_an_operation_is_stopped_by_another_server(house: House, monkeypatch: py
         async with house.open() as client:
             wish = {"verb": "replay", "all": True, "rate": "1/s"}
             started = said(await client.post("/v1/dead/operations", json=wish), 202)
-            elsewhere = Operations(await house.app.broker())
+            elsewhere = Operations(house.app, await house.app.broker())
             assert (await elsewhere.stop(started["id"])).state in ("stopping", "stopped")
             await until(lambda: elsewhere.one(started["id"]), lambda shown: shown.state == "stopped")
             shown = said(await client.get(f"/v1/dead/operations/{started['id']}"))
@@ -164,7 +167,7 @@ def test_an_operation_ends_with_its_server_and_says_so(house: House) -> None:
         async with house.open() as client:
             wish = {"verb": "discard", "all": True, "rate": "1/s"}
             started = said(await client.post("/v1/dead/operations", json=wish), 202)
-        shown = await Operations(await house.app.broker()).one(started["id"])
+        shown = await Operations(house.app, await house.app.broker()).one(started["id"])
         assert (shown.state, shown.error) == ("stopped", "its server was stopped")
 
     house.run(story)

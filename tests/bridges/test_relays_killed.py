@@ -21,19 +21,13 @@ class Killing:
         self.taken, self.hang = folder / "taken", folder / "hang"
         self.taken.touch()
         self.app = Windlass(self.store)
-        self.app.relay("kafka://nowhere/ends", on="cancelled")
+        self.app.relay("kafka://nowhere/ends", name="ends", on="cancelled")
         self.add = self.app.task(name="add")(lambda: None)
 
     def start(self, page: int) -> "subprocess.Popen[str]":
-        command = [
-            sys.executable,
-            "-m",
-            "tests.bridges.relay_process",
-            self.store,
-            str(self.taken),
-            str(page),
-        ]
-        return subprocess.Popen([*command, str(self.hang)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        given = [self.store, str(page), str(self.taken), str(self.hang)]
+        command = [sys.executable, "-m", "tests.bridges.relay_process", *given]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     def ends(self, count: int) -> list[str]:
         """New jobs that are cancelled, in the order of their ends."""
@@ -71,9 +65,11 @@ def test_what_was_taken_before_a_kill_comes_again_under_the_same_id(tmp_path: Pa
     killing.hang.touch()
     for _ in range(2):
         process = killing.start(page=10)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "10\n"
-        kill(process)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "10\n"
+        finally:
+            kill(process)
     killing.hang.unlink()
     process = killing.start(page=10)
     try:

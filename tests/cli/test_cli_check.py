@@ -16,6 +16,11 @@ def test_thresholds_given_by_hand(shell: Shell) -> None:
     assert shell.die()
     (line,) = shell("check", "tasks:app", "--dead", "0", "--json").lines
     assert (line["state"], line["why"]) == ("raised", "1 dead letters (over 0)")
+    (line,) = shell("check", "tasks:app", "--dead", "0", "--task", "nobody", "--json").lines
+    assert (line["state"], line["task"]) == ("ok", "nobody")
+    assert (
+        "says nothing of one task" in shell("check", "tasks:app", "--oldest", "1h", "--task", "x").complaint
+    )
 
 
 def test_alerts_of_the_code(shell: Shell) -> None:

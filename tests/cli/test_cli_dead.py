@@ -1,8 +1,10 @@
 """`windlass dead`: what dies is listed, shown, replayed and discarded; counted and asked for before."""
 
 import io
+import json
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from tests.cli.shell import Shell
@@ -67,13 +69,13 @@ def test_replay_by_filter_counts_and_leaves_the_others(shell: Shell) -> None:
 def test_replay_and_discard_by_ids(shell: Shell) -> None:
     first, second = _dead(shell, 2)
     assert shell("dead", "tasks:app", "replay", first, "-y").out == "1 replayed\n"
-    answer = shell("dead", "tasks:app", "discard", second, first, "--yes", "--json")
+    answer = shell("dead", "tasks:app", "discard", second, first, "-y", "--json", "--reason", "old")
     assert answer.code == 1
     assert [(line["job"], line["effect"]) for line in answer.lines] == [
         (second, "applied"),
         (first, "wrong state"),
     ]
-    answer = shell("dead", "tasks:app", "discard", first, "--yes")
+    answer = shell("dead", "tasks:app", "discard", first, "--yes", "--reason", "old")
     assert answer == (1, "0 discarded\n", f"windlass: job {first} was not discarded: it is ready\n")
 
 
@@ -81,6 +83,32 @@ def test_all_and_none(shell: Shell) -> None:
     _dead(shell, 2)
     assert shell("dead", "tasks:app", "discard", "--all", "--yes").out == "2 discarded\n"
     assert shell("dead", "tasks:app", "discard", "--all", "--yes") == (0, "", "no dead letters match\n")
+
+
+def test_what_is_discarded_by_id_needs_a_reason(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Asked for once, whatever the number; the archive has it with each."""
+    archive = tmp_path / "dead.jsonl"
+    monkeypatch.setenv("WINDLASS_ARCHIVE", f"file://{archive}")
+    first, second, third = _dead(shell, 3)
+    complaint = shell("dead", "tasks:app", "discard", first, "-y").complaint
+    assert complaint == "say why they are discarded: --reason TEXT; what is left of them is that"
+    monkeypatch.setattr(sys, "stdin", Typed("y\nthe order was withdrawn\n"))
+    assert shell("dead", "tasks:app", "discard", first, second).out == "2 discarded\n"
+    monkeypatch.setattr(sys, "stdin", Typed("y\n\n"))
+    answer = shell("dead", "tasks:app", "discard", "--task", "add")
+    assert (answer.code, "reason [in bulk: task=add]: " in answer.err) == (0, True)
+    kept = [json.loads(line) for line in archive.read_text().splitlines()]
+    assert [(line["id"], line["reason"]) for line in kept] == [
+        (first, "the order was withdrawn"),
+        (second, "the order was withdrawn"),
+        (third, "in bulk: task=add"),
+    ]
+    assert [act["reason"] for act in shell.json("dead", "tasks:app", "audit")] == [
+        "in bulk: task=add",
+        "the order was withdrawn",
+    ]
 
 
 def test_without_anybody_to_ask_nothing_is_done(shell: Shell) -> None:
@@ -111,6 +139,8 @@ class Answering(Typed):
         self._shell, self._error = shell, error
 
     def readline(self, size: int | None = -1, /) -> str:
+        if self.tell():  # the second question
+            return super().readline(-1 if size is None else size)
         # The command asks from a running event loop, where blocking calls are not welcome.
         meanwhile = threading.Thread(target=self._shell.die, args=(3,), kwargs=self._error)
         meanwhile.start()
@@ -151,7 +181,7 @@ def test_a_key_that_was_taken_meanwhile(shell: Shell) -> None:
 
 def test_many_failures_are_counted_and_not_all_named(shell: Shell) -> None:
     jobs = [shell.task("add").enqueue(number).id for number in range(30)]
-    answer = shell("dead", "tasks:app", "discard", *jobs, "--yes")
+    answer = shell("dead", "tasks:app", "discard", *jobs, "--yes", "--reason", "old")
     assert answer.code == 1
     assert len(answer.err.splitlines()) == 21
     assert answer.err.endswith("windlass: 10 more were not discarded\n")

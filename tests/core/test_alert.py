@@ -38,6 +38,17 @@ def test_it_looks_at_its_queue_or_at_all() -> None:
     assert values(Alert(depth=1, oldest=1), counts(5, 2, 9)) == {"depth": 12, "oldest": 9 * SECOND}
 
 
+def test_it_looks_at_one_task() -> None:
+    jobs = Counts(rows=(*counts(5, 2).rows, Count("mail", "charge", State.DEAD, 1)), oldest={"mail": SECOND})
+    charged = Alert(task="charge", depth=0, dead=0)
+    assert values(charged, jobs) == {"depth": 0, "dead": 1}
+    assert values(Alert(task="send", queue="mail", dead=0), jobs) == {"dead": 2}
+    assert judged(charged, jobs, AlertState(), 5).why == "1 dead letters of task charge (over 0)"
+    with pytest.raises(InvalidOption, match="oldest says nothing of one task; it has depth, dead"):
+        check_alert(Alert(task="charge", oldest=SECOND))
+    assert decode_alert(encode_alert(charged)) == charged
+
+
 def test_a_value_at_its_threshold_raises_nothing() -> None:
     alert = Alert(queue="mail", depth=10)
     assert not judged(alert, counts(10), AlertState(), 5).raised

@@ -132,7 +132,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Box[Line], Box[Line](value=Line.model_construct(sku="a", price=0)), 'argument "it"["value"]["price"]: '),
     (Loose, Loose(x=float("nan")), 'argument "it"'),
     (Loose, Loose(y="\0"), 'argument "it"["y"]: NUL'),  # type: ignore[call-arg]
-    (pathlib.Path, "/srv/a", 'argument "it": expected PosixPath, got str'),
+    (pathlib.Path, "/srv/a", 'argument "it": expected Path, got str'),
     (pathlib.Path, pathlib.Path("a\0b"), 'argument "it": NUL'),
     (pathlib.Path, pathlib.Path("a\udc80"), 'argument "it": a lone surrogate'),
     (Any, ORDER, 'argument "it": expected dict, got Order; convert it, or annotate it as Order'),

@@ -101,6 +101,22 @@ def test_a_failure_is_tried_again_and_ends_failed(tasks: Any, t: Any) -> None:
         _ = result.return_value
 
 
+def test_the_signals_tell_how_a_task_ends(tasks: Any, t: Any) -> None:
+    from windlass.django.backend import task_finished
+
+    told: list[tuple[str, str]] = []
+
+    def listen(task_result: Any, **_: Any) -> None:
+        told.append((task_result.task.name, str(task_result.status)))
+
+    task_finished.connect(listen)
+    for task in (tasks.meaning, tasks.fails, tasks.unkept):
+        task.enqueue()
+        t.finish()
+    task_finished.disconnect(listen)
+    assert told == [("meaning", "SUCCESSFUL"), ("fails", "FAILED"), ("unkept", "FAILED")]
+
+
 def test_async_tasks_run_and_async_code_enqueues(tasks: Any) -> None:
     import asyncio
 

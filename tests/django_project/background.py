@@ -32,6 +32,12 @@ def fails() -> None:
     raise ValueError("this failed")
 
 
+@task()
+def unkept() -> Any:
+    """Return what has no JSON form."""
+    return unkept
+
+
 @task(takes_context=True)
 def who(context: TaskContext, word: str) -> list[Any]:
     """Return what the context says."""

@@ -1,8 +1,6 @@
 """History: copied from the event log without loss or doubles, and counted right."""
 
 import asyncio
-import math
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -11,42 +9,26 @@ import pytest
 from windlass import Windlass
 from windlass.broker.memory import MemoryBroker
 from windlass.conformance.harness import Harness
-from windlass.core.event import FROM_START, Emit
-from windlass.core.outcome import CauseKind, Outcome
-from windlass.core.state import Move
-from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Cursor, Micros
+from windlass.core.enqueuer import Enqueuer, header_of
+from windlass.core.event import Emit
+from windlass.core.job import JobDetail
+from windlass.core.outcome import CauseKind, Error
+from windlass.core.units import DAY, HOUR, SECOND, JobId
 from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.observe.history import reader as reading
-from windlass.observe.history.attempt import GIVEN_BACK, SAMPLE, Attempt, Slots
+from windlass.observe.history.attempt import SAMPLE
+from windlass.observe.history.conformance import OBLIGATIONS
 from windlass.observe.history.place import read_url
 from windlass.observe.history.reader import HistoryReader, keep_history
 from windlass.observe.history.rollup import Figures
-from windlass.observe.history.sink import Sink, Window, open_sink
+from windlass.observe.history.sink import By, Sink, Window, open_sink
 
-NOW = 1_750_000_020 * SECOND
 ALL = Window(since=0, until=4_000_000_000 * SECOND)
-
-
-def attempt(number: int, **said: object) -> Attempt:
-    fields: dict[str, object] = {
-        "job": f"01900000-0000-7000-8000-{number:012x}",
-        "fence": number,
-        "at": NOW + number,
-        "task": "send",
-        "queue": "mail",
-        "lane": "",
-        "outcome": Outcome.DONE,
-        "move": Move.DONE,
-        "attempt": 1,
-        "wait": 10,
-        "run": 20,
-    }
-    return Attempt(**{**fields, **said})  # type: ignore[arg-type]
 
 
 def with_sink(url: str, story: Callable[[Sink], Awaitable[None]]) -> None:
     async def main() -> None:
-        sink = await open_sink(url)
+        sink = await open_sink(url, MemoryBroker())
         try:
             await story(sink)
         finally:
@@ -55,46 +37,28 @@ def with_sink(url: str, story: Callable[[Sink], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def write(
-    sink: Sink, attempts: Sequence[Attempt], slots: Sequence[Slots] = (), source: str = "s"
-) -> None:
-    assert await sink.turn(source, "r", 1.0, 2.0) is not None
-    await sink.write(source, "r", attempts, slots, Cursor("9"))
-
-
 # --- sinks --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_twice_is_one(history_url: str) -> None:
-    async def story(sink: Sink) -> None:
-        both = [attempt(1), attempt(2)]
-        slots = [Slots(at=NOW, host="a", processes=1, slots=4, leases=1)]
-        await write(sink, both, slots)
-        await write(sink, [*both, attempt(3), attempt(1, fence=9)], slots)
-        assert (await total(sink)).done == 4
-        assert [each.slots for each in await sink.used("s", ALL)] == [4]
-
-    with_sink(history_url, story)
+@pytest.mark.parametrize("obligation", OBLIGATIONS)
+def test_sinks_keep_the_obligations(history_url: str, obligation: str) -> None:
+    with_sink(history_url, OBLIGATIONS[obligation])
 
 
-def test_the_turn_is_one_readers_until_it_falls_silent(history_url: str) -> None:
-    async def story(sink: Sink) -> None:
-        assert await sink.turn("s", "first", 100.0, 115.0) == FROM_START
-        await sink.write("s", "first", [], [], Cursor("7"))
-        assert await sink.turn("s", "second", 110.0, 125.0) is None
-        assert await sink.turn("s", "first", 110.0, 125.0) == "7"
-        assert await sink.turn("s", "second", 126.0, 141.0) == "7"
-        assert await sink.turn("other", "second", 0.0, 1.0) == FROM_START
-        await sink.write("s", "first", [attempt(1)], [], Cursor("3"))
-        assert await sink.turn("s", "second", 127.0, 142.0) == "7", "one without the turn moves no place"
-        assert (await total(sink)).done == 1
-
-    with_sink(history_url, story)
+def test_each_obligation_of_a_sink_has_its_test() -> None:
+    named = {
+        line.strip().removeprefix("- ").partition(":")[0]
+        for member in vars(Sink).values()
+        for line in (getattr(member, "__doc__", None) or "").splitlines()
+        if line.strip().startswith("- ")
+    }
+    assert named == set(OBLIGATIONS)
 
 
 def test_many_may_open_it_at_once(history_url: str) -> None:
     async def main() -> None:
-        sinks = await asyncio.gather(*(open_sink(history_url) for _ in range(4)))
+        broker = MemoryBroker()
+        sinks = await asyncio.gather(*(open_sink(history_url, broker) for _ in range(4)))
         turns = await asyncio.gather(
             *(sink.turn("s", str(number), 1.0, 9.0) for number, sink in enumerate(sinks))
         )
@@ -103,97 +67,6 @@ def test_many_may_open_it_at_once(history_url: str) -> None:
             await sink.close()
 
     asyncio.run(main())
-
-
-def nearest_rank(values: Sequence[Micros], percent: int) -> Micros:
-    ordered = sorted(values)
-    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
-
-
-def check(found: Figures, chosen: Sequence[Attempt]) -> None:
-    real = [each for each in chosen if each.outcome not in GIVEN_BACK]
-    count = {outcome: sum(each.outcome is outcome for each in chosen) for outcome in Outcome}
-    assert (found.done, found.dead, found.cancelled) == (
-        count[Outcome.DONE], count[Outcome.DEAD], count[Outcome.CANCELLED],
-    )  # fmt: skip
-    assert found.failed == count[Outcome.RETRY] + count[Outcome.DEAD]
-    assert found.given_back == len(chosen) - len(real)
-    assert found.ran == sum(each.run or 0 for each in chosen)
-    for spread, values in (
-        (found.waits, [each.wait for each in real if each.wait is not None]),
-        (found.runs, [each.run for each in real if each.run is not None]),
-    ):
-        for percent in (50, 95, 99):
-            told = spread.at(percent)
-            if values:
-                assert told == pytest.approx(nearest_rank(values, percent), rel=0.025, abs=1)
-            else:
-                assert told is None
-
-
-def test_it_counts_as_one_would_by_hand(history_url: str) -> None:
-    draw = random.Random(7)
-    attempts = [
-        attempt(
-            number,
-            at=NOW + draw.randrange(600) * SECOND,
-            task=draw.choice(["a", "b", "c"]),
-            queue=draw.choice(["q", "r"]),
-            outcome=draw.choice(list(Outcome)),
-            wait=draw.choice([None, 0, draw.randrange(10**7)]),
-            run=draw.choice([None, draw.randrange(10**9)]),
-        )
-        for number in range(500)
-    ]
-
-    async def story(sink: Sink) -> None:
-        for start in range(0, 500, 90):  # batches overlap, as after a reader's death
-            await write(sink, attempts[max(0, start - 20) : start + 90])
-        for task in (None, "a"):
-            for queue in (None, "r"):
-                window = Window(since=NOW + MINUTE, until=NOW + 7 * MINUTE, task=task, queue=queue)
-                chosen = [
-                    each
-                    for each in attempts
-                    if window.since <= each.at < window.until
-                    and task in (None, each.task)
-                    and queue in (None, each.queue)
-                ]
-                minutes = await sink.minutes("s", window)
-                whole = Figures()
-                for minute in minutes:
-                    whole.merge(minute.figures)
-                check(whole, chosen)
-                for minute in minutes:
-                    same = [
-                        each
-                        for each in chosen
-                        if (each.at // MINUTE * MINUTE, each.task, each.queue)
-                        == (minute.at, minute.task, minute.queue)
-                    ]
-                    assert same
-                    check(minute.figures, same)
-        assert not await sink.minutes("another", ALL)
-
-    with_sink(history_url, story)
-
-
-async def total(sink: Sink) -> Figures:
-    whole = Figures()
-    for minute in await sink.minutes("s", ALL):
-        whole.merge(minute.figures)
-    return whole
-
-
-def test_what_is_old_is_dropped(history_url: str) -> None:
-    async def story(sink: Sink) -> None:
-        slots = [Slots(at=at, host="a", processes=1, slots=1, leases=0) for at in (NOW - DAY, NOW)]
-        await write(sink, [attempt(1, at=NOW - DAY), attempt(2, at=NOW)], slots)
-        await sink.forget("s", NOW - HOUR)
-        assert (await total(sink)).done == 1
-        assert [each.samples for each in await sink.used("s", ALL)] == [1]
-
-    with_sink(history_url, story)
 
 
 def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -240,6 +113,13 @@ def test_a_place_says_for_how_long_it_keeps() -> None:
     assert "secret" not in repr(place)
 
 
+async def total(sink: Sink) -> Figures:
+    whole = Figures()
+    for minute in await sink.minutes("s", ALL):
+        whole.merge(minute.figures)
+    return whole
+
+
 # --- the reader ---------------------------------------------------------------------------------------------
 
 
@@ -256,7 +136,7 @@ def on_store(
     async def main() -> None:
         store = await (await Harness.open(opened_store)).fresh(events_kept=events_kept)
         await store.queue("q", emit=emit)
-        sink = await open_sink(url)
+        sink = await open_sink(url, store.broker)
         try:
             await story(store, HistoryReader(store.broker, sink, "s"), sink)
         finally:
@@ -292,6 +172,97 @@ def test_every_attempt_is_copied_once_with_its_times(history_url: str, emit: Emi
         assert {each.task for each in await sink.minutes("s", ALL)} == {"t"}
 
     on_store(history_url, story, emit=emit)
+
+
+def test_an_attempt_is_kept_with_its_worker_its_error_and_its_tags(history_url: str) -> None:
+    async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
+        worker = await store.worker(slots=4, host="box")
+        by = header_of(Enqueuer(app="shop", host="web-1", key="ci (key ab12)"))
+        job = await store.add(
+            task="t", lane="acme", key="order-1", tags=("a", "b"), headers=by, max_attempts=3
+        )
+        accepted = (await store.get(job)).accepted_at
+        store.advance(3 * SECOND)
+        failure = Error(
+            type="ValueError", message="postgresql://me:pass@db is away", traceback="…", fingerprint="f"
+        )
+        await store.retry(await worker.one(), error=failure, runtime=SECOND)
+        await reader.step()
+        store.advance(SECOND)
+        doomed = await worker.one()
+        await worker.end(CauseKind.CRASH, started=[doomed])
+        last = await store.worker(slots=1, host="late")
+        await store.done(await last.one(), runtime=2 * SECOND)
+        await reader.step()
+        trail = await sink.trail("s", job)
+        assert trail.enqueued is not None
+        said = trail.enqueued
+        assert (said.at, said.key, said.by_key, said.by_app, said.by_host, said.tags) == (
+            accepted, "order-1", "ci (key ab12)", "shop", "web-1", ("a", "b"),
+        )  # fmt: skip
+        first, second, third = trail.attempts
+        assert (first.worker_id, first.host, first.lane, first.tags) == (
+            worker.id, "box", "acme", ("a", "b"),
+        )  # fmt: skip
+        assert first.started_at == accepted + 3 * SECOND
+        assert (first.error_type, first.error, first.fingerprint) == (
+            "ValueError", "postgresql://[secret]@db is away", "f",
+        )  # fmt: skip
+        assert (second.error_type, second.worker_id) == ("crash", worker.id)
+        assert (third.error_type, third.fingerprint, third.host, third.run) == ("", "", "late", 2 * SECOND)
+        (failed,) = [each for each in await sink.failed("s", ALL) if each.type == "ValueError"]
+        assert "pass" not in failed.message
+        assert {each.name for each in await sink.groups("s", ALL, By.ERROR)} == {"f", "crash"}
+        assert {each.worker_id for each in await sink.workers("s", ALL)} == {worker.id, last.id}
+
+    on_store(history_url, story)
+
+
+def test_jobs_that_wait_are_kept_where_all_events_are(history_url: str) -> None:
+    async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
+        job = await store.add(task="t", key="k")
+        await reader.step()
+        trail = await sink.trail("s", job)
+        assert trail.enqueued is not None
+        assert (trail.enqueued.key, trail.enqueued.by_app, list(trail.attempts)) == ("k", "", [])
+
+    on_store(history_url, story, emit=Emit.ALL)
+
+
+def test_large_records_are_read_a_few_at_a_time(history_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
+        worker = await store.worker(slots=100)
+        for _ in range(60):
+            job = await store.add(task="t", payload=bytes(1024 * 1024))
+            await store.done(await worker.one(), runtime=5)
+        read = [0]
+        get = store.broker.get
+
+        async def counted(jobs: Sequence[JobId]) -> Sequence[JobDetail | None]:
+            read.append(len(jobs))
+            return await get(jobs)
+
+        monkeypatch.setattr(store.broker, "get", counted)
+        assert await reader.step() == 60
+        assert max(read) <= 20
+        (known,) = (await sink.trail("s", job)).attempts
+        assert known.worker_id == worker.id
+
+    on_store(history_url, story)
+
+
+def test_an_attempt_whose_record_is_gone_is_kept_without_it(history_url: str) -> None:
+    async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
+        await store.queue("q", emit=Emit.FINAL, retention=0)
+        worker = await store.worker()
+        job = await store.add(task="t")
+        await store.done(await worker.one(), runtime=5)
+        assert await reader.step() == 1
+        trail = await sink.trail("s", job)
+        assert (trail.enqueued, [each.worker_id for each in trail.attempts]) == (None, [""])
+        assert (await total(sink)).done == 1
+
+    on_store(history_url, story)
 
 
 def test_the_slots_of_the_workers_are_kept(history_url: str) -> None:

@@ -3,14 +3,17 @@
 import asyncio
 
 import pytest
-from tests.observe.test_history import NOW, attempt, with_sink, write
+from tests.observe.test_history import with_sink
 
 from windlass.core.outcome import Outcome
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND
 from windlass.errors import InvalidOption, Unsupported
-from windlass.observe.history.attempt import SAMPLE, Slots
+from windlass.observe.history.attempt import SAMPLE, Batch, Slots
+from windlass.observe.history.conformance import attempt, write
 from windlass.observe.history.report import History, checked, look, opened, window_of
 from windlass.observe.history.sink import Sink, Window
+
+NOW = 1_750_000_020 * SECOND
 
 
 def test_a_report_says_how_it_went(history_url: str) -> None:
@@ -24,7 +27,7 @@ def test_a_report_says_how_it_went(history_url: str) -> None:
         slots = [
             Slots(at=NOW + number * SAMPLE, host="a", processes=1, slots=2, leases=1) for number in range(24)
         ]
-        await write(sink, attempts, slots)
+        await write(sink, Batch(attempts=attempts, slots=slots))
         window = Window(since=NOW, until=NOW + 2 * MINUTE)
         found: History = await look(sink, "s", window, step=MINUTE)
         assert (found.total.attempts, found.total.failed, found.total.dead) == (10, 2, 1)

@@ -1,6 +1,7 @@
 """`/metrics` and `/v1/history` of a server: what they show, and to whom."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.house import House
 
+from windlass.core.enqueuer import BY
 from windlass.observe.history.reader import HistoryReader
 from windlass.observe.history.sink import open_sink
 
@@ -18,6 +20,14 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     made = House("memory://")
     yield made
     made.close()
+
+
+async def copy(house: House) -> None:
+    """Copy what the worker's own reader has not yet copied. That one has the turn: this one comes later."""
+    sink = await open_sink(house.app.config.history or "")
+    broker = await house.app.broker()
+    await HistoryReader(broker, sink, house.app.config.namespace, clock=lambda: 9e9).step()
+    await sink.close()
 
 
 def test_metrics_are_read_by_prometheus(house: House) -> None:
@@ -59,11 +69,7 @@ def test_history_tells_how_it_went(house: House) -> None:
         async with house.app.worker(concurrency=2):
             for number in range(4):
                 await (await house.add.aenqueue(number)).aresult(timeout=20)
-        sink = await open_sink(house.app.config.history or "")
-        # The worker has a reader of its own, which has the turn: this one comes when that is over.
-        broker = await house.app.broker()
-        await HistoryReader(broker, sink, house.app.config.namespace, clock=lambda: 9e9).step()
-        await sink.close()
+        await copy(house)
         async with house.open() as client:
             answer = await client.get("/v1/history", params={"since": "1h", "step": "5m"})
             assert answer.status_code == 200, answer.text
@@ -76,6 +82,36 @@ def test_history_tells_how_it_went(house: House) -> None:
             assert sum(bucket["done"] for bucket in told["buckets"]) == 4
             one = (await client.get("/v1/history", params={"task": "send"})).json()
             assert (one["total"]["attempts"], one["tasks"]) == (0, [])
+
+    house.run(story)
+
+
+def test_history_tells_who_enqueued_a_job_and_who_ran_it(house: House) -> None:
+    async def story() -> None:
+        key = await house.key("enqueue", "read")
+        other = await house.key("read", queues=("mail",))
+        body = {"task": "add", "payload": {"a": 1}, "key": "sum-1", "headers": {BY: '{"app": "forged"}'}}
+        async with house.open(key) as client:
+            job = (await client.post("/v1/jobs", json=body)).json()["id"]
+            async with house.app.worker(concurrency=2):
+                await house.app.job(job).aresult(timeout=20)
+            await copy(house)
+            told = (await client.get(f"/v1/history/jobs/{job}")).json()
+            by = told["enqueued"]
+            assert (by["by_app"], by["by_host"], by["key"]) == (house.app.name, socket.gethostname(), "sum-1")
+            assert by["by_key"].startswith("test (key ")
+            (attempt,) = told["attempts"]
+            assert (attempt["outcome"], attempt["host"]) == ("done", socket.gethostname())
+            assert attempt["worker"]
+            found = (await client.get("/v1/history", params={"by": "worker"})).json()
+            (worker,) = [each for each in found["groups"] if each["attempts"]]
+            assert (worker["name"], worker["slots"]) == (attempt["worker"], 2)
+            assert (await client.get("/v1/history/jobs/nothing")).status_code == 422
+            unknown = house.app.new_id()
+            assert (await client.get(f"/v1/history/jobs/{unknown}")).status_code == 404
+            assert (await client.get("/v1/history", params={"by": "host"})).status_code in (400, 422)
+        async with house.open(other) as client:
+            assert (await client.get(f"/v1/history/jobs/{job}")).status_code == 404
 
     house.run(story)
 

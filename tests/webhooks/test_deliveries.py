@@ -383,11 +383,12 @@ def test_an_alert_tells_its_webhook_once_when_it_is_raised_and_once_when_it_is_o
                 (raised,) = await receiver.wait_for(1)
                 assert raised.said["type"] == "alert.raised"
                 assert raised.said["alert"] == {
-                    "name": "full", "queue": "mail", "raised": True, "why": "1 dead letters (over 0)",
+                    "name": "full", "queue": "mail", "task": None, "raised": True,
+                    "why": "1 dead letters (over 0)",
                 }  # fmt: skip
                 from windlass.admin.dead import DeadLetters  # noqa: PLC0415
 
-                async for _ in DeadLetters(await app.broker()).discard([dead.id]):
+                async for _ in DeadLetters(app, await app.broker()).discard([dead.id], reason="a test"):
                     pass
                 _, cleared = await receiver.wait_for(2)
                 assert cleared.said["type"] == "alert.cleared"

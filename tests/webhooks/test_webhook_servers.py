@@ -42,7 +42,7 @@ def told_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 told = sorted(each.said["job"]["id"] for each in got if path in each.line)
                 assert told == sorted(job.id for job in jobs)
             await hooks.remove("all")
-            await _discards_nothing(broker)
+            await _discards_nothing(app, broker)
         await app.aclose()
 
     async def whole() -> None:
@@ -52,9 +52,9 @@ def told_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(whole())
 
 
-async def _discards_nothing(broker: Any) -> None:
+async def _discards_nothing(app: Windlass, broker: Any) -> None:
     """An operation is kept by these stores, too."""
-    operations = Operations(broker)
+    operations = Operations(app, broker)
     started = await operations.start("discard", Selection(), chosen={"all": "yes"}, by="me")
     await operations.close()
     assert (await operations.one(started.id)).state in ("done", "stopped")

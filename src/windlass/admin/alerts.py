@@ -22,6 +22,8 @@ class AlertShown(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     queue: str | None
     """None: all queues together, or an intake or a relay."""
+    task: str | None
+    """None: the jobs of all tasks, or an intake or a relay."""
     intake: str | None
     """None: each intake that there is."""
     relay: str | None
@@ -76,6 +78,7 @@ def _shown(document: Document, alert: Alert, state: AlertState) -> AlertShown:
     return AlertShown(
         name=document.subject.name,
         queue=alert.queue,
+        task=alert.task,
         intake=alert.intake,
         relay=alert.relay,
         depth=alert.depth,

@@ -1,21 +1,27 @@
 """Dead letters: listed, counted, grouped by cause, replayed and discarded, by id or by filter."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
+from windlass.admin.audit import operator_name
 from windlass.admin.groups import Grouped, grouped, mark
 from windlass.admin.listing import DETAILS, job_page, pages
 from windlass.admin.pacing import at_rate, by_ids
 from windlass.admin.queues import Queues
+from windlass.admin.showing import shower_of
 from windlass.admin.views import DeadShown, dead_shown
 from windlass.broker.contract import Broker
+from windlass.client.app import Windlass
 from windlass.core.job import JobDetail, JobView
 from windlass.core.limits import Rate
 from windlass.core.operate import Operated, Target
 from windlass.core.query import Count, JobQuery
 from windlass.core.state import State
 from windlass.core.units import Cursor, JobId, Micros
+from windlass.observe.archive.removing import Remover
 
 _Verb = Callable[[Sequence[Target]], Awaitable[Sequence[Operated]]]
 
@@ -72,7 +78,8 @@ def _everything(_: object) -> bool:
 class DeadLetters:
     """The dead letters of one namespace."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, app: Windlass, broker: Broker) -> None:
+        self._app = app
         self._broker = broker
 
     # --- reads ----------------------------------------------------------------------------------------------
@@ -82,7 +89,7 @@ class DeadLetters:
         await self._check(selection)
         async for batch in self._letters(selection):
             for job in batch:
-                yield dead_shown(job)
+                yield self._shown(job)
 
     async def page(
         self,
@@ -97,7 +104,7 @@ class DeadLetters:
         """
         page, place = await self._views(selection, after, limit, sees)
         whole = self._whole(selection, [job.id for job in page])
-        return [dead_shown(job) async for batch in whole for job in batch], place
+        return [self._shown(job) async for batch in whole for job in batch], place
 
     async def count(self, selection: Selection) -> int:
         """How many dead letters were chosen; by the store's own counts where these can tell."""
@@ -150,9 +157,15 @@ class DeadLetters:
         """Send dead letters back by their ids; what became of each, batch by batch."""
         return by_ids(self._broker.replay, ids, expect=State.DEAD, rate=rate)
 
-    def discard(self, ids: Sequence[str], rate: Rate | None = None) -> AsyncIterator[Sequence[Operated]]:
-        """Remove dead letters by their ids; what became of each, batch by batch."""
-        return by_ids(self._broker.discard, ids, expect=State.DEAD, rate=rate)
+    async def discard(
+        self, ids: Sequence[str], rate: Rate | None = None, *, reason: str, by: str | None = None
+    ) -> AsyncIterator[Sequence[Operated]]:
+        """Remove dead letters by their ids, once the archive has their traces; what became of each, batch by
+        batch. `reason` is the operator's, and `by` who that is; None: who is at this terminal.
+        """
+        async with self._removing(reason, by) as discard:
+            async for answers in by_ids(discard, ids, expect=State.DEAD, rate=rate):
+                yield answers
 
     async def replay_one(self, job_id: JobId) -> Operated:
         """Send one dead letter back."""
@@ -167,11 +180,27 @@ class DeadLetters:
         """
         return self._each(self._broker.replay, selection, rate, most)
 
-    def discard_chosen(
-        self, selection: Selection, rate: Rate | None = None, *, most: int | None = None
+    async def discard_chosen(
+        self,
+        selection: Selection,
+        rate: Rate | None = None,
+        *,
+        most: int | None = None,
+        reason: str,
+        by: str | None = None,
     ) -> AsyncIterator[Sequence[Operated]]:
-        """Remove the chosen dead letters, but no more than `most`."""
-        return self._each(self._broker.discard, selection, rate, most)
+        """Remove the chosen dead letters, but no more than `most`; the rest is as for `discard`."""
+        async with self._removing(reason, by) as discard:
+            async for answers in self._each(discard, selection, rate, most):
+                yield answers
+
+    @asynccontextmanager
+    async def _removing(self, reason: str, by: str | None) -> AsyncGenerator[_Verb]:
+        remover = Remover(self._broker, self._app.config, self._app.signature_of)
+        try:
+            yield partial(remover.discard, by=by or operator_name(), reason=reason.strip())
+        finally:
+            await remover.close()
 
     async def _each(
         self, verb: _Verb, selection: Selection, rate: Rate | None, most: int | None
@@ -185,6 +214,9 @@ class DeadLetters:
             yield answers
 
     # --- parts ----------------------------------------------------------------------------------------------
+
+    def _shown(self, job: JobDetail) -> DeadShown:
+        return dead_shown(job, shower_of(self._app, job.task))
 
     async def _check(self, selection: Selection) -> None:
         """Refuse a queue that is not declared: it has no dead letters, so its name must be a mistake."""
@@ -214,6 +246,11 @@ class DeadLetters:
             details = await self._broker.get(ids[start : start + DETAILS])
             if found := [job for job in details if job is not None and _is_chosen(selection, job)]:
                 yield found
+
+
+def reason_in_bulk(chosen: Mapping[str, str]) -> str:
+    """The reason of a discard by filter, where the operator gives none."""
+    return "in bulk: " + ", ".join(f"{name}={value}" for name, value in chosen.items())
 
 
 def _is_chosen(selection: Selection, job: JobDetail) -> bool:

@@ -15,6 +15,7 @@ from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
 from windlass.client.options import CallOptions
 from windlass.client.task import Sender
+from windlass.core.enqueuer import enqueuer_in, header_of, with_header
 from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.core.names import refuse_reserved
 from windlass.core.spelling import hint
@@ -80,15 +81,21 @@ def make(
     options: Mapping[str, Any],
     *,
     check: Callable[[NewJob], None] = lambda _: None,
+    key: str = "",
 ) -> Made:
     """A job of a task. `OptionRefused` or `InvalidPayload` say what is wrong.
 
-    `check` may refuse the job, for its queue or lane, before its arguments are looked at.
+    `check` may refuse the job, for its queue or lane, before its arguments are looked at. `key` names the API
+    key of the caller, for history.
     """
     sender = _sender(task, options)
     check(sender.pattern)
     payload = sender.signature.encode_json(arguments)
-    return Made(app=sender.app, job=sender.job(sender.app.new_id(), payload))
+    job = sender.job(sender.app.new_id(), payload)
+    if sender.app.enqueuer:
+        enqueuer = msgspec.structs.replace(enqueuer_in(sender.app.enqueuer), key=key)
+        job = msgspec.structs.replace(job, headers=with_header(job.headers, header_of(enqueuer)))
+    return Made(app=sender.app, job=job)
 
 
 def _sender(task: Sender[..., Any], options: Mapping[str, Any]) -> Sender[..., Any]:
@@ -185,7 +192,7 @@ async def _sent(made: Sequence[Made]) -> Sequence[Receipt]:
 
 def _accepted(made: Made, receipt: Receipt) -> Accepted:
     # Sent again under its own id (two requests under one idempotency key): it is still new.
-    created = receipt.status is Status.CREATED or receipt.of == made.job.id
+    created = receipt.status in (Status.CREATED, Status.ACCEPTED) or receipt.of == made.job.id
     return _answer(made, receipt.of or receipt.job, created=created)
 
 

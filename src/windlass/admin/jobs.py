@@ -10,6 +10,7 @@ from windlass.admin.listing import job_page, pages
 from windlass.admin.pacing import by_ids
 from windlass.admin.queues import Queues
 from windlass.admin.reading import sessions, store_time, workers
+from windlass.admin.showing import shower_of
 from windlass.admin.views import JobShown, JobWhole, job_shown, job_whole
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
@@ -157,8 +158,7 @@ class Jobs:
 
     def shown(self, job: JobDetail, *, payload: bool = False, secrets: bool = False) -> JobWhole:
         """A job for the outside: its payload and result only if asked for, its secrets only if those are."""
-        signature = self._app.signature_of(job.task)
-        return job_whole(job, payload=payload, secrets=secrets, signature=signature)
+        return job_whole(job, shower_of(self._app, job.task, secrets=secrets), payload=payload)
 
     async def wait(self, job_id: JobId, seconds: float) -> None:
         """Wait until a job has finished, but no longer than so many seconds."""

@@ -9,17 +9,20 @@ from windlass.pace import MachinePace
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 
 async def sweep(app: Windlass) -> None:
     """Sweep the namespace in turn with its workers, fire schedules that are due, and judge alerts."""
     broker = await app.broker()
+    pace = MachinePace()
     janitor = Janitor(
         broker,
-        MachinePace(),
+        pace,
         app.config,
         fire=Firing(broker, app.new_id).due,
         look=lambda: look_and_tell(broker, namespace=app.config.namespace),
+        pruning=Pruning(broker, app, pace),
     )
     await janitor.run()
 

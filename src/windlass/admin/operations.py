@@ -20,6 +20,7 @@ from windlass.admin.dead import DeadLetters, Selection
 from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment, rate_shown
 from windlass.broker.contract import Broker
+from windlass.client.app import Windlass
 from windlass.core.limits import Rate
 from windlass.core.operate import Effect, Operated
 from windlass.core.settings import Change, Document, Kind, Subject
@@ -86,7 +87,8 @@ class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
 class Operations:
     """The operations of one namespace; those that were started here run here."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, app: Windlass, broker: Broker) -> None:
+        self._app = app
         self._broker = broker
         self._running: set[asyncio.Task[None]] = set()
 
@@ -108,7 +110,7 @@ class Operations:
         before = now if selection.died_before is None else min(now, selection.died_before)
         wanted = most
         if wanted is None:
-            wanted = await DeadLetters(self._broker).count(
+            wanted = await DeadLetters(self._app, self._broker).count(
                 Selection(queue=selection.queue, task=selection.task)
             )
         dated = msgspec.structs.replace(selection, died_before=before)
@@ -127,7 +129,7 @@ class Operations:
         if changed.change is not Change.APPLIED:
             raise StoreError(f"the operation could not be kept: {changed.change}; try again")
         await self._trim()
-        run = _Run(self._broker, subject, kept, changed.version)
+        run = _Run(self._app, self._broker, subject, kept, changed.version)
         task = asyncio.create_task(run.carry_out(dated, rate, most))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -183,7 +185,8 @@ class Operations:
 class _Run:
     """One operation at work."""
 
-    def __init__(self, broker: Broker, subject: Subject, kept: Kept, version: int) -> None:
+    def __init__(self, app: Windlass, broker: Broker, subject: Subject, kept: Kept, version: int) -> None:
+        self._app = app
         self._broker = broker
         self._subject = subject
         self._kept = kept
@@ -192,9 +195,12 @@ class _Run:
 
     async def carry_out(self, selection: Selection, rate: Rate | None, most: int | None) -> None:
         """Do it to the end, or until somebody stops it; what became of it is kept."""
-        letters = DeadLetters(self._broker)
-        chosen = letters.replay_chosen if self._kept.verb == "replay" else letters.discard_chosen
-        work = asyncio.create_task(self._go_through(chosen(selection, rate, most=most)))
+        letters, kept = DeadLetters(self._app, self._broker), self._kept
+        if kept.verb == "replay":
+            batches = letters.replay_chosen(selection, rate, most=most)
+        else:
+            batches = letters.discard_chosen(selection, rate, most=most, reason=kept.reason, by=kept.by)
+        work = asyncio.create_task(self._go_through(batches))
         stage: Stage = "done"
         error = ""
         self.begun.set()

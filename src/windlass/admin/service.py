@@ -37,12 +37,14 @@ from windlass.admin.webhooks import Webhooks
 from windlass.admin.workers import Workers
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
+from windlass.core.ids import check_job_id
 from windlass.core.job import JobDetail
 from windlass.core.query import JobQuery
 from windlass.core.units import JobId, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.history.report import History, look, opened
-from windlass.observe.history.sink import Window
+from windlass.observe.history.sink import By, Window
+from windlass.observe.history.trail import JobHistory, job_history
 from windlass.observe.watch import Watch, page
 
 
@@ -80,12 +82,12 @@ class Service:
     @cached_property
     def dead(self) -> DeadLetters:
         """Dead letters."""
-        return DeadLetters(self._broker)
+        return DeadLetters(self.app, self._broker)
 
     @cached_property
     def operations(self) -> Operations:
         """Operations on many dead letters, in the background of this process."""
-        return Operations(self._broker)
+        return Operations(self.app, self._broker)
 
     @cached_property
     def queues(self) -> Queues:
@@ -216,10 +218,16 @@ class Service:
         """The load of some queues, or of all, and how many worker processes it could keep busy."""
         return await scale(self._broker, queues=queues, slots=slots, least=least, most=most)
 
-    async def history(self, window: Window, step: Micros | None) -> History:
+    async def history(self, window: Window, step: Micros | None, by: By | None = None) -> History:
         """How attempts went in a window of time. `Unsupported`: the app keeps no history."""
         async with opened(self.app.config.history) as sink:
-            return await look(sink, self.app.config.namespace, window, step=step)
+            return await look(sink, self.app.config.namespace, window, step=step, by=by)
+
+    async def job_history(self, job: str) -> JobHistory | None:
+        """What history knows of a job; None: nothing. `Unsupported`: the app keeps no history."""
+        wanted = check_job_id(job)
+        async with opened(self.app.config.history) as sink:
+            return job_history(wanted, await sink.trail(self.app.config.namespace, wanted))
 
     async def metrics(self, watch: Watch) -> str:
         """What this process has counted and what the store holds, for Prometheus."""

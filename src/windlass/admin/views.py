@@ -11,21 +11,17 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from windlass.core.codec import open_result, plain_arguments
 from windlass.core.intake import intakes_run_by
 from windlass.core.job import Delivery, Held, JobDetail, JobView, Progress
 from windlass.core.limits import Rate
 from windlass.core.order import STRIDE
 from windlass.core.outcome import Cause, Error, cancelled_itself
 from windlass.core.query import LaneView
-from windlass.core.secret import masked
 from windlass.core.session import SessionView
 from windlass.core.settings import LaneSettings, QueueSettings
-from windlass.core.signature import Signature
+from windlass.core.showing import Shower
 from windlass.core.state import PLAIN_NAMES, State
 from windlass.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, JobId, Micros
-from windlass.core.webhook import without_callback
-from windlass.errors import UnreadablePayload
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = ("accepted_at", "due_at", "expires_at", "finished_at")
@@ -216,43 +212,40 @@ class WorkerShown(msgspec.Struct, frozen=True, kw_only=True):
 # --- jobs ---------------------------------------------------------------------------------------------------
 
 
+_UNTYPED = Shower(None)
+"""What is shown of a job of whose task nothing is known."""
+
+
 def job_shown(job: JobView) -> JobShown:
     """A job as listings show it."""
     return JobShown(**_job(job))
 
 
-def dead_shown(job: JobDetail) -> DeadShown:
+def dead_shown(job: JobDetail, shower: Shower = _UNTYPED) -> DeadShown:
     """A dead letter as listings show it."""
-    return DeadShown(**_job(job), error=_error(job.error))
+    return DeadShown(**_job(job), error=_error(job.error, shower))
 
 
-def job_whole(
-    job: JobDetail, *, payload: bool, signature: Signature | None = None, secrets: bool = False
-) -> JobWhole:
-    """Everything that is kept of a job; its payload and result only if asked for, and without secrets unless
-    those are asked for as well. The signature of its task knows which they are; without it, names tell.
+def job_whole(job: JobDetail, shower: Shower = _UNTYPED, *, payload: bool) -> JobWhole:
+    """Everything that is kept of a job; its payload and result only if asked for. `shower` knows what of it
+    may be seen.
     """
     itself = cancelled_itself(job.error) if job.state is State.CANCELLED else ""
     fields = _job(job)
-    fields["reason"] = itself or fields["reason"]
+    fields["reason"] = shower.clean(itself) or fields["reason"]
     return JobWhole(
         **fields,
-        error=None if job.state is State.DONE or itself else _error(job.error),
+        error=None if job.state is State.DONE or itself else _error(job.error, shower),
         payload_bytes=len(job.payload),
         result_bytes=None if job.result is None else len(job.result),
-        headers=_headers(job.headers, secrets=secrets),
+        headers=shower.headers(job.headers),
         after=tuple(EdgeShown(parent=edge.parent, on_failure=edge.on_failure) for edge in job.after),
-        deliveries=tuple(_delivery(delivery) for delivery in job.deliveries),
-        logs=job.logs,
+        deliveries=tuple(_delivery(delivery, shower) for delivery in job.deliveries),
+        logs=tuple(shower.clean(line) for line in job.logs),
         memos=job.memos,
-        payload=_arguments(job.payload, signature or _UNTYPED, secrets=secrets) if payload else None,
-        result=_result(job.result, signature or _UNTYPED, secrets=secrets) if payload else None,
+        payload=shower.arguments(job.payload) if payload else None,
+        result=shower.result(job.result) if payload else None,
     )
-
-
-def _headers(headers: Mapping[str, str], *, secrets: bool) -> dict[str, str]:
-    found = without_callback(headers)
-    return found if secrets else masked(found)
 
 
 def _job(job: JobView) -> dict[str, Any]:
@@ -278,15 +271,15 @@ def _progress(progress: Progress | None) -> ProgressShown | None:
     return ProgressShown(fraction=progress.permille / 1_000, message=progress.message)
 
 
-def _error(error: Error | None) -> ErrorShown | None:
-    return None if error is None else ErrorShown(**msgspec.structs.asdict(error))
+def _error(error: Error | None, shower: Shower) -> ErrorShown | None:
+    return None if error is None else ErrorShown(**msgspec.structs.asdict(shower.error(error)))
 
 
 def _cause(cause: Cause | None) -> CauseShown | None:
     return None if cause is None else CauseShown(kind=cause.kind, detail=cause.detail)
 
 
-def _delivery(delivery: Delivery) -> DeliveryShown:
+def _delivery(delivery: Delivery, shower: Shower) -> DeliveryShown:
     return DeliveryShown(
         attempt=delivery.attempt,
         fence=delivery.fence,
@@ -297,29 +290,8 @@ def _delivery(delivery: Delivery) -> DeliveryShown:
         settled=delivery.settled,
         runtime=None if delivery.runtime is None else seconds(delivery.runtime),
         cause=_cause(delivery.cause),
-        error=_error(delivery.error),
+        error=_error(delivery.error, shower),
     )
-
-
-def _arguments(payload: bytes, signature: Signature, *, secrets: bool) -> Any:
-    try:
-        args, kwargs = plain_arguments(payload)
-    except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return str(error)
-    if not secrets:
-        args, kwargs = signature.masked(args, kwargs)
-    return {"args": args, "kwargs": kwargs}
-
-
-def _result(result: bytes | None, signature: Signature, *, secrets: bool) -> Any:
-    try:
-        value = None if result is None else msgspec.json.decode(open_result(result).r)
-    except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return str(error)
-    return value if secrets else signature.masked_result(value)
-
-
-_UNTYPED = Signature.untyped("job")
 
 
 # --- queues, lanes, workers ---------------------------------------------------------------------------------

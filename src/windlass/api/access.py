@@ -52,6 +52,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.login is not None
 
     @property
+    def shown(self) -> str:
+        """Its name for people: with the label that its key was given."""
+        return f"{self.label} ({self.name})" if self.label and not self.is_visitor else self.name
+
+    @property
     def is_bound(self) -> bool:
         """Whether anything is out of its sight."""
         return self.queues is not None or self.lanes is not None

@@ -129,33 +129,64 @@ class QueueSource(Protocol):
 
     @property
     def names_messages(self) -> bool:
-        """Whether every message has an id that a repeat has, too. If not, an intake may take one twice."""
+        """Whether every message has an id that a repeat has, too, as far as this reader has seen. If not, an
+        intake may take one twice.
+
+        - message_keeps_its_id: also when it comes again.
+        """
         ...
 
     async def receive(self, limit: int, timeout: float) -> Sequence[Message]:
-        """Up to `limit` messages; none when nothing has come within `timeout` seconds."""
+        """Up to `limit` messages; none when nothing has come within `timeout` seconds.
+
+        - receive_is_bounded: by `limit`, and by `timeout` when there is nothing.
+        - received_message_is_whole: body, headers and id, as they were sent.
+        - receive_keeps_the_order: where the message broker does.
+        - readers_share_a_queue: no message is with two of them, and none is left out.
+        - cancelled_receive_loses_nothing: what it would have given comes with another call.
+        - outage_of_a_queue_is_unavailable: it goes on after the outage, with what was not acknowledged.
+        - unknown_queue_is_refused: `BridgeRefused` of what is not there, which the text names.
+        """
         ...
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         """Let the message broker forget them. They are the whole of what `receive` gave, in its order, or
         a part. Those it has taken back meanwhile are passed over: they come again, and are known.
+
+        - acknowledged_never_comes_again: whoever reads, also after an outage.
+        - acknowledged_in_parts: the other parts are still held, and come again when they are given back.
+        - late_acknowledge_is_passed_over: of what was given back, or lost in an outage.
         """
         ...
 
     async def give_back(self, messages: Sequence[Message]) -> None:
-        """Let others have them at once, or this one later: the store has not accepted them."""
+        """Let others have them at once, or this one later: the store has not accepted them. This happens
+        again and again while the store is away, so it must not use up tries that a message broker counts.
+
+        - given_back_comes_again: to who receives next.
+        """
         ...
 
     async def lag(self) -> int | None:
-        """How many messages wait; None: the message broker cannot say."""
+        """How many messages wait; None: the message broker cannot say.
+
+        - lag_is_what_waits: acknowledged messages are not counted.
+        """
         ...
 
     async def warnings(self) -> Sequence[str]:
-        """As those of a `LogSource`."""
+        """As those of a `LogSource`.
+
+        - warnings_of_a_queue_are_sentences: each says what to change, without a secret.
+        - warnings_take_no_message: who only asks for them holds up nobody.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of everything: what was received and not acknowledged comes again."""
+        """Let go of everything.
+
+        - close_gives_back: what was received and not acknowledged comes again.
+        """
         ...
 
 

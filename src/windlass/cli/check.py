@@ -20,6 +20,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     alert: str
     state: str
     queue: str | None
+    task: str | None
     why: str
 
 
@@ -28,6 +29,7 @@ def check_queues(
     /,
     *,
     queue: given.Queue = None,
+    task: given.Task = None,
     depth: Annotated[int | None, Parameter(help="Raise an alert if more jobs than this are ready.")] = None,
     oldest: Annotated[
         str | None, Parameter(help='Raise an alert if a job has waited longer than this: "15m".')
@@ -41,7 +43,7 @@ def check_queues(
     age = None if oldest is None else micros(oldest, name="--oldest")
     asked = None
     if not (depth is None and age is None and dead is None):
-        asked = check_alert(Alert(queue=queue, depth=depth, oldest=age, dead=dead))
+        asked = check_alert(Alert(queue=queue, task=task, depth=depth, oldest=age, dead=dead))
 
     async def work(service: Service) -> int:
         if queue is not None:
@@ -50,7 +52,11 @@ def check_queues(
             rows = [_row("(asked)", asked, await service.alerts.judge(asked))]
         else:
             seen = await service.alerts.look()
-            rows = [_row(one.name, one.alert, one.state) for one in seen if queue in (None, one.alert.queue)]
+            rows = [
+                _row(one.name, one.alert, one.state)
+                for one in seen
+                if queue in (None, one.alert.queue) and task in (None, one.alert.task)
+            ]
         nothing = "no alert is declared; give a threshold: --depth, --oldest or --dead"
         await show(each(rows), _COLUMNS, json=json, nothing=nothing)
         return 1 if any(row.state == "raised" for row in rows) else 0
@@ -60,7 +66,7 @@ def check_queues(
 
 def _row(name: str, alert: Alert, found: AlertState) -> Checked:
     state = "raised" if found.raised else "ok"
-    return Checked(alert=name, state=state, queue=alert.queue, why=found.why)
+    return Checked(alert=name, state=state, queue=alert.queue, task=alert.task, why=found.why)
 
 
 _COLUMNS: Sequence[Column[Checked]] = (

@@ -1,6 +1,6 @@
 """`windlass dead`: list, show, replay and discard dead letters, by id or by filter."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from windlass.admin.audit import LONGEST_REASON, ActShown, recorded
-from windlass.admin.dead import Selection
+from windlass.admin.dead import Selection, reason_in_bulk
 from windlass.admin.groups import DeadGroup
 from windlass.admin.jobs import JobChange
 from windlass.admin.service import Service
@@ -20,7 +20,7 @@ from windlass.cli.enqueue import read_document
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, no_match, show_job
 from windlass.cli.opening import with_service
-from windlass.cli.output import Column, confirm, each, say_aside, show
+from windlass.cli.output import Column, ask, confirm, each, say_aside, show
 from windlass.cli.text import clock, shortened, since
 from windlass.core.duration import micros
 from windlass.core.limits import Rate as LimitRate
@@ -35,6 +35,13 @@ Rate = Annotated[
 ]
 
 Reason = Annotated[str, Parameter(help="Why you do it, for the audit log.")]
+WhyDiscard = Annotated[
+    str,
+    Parameter(
+        help="Why you do it, for the audit log and the archive. By id it must be said; on a terminal you are "
+        "asked. By filter: that it was done in bulk."
+    ),
+]
 
 
 @Parameter(name="*")
@@ -133,11 +140,11 @@ def discard_dead(
     chosen: Filter = _ANY,
     all_: All = False,
     rate: Rate = None,
-    reason: Reason = "",
+    reason: WhyDiscard = "",
     yes: given.Yes = False,
     json: given.Json = False,
 ) -> int:
-    """Delete dead letters for good. Choose them by id, filter, or all."""
+    """Delete dead letters for good; the archive keeps a trace. Choose them by id, filter, or all."""
     return _act(_Wish("discard", app, ids, chosen, rate, reason, all_, yes, json))
 
 
@@ -234,18 +241,19 @@ def _act(wish: _Wish) -> int:
         if not confirm(f"{verb} {count:,} dead letter{'' if count == 1 else 's'}", yes=wish.yes):
             say_aside("nothing was done")
             return 0
-        counted = Applied(_batches(service, verb, ids, chosen, rate, count))
+        said = wish.chosen.said() or ({"ids": f"{len(ids):,}"} if ids else {"all": "yes"})
+        reason = _reason(wish, said)
+        counted = Applied(_batches(service, wish, chosen, rate, count, reason))
         try:
             return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
         finally:
-            said = wish.chosen.said() or ({"ids": f"{len(ids):,}"} if ids else {"all": "yes"})
             failed = await recorded(
                 service.audit,
                 _DONE[verb],
                 said,
                 jobs=counted.count,
                 wanted=count,
-                reason=wish.reason,
+                reason=reason,
             )
             if failed:
                 say_aside(f"windlass: this is missing in the audit log: {failed}")
@@ -270,18 +278,28 @@ class Applied:
             yield batch
 
 
+def _reason(wish: _Wish, said: Mapping[str, str]) -> str:
+    """Why; what is discarded leaves no more than that. Asked once, whatever the number."""
+    if wish.reason.strip() or wish.verb == "replay":
+        return wish.reason
+    usual = "" if wish.ids else reason_in_bulk(said)
+    asked = "" if wish.yes else ask(f"reason [{usual}]" if usual else "reason")
+    if len(asked) > LONGEST_REASON:
+        raise UsageError(f"a reason has at most {LONGEST_REASON} characters, not {len(asked):,}")
+    if not (asked or usual):
+        raise UsageError("say why they are discarded: --reason TEXT; what is left of them is that")
+    return asked or usual
+
+
 def _batches(
-    service: Service,
-    verb: Literal["replay", "discard"],
-    ids: Sequence[str],
-    chosen: Selection,
-    rate: LimitRate | None,
-    most: int,
+    service: Service, wish: _Wish, chosen: Selection, rate: LimitRate | None, most: int, reason: str
 ) -> AsyncIterator[Sequence[Operated]]:
-    letters = service.dead
-    if verb == "replay":
+    letters, ids = service.dead, wish.ids
+    if wish.verb == "replay":
         return letters.replay(ids, rate) if ids else letters.replay_chosen(chosen, rate, most=most)
-    return letters.discard(ids, rate) if ids else letters.discard_chosen(chosen, rate, most=most)
+    if ids:
+        return letters.discard(ids, rate, reason=reason)
+    return letters.discard_chosen(chosen, rate, most=most, reason=reason)
 
 
 _NONE = "no dead letters match"

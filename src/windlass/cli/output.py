@@ -211,12 +211,21 @@ def confirm(question: str, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UsageError(f"{question}: there is no terminal to ask on; add --yes to confirm")
-    sys.stderr.write(f"{question}? [y/N] ")
+    return _answer(f"{question}? [y/N] ").casefold() in ("y", "yes")
+
+
+def ask(question: str) -> str:
+    """Ask the user for a line; empty without a terminal to ask on."""
+    return _answer(f"{question}: ") if sys.stdin.isatty() else ""
+
+
+def _answer(question: str) -> str:
+    sys.stderr.write(question)
     sys.stderr.flush()
     # The loop's own handler would only take note of a Ctrl-C, and wait on for the answer.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+        return sys.stdin.readline().strip()
     finally:
         signal.signal(signal.SIGINT, before)
 

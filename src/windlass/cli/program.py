@@ -303,7 +303,9 @@ _CREATE = """\
 windlass schedules tasks:app create weekly report '{"kind": "weekly"}' --cron "0 8 * * MON" --tz Europe/Paris
 windlass schedules tasks:app create pulse ping --every 15m --overlap skip"""
 _HISTORY = (
-    "windlass history tasks:app --since 24h --task send\nwindlass history tasks:app --since 1h --step 5m"
+    "windlass history tasks:app --since 24h --task send\nwindlass history tasks:app --since 1h --step 5m\n"
+    "windlass history tasks:app --since 24h --by error\nwindlass history tasks:app --job "
+    f"{_ID}"
 )
 _STRIKE = """\
 windlass control tasks:app strike send --where user_id=42 --reason "their mailbox is full"

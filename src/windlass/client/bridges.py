@@ -126,6 +126,15 @@ class Bridges(Definitions):
             relay_document(settings.name), msgspec.json.encode(settings)
         )
 
+    def _open_front(self) -> None:
+        """Declare the intake that takes what this app's producers send through its front door."""
+        if self.config.front is None:
+            return
+        address = address_of(self.config.front)
+        settings = IntakeSettings(name=FRONT, url=address.shown, format=FRONT)
+        self.intakes[FRONT] = Intake(settings, address)
+        self._declared.put(intake_document(FRONT), msgspec.json.encode(settings))
+
     def celery_task(self, task: str, url: str, /, **options: Unpack[TaskKeywords]) -> Task[..., Any, None]:
         """Name a task that Celery workers run: `add = app.celery_task("proj.tasks.add", "amqp://host/celery")`.
 

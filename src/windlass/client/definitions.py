@@ -21,7 +21,14 @@ from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
 from windlass.core.duration import Duration, micros
 from windlass.core.form import Form
 from windlass.core.forms import Forms
-from windlass.core.names import check_lane, check_own_queue, check_own_task, check_queue, check_schedule
+from windlass.core.names import (
+    check_lane,
+    check_own_queue,
+    check_own_task,
+    check_queue,
+    check_schedule,
+    check_task,
+)
 from windlass.core.option import shown
 from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
@@ -169,7 +176,7 @@ class Definitions(Around):
         self, name: str, *, namespace: str | None = None, weight: int = 1, **options: Unpack[QueueOptions]
     ) -> None:
         """Declare a queue: its share of a worker (`weight`), its limits, order, and how long its finished
-        jobs are kept. Said again, the last word counts.
+        jobs are kept. If it is declared twice, the later declaration counts.
 
         A queue in another `namespace` of the same store scales apart from the others; it is declared before
         the tasks that use it.
@@ -205,6 +212,7 @@ class Definitions(Around):
         name: str,
         *,
         queue: str | None = None,
+        task: str | None = None,
         depth: int | None = None,
         oldest: Duration | None = None,
         dead: int | None = None,
@@ -217,7 +225,8 @@ class Definitions(Around):
         webhook: str | None = None,
     ) -> None:
         """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
-        a job that has waited for longer than `oldest`, or more than `dead` dead letters; or when an intake
+        a job that has waited for longer than `oldest`, or more than `dead` dead letters (with `task`: of
+        that task alone); or when an intake
         (None: any) has more than `lag` messages to take, a relay (None: any) is `behind` for longer than
         that, or with `stopped` one of them waits for an operator or is run by nobody. It is cleared at
         `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
@@ -228,6 +237,7 @@ class Definitions(Around):
         alert = check_alert(
             Alert(
                 queue=queue,
+                task=None if task is None else check_task(task),
                 intake=intake,
                 relay=relay,
                 depth=depth,
@@ -328,7 +338,7 @@ class Definitions(Around):
         `app.type(Money, encode=str, decode=Money.parse)`.
 
         `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
-        whatever it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
+        if it raises, the value is refused. `schema` is their JSON Schema, for the registry of tasks.
         """
         shown_as = (
             {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema

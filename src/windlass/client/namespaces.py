@@ -2,8 +2,10 @@
 
 import copy
 import os
+import socket
 import threading
 import time
+from collections.abc import Mapping
 from typing import Self
 
 import msgspec
@@ -16,6 +18,7 @@ from windlass.client.declared import Declared
 from windlass.client.elsewhere import found_in, namespace_of
 from windlass.clock import Clock
 from windlass.config import EVENTS_KEPT_FOR_RELAYS, Config
+from windlass.core.enqueuer import Enqueuer, header_of
 from windlass.core.event import Emit
 from windlass.core.ids import JobIds, namespace_tag
 from windlass.core.names import check_app, check_namespace
@@ -57,6 +60,10 @@ class Namespaces:
         """Where jobs of this namespace are taken from, by name."""
         self.relays: dict[str, Relay] = {}
         """Where the ends of its jobs are told, by name."""
+        self.enqueuer: Mapping[str, str] = (
+            {} if config.history is None else header_of(Enqueuer(app=self.name, host=socket.gethostname()))
+        )
+        """The header by which history knows who enqueued a job; none without history."""
         self.connection = Connection(config, self._declared, self._clock)
         self.new_id = JobIds(
             lambda: time.time_ns() // 1_000_000,
@@ -114,6 +121,11 @@ class Namespaces:
     def _branch(self, namespace: str) -> Self:
         """The same app in one more namespace: tasks are shared, ids, declarations and store its own."""
         config = self.home._as_given  # noqa: SLF001 - one of our own
+        if config.front is not None:
+            raise InvalidOption(
+                f"a front door serves one namespace: this app has front= and is of {config.namespace}, so no "
+                f"queue of it can be in {namespace}; use an app for each"
+            )
         branch = copy.copy(self.home)
         branch._enter(  # noqa: SLF001 - one of our own
             msgspec.structs.replace(config, namespace=namespace, url=beside(config.url, namespace))

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from windlass.client.options import check_known
 from windlass.core.cron import Cron
 from windlass.core.duration import Duration, instant, micros
+from windlass.core.enqueuer import without_header
 from windlass.core.job import NewJob
 from windlass.core.option import shown
 from windlass.core.schedule import SHORTEST_INTERVAL, CatchUp, Every, Once, Rule
@@ -40,7 +41,9 @@ def specification(job: NewJob, options: ScheduleOptions) -> Specification:
     check_known(options, ScheduleOptions)
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     said = {name: read(given[name]) for name, read in _READERS.items() if name in given}
-    return check_specification(Specification(rule=_rule(given), call=template_of(job), **said))
+    return check_specification(
+        Specification(rule=_rule(given), call=template_of(without_header(job)), **said)
+    )
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {

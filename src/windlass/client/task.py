@@ -12,6 +12,7 @@ from windlass.client.handle import Job
 from windlass.client.options import CallOptions, check_known, check_parents, policy_of, prepared
 from windlass.core.alike import Alike
 from windlass.core.duration import Duration, micros
+from windlass.core.enqueuer import with_header
 from windlass.core.ids import check_job_id
 from windlass.core.job import NewJob
 from windlass.core.limits import Rate
@@ -119,8 +120,8 @@ def _timeouts(soft: Duration | None, hard: Duration | None) -> tuple[Micros | No
 
 
 class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
-    """A call that has not been sent: arguments, checked and encoded, and options. Its id makes sending
-    repeatable.
+    """A call that has not been sent: arguments, checked and encoded, and options. It keeps its id, so it
+    makes one job, however often it is sent.
     """
 
     task: "Sender[Any, R]"
@@ -155,7 +156,7 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
 
     @property
     def namespace(self) -> str:
-        """Where its job will be."""
+        """The namespace in which its job will be."""
         return self.task.app.config.namespace
 
     def __repr__(self) -> str:
@@ -254,6 +255,8 @@ class Sender(Generic[P, R]):
         self.unique = None if "key" in calls else options.unique
         """Makes the key of each job."""
         fields = prepared(name, options.revision, cast("CallOptions", merged))
+        if app.enqueuer:
+            fields["headers"] = with_header(fields.get("headers", {}), app.enqueuer)
         # What all jobs have in common, before and after their payload: to make one takes half as long by
         # position as by name.
         self.pattern = NewJob("", **fields)

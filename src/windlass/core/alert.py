@@ -1,4 +1,4 @@
-"""Alerts: when a queue, an intake or a relay is in trouble, and when it is out of it again. Pure.
+"""Alerts: when a queue, a task, an intake or a relay is in trouble, and when it is out of it again. Pure.
 
 An alert is raised when one of its values passes its threshold, and cleared when all of them are at or below
 `clear` percent of theirs. In between it stays as it is, so that a value that wavers around a threshold does
@@ -20,11 +20,12 @@ CLEAR = 80
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Thresholds for one queue, or with None for all of them together; or for one intake or relay, or with
-    None for each of them.
+    """Thresholds for one queue, or with None for all of them together, and of those for one task, or for all;
+    or for one intake or relay, or with None for each of them.
     """
 
     queue: str | None = None
+    task: str | None = None
     intake: str | None = None
     relay: str | None = None
     depth: int | None = None
@@ -73,6 +74,7 @@ def check_alert(alert: Alert) -> Alert:
 _THRESHOLDS = ("depth", "oldest", "dead", "lag", "behind", "stopped")
 _OF: Mapping[str, tuple[str, ...]] = {
     "queue": ("depth", "oldest", "dead"),
+    "task": ("depth", "dead"),
     "intake": ("lag", "stopped"),
     "relay": ("behind", "stopped"),
 }
@@ -81,7 +83,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
 def _check_named(alert: Alert, said: Sequence[str]) -> None:
     """An alert that names what it is about has thresholds of that alone."""
     named = [name for name in _OF if getattr(alert, name) is not None]
-    if len(named) > 1:
+    if len(named) > 1 and named != ["queue", "task"]:
         raise InvalidOption(f"an alert is about one thing; this names {' and '.join(named)}: make two of it")
     for name in named:
         if strange := [each for each in said if each not in _OF[name]]:
@@ -95,7 +97,7 @@ def looks_at_bridges(alert: Alert) -> bool:
 
 def values(alert: Alert, counts: Counts) -> Mapping[str, int]:
     """What an alert looks at of queues, of those thresholds that it has."""
-    rows = [row for row in counts.rows if alert.queue in (None, row.queue)]
+    rows = [row for row in counts.rows if alert.queue in (None, row.queue) and alert.task in (None, row.task)]
     oldest = [age for queue, age in counts.oldest.items() if alert.queue in (None, queue)]
     found = {
         "depth": sum(row.count for row in rows if row.state is State.READY),
@@ -111,7 +113,9 @@ def judged(
     """The state of an alert by what there is now."""
     seen = values(alert, counts)
     limits = {name: getattr(alert, name) for name in seen}
-    over = [_said(name, value, limits[name]) for name, value in seen.items() if value > limits[name]]
+    over = [
+        _said(name, value, limits[name], alert.task) for name, value in seen.items() if value > limits[name]
+    ]
     calm = all(value * 100 <= limits[name] * alert.clear for name, value in seen.items())
     for value, limit, why in _of_bridges(alert, bridging, now):
         if value > limit:
@@ -166,8 +170,9 @@ def decode_state(document: bytes | None) -> AlertState:
         return AlertState()
 
 
-def _said(name: str, value: int, threshold: int) -> str:
+def _said(name: str, value: int, threshold: int, task: str | None) -> str:
     if name == "oldest":
         return f"the oldest job has waited {value / SECOND:,.0f} s (over {threshold / SECOND:,.0f} s)"
     what = "ready jobs" if name == "depth" else "dead letters"
-    return f"{value:,} {what} (over {threshold:,})"
+    of = "" if task is None else f" of task {task}"
+    return f"{value:,} {what}{of} (over {threshold:,})"

@@ -71,7 +71,11 @@ def quoted(name: str) -> str:
 
 def described(value: object) -> str:
     """The type of a value, as a message names it."""
-    return "None" if value is None else type(value).__name__
+    return "None" if value is None else _WRITTEN.get(type(value).__name__, type(value).__name__)
+
+
+_WRITTEN = {"PosixPath": "Path", "WindowsPath": "Path"}
+"""How annotations write classes that nobody names."""
 
 
 def fields_of(value: object) -> tuple[str, ...] | None:

@@ -351,7 +351,7 @@ class Signature:
         """Refuse what may never be stored. Looked for first: a NaN was null where a float was expected."""
         for place, value in given.items():
             if fault := find_fault(value, self._forms):
-                raise self._invalid(place, fault)
+                raise self._invalid(place, fault) from None
 
     def _compare(self, given: _Parts, arrived: _Parts) -> None:
         """Refuse what would arrive as something else."""

@@ -176,14 +176,21 @@ def message(event: Event, end: End, *, namespace: str, error: tuple[str, str] | 
 
 
 def alert_message(
-    name: str, *, raised: bool, why: str, queue: str | None, at: Micros, namespace: str
+    name: str,
+    *,
+    raised: bool,
+    why: str,
+    queue: str | None,
+    task: str | None = None,
+    at: Micros,
+    namespace: str,
 ) -> dict[str, Any]:
     """What is said of an alert."""
     return {
         "type": "alert.raised" if raised else "alert.cleared",
         "at": written_time(at),
         "namespace": namespace,
-        "alert": {"name": name, "queue": queue, "raised": raised, "why": why},
+        "alert": {"name": name, "queue": queue, "task": task, "raised": raised, "why": why},
     }
 
 

@@ -24,7 +24,7 @@ from windlass.core.retry import RetryPolicy
 from windlass.core.state import State
 from windlass.core.units import SECOND, Micros
 from windlass.django.project import ProjectApp, project_app
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, InvalidPayload
 from windlass.signals import GiveUp, Signal
 from windlass.worker.current import current
 
@@ -173,14 +173,6 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             task_started.send(type(self), task_result=result)
             return result, (TaskContext(task_result=result), *args) if task.takes_context else args
 
-        def ended(result: TaskResult, error: BaseException | None) -> None:
-            if error is not None and not _is_last(error):
-                return
-            status = TaskResultStatus.SUCCESSFUL if error is None else TaskResultStatus.FAILED
-            object.__setattr__(result, "status", status)
-            object.__setattr__(result, "finished_at", datetime.now(UTC))
-            task_finished.send(type(self), task_result=result)
-
         if iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -189,9 +181,9 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
                 try:
                     value = await function(*given, **kwargs)
                 except BaseException as error:
-                    await sync_to_async(ended)(result, error)
+                    await sync_to_async(self._raised)(result, error)
                     raise
-                await sync_to_async(ended)(result, None)
+                await sync_to_async(self._returned)(result, value)
                 return value
 
             return _untyped(arun)
@@ -202,12 +194,29 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             try:
                 value = function(*given, **kwargs)
             except BaseException as error:
-                ended(result, error)
+                self._raised(result, error)
                 raise
-            ended(result, None)
+            self._returned(result, value)
             return value
 
         return _untyped(run)
+
+    def _returned(self, result: TaskResult, value: object) -> None:
+        try:
+            self._sender(result.task).signature.encode_result(value)
+        except InvalidPayload:  # the worker will refuse it, too: the run has failed for good
+            self._ended(result, TaskResultStatus.FAILED)
+        else:
+            self._ended(result, TaskResultStatus.SUCCESSFUL)
+
+    def _raised(self, result: TaskResult, error: BaseException) -> None:
+        if _is_last(error):
+            self._ended(result, TaskResultStatus.FAILED)
+
+    def _ended(self, result: TaskResult, status: TaskResultStatus) -> None:
+        object.__setattr__(result, "status", status)
+        object.__setattr__(result, "finished_at", datetime.now(UTC))
+        task_finished.send(type(self), task_result=result)
 
     def _running(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskResult:
         result = self._unsent(task, args, kwargs)

@@ -132,11 +132,19 @@ class Door:
         self.weather = Weather()
         self.changed = asyncio.Event()
         self._links: set[Link] = set()
+        self._server: asyncio.Server | None = None
 
     async def open(self) -> int:
         """Listen on a free port; which."""
-        server = await asyncio.start_server(self._come, "127.0.0.1", 0)
-        return server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._come, "127.0.0.1", 0)
+        return self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Reset everybody, and listen no more."""
+        self.set(Weather(refuse=True, reset=True))
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
 
     def set(self, weather: Weather) -> None:
         """Change the weather, for those who are here, too."""

@@ -83,7 +83,13 @@ async def _announce(
         return
     name = document.subject.name
     told = alert_message(
-        name, raised=state.raised, why=state.why, queue=alert.queue, at=now, namespace=namespace
+        name,
+        raised=state.raised,
+        why=state.why,
+        queue=alert.queue,
+        task=alert.task,
+        at=now,
+        namespace=namespace,
     )
     # Two lookers may see it at two moments, but of one version of the document: the id is made of that.
     job = derived_id(0, namespace_tag(namespace), "alert", namespace, name, document.version)

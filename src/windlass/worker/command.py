@@ -27,6 +27,7 @@ from windlass.worker.opening import opened, when_store_answers
 from windlass.worker.options import WorkerOptions
 from windlass.worker.plan import Plan, described, plan_of
 from windlass.worker.program import Application, Program
+from windlass.worker.pruning import Pruning
 from windlass.worker.registration import declare_anew
 from windlass.worker.reload import changed, start_anew, start_anew_on_change
 from windlass.worker.several import shared_out
@@ -139,6 +140,7 @@ def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, o
         once_started=once_started,
         fire=Firing(broker, program.new_id).due,
         look=lambda: look_and_tell(broker, namespace=config.namespace),
+        pruning=Pruning(broker, program, pace),
         declare=lambda: declare_anew(broker, program, pace),
         watch=watch,
         beside=beside(program, broker, pace, intakes=plan.intakes),

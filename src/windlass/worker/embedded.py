@@ -37,6 +37,7 @@ from windlass.worker.janitor import Janitor
 from windlass.worker.lifespan import entered
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.program import Program
+from windlass.worker.pruning import Pruning
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import Worker, rows_for
@@ -166,6 +167,7 @@ class EmbeddedWorker:
             self._program.config,
             fire=firing.due,
             look=lambda: look_and_tell(broker, namespace=self._program.config.namespace),
+            pruning=Pruning(broker, self._program, self._pace),
         )
         try:
             async with asyncio.TaskGroup() as group:
@@ -238,10 +240,10 @@ class EmbeddedWorker:
         """Resident bytes."""
         return self._machine.memory(os.getpid())
 
-    def beaten(self, sent: float) -> None:
+    def heartbeat_answered(self, sent: float) -> None:
         """The session is alive."""
         self.opened = True
-        self._table.beaten(sent, self._counts_for)
+        self._table.heartbeat_answered(sent, self._counts_for)
 
     def cancel(self, leases: Sequence[tuple[JobId, Fence]]) -> None:
         """These are to be cancelled."""

@@ -22,6 +22,7 @@ from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.alerting import EVERY
 from windlass.worker.charged import report_charged
+from windlass.worker.pruning import Pruning
 
 _log = logging.getLogger("windlass.worker")
 
@@ -51,8 +52,11 @@ class Janitor:
         *,
         fire: Callable[[], Awaitable[None]] | None = None,
         look: Callable[[], Awaitable[None]] | None = None,
+        pruning: Pruning | None = None,
     ) -> None:
-        """`fire` is called when a schedule is due, `look` every ten seconds or so, for alerts."""
+        """`fire` is called when a schedule is due, `look` every ten seconds or so, for alerts. `pruning`
+        takes the dead letters whose time is over; without it sweeps drop them, and leave no trace.
+        """
         self._broker = broker
         self._pace = pace
         self._every = config.sweep / SECOND
@@ -61,19 +65,28 @@ class Janitor:
         self._apart = self._wait = self._every
         self._fire = fire
         self._look = look
+        self._pruning = pruning
         self._next_look = 0.0
         self._backoff = Backoff(pace)
 
     async def run(self) -> None:
         """Sweep, and wait for the next turn."""
-        while True:
-            await self._pace.sleep(await self.sweep())
+        try:
+            while True:
+                await self._pace.sleep(await self.sweep())
+        finally:
+            if self._pruning is not None:
+                await self._pruning.close()
 
     async def sweep(self) -> float:
         """One pass; how long to wait for the next. `StoreReplaced`: there can be none."""
         began = self._pace.now()
         try:
-            swept = await self._broker.sweep(limit=ITEMS, every=round(self._apart * SECOND))
+            swept = await self._broker.sweep(
+                limit=ITEMS, every=round(self._apart * SECOND), keep_dead=self._pruning is not None
+            )
+            if self._pruning is not None:
+                self._pruning.begin(swept.overdue)
             if swept.schedules_due and self._fire is not None:
                 await self._fire()
             await self._look_at_alerts()
@@ -112,7 +125,7 @@ class Janitor:
 
 
 def _found_nothing(swept: Swept) -> bool:
-    return not (swept.promoted or swept.reaped or swept.moved or swept.pruned or swept.more)
+    return not (swept.promoted or swept.reaped or swept.moved or swept.pruned or swept.overdue or swept.more)
 
 
 def _only_pruned(swept: Swept) -> bool:

@@ -36,6 +36,7 @@ from windlass.worker.messages import Begin, Failed, Lost, Measured, Ready, Suspe
 from windlass.worker.options import Group
 from windlass.worker.plan import Plan
 from windlass.worker.process_place import ProcessPlace
+from windlass.worker.pruning import Pruning
 from windlass.worker.supervised_child import KILL_AFTER, SupervisedChild
 from windlass.worker.table import Table, table_path
 from windlass.worker.worker import rows_for
@@ -68,13 +69,15 @@ class Supervisor:
         once_started: Callable[[], Awaitable[None]] | None = None,
         fire: Callable[[], Awaitable[None]] | None = None,
         look: Callable[[], Awaitable[None]] | None = None,
+        pruning: Pruning | None = None,
         declare: Callable[[], Awaitable[None]] | None = None,
         watch: Watch | None = None,
         beside: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
     ) -> None:
         """Nothing starts before `run`. `once_started` begins when the first child does, and ends with all;
         `fire` is called when a schedule is due, `look` now and then, for alerts, and `declare` when the store
-        knows a session no longer. `watch` keeps what is counted, and what is `beside` runs as long as this.
+        knows a session no longer. `pruning` takes dead letters whose time is over. `watch` keeps what is
+        counted, and what is `beside` runs as long as this.
         """
         self.all_supervised: list[SupervisedChild] = []
         """All children whose processes have not ended."""
@@ -106,7 +109,7 @@ class Supervisor:
         self._lives: set[asyncio.Task[None]] = set()
         self._others: set[asyncio.Task[None]] = set()
         self._heart = Heart(broker, pace, config, self._beating)
-        self._janitor = Janitor(broker, pace, config, fire=fire, look=look)
+        self._janitor = Janitor(broker, pace, config, fire=fire, look=look, pruning=pruning)
         self._lookout = Lookout(
             pace,
             lambda: self.all_supervised,

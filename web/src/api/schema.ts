@@ -41,6 +41,7 @@ export interface Advice {
 export interface AlertShown {
   name: string
   queue: string | null
+  task: string | null
   intake: string | null
   relay: string | null
   depth: number | null
@@ -59,6 +60,22 @@ export interface AlertShown {
 export interface Arguments {
   args: unknown[]
   kwargs: Record<string, unknown>
+}
+
+export interface AttemptShown {
+  fence: number
+  attempt: number
+  outcome: string
+  move: string
+  started_at: string | null
+  ended_at: string
+  wait: number | null
+  run: number | null
+  worker: string
+  host: string
+  error: string | null
+  message: string | null
+  fingerprint: string | null
 }
 
 export interface BeatAnswer {
@@ -210,6 +227,14 @@ export interface Enqueued {
   task_id: string
 }
 
+export interface EnqueuedShown {
+  at: string
+  key: string | null
+  by_key: string
+  by_app: string
+  by_host: string
+}
+
 export interface ErrorGiven {
   type?: string
   message?: string
@@ -292,6 +317,30 @@ export interface Forgotten {
   offsets: number
 }
 
+export interface GroupHistory {
+  attempts: number
+  done: number
+  failed: number
+  dead: number
+  cancelled: number
+  given_back: number
+  failure_rate: number | null
+  per_second: number
+  busy_seconds: number
+  wait: Percentiles
+  run: Percentiles
+  name: string
+  host?: string | null
+  pid?: number | null
+  slots?: number | null
+  use?: number | null
+  error?: string | null
+  message?: string | null
+  last_task?: string | null
+  last_job?: string | null
+  last_at?: string | null
+}
+
 export interface Grouped {
   groups: DeadGroup[]
   examined: number
@@ -320,6 +369,8 @@ export interface History {
   tasks: TaskHistory[]
   buckets: Bucket[]
   workers: HostHistory[]
+  by?: string | null
+  groups?: GroupHistory[]
 }
 
 export interface HookShown {
@@ -371,6 +422,16 @@ export interface IntakeShown {
   dead: number
   partitions: PartitionShown[]
   warnings: string[]
+}
+
+export interface JobHistory {
+  job: string
+  task: string
+  queue: string
+  lane: string
+  tags: string[]
+  enqueued: EnqueuedShown | null
+  attempts: AttemptShown[]
 }
 
 export interface JobShown {

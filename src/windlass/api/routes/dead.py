@@ -1,6 +1,7 @@
 """Dead letters: listed, grouped, edited, replayed and discarded, by id or by filter in the background."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -8,7 +9,7 @@ from litestar import delete, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
-from windlass.admin.dead import Selection
+from windlass.admin.dead import Selection, reason_in_bulk
 from windlass.admin.groups import Grouped
 from windlass.admin.keys import Scope
 from windlass.admin.operations import KEPT, OperationShown
@@ -80,7 +81,9 @@ class NewOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rate: str | None = None
     """So many at a time, such as "50/s"."""
     reason: Reason = ""
-    """Why, for the record (`/v1/audit`)."""
+    """Why, for the record (`/v1/audit`) and for the archive, once for all of them. Left out of a discard:
+    that it was done in bulk, by which filter.
+    """
 
 
 @get("/v1/dead", guards=[requires(Scope.READ)], tags=["dead"])
@@ -156,8 +159,13 @@ async def replay_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operat
 
 @post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def discard_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
-    """Remove dead letters for good, by id. What became of each, in order."""
-    return await each(context, data, "discarded", context.service.dead.discard)
+    """Remove dead letters for good, by id, with the reason of it: their traces go to the archive, if the app
+    has one. What became of each, in order.
+    """
+    if not data.reason.strip():
+        raise invalid("say why they are discarded: what is left of them is that", field="reason")
+    discard = partial(context.service.dead.discard, reason=data.reason, by=context.caller.name)
+    return await each(context, data, "discarded", discard)
 
 
 @patch("/v1/dead/{job:str}", guards=[requires(Scope.OPERATE)], tags=["dead"])
@@ -201,8 +209,9 @@ async def start_operation(context: RouteContext, data: JSONBody[NewOperation]) -
     with field("rate"):
         rate = None if data.rate is None else parse_rate(data.rate)
     said = chosen.said() or {"all": "yes"}
+    reason = data.reason.strip() or (reason_in_bulk(said) if data.verb == "discard" else "")
     # Its end goes on record with what became of it, unless its server dies before that.
-    await context.record(f"{data.verb} begun", said, jobs=0, wanted=0, reason=data.reason)
+    await context.record(f"{data.verb} begun", said, jobs=0, wanted=0, reason=reason)
     return await context.service.operations.start(
         data.verb,
         selection,
@@ -210,7 +219,7 @@ async def start_operation(context: RouteContext, data: JSONBody[NewOperation]) -
         rate=rate,
         most=data.most,
         by=context.caller.name,
-        reason=data.reason,
+        reason=reason,
     )
 
 

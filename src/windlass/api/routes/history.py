@@ -1,18 +1,20 @@
 """How it went: every finished attempt of any window of time, counted and charted."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar import get
-from litestar.params import QueryParameter
+from litestar.params import FromPath, QueryParameter
 
 from windlass.admin.keys import Scope
 from windlass.api.access import requires
 from windlass.api.bound_keys import require_named_scope, require_whole_queues
 from windlass.api.context import RouteContext
-from windlass.api.problems import field
+from windlass.api.problems import field, not_found
 from windlass.core.duration import micros
 from windlass.core.names import check_task
 from windlass.observe.history.report import History, checked, window_of
+from windlass.observe.history.sink import By as Group
+from windlass.observe.history.trail import JobHistory
 
 Since = Annotated[
     str,
@@ -30,6 +32,10 @@ TaskName = Annotated[str | None, QueryParameter(name="task", max_length=100, des
 QueueName = Annotated[
     str | None, QueryParameter(name="queue", max_length=100, description="Only this queue.")
 ]
+By = Annotated[
+    Literal["task", "queue", "lane", "worker", "error"],
+    QueryParameter(name="by", description="What the groups of the answer are."),
+]
 
 
 @get("/v1/history", guards=[requires(Scope.READ)], tags=["history"])
@@ -40,8 +46,10 @@ async def history(
     step: Step = None,
     task: TaskName = None,
     queue: QueueName = None,
+    by: By = "task",
 ) -> History:
     """Failure rates, waits, run times and throughput by task and over time, and how busy the workers were.
+    With `by` also by queue, lane, worker process or kind of error.
 
     Needs a place where history is kept (`WINDLASS_HISTORY`), else 501. It is about five seconds behind.
     """
@@ -57,7 +65,20 @@ async def history(
     with field("step"):
         length = None if step is None else micros(step, name="step")
         window, length = checked(window, length)
-    return await context.service.history(window, length)
+    return await context.service.history(window, length, Group(by))
 
 
-ROUTES = (history,)
+@get("/v1/history/jobs/{job:str}", guards=[requires(Scope.READ)], tags=["history"])
+async def job_history(context: RouteContext, job: FromPath[str]) -> JobHistory:
+    """What history knows of a job: who enqueued it, and each attempt with its worker and its error.
+
+    Also of a job that the store has forgotten. Needs a place where history is kept, else 501.
+    """
+    with field("job"):
+        found = await context.service.job_history(job)
+    if found is None or not context.caller.sees(found.queue, found.lane):
+        raise not_found(f"job {job} is not known to history", field="job")
+    return found
+
+
+ROUTES = (history, job_history)

@@ -190,7 +190,13 @@ def _made(
         if "flow" in options:
             options["flow"] = _own_flow(context, options["flow"])
         _check_callback(context, options)
-        return make(known, arguments, options, check=lambda job: _in_sight(context, job))
+        return make(
+            known,
+            arguments,
+            options,
+            check=lambda job: _in_sight(context, job),
+            key=context.caller.shown,
+        )
     except (OptionRefused, InvalidPayload, Refusal) as error:
         refusal = _refusal(error)
     if refusal.field is not None:

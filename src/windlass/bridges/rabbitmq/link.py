@@ -72,8 +72,8 @@ class Link:
         return cast("Channel", await self._connection.channel(publisher_confirms=confirms))
 
     async def ask(self, call: Callable[[], Awaitable[_T]], *, within: float = ANSWERS_WITHIN) -> _T:
-        """Call, and say what went wrong in our words. After trouble the next call connects anew; after a
-        refusal only the channel that was asked is closed.
+        """Call, and say what went wrong in our words. After trouble the next call connects anew, also after
+        it was cancelled: nobody knows what was done by then. A refusal ends only the channel that was asked.
         """
         try:
             async with asyncio.timeout(within):
@@ -84,10 +84,10 @@ class Link:
             self.drop()
             raise BridgeUnavailable(f"{self.shown} did not answer within {within:g} s") from None
         except asyncio.CancelledError:
+            self.drop()
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
             # The client cancels what waits on a connection that is lost.
-            self.drop()
             raise BridgeUnavailable(f"{self.shown}: the connection was lost") from None
         except Exception as error:  # the client raises what it likes when a connection is lost
             if (refused := self.refusal(error)) is not None:

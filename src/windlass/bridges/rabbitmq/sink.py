@@ -45,6 +45,8 @@ class RabbitSink:
         if await self._link.blocked():
             raise self._blocked()
         channel = await self._open()
+        if not messages:
+            return
         try:
             await self._confirmed(channel, messages)
         except BridgeError:

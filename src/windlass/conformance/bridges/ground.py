@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from windlass.bridges.sink import Sink
-from windlass.bridges.source import LogSource
+from windlass.bridges.source import LogSource, QueueSource
 
 
 class Sent(NamedTuple):
@@ -19,6 +19,8 @@ class Sent(NamedTuple):
     body: bytes | None
     headers: Mapping[str, str] = {}
     key: str = ""
+    id: str | None = None
+    """That of a queue's message; None: its producer has given it none."""
 
 
 class Ground(ABC):
@@ -73,6 +75,28 @@ class LogGround(Ground):
     @abstractmethod
     async def grow(self) -> str:
         """Give the source one log more; which."""
+
+
+class QueueGround(Ground):
+    """A queue."""
+
+    keeps_order: bool = True
+    """Of messages that nobody has given back."""
+    has_priorities: bool = False
+    counts: bool = True
+    """Whether it can say how many messages wait, without delay."""
+
+    @abstractmethod
+    async def source(self) -> QueueSource:
+        """The queue, opened anew: each is another reader."""
+
+    @abstractmethod
+    async def unknown(self) -> QueueSource:
+        """A queue called `nowhere`, which is not there: opening it, or receiving from it, is refused."""
+
+    @abstractmethod
+    async def send(self, messages: Sequence[Sent], priority: int | None = None) -> None:
+        """Put messages into the queue, in order, and return when they are there."""
 
 
 class SinkGround(Ground):

@@ -1,15 +1,14 @@
-"""What history keeps: attempts, and how many slots there were to run them in."""
+"""What history keeps: attempts, who enqueued their jobs, and the workers that there were to run them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from windlass.core.event import Event
 from windlass.core.intake import intakes_run_by
 from windlass.core.outcome import Outcome
-from windlass.core.session import SessionView
-from windlass.core.state import Move, State
-from windlass.core.units import SECOND, Fence, JobId, Micros
+from windlass.core.session import SessionState, SessionView
+from windlass.core.state import Move
+from windlass.core.units import SECOND, Fence, JobId, Micros, SessionId
 
 SAMPLE: Micros = 5 * SECOND
 """How far apart the slots are counted."""
@@ -36,6 +35,37 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """From due to handed out."""
     run: Micros | None
     """None: its code never started, or nobody can tell how long it ran."""
+    worker_id: SessionId = ""
+    """The session of the worker process; empty for a deadline lease, and if the job's record was gone when
+    history was written.
+    """
+    host: str = ""
+    started_at: Micros | None = None
+    """When its worker was handed the job; None if the job's record was gone."""
+    error_type: str = ""
+    """Empty: it did not fail. Of a crash or a lost worker: the word for that."""
+    error: str = ""
+    """The message, without secrets."""
+    fingerprint: str = ""
+    """The same for errors of the same kind from the same place."""
+    tags: tuple[str, ...] = ()
+
+
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+    """That a job was accepted, and on whose word."""
+
+    job: JobId
+    at: Micros
+    task: str
+    queue: str
+    lane: str
+    key: str | None
+    """Its unique key."""
+    by_key: str
+    """The API key of the caller; empty: it did not come over HTTP."""
+    by_app: str
+    by_host: str
+    tags: tuple[str, ...] = ()
 
 
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,23 +78,25 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
     leases: int
 
 
-def attempt_of(event: Event) -> Attempt | None:
-    """The attempt that an event is the end of; None if it is not the end of one."""
-    if event.before is not State.RUNNING or event.outcome is None:
-        return None
-    return Attempt(
-        job=event.job,
-        fence=event.fence,
-        at=event.at,
-        task=event.task,
-        queue=event.queue,
-        lane=event.lane,
-        outcome=event.outcome,
-        move=event.move,
-        attempt=event.attempt,
-        wait=event.waited,
-        run=event.runtime,
-    )
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker process, and from when to when it was seen alive."""
+
+    worker_id: SessionId
+    host: str
+    pid: int
+    app: str
+    slots: int
+    opened_at: Micros
+    seen_at: Micros
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written together."""
+
+    attempts: Sequence[Attempt] = ()
+    enqueued: Sequence[Enqueued] = ()
+    slots: Sequence[Slots] = ()
+    workers: Sequence[Worker] = ()
 
 
 def slots_at(now: Micros, alive: Sequence[SessionView]) -> list[Slots]:
@@ -83,4 +115,37 @@ def slots_at(now: Micros, alive: Sequence[SessionView]) -> list[Slots]:
             leases=sum(session.leases for session in sessions),
         )
         for host, sessions in by_host.items()
+    ]
+
+
+def worker_of(session: SessionView, seen_at: Micros) -> Worker:
+    """A worker process that was alive at that time."""
+    info = session.info
+    return Worker(
+        worker_id=session.id,
+        host=info.host,
+        pid=info.pid,
+        app=info.app,
+        slots=info.slots,
+        opened_at=session.opened_at,
+        seen_at=seen_at,
+    )
+
+
+def workers_at(now: Micros, alive: Sequence[SessionView]) -> list[Worker]:
+    """The worker processes that have slots."""
+    return [worker_of(session, now) for session in alive if session.info.slots]
+
+
+def workers_gone(sessions: Mapping[SessionId, SessionView], attempts: Sequence[Attempt]) -> list[Worker]:
+    """The worker processes of these attempts that have ended since. Nobody may have seen them alive; the last
+    that is known of them is that they ended something.
+    """
+    last: dict[SessionId, Micros] = {}
+    for attempt in attempts:
+        last[attempt.worker_id] = max(attempt.at, last.get(attempt.worker_id, 0))
+    return [
+        worker_of(session, at)
+        for worker_id, at in last.items()
+        if (session := sessions.get(worker_id)) is not None and session.state is SessionState.ENDED
     ]

@@ -12,19 +12,21 @@ says so. A log that is shorter than the place (a store that was emptied) is read
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
 
+import msgspec
 from msgspec import UNSET
 
 from windlass.broker.contract import Broker
-from windlass.core.event import FROM_NOW, FROM_START
+from windlass.core.event import FROM_NOW, FROM_START, Event
 from windlass.core.session import SessionState, SessionView
 from windlass.core.settings import Kind, QueueSettings
-from windlass.core.units import Cursor, Micros
+from windlass.core.units import Cursor, Micros, SessionId
 from windlass.errors import WindlassError
-from windlass.observe.history.attempt import Slots, attempt_of, slots_at
+from windlass.observe.history.attempt import Batch, slots_at, workers_at, workers_gone
 from windlass.observe.history.place import KEPT, read_url
+from windlass.observe.history.records import Records, attempt_of, enqueued_of
 from windlass.observe.history.sink import Sink, open_sink
 
 _log = logging.getLogger("windlass.observe")
@@ -66,6 +68,9 @@ class HistoryReader:
         self._forget_at = 0.0
         self._check_at = 0.0
         self._told: set[str] = set()
+        self._records = Records(broker)
+        self._sessions: dict[SessionId, SessionView] = {}
+        """Those that are alive, or ended within the last hour."""
         self.is_behind = False
         """Whether more was there than it copies at once."""
         self._end: Cursor | None = None
@@ -78,7 +83,7 @@ class HistoryReader:
         self.is_behind = False
         if place is None:
             return None
-        copied, slots, self.is_behind = 0, await self._slots(), True
+        copied, seen, self.is_behind = 0, await self._seen(), True
         for _ in range(BATCHES):
             page = await self._broker.events(place, BATCH, 0)
             if page.gap:
@@ -89,9 +94,9 @@ class HistoryReader:
                 )
                 place = FROM_START
                 continue
-            attempts = [attempt for event in page.items if (attempt := attempt_of(event)) is not None]
-            await self._sink.write(self._source, self._name, attempts, slots, page.cursor)
-            copied, place, slots = copied + len(attempts), page.cursor, []
+            batch = await self._batch(page.items, seen)
+            await self._sink.write(self._source, self._name, batch, page.cursor)
+            copied, place, seen = copied + len(batch.attempts), page.cursor, Batch()
             if len(page.items) < BATCH:
                 self.is_behind = False
                 break
@@ -110,16 +115,30 @@ class HistoryReader:
         self._end = None if foreign else place
         return foreign
 
-    async def _slots(self) -> list[Slots]:
+    async def _batch(self, events: Sequence[Event], seen: Batch) -> Batch:
+        """What these events tell, with what the store knows of their jobs; and the workers that were seen."""
+        records = await self._records.of(events)
+        found = (attempt_of(event, records.get(event.job), self._sessions) for event in events)
+        attempts = [attempt for attempt in found if attempt is not None]
+        return msgspec.structs.replace(
+            seen,
+            attempts=attempts,
+            enqueued=enqueued_of(events, records),
+            workers=[*seen.workers, *workers_gone(self._sessions, attempts)],
+        )
+
+    async def _seen(self) -> Batch:
+        """The workers that there are."""
         now = (await self._broker.schedules(limit=1)).now
-        alive: list[SessionView] = []
-        after = ""
+        sessions: list[SessionView] = []
         while True:
-            page = await self._broker.sessions(after, _PAGE)
-            alive += [session for session in page if session.state is SessionState.ALIVE]
+            page = await self._broker.sessions(sessions[-1].id if sessions else "", _PAGE)
+            sessions += page
             if len(page) < _PAGE:
-                return slots_at(now, alive)
-            after = page[-1].id
+                break
+        self._sessions = {session.id: session for session in sessions}
+        alive = [session for session in sessions if session.state is SessionState.ALIVE]
+        return Batch(slots=slots_at(now, alive), workers=workers_at(now, alive))
 
     async def _forget(self, now: float) -> None:
         if now >= self._forget_at:
@@ -166,7 +185,7 @@ async def keep_history(
         while True:
             try:
                 if reader is None:
-                    sink = await open_sink(url)
+                    sink = await open_sink(url, broker)
                     reader = HistoryReader(broker, sink, source, keep=keep)
                 await reader.step()
             except Exception as error:  # noqa: BLE001 - whatever it is, jobs must not depend on it

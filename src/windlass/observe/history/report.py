@@ -12,9 +12,9 @@ from windlass.core.duration import when
 from windlass.core.names import check_queue, check_task
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, Micros
 from windlass.errors import InvalidOption, Unsupported
-from windlass.observe.history.attempt import SAMPLE
+from windlass.observe.history.attempt import SAMPLE, Worker
 from windlass.observe.history.rollup import Figures, Spread
-from windlass.observe.history.sink import Sink, Used, Window, open_sink
+from windlass.observe.history.sink import By, Failed, Group, Minute, Sink, Used, Window, open_sink
 
 TASKS = 500
 """Tasks that are told apart."""
@@ -62,6 +62,33 @@ class TaskHistory(Summary, frozen=True, kw_only=True):
     """How the attempts of a task went."""
 
     task: str
+
+
+class GroupHistory(Summary, frozen=True, kw_only=True):
+    """How the attempts of a queue, a lane or a worker went, or those that failed in one way."""
+
+    name: str
+    """Of a queue, a lane, a worker's session; or the fingerprint of an error."""
+    host: str | None = None
+    """Of a worker."""
+    pid: int | None = None
+    """Of a worker."""
+    slots: int | None = None
+    """Of a worker."""
+    use: float | None = None
+    """Of a worker: the part of its slots' time, while it was alive in the window, that tasks ran in; null for
+    one task or queue.
+    """
+    error: str | None = None
+    """Of an error: its type."""
+    message: str | None = None
+    """Of an error: what the last of them said, without secrets."""
+    last_task: str | None = None
+    """Of an error: the task of the last of them."""
+    last_job: str | None = None
+    """Of an error: the job of the last of them."""
+    last_at: datetime | None = None
+    """Of an error: when the last of them was."""
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +139,10 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     buckets: list[Bucket]
     """Every one of the window, also those in which nothing ended."""
     workers: list[HostHistory]
+    by: str | None = None
+    """What the groups are: queue, lane, worker or error; null: there are none."""
+    groups: list[GroupHistory] = []
+    """Those with the most attempts first; 500 at the most."""
 
 
 def window_of(
@@ -140,10 +171,12 @@ async def opened(url: str | None) -> AsyncGenerator[Sink]:
         await sink.close()
 
 
-async def look(sink: Sink, source: str, window: Window, *, step: Micros | None = None) -> History:
+async def look(
+    sink: Sink, source: str, window: Window, *, step: Micros | None = None, by: By | None = None
+) -> History:
     """How it went; `InvalidOption` for a window or a step that has no meaning."""
     window, step = checked(window, step)
-    minutes, used = await sink.minutes(source, window), await sink.used(source, window)
+    minutes, used = await sink.minutes(source, window, step), await sink.used(source, window)
     length = (window.until - window.since) / SECOND
     total = Figures()
     tasks: defaultdict[str, Figures] = defaultdict(Figures)
@@ -154,10 +187,10 @@ async def look(sink: Sink, source: str, window: Window, *, step: Micros | None =
         buckets[minute.at // step * step].merge(minute.figures)
     whole = window.task is None and window.queue is None
     slot_time = sum(each.slots for each in used) * SAMPLE
-    most = sorted(tasks.items(), key=lambda each: (-_attempts(each[1]), each[0]))
+    most = sorted(tasks.items(), key=lambda each: (-each[1].attempts, each[0]))
     return History(
-        since=_moment(window.since),
-        until=_moment(window.until),
+        since=moment(window.since),
+        until=moment(window.until),
         step=step / SECOND,
         task=window.task,
         queue=window.queue,
@@ -166,6 +199,68 @@ async def look(sink: Sink, source: str, window: Window, *, step: Micros | None =
         tasks=[TaskHistory(task=task, **_summed(figures, length)) for task, figures in most[:TASKS]],
         buckets=_buckets(window, step, buckets, used, whole=whole),
         workers=_hosts(used),
+        by=None if by in (None, By.TASK) else str(by),
+        groups=[] if by is None else await _groups(sink, source, window, by, minutes),
+    )
+
+
+async def _groups(
+    sink: Sink, source: str, window: Window, by: By, minutes: Sequence[Minute]
+) -> list[GroupHistory]:
+    length = (window.until - window.since) / SECOND
+    match by:
+        case By.TASK:
+            return []  # every report has them
+        case By.QUEUE:
+            queues: defaultdict[str, Figures] = defaultdict(Figures)
+            for minute in minutes:
+                queues[minute.queue].merge(minute.figures)
+            most = sorted(queues.items(), key=lambda each: (-each[1].attempts, each[0]))
+            return [GroupHistory(name=name, **_summed(figures, length)) for name, figures in most]
+        case By.LANE:
+            found = await sink.groups(source, window, by)
+            return [GroupHistory(name=each.name, **_summed(each.figures, length)) for each in found]
+        case By.WORKER:
+            known = {worker.worker_id: worker for worker in await sink.workers(source, window)}
+            found = await sink.groups(source, window, by)
+            return [_worker(each, known.pop(each.name, None), window) for each in found] + [
+                _worker(Group(worker.worker_id, Figures()), worker, window) for worker in known.values()
+            ]
+        case By.ERROR:
+            last = {failed.fingerprint: failed for failed in await sink.failed(source, window)}
+            found = await sink.groups(source, window, by)
+            return [_error(each, last.get(each.name), length) for each in found]
+
+
+def _worker(group: Group, worker: Worker | None, window: Window) -> GroupHistory:
+    """A worker that ended nothing in the window is told, too: it was not used."""
+    summed = _summed(group.figures, (window.until - window.since) / SECOND)
+    if worker is None:
+        return GroupHistory(name=group.name, **summed)
+    alive = min(worker.seen_at, window.until) - max(worker.opened_at, window.since)
+    whole = window.task is None and window.queue is None
+    return GroupHistory(
+        name=group.name,
+        host=worker.host,
+        pid=worker.pid,
+        slots=worker.slots,
+        use=_ratio(group.figures.ran, worker.slots * alive) if whole and alive > 0 else None,
+        **summed,
+    )
+
+
+def _error(group: Group, last: Failed | None, length: float) -> GroupHistory:
+    summed = _summed(group.figures, length)
+    if last is None:
+        return GroupHistory(name=group.name, **summed)
+    return GroupHistory(
+        name=group.name,
+        error=last.type,
+        message=last.message,
+        last_task=last.task,
+        last_job=last.job,
+        last_at=moment(last.at),
+        **summed,
     )
 
 
@@ -186,12 +281,8 @@ def checked(window: Window, step: Micros | None) -> tuple[Window, Micros]:
     return msgspec.structs.replace(window, since=window.since // step * step), step
 
 
-def _attempts(figures: Figures) -> int:
-    return figures.done + figures.failed + figures.cancelled
-
-
 def _summed(figures: Figures, length: float) -> dict[str, Any]:
-    attempts = _attempts(figures)
+    attempts = figures.attempts
     return {
         "attempts": attempts,
         "done": figures.done,
@@ -222,11 +313,11 @@ def _buckets(
 def _bucket(at: Micros, length: Micros, figures: Figures, used: Sequence[Used], *, whole: bool) -> Bucket:
     slot_time = sum(each.slots for each in used) * SAMPLE
     return Bucket(
-        at=_moment(at),
+        at=moment(at),
         done=figures.done,
         failed=figures.failed,
         cancelled=figures.cancelled,
-        per_second=round(_attempts(figures) / (length / SECOND), 3),
+        per_second=round(figures.attempts / (length / SECOND), 3),
         wait=_percentiles(figures.waits),
         run=_percentiles(figures.runs),
         slots=round(slot_time / length, 3) if used else None,
@@ -263,5 +354,6 @@ def _ratio(part: float, whole: float) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def _moment(at: Micros) -> datetime:
+def moment(at: Micros) -> datetime:
+    """A time of the store."""
     return datetime.fromtimestamp(at // SECOND, UTC).replace(microsecond=at % SECOND)

@@ -20,20 +20,26 @@ Key = tuple[Micros, str, str]
 """The minute, the task and the queue."""
 
 
+def bucket_of(value: Micros) -> int:
+    """The bucket of a time. Sinks keep it with the attempt, so that none of them has to take a logarithm,
+    which two might round in two ways.
+    """
+    return 0 if value <= 0 else 1 + int(math.log(value) / _WIDER)
+
+
 class Spread(msgspec.Struct):
     """How many values there were, by bucket."""
 
     counts: dict[int, int] = {}
 
-    def add(self, value: Micros) -> None:
-        """Count a value."""
-        bucket = 0 if value <= 0 else 1 + int(math.log(value) / _WIDER)
-        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+    def count(self, bucket: int, count: int) -> None:
+        """Count so many values of a bucket."""
+        self.counts[bucket] = self.counts.get(bucket, 0) + count
 
     def merge(self, other: "Spread") -> None:
         """Count all values of another."""
         for bucket, count in other.counts.items():
-            self.counts[bucket] = self.counts.get(bucket, 0) + count
+            self.count(bucket, count)
 
     def at(self, percent: float) -> Micros | None:
         """The value that so many of a hundred do not exceed (nearest rank); None of none."""
@@ -61,19 +67,35 @@ class Figures(msgspec.Struct):
 
     def add(self, attempt: Attempt) -> None:
         """Count an attempt."""
-        outcome = attempt.outcome
-        self.ran += attempt.run or 0
+        run, wait = attempt.run, attempt.wait
+        self.add_run(attempt.outcome, None if run is None else bucket_of(run), 1, run or 0)
+        if wait is not None:
+            self.add_wait(attempt.outcome, bucket_of(wait), 1)
+
+    @property
+    def attempts(self) -> int:
+        """Those that count as one."""
+        return self.done + self.failed + self.cancelled
+
+    def add_wait(self, outcome: Outcome, bucket: int, count: int) -> None:
+        """Count how long attempts waited that ended alike."""
+        if outcome not in GIVEN_BACK:
+            self.waits.count(bucket, count)
+
+    def add_run(self, outcome: Outcome, bucket: int | None, count: int, ran: Micros) -> None:
+        """Count attempts that ended alike, and how long they ran."""
+        self.ran += ran
+        if bucket is not None and outcome not in GIVEN_BACK:
+            self.runs.count(bucket, count)
         if outcome in GIVEN_BACK:
-            self.given_back += 1
-            return
-        self.done += outcome is Outcome.DONE
-        self.failed += outcome in FAILED
-        self.dead += outcome is Outcome.DEAD
-        self.cancelled += outcome is Outcome.CANCELLED
-        if attempt.wait is not None:
-            self.waits.add(attempt.wait)
-        if attempt.run is not None:
-            self.runs.add(attempt.run)
+            self.given_back += count
+        elif outcome in FAILED:
+            self.failed += count
+            self.dead += count if outcome is Outcome.DEAD else 0
+        elif outcome is Outcome.DONE:
+            self.done += count
+        else:
+            self.cancelled += count
 
     def merge(self, other: "Figures") -> None:
         """Count all attempts of another."""

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import apsw
 
 from windlass.broker.sqlite.library import library
-from windlass.core.units import Cursor, Micros
+from windlass.core.units import MINUTE, Cursor, JobId, Micros
 from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.observe.history import sql
-from windlass.observe.history.attempt import Attempt, Slots
+from windlass.observe.history.attempt import Batch, Worker
 from windlass.observe.history.rollup import by_minute, decode, encode
-from windlass.observe.history.sink import Minute, Used, Window
+from windlass.observe.history.sink import By, Failed, Group, Minute, Trail, Used, Window
 
 _T = TypeVar("_T")
 _OURS = 0x57484953
@@ -55,9 +55,7 @@ class SqliteSink:
         rows = await self._rows(sql.TURN, (source, reader, now, until))
         return Cursor(rows[0][0]) if rows else None
 
-    async def write(
-        self, source: str, reader: str, attempts: Sequence[Attempt], slots: Sequence[Slots], cursor: Cursor
-    ) -> None:
+    async def write(self, source: str, reader: str, batch: Batch, cursor: Cursor) -> None:
         """See `Sink`."""
 
         def keep() -> None:
@@ -66,14 +64,16 @@ class SqliteSink:
             try:
                 new = [
                     attempt
-                    for attempt in attempts
+                    for attempt in batch.attempts
                     if run.execute(_ADD_ATTEMPT, sql.attempt_row(source, attempt)).fetchall()
                 ]
                 for key, figures in by_minute(new).items():
                     for (kept,) in run.execute(_GET_MINUTE, (source, *key)).fetchall():
                         figures.merge(decode(kept))
                     run.execute(_PUT_MINUTE, (source, *key, encode(figures)))
-                run.executemany(_ADD_SLOTS, [sql.slots_row(source, each) for each in slots])
+                run.executemany(_ADD_ENQUEUE, [sql.enqueue_row(source, each) for each in batch.enqueued])
+                run.executemany(_ADD_SLOTS, [sql.slots_row(source, each) for each in batch.slots])
+                run.executemany(_PUT_WORKER, [sql.worker_row(source, each) for each in batch.workers])
                 run.execute(_GO_ON, (source, reader, cursor))
                 run.execute("COMMIT")
             except BaseException:
@@ -89,13 +89,54 @@ class SqliteSink:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    async def minutes(self, source: str, window: Window) -> Sequence[Minute]:
+    async def minutes(
+        self,
+        source: str,
+        window: Window,
+        step: Micros = MINUTE,  # noqa: ARG002 - they are added up by minute when they are written
+    ) -> Sequence[Minute]:
         """See `Sink`."""
         return [sql.minute(row) for row in await self._rows(sql.MINUTES, sql.window_row(source, window))]
 
     async def used(self, source: str, window: Window) -> Sequence[Used]:
         """See `Sink`."""
         return [sql.used(row) for row in await self._rows(sql.USED, (source, window.since, window.until))]
+
+    async def rows(self, statement: str, *parameters: Any) -> list[Any]:
+        """Execute a statement and wait for the disk: history is lost with the last moments of a machine, an
+        archive is not.
+        """
+        marked = sql.with_question_marks(statement)
+
+        def execute() -> list[Any]:
+            self._connection.execute("PRAGMA synchronous = FULL")
+            try:
+                return self._connection.execute(marked, parameters).fetchall()
+            finally:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+
+        return await self._on_thread(execute)
+
+    async def groups(self, source: str, window: Window, by: By) -> Sequence[Group]:
+        """See `Sink`."""
+        chosen = sql.window_row(source, window)
+        return sql.groups(await self._rows(sql.ends(by), chosen), await self._rows(sql.waits(by), chosen))
+
+    async def failed(self, source: str, window: Window) -> Sequence[Failed]:
+        """See `Sink`."""
+        return [sql.failed(row) for row in await self._rows(sql.FAILED, sql.window_row(source, window))]
+
+    async def workers(self, source: str, window: Window) -> Sequence[Worker]:
+        """See `Sink`."""
+        return [
+            sql.worker(row) for row in await self._rows(sql.WORKERS, (source, window.since, window.until))
+        ]
+
+    async def trail(self, source: str, job: JobId) -> Trail:
+        """See `Sink`."""
+        return sql.trail(
+            await self._rows(sql.ORIGIN, (source, job)), await self._rows(sql.TRAIL, (source, job))
+        )
 
     async def _rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         marked = sql.with_question_marks(statement)
@@ -145,6 +186,7 @@ def _opened(path: str) -> Any:
             connection.execute(f"PRAGMA application_id = {_OURS}")
             for statement in sql.SCHEMA:
                 connection.execute(statement.replace("BYTES", "blob"))
+            _add_columns(connection)
     except apsw.NotADBError:
         library.close(connection)
         raise InvalidOption(f'"{path}" is not a SQLite file; history needs one of its own') from None
@@ -158,6 +200,13 @@ def _opened(path: str) -> Any:
     return connection
 
 
+def _add_columns(connection: Any) -> None:
+    there = {row[1] for row in connection.execute("PRAGMA table_info(windlass_history_attempt)")}
+    for name, kind in sql.ADDED.items():
+        if name not in there:
+            connection.execute(f"ALTER TABLE windlass_history_attempt ADD COLUMN {name} {kind}")
+
+
 def _check(connection: Any, path: str) -> None:
     """A store's file has one writer at a time, and history must not be that one."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -168,6 +217,8 @@ def _check(connection: Any, path: str) -> None:
 
 
 _ADD_ATTEMPT = sql.with_question_marks(sql.ADD_ATTEMPT)
+_ADD_ENQUEUE = sql.with_question_marks(sql.ADD_ENQUEUE)
+_PUT_WORKER = sql.with_question_marks(sql.PUT_WORKER)
 _GET_MINUTE = sql.with_question_marks(sql.GET_MINUTE)
 _PUT_MINUTE = sql.with_question_marks(sql.PUT_MINUTE)
 _ADD_SLOTS = sql.with_question_marks(sql.ADD_SLOTS)

@@ -1,0 +1,82 @@
+"""What may be seen of a job from the outside: its arguments, result, headers and errors, with secrets and
+private values masked. Whoever shows a job (API, command line, archive, relays) asks here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.core.codec import open_payload, open_result
+from windlass.core.outcome import Error
+from windlass.core.private import masked_private, without_private
+from windlass.core.secret import masked
+from windlass.core.signature import Signature
+from windlass.core.webhook import without_callback
+from windlass.errors import UnreadablePayload
+
+ERASED = "[erased]"
+"""What is shown in the place of arguments that somebody had erased."""
+
+
+class Shower:
+    """Shows jobs of one task. Without its signature names tell what is secret. With `secrets` it hides
+    nothing.
+    """
+
+    __slots__ = ("_patterns", "_secrets", "_signature")
+
+    def __init__(
+        self, signature: Signature | None, patterns: Sequence[str] = (), *, secrets: bool = False
+    ) -> None:
+        self._signature = signature or _UNTYPED
+        self._patterns = () if secrets else patterns
+        self._secrets = secrets
+
+    def clean(self, text: str) -> str:
+        """A text that a worker has written, and has taken the job's own secrets out of: without what looks
+        private.
+        """
+        return without_private(text, self._patterns) if self._patterns else text
+
+    def error(self, error: Error) -> Error:
+        """An error, likewise."""
+        if not self._patterns:
+            return error
+        return msgspec.structs.replace(
+            error,
+            message=self.clean(error.message),
+            traceback=self.clean(error.traceback),
+            cause=self.clean(error.cause),
+        )
+
+    def arguments(self, payload: bytes) -> Any:
+        """The arguments of a payload; in words why, if they cannot be read."""
+        if not payload:
+            return ERASED
+        try:
+            call = open_payload(payload)
+            args = [msgspec.json.decode(value) for value in call.a]
+            kwargs = {name: msgspec.json.decode(value) for name, value in call.k.items()}
+        except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return str(error)
+        if not self._secrets:
+            args, kwargs = self._signature.masked(args, kwargs)
+        return masked_private({"args": args, "kwargs": kwargs}, self._patterns)
+
+    def result(self, result: bytes | None) -> Any:
+        """A result; in words why, if it cannot be read."""
+        try:
+            value = None if result is None else msgspec.json.decode(open_result(result).r)
+        except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return str(error)
+        shown = value if self._secrets else self._signature.masked_result(value)
+        return masked_private(shown, self._patterns)
+
+    def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers; of a callback only who it is."""
+        found = without_callback(headers)
+        return found if self._secrets else masked_private(masked(found), self._patterns)
+
+
+_UNTYPED = Signature.untyped("job")
