@@ -17,10 +17,11 @@ from windlass.observe.history.sink import open_sink
 Install = Callable[..., None]
 SINK = Path(__file__).with_name("observe") / "list_sink.py"
 STORE = """
+from pathlib import Path
 from windlass.broker.sqlite import SqliteBroker
 
 async def opened(url, options, clock):
-    return await SqliteBroker.open(url.removeprefix("shelf://"), clock=clock, options=options)
+    return await SqliteBroker.open(Path(url.removeprefix("shelf://")), clock=clock, options=options)
 """
 
 
