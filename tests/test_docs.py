@@ -219,7 +219,7 @@ def shown(name: str, value: object) -> str:
     if name == "events_kept":
         return f"{EVENTS_KEPT:,}; with a [relay](relays.md) {EVENTS_KEPT_FOR_RELAYS:,}"
     if value is None:
-        return "none" if name in ("max_size", "history", "archive") else "the store's"
+        return "none" if name in ("max_size", "front", "history", "archive") else "the store's"
     if name in ("url", "namespace"):
         return str(value)
     assert isinstance(value, int)

@@ -58,6 +58,15 @@ def test_the_api_reference_has_every_name_that_a_page_imports(api: ModuleType) -
     assert imported - listed <= {("windlass.django", "app")}  # a project's own: an app as any other
 
 
+def test_the_api_reference_leaves_out_what_only_windlass_uses(api: ModuleType) -> None:
+    for kind, members in api._INTERNAL.items():
+        owner = next(value for module, _ in api._MODULES.values() if (value := getattr(module, kind, None)))
+        assert [name for name in members if not hasattr(owner, name)] == []
+    assert "### `Windlass.send_jobs`" not in api.pages()["windlass"]
+    pages = [page.read_text() for page in (ROOT / "docs").glob("*.md")]
+    assert [name for name in api._INTERNAL["Windlass"] if any(f"app.{name}(" in page for page in pages)] == []
+
+
 def test_the_api_reference_shows_signatures_and_docstrings(api: ModuleType) -> None:
     page = api.pages()["windlass"]
     section = page.partition("### `Windlass.queue`\n")[2].partition("\n### ")[0]

@@ -27,6 +27,28 @@ _UNPACKED = re.compile(r"\*<class '(\w+)'>")
 _CLASS = re.compile(r"<class '(\w+)'>")
 _VARIANCE = re.compile(r"(?<=[\[ ])[+~-](?=[A-Z])")
 _WIDEST = 90
+_INTERNAL = {
+    "Windlass": [
+        "asend",
+        "asend_one",
+        "declare",
+        "expect_callbacks",
+        "find",
+        "is_hooked",
+        "not_known",
+        "outgoing",
+        "place_of",
+        "renew",
+        "runnable",
+        "send",
+        "send_jobs",
+        "signature_of",
+    ],
+    "Task": ["job", "rebuilt"],
+    "OutgoingJob": ["changed"],
+    "WindlassIntegration": ["setup_once"],
+}
+"""Members without an underscore that other rooms of Windlass use, and programs do not."""
 
 
 def error_names() -> list[str]:
@@ -141,7 +163,8 @@ def _public_members(kind: type) -> dict[str, object]:
     return {
         name: found[name]
         for name, value in sorted(plain.items())
-        if isinstance(value, property) or inspect.isfunction(value)
+        if (isinstance(value, property) or inspect.isfunction(value))
+        and name not in _INTERNAL.get(kind.__name__, ())
     }
 
 

@@ -8,6 +8,7 @@ from typing import TypedDict, cast
 
 import msgspec
 
+from windlass.bridges.addresses import address_of
 from windlass.broker.contract import Options
 from windlass.broker.registry import check_url
 from windlass.core.address import allowed
@@ -18,13 +19,17 @@ from windlass.core.option import shown, whole
 from windlass.core.private import check_patterns
 from windlass.core.session import SESSION_TTL
 from windlass.core.settings import Retention
-from windlass.core.units import MAX_INTEGER, MILLISECOND, SECOND, Micros
+from windlass.core.units import HOUR, MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.archive.archive import check_archive_url, in_history
 from windlass.observe.history.place import check_history_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
+FRONT_MEMORY: Micros = HOUR
+"""For how long the id of a job that came through a front door is known after its end, at least. Two messages
+of one job were sent within the resend window; so long may pass between the takes of both.
+"""
 EVENTS_KEPT = Options().events_kept
 EVENTS_KEPT_FOR_RELAYS = 1_000_000
 """So many ends may come while a relay's message broker is away: a hundred a second for almost three hours."""
@@ -47,6 +52,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resend_window: Micros = 10 * SECOND
     max_payload: int = MAX_PAYLOAD
     max_size: int | None = None
+    front: str | None = None
+    """The message broker that jobs are sent through, as a URL; None: they are sent to the store."""
     events_kept: int | None = None
     """Of the event log; None: `EVENTS_KEPT`, and `EVENTS_KEPT_FOR_RELAYS` where a relay is declared."""
     history: str | None = None
@@ -74,7 +81,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Options(
             namespace=self.namespace,
             session_ttl=self.session_ttl,
-            resend_window=self.resend_window,
+            resend_window=max(self.resend_window, 0 if self.front is None else FRONT_MEMORY),
             retention=Retention(**said) if said else None,
             max_size=self.max_size,
             events_kept=EVENTS_KEPT if self.events_kept is None else self.events_kept,
@@ -97,6 +104,7 @@ class Settings(TypedDict, total=False):
     resend_window: Duration | None
     max_payload: int | None
     max_size: int | None
+    front: str | None
     events_kept: int | None
     history: str | None
     archive: str | None
@@ -120,9 +128,17 @@ _DURATIONS = frozenset(
     )
 )
 _SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
+
+
+def _check_front(url: str) -> str:
+    address_of(url)
+    return url
+
+
 _TEXTS = {
     "url": check_url,
     "namespace": check_namespace,
+    "front": _check_front,
     "history": check_history_url,
     "archive": check_archive_url,
 }

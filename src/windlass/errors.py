@@ -89,16 +89,16 @@ class StoreUnavailable(StoreError):
 
 
 class DescriptorClosed(StoreError):
-    """The program has closed a file of the store behind its back. Nothing more is written: the number of the
-    file may be another file's by now. The program has to be started anew.
+    """The program has closed a file that the store has open. Nothing more is written, since the number of the
+    file may belong to another file by now. Start the program anew.
     """
 
 
 class StoreReplaced(StoreError):
     """The file of the store was deleted, replaced or overwritten while this process had it open.
 
-    It lasts: this process can neither use what it has open, since nobody else reads that, nor go over to
-    another file by itself.
+    This process can neither use the file that it has open, since nobody else reads it, nor switch to another
+    by itself. Start it anew.
     """
 
 
@@ -115,7 +115,7 @@ class LifespanFailed(WindlassError):
 
 
 class LeaseLost(WindlassError):
-    """A running job no longer holds its lease; its word is refused, and another run may be under way."""
+    """A running job no longer holds its lease. Its reports are refused, and another run may be under way."""
 
 
 class ResultError(WindlassError):

@@ -47,7 +47,7 @@ _STATUS = {
 
 
 class WindlassIntegration(Integration):
-    """Sends failed runs to Sentry."""
+    """Sends failed runs to Sentry. Give it to `sentry_sdk.init(integrations=[...])`."""
 
     identifier = "windlass"
     origin = "auto.queue.windlass"

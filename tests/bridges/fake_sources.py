@@ -2,11 +2,12 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from windlass.bridges.message import Message
+from windlass.bridges.message import Message, Outgoing
 from windlass.errors import BridgeUnavailable, SourceReplaced
 from windlass.pace import Pace
 
@@ -211,3 +212,38 @@ class FakeQueueSource:
     async def close(self) -> None:
         await self.give_back([each for key, each in self._queue.held.items() if key in self._mine])
         await asyncio.sleep(0)
+
+
+class TopicSink:
+    """Publishes to a topic, as an idempotent producer does not: what is sent again is there twice."""
+
+    largest = 1_000_000
+
+    def __init__(self, topic: Topic, clock: Callable[[], int] = lambda: time.time_ns() // 1_000) -> None:
+        self._topic = topic
+        self._clock = clock
+        self.closed = False
+        self.loses = 0
+        """Answers that are lost, although the messages were taken."""
+        self.published = 0
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        assert not self.closed
+        if self._topic.away:
+            raise BridgeUnavailable("the message broker is away")
+        names = sorted(self._topic.kept)
+        for each in messages:
+            partition = names[sum(each.key.encode()) % len(names)]
+            self._topic.put(
+                each.body, partition, headers=each.headers, key=each.key, id=each.id, at=self._clock()
+            )
+        self.published += len(messages)
+        if self.loses:
+            self.loses -= 1
+            raise BridgeUnavailable("the line broke")
+
+    async def warnings(self) -> Sequence[str]:
+        return ()
+
+    async def close(self) -> None:
+        self.closed = True

@@ -35,7 +35,7 @@ class Member:
     def memory(self) -> int:
         return 4_096
 
-    def beaten(self, sent: float) -> None:
+    def heartbeat_answered(self, sent: float) -> None:
         self.opened = True
         self.sent.append(sent)
 

@@ -68,7 +68,7 @@ def test_a_beat_counts_from_when_it_was_sent(path: Path) -> None:
     supervisor = Table.create(path, 1)
     child = Table.open(path)
     assert child.alive_until() == 0.0
-    supervisor.beaten(1_000.0, 25.0)
+    supervisor.heartbeat_answered(1_000.0, 25.0)
     assert child.alive_until() == 1_025.0
 
 
@@ -297,7 +297,7 @@ def test_a_table_that_is_beaten_is_never_stale(tmp_path: Path) -> None:
     kept, left = (Table.create(tmp_path / f"windlass-{name}", 1) for name in ("kept", "left"))
     for each in (kept, left):
         os.utime(each.path, (0, 0))
-    kept.beaten(1.0, 25.0)
+    kept.heartbeat_answered(1.0, 25.0)
     assert tables.remove_stale(tmp_path, 86_400) == 1
     assert (kept.path.exists(), left.path.exists()) == (True, False)
     kept.remove()

@@ -142,7 +142,7 @@ class Bench:
         groups = groups or [Group(slots=slots, queues=self.app.queues)]
         table = Table.create(self._folder / f"table-{self._workers}", rows or rows_for(groups))
         await self.broker.beat([Beat(session=session, open=SessionInfo(ttl=10**12))])
-        table.beaten(self.pace.now(), alive_for)
+        table.heartbeat_answered(self.pace.now(), alive_for)
         store = broker or self.broker
 
         async def opened() -> Broker:

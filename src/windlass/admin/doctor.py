@@ -246,7 +246,7 @@ def _clock(now: Micros) -> Finding:
         "clock",
         Level.WARNING,
         text,
-        "only the store's counts; set the clocks by NTP, lest people misread times",
+        "only the store's counts; set the clocks by NTP, or people misread times",
     )
 
 

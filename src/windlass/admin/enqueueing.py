@@ -192,7 +192,7 @@ async def _sent(made: Sequence[Made]) -> Sequence[Receipt]:
 
 def _accepted(made: Made, receipt: Receipt) -> Accepted:
     # Sent again under its own id (two requests under one idempotency key): it is still new.
-    created = receipt.status is Status.CREATED or receipt.of == made.job.id
+    created = receipt.status in (Status.CREATED, Status.ACCEPTED) or receipt.of == made.job.id
     return _answer(made, receipt.of or receipt.job, created=created)
 
 

@@ -85,7 +85,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     revision: int = 0
     flow: str = ""
     error: str = ""
-    """Of a dead letter, for who reads the file."""
+    """Of a dead letter, for people who read the file."""
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):

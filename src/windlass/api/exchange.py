@@ -114,8 +114,8 @@ class Exchange:
         self._news.set()
 
     def left(self) -> None:
-        """The client has sent all that it will send. It may still read, or be gone: who waits on its behalf
-        waits no longer, and its answer is written.
+        """The client has sent all that it will send. It may still read, or be gone. A route that waits on
+        its behalf stops waiting, and answers.
         """
         self._has_left = True
         self._news.set()

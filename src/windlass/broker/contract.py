@@ -45,8 +45,8 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 1_000
     """The same for jobs without a limit."""
     serial: bool = False
-    """It works for one who asks after the other, and rests when none of them does: so workers ask for more
-    before they look at what they were given.
+    """The store serves one claim after the other, and is idle between them. So workers send the next claim
+    before they look at the jobs of the last one.
     """
 
 

@@ -56,6 +56,7 @@ class Windlass(Bridges):
         check_known(settings, Settings, "lifespan", "name", "revision", "url")
         config = configure({"url": url, **settings}, os.environ)
         super().__init__(config, name=name, revision=revision, clock=clock, lifespan=lifespan)
+        self._open_front()
 
     def worker(
         self,
@@ -68,9 +69,9 @@ class Windlass(Bridges):
     ) -> "EmbeddedWorker | SeveralWorkers":
         """A worker inside this process, for applications and scripts: `async with app.worker(): ...`.
 
-        It is left when its jobs have ended, or their grace. `windlass worker` promises more: see
-        `windlass.worker.embedded`. An app with queues in several namespaces gets one for each, with so many
-        slots each. Without `intakes` those of the app are left to others.
+        The block ends when its jobs have ended, or when their grace is over. `windlass worker` promises more:
+        see `windlass.worker.embedded`. An app with queues in several namespaces gets one for each, with so
+        many slots each. Without `intakes` those of the app are left to others.
         """
         from windlass.client.working import embedded  # noqa: PLC0415 - producers need none of it
 

@@ -126,6 +126,15 @@ class Bridges(Definitions):
             relay_document(settings.name), msgspec.json.encode(settings)
         )
 
+    def _open_front(self) -> None:
+        """Declare the intake that takes what this app's producers send through its front door."""
+        if self.config.front is None:
+            return
+        address = address_of(self.config.front)
+        settings = IntakeSettings(name=FRONT, url=address.shown, format=FRONT)
+        self.intakes[FRONT] = Intake(settings, address)
+        self._declared.put(intake_document(FRONT), msgspec.json.encode(settings))
+
     def celery_task(self, task: str, url: str, /, **options: Unpack[TaskKeywords]) -> Task[..., Any, None]:
         """Name a task that Celery workers run: `add = app.celery_task("proj.tasks.add", "amqp://host/celery")`.
 
@@ -242,6 +251,8 @@ def _names(tasks: object, option: str) -> tuple[str, ...]:
 def _name_of(address: Address) -> str:
     """The name of an intake or a relay that was given none: what its URL names."""
     path = [part for part in address.path if part]
+    if named := address.options.get("list"):
+        return named  # of Redis, whose path is the number of a database
     if not path and not address.options:
         raise InvalidOption(f"{address.shown} names nothing to read from or to write to")
     return path[-1] if path else next(iter(address.options.values()))

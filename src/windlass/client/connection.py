@@ -10,13 +10,15 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from windlass.bridges.addresses import address_of, open_sink
 from windlass.broker.contract import BlockingProduce, Broker, Transact
 from windlass.broker.observed import Observer, observe
 from windlass.broker.registry import load, open_broker, serves_any_loop
 from windlass.client.blocking import warn_on_a_loop
 from windlass.client.coalescer import Coalescer
 from windlass.client.declared import Declared
-from windlass.client.elsewhere import not_known
+from windlass.client.elsewhere import not_known, why_untaken
+from windlass.client.front import FrontDoor
 from windlass.client.portal import Portal, PortalClosed
 from windlass.client.resend import Resend
 from windlass.client.uninterrupted import Uninterrupted
@@ -79,7 +81,9 @@ class _Loop:
 class _Process:
     """What belongs to one process, until the app is closed: nothing of it may be touched by a child."""
 
-    def __init__(self) -> None:
+    def __init__(self, front: FrontDoor | None) -> None:
+        self.front = front
+        """Used on the portal's loop alone."""
         self.lock = threading.Lock()
         self.calls = Uninterrupted()
         self.portal = Portal(self.calls)
@@ -103,12 +107,18 @@ class Connection:
         if broker is None:
             load(config.url)
         self._observers: list[Observer] = []
-        self._process = _Process()
+        self._process = self._new_process()
         self._left: set[_Process] = set()
         """What is no longer used, and not closed yet."""
         self.closings = 0
-        """How often it was closed; who waits can tell that it was."""
+        """How often it was closed. A caller that waits compares it."""
         renew_after_fork(self)
+
+    def _new_process(self) -> _Process:
+        front = self._config.front
+        if front is None or self._given is not None:
+            return _Process(None)
+        return _Process(FrontDoor(address_of(front), self._config.namespace, self._window, open_sink))
 
     def configure(self, config: Config) -> None:
         """Open brokers with other settings from now on."""
@@ -139,6 +149,8 @@ class Connection:
                 return process.calls.call(self._enqueue, process, groups)
 
     def _enqueue(self, process: _Process, groups: Groups) -> Receipts:
+        if (front := process.front) is not None:
+            return process.portal.run(lambda: front.send(groups))
         blocking = self._ready(process).blocking
         if blocking is not None:
             receipts = self._persist(process, blocking, groups)
@@ -163,12 +175,24 @@ class Connection:
 
     async def send(self, groups: Groups, resend: Resend | None = None) -> Receipts:
         """Send groups from async code, again while the resend window allows it: an id that is sent again
-        makes no second job.
+        makes no second job. With a front door they go to that, and not to the store.
         """
+        if self._process.front is not None:
+            return await self._send_through_front(groups)
         receipts = await self._sent(groups, resend or Resend(self._window))
         if not self._was_forgotten(groups, receipts):
             return receipts
         return await self._sent(groups, Resend(self._window))
+
+    async def _send_through_front(self, groups: Groups) -> Receipts:
+        while True:
+            process = self._process
+            front = process.front
+            assert front is not None
+            with contextlib.suppress(PortalClosed):  # closed in this moment: there is a new one
+                return await asyncio.wrap_future(
+                    process.portal.submit(lambda front=front: front.send(groups))
+                )
 
     def _was_forgotten(self, groups: Groups, receipts: Receipts) -> bool:
         """Whether the store has lost what was declared (a server without a file, restarted): tell it anew."""
@@ -243,6 +267,8 @@ class Connection:
 
     async def not_known(self, job: JobId) -> JobNotFound:
         """The error for a job that the broker has no record of; it names the namespace that has."""
+        if self._process.front is not None:
+            return JobNotFound(await why_untaken(await self.broker(), job))
         return await not_known(None if self._given is not None else self._config, job)
 
     def observe(self, observer: Observer) -> None:
@@ -323,7 +349,7 @@ class Connection:
         to drop it, would reach into the parent's connections and its loop.
         """
         leave_to_parent((self._process, self._left))
-        self._process, self._left = _Process(), set()
+        self._process, self._left = self._new_process(), set()
 
     def _leave(self) -> _Process:
         """Begin anew, in the caller's thread. If a signal handler raises while the caller closes, its next
@@ -332,7 +358,7 @@ class Connection:
         """
         process = self._process
         self._left.add(process)
-        self._process = _Process()
+        self._process = self._new_process()
         self.closings += 1
         return process
 
@@ -352,6 +378,8 @@ def _transact(broker: Broker) -> Transact:
 
 async def _close_shared(process: _Process) -> None:
     """On the portal's loop, which is where what is shared was opened."""
+    if process.front is not None:
+        await process.front.close()
     await process.shared.close()
     await _close_loop(process)
 

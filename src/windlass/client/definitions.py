@@ -177,7 +177,7 @@ class Definitions(Around):
         self, name: str, *, namespace: str | None = None, weight: int = 1, **options: Unpack[QueueOptions]
     ) -> None:
         """Declare a queue: its share of a worker (`weight`), its limits, order, and how long its finished
-        jobs are kept. Said again, the last word counts.
+        jobs are kept. If it is declared twice, the later declaration counts.
 
         A queue in another `namespace` of the same store scales apart from the others; it is declared before
         the tasks that use it.
@@ -339,7 +339,7 @@ class Definitions(Around):
         `app.type(Money, encode=str, decode=Money.parse)`.
 
         `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
-        whatever it raises refuses them. `schema` is their JSON Schema, for the registry of tasks.
+        if it raises, the value is refused. `schema` is their JSON Schema, for the registry of tasks.
         """
         shown_as = (
             {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema

@@ -5,12 +5,16 @@ home in another namespace.
 import contextlib
 from collections.abc import Iterable
 
+from windlass.broker.management import Configure
 from windlass.broker.registry import find_namespace
 from windlass.config import Config
+from windlass.core.bridging import decoded
 from windlass.core.ids import check_job_id, namespace_tag, tag_of
+from windlass.core.intake import FRONT, IntakeStatus, status_of
 from windlass.core.query import NO_RECORD
 from windlass.core.units import JobId
 from windlass.errors import InvalidOption, JobNotFound, StoreError
+from windlass.worker.documents import document_of
 
 
 def namespace_of(name: str, here: str, namespaces: Iterable[str]) -> str:
@@ -35,6 +39,15 @@ async def not_known(config: Config | None, job: JobId) -> JobNotFound:
         f'job {job} belongs to namespace "{found}", and this app is of "{config.namespace}"; '
         f"set WINDLASS_NAMESPACE={found}, or ask an app of that namespace"
     )
+
+
+async def why_untaken(broker: Configure, job: JobId) -> str:
+    """What to say of a job that the store has no record of, where jobs come through a front door."""
+    document = await document_of(broker, status_of(FRONT))
+    status = None if document is None else decoded(document.override, IntakeStatus)
+    lags = [] if status is None else [part.lag for part in status.partitions.values() if part.lag is not None]
+    behind = f"messages that are not taken yet: {sum(lags):,}" if lags else "nobody has said how far it is"
+    return f"job {job} is not known: it is still at the front door ({behind}), or {NO_RECORD}"
 
 
 def found_in(there: Config, here: Config, job: JobId) -> JobNotFound:

@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def namespace(self) -> str:
-        """Where its jobs will be."""
+        """The namespace in which its jobs will be."""
         return _app_of(self).config.namespace
 
     def jobs(self, flow: str = "") -> list[NewJob]:

@@ -84,11 +84,11 @@ class Flow:
     # --- blocking -------------------------------------------------------------------------------------------
 
     def view(self) -> FlowView:
-        """How it is doing; `JobNotFound` if there is no job of it."""
+        """Its state and how many of its jobs have ended; `JobNotFound` if it has no job."""
         return self._app.connection.run(self.aview())
 
     def state(self) -> FlowState:
-        """How it is doing, in a word."""
+        """Its state, in one word."""
         return self.view().state
 
     def progress(self) -> float:
@@ -118,6 +118,8 @@ class Flow:
         tally = FlowTally()
         async for job in self._all(frozenset(State)):
             tally.add(job)
+        if tally.is_empty and any(job.accepted for job in self.jobs):
+            return FlowView(id=self.id, state=FlowState.RUNNING, counts={})  # still at the front door
         return tally.view(self.id)
 
     async def astate(self) -> FlowState:
@@ -219,6 +221,11 @@ class FlowTally:
     def __init__(self) -> None:
         self._counts: Counter[State] = Counter()
         self._moving = self._held = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was counted."""
+        return not self._counts
 
     def add(self, job: JobView) -> None:
         """Count a job."""

@@ -1,12 +1,12 @@
 """A handle: what the caller of `enqueue` holds in its hand."""
 
 import time
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from windlass.core.duration import Duration, micros
-from windlass.core.job import Finished, JobDetail
+from windlass.core.job import Finished, JobDetail, Status
 from windlass.core.operate import Effect, Target
 from windlass.core.outcome import Error, cancelled_itself
 from windlass.core.signature import Signature
@@ -41,7 +41,7 @@ class Progress(NamedTuple):
 class Job(Generic[R]):
     """One job, by its id. Asking costs a round trip; nothing is cached."""
 
-    __slots__ = ("_app", "_exists", "_sent", "_signature", "_store", "created", "id")
+    __slots__ = ("_accepted", "_app", "_exists", "_sent", "_signature", "_store", "created", "id")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Job(Generic[R]):
         exists: bool = False,
         created: bool = False,
         sent: float | None = None,
+        accepted: bool = False,
     ) -> None:
         self._app = app
         self._store = app.connection
@@ -59,6 +60,8 @@ class Job(Generic[R]):
         self._signature = signature
         self._exists = exists
         """The store has named it."""
+        self._accepted = accepted
+        """A front door has it, and the store was not seen to have it yet."""
         self._sent = sent
         """Just before the call that this job was unfinished after; None if it may have finished before."""
         self.id: JobId = job_id
@@ -77,13 +80,20 @@ class Job(Generic[R]):
 
     @property
     def namespace(self) -> str:
-        """Where the job is, as far as its id tells."""
+        """The namespace of the job, as far as its id tells."""
         return self._app.config.namespace
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a front door has it, and this handle has not seen it in the store yet."""
+        return self._accepted
 
     # --- blocking -------------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """Where the job is now; `JobNotFound` if the store has no record of it."""
+    def state(self) -> State | Literal[Status.ACCEPTED]:
+        """Where the job is now; `JobNotFound` if the store has no record of it. `ACCEPTED`: it is on its way
+        from the front door to the store.
+        """
         return self._app.connection.run(self.astate())
 
     def result(self, timeout: Duration | None = None) -> R:
@@ -92,7 +102,7 @@ class Job(Generic[R]):
         return self._read(self._app.connection.run(self._finished(timeout)))
 
     def progress(self) -> Progress | None:
-        """What the running job last said with `current.progress`; None: nothing."""
+        """What the running job last reported with `current.progress`; None if it has reported nothing."""
         return self._app.connection.run(self.aprogress())
 
     def logs(self) -> tuple[str, ...]:
@@ -100,14 +110,15 @@ class Job(Generic[R]):
         return self._app.connection.run(self.alogs())
 
     def cancel(self) -> bool:
-        """Cancel the job; whether it was, or its worker was asked to stop it. False: it had finished."""
+        """Cancel the job, or ask its worker to stop it. Returns False if it had finished."""
         return self._app.connection.run(self.acancel())
 
     # --- async ----------------------------------------------------------------------------------------------
 
-    async def astate(self) -> State:
+    async def astate(self) -> State | Literal[Status.ACCEPTED]:
         """Async twin of `state`."""
-        return (await self._detail()).state
+        detail = await self._taken()
+        return Status.ACCEPTED if detail is None else detail.state
 
     async def aprogress(self) -> Progress | None:
         """Async twin of `progress`."""
@@ -145,7 +156,7 @@ class Job(Generic[R]):
         connection = self._app.connection
         closings = connection.closings
         if self._sent is None:
-            detail = await self._detail()  # who waits for a job that never was would wait in vain
+            detail = await self._detail()  # a wait for a job that never existed would not end
             self._signature = self._signature or self._app.signature_of(detail.task)
             if connection is not self._app.connection:  # it is in another namespace
                 connection = self._app.connection
@@ -162,7 +173,7 @@ class Job(Generic[R]):
                 return await self._with_cause(finished[0])
             if connection.closings != closings:
                 raise StoreError(f"the app was closed while job {self.id} was waited for")
-            await self._detail()  # nor does one that is gone ever finish
+            await self._taken()  # nor does one that is gone ever finish
             if end is not None and time.monotonic() >= end:
                 raise ResultTimeout(f"job {self.id} has not finished within {length:g} s")
 
@@ -176,6 +187,15 @@ class Job(Generic[R]):
             return finished
         error = Error(type=f"{cause.kind}", message=cause.detail)
         return msgspec.structs.replace(finished, error=error)
+
+    async def _taken(self) -> JobDetail | None:
+        """The job; None while it is on its way from the front door."""
+        if self._accepted:
+            detail = (await (await self._app.connection.broker()).get([self.id]))[0]
+            if detail is None:
+                return None
+            self._accepted, self._exists = False, True
+        return await self._detail()
 
     async def _detail(self) -> JobDetail:
         broker = await self._app.connection.broker()

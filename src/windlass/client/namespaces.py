@@ -121,6 +121,11 @@ class Namespaces:
     def _branch(self, namespace: str) -> Self:
         """The same app in one more namespace: tasks are shared, ids, declarations and store its own."""
         config = self.home._as_given  # noqa: SLF001 - one of our own
+        if config.front is not None:
+            raise InvalidOption(
+                f"a front door serves one namespace: this app has front= and is of {config.namespace}, so no "
+                f"queue of it can be in {namespace}; use an app for each"
+            )
         branch = copy.copy(self.home)
         branch._enter(  # noqa: SLF001 - one of our own
             msgspec.structs.replace(config, namespace=namespace, url=beside(config.url, namespace))

@@ -72,7 +72,7 @@ class Portal:
             raise
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Let everybody who waits go, with an error; then run `last`, and end the loop and its thread."""
+        """End every wait with an error; then run `last`, and end the loop and its thread."""
         self._refuse_itself()
         self._calls.call(lambda: self._close(last))
 

@@ -153,6 +153,11 @@ def handles_of(
         ]
     if Status.REFUSED in statuses:
         raise EnqueueRefused(why_refused(receipts))
+    if Status.ACCEPTED in statuses:
+        return [
+            Job(app, receipt.job, call.task.known_signature, created=True, sent=sent, accepted=True)
+            for call, receipt in zip(calls, receipts, strict=True)
+        ]
     return [
         Job(
             app,

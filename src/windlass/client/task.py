@@ -132,8 +132,8 @@ def _timeouts(soft: Duration | None, hard: Duration | None) -> tuple[Micros | No
 
 
 class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
-    """A call that has not been sent: arguments, checked and encoded, and options. Its id makes sending
-    repeatable.
+    """A call that has not been sent: arguments, checked and encoded, and options. It keeps its id, so it
+    makes one job, however often it is sent.
     """
 
     task: "Sender[Any, R]"
@@ -168,7 +168,7 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
 
     @property
     def namespace(self) -> str:
-        """Where its job will be."""
+        """The namespace in which its job will be."""
         return self.task.app.config.namespace
 
     def __repr__(self) -> str:

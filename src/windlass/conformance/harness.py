@@ -125,7 +125,7 @@ class Harness:
         await self.broker.close()
 
     def needs(self, capability: str) -> None:
-        """Skip the test, aloud, on a broker that declares not to have a capability."""
+        """Skip the test, with the reason, on a broker that declares not to have a capability."""
         if not getattr(self.broker.capabilities, capability):
             pytest.skip(f"{self.broker.capabilities.store} declares no {capability}")
 

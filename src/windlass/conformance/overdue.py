@@ -1,4 +1,4 @@
-"""Dead letters whose time is over: left to whoever archives them, who then discards them."""
+"""Dead letters whose time is over: left to the program that archives them, which then discards them."""
 
 from windlass.conformance.harness import Harness
 from windlass.core.event import FROM_NOW, Emit

@@ -46,7 +46,7 @@ async def test_queue_rate_holds(store: Harness) -> None:
 
 
 async def test_queue_rate_holds__in_every_window(store: Harness) -> None:
-    """However the askers come, and nothing is lost: whoever asks often enough gets the whole rate."""
+    """However workers ask, and nothing is lost: a worker that asks often enough gets the whole rate."""
     rate = Rate(7, SECOND, 2)
     await store.queue("rated", rate=rate)
     await store.add_many(60, queue="rated")

@@ -186,7 +186,7 @@ class JobIds:
         return made
 
     def reseed(self) -> None:
-        """Forget all that was drawn. To be called in the child after a fork, lest both make equal ids."""
+        """Forget all that was drawn. Called in the child after a fork, so that both do not make equal ids."""
         self._lock = self._make_lock()  # the old one may be held by a thread that the child does not have
         self._counting = False
         self._ms = -1

@@ -131,6 +131,8 @@ class Status(StrEnum):
     """What became of one job of an `enqueue`."""
 
     CREATED = "created"
+    ACCEPTED = "accepted"
+    """A front door has it, and the store knows nothing of it yet. No store answers so."""
     DUPLICATE = "duplicate"
     REPLACED = "replaced"
     REFUSED = "refused"

@@ -148,7 +148,11 @@ class Signature:
             raise InvalidPayload(f"{self.name}(): the payload is {TOO_DEEP}") from None
         except UNREADABLE as error:
             raise InvalidPayload(f"{self.name}(): {_no_object(arguments, error)}") from None
-        a, k = self._parameters.bind(*self._parameters.split(named))
+        return self.encode_json_call(*self._parameters.split(named))
+
+    def encode_json_call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+        """The payload of a call whose arguments are values of JSON, as they come from another task queue."""
+        a, k = self._parameters.bind(args, kwargs)
         payload = self._written("payload", Call(VERSION, a, k), dict)
         try:
             self.decode(payload)

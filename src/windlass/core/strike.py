@@ -58,7 +58,7 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
         return not self.where
 
     def told(self) -> str:
-        """Why a job is held, for whoever asks."""
+        """Why a job is held, as operators read it."""
         what = f'task "{self.task}" is paused' if self.pauses else f"struck by an operator ({self.id})"
         return f"{what}: {self.reason}" if self.reason else what
 

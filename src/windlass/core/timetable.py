@@ -1,7 +1,7 @@
 """Schedules as a store keeps them: a specification it does not read, and the next time it is due.
 
-The next tick is computed by whoever fires (`windlass.core.schedule`); the store only compares and sets it,
-together with the jobs of the tick. So any number of workers may fire, and no leader is needed.
+The worker or server that fires computes the next tick (`windlass.core.schedule`). The store only compares and
+sets it, together with the jobs of the tick. So any number of workers may fire, and no leader is needed.
 """
 
 from collections.abc import Sequence

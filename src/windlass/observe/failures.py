@@ -60,7 +60,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traceback(self) -> str:
-        """That of `raise Retry(after=5)` says nothing, unless another exception is behind it."""
+        """The traceback. Empty for `raise Retry(after=5)`, unless another exception caused it."""
         raised = self.exception
         if self.asked_for and raised is not None and not (raised.__cause__ or raised.__context__):
             return ""
@@ -95,7 +95,7 @@ def add_failure_listener(listener: Listener, *, flush: Callable[[], object] | No
 
 
 def remove_failure_listener(listener: Listener) -> None:
-    """Do not call it any more."""
+    """Stop calling a listener."""
     if listener in _listeners:
         _listeners.remove(listener)
 

@@ -1,9 +1,9 @@
 """The pages of a worker, `GET /metrics` and its health: as much of HTTP as Prometheus and probes speak.
 
-A worker needs no web framework for a few lines. On a loopback address it serves metrics to whoever asks for
-them by a loopback name, so that no web page can read them through a name of its own (DNS rebinding). Any
-other address needs a token, `WINDLASS_METRICS_TOKEN`, which Prometheus sends as `authorization: Bearer`.
-Health is told to all who reach its address: it says a word or two, of which nobody can make anything.
+A worker needs no web framework for a few lines. On a loopback address it serves metrics to every client that
+uses a loopback name, so that no web page can read them through a name of its own (DNS rebinding). Any other
+address needs a token, `WINDLASS_METRICS_TOKEN`, which Prometheus sends as `authorization: Bearer`. Health
+needs no token: its page has a word or two, which reveal nothing.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Listener:
         token: str | None = None,
         to_all: bool = False,
     ) -> None:
-        """`what` is served, for the log. `to_all`: whoever reaches the address may read it."""
+        """`what` is served, for the log. `to_all`: every client that reaches the address may read it."""
         self._host = host
         self._port = port
         self._pages = pages

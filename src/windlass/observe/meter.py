@@ -123,7 +123,7 @@ class Meter:
                 return None  # the lease is live, and will be settled otherwise
         held = self._held.get(settlement.job)
         if held is None or held[0] != settlement.fence:
-            return None  # counted before, or by whoever claimed it
+            return None  # counted before, or by the process that claimed it
         del self._held[settlement.job]
         return held[1] if answer.verdict in _STANDS else None
 

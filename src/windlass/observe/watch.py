@@ -18,32 +18,32 @@ class Watch:
     """The metrics of a namespace."""
 
     def __init__(self, namespace: str, *, folder: Path | None = None) -> None:
-        """`folder` is where several processes meet that answer on one port."""
+        """`folder` is for several processes that answer on one port: each writes its counts there."""
         self.namespace = namespace
         self.registry: Registry = registry()
         self._together = None if folder is None else Together(self.registry, folder)
         self.meter = Meter(self.registry)
         self._stock = Stock(self.registry, version=__version__)
         self.looks: list[Callable[[], None]] = [self.meter.refresh]
-        """Called before the metrics are read, for what is not counted but looked at."""
+        """Called before the metrics are read, for values that are read and not counted."""
 
     def over(self, broker: Broker) -> Broker:
-        """A broker whose calls are counted."""
+        """Wrap a broker, so that its calls are counted."""
         return observe(broker, [self.meter])
 
     async def refresh(self, broker: Broker) -> None:
-        """Look at what is not counted."""
+        """Read the values that are not counted, such as the depth of queues."""
         for look in self.looks:
             look()
         await self._stock.refresh(broker)
 
     @property
     def shown(self) -> Registry:
-        """What a page is to show."""
+        """The metrics to show: of all processes, if there are several."""
         return self.registry if self._together is None else self._together.whole()
 
     async def keep_telling(self) -> None:
-        """Let the other processes know, for ever; at once over if there are none."""
+        """Write the counts for the other processes, for ever. Returns at once if there are none."""
         while self._together is not None:
             self._together.tell()
             await asyncio.sleep(EVERY)

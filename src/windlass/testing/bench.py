@@ -139,7 +139,7 @@ class BenchBase:
         self._known(queue, at_once(self._store.pause(queue, lane)))
 
     def resume(self, queue: str, lane: str | None = None) -> None:
-        """Let it go on."""
+        """Let a queue, or one of its lanes, hand out jobs again."""
         self._known(queue, at_once(self._store.resume(queue, lane)))
 
     def strike(self, of: Sender[..., Any] | str, /, *, reason: str = "", **where: Any) -> str:
@@ -151,7 +151,7 @@ class BenchBase:
         return at_once(striking).strike.id
 
     def lift(self, strike: str) -> int:
-        """Lift a strike; how many jobs it held, which can run now."""
+        """Lift a strike. Returns how many jobs it held; they can run now."""
         return at_once(Strikes(self._app, self._store).lift(strike, by="test")).freed
 
     def replay(self, job: Job[Any] | Enqueued | str) -> None:

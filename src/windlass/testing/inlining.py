@@ -22,7 +22,7 @@ _TURN = 0.001
 
 
 class InlineRuns:
-    """Runs all there is, for one caller at a time; inside of a run it is left to whoever runs that."""
+    """Runs all jobs there are, for one caller at a time. Jobs that a run enqueues are left to that caller."""
 
     def __init__(
         self, timeline: Timeline, worker: TestWorker, in_thread: Invoke, on_loop: Invoke, *, raises: bool
@@ -50,7 +50,7 @@ class InlineRuns:
         while self._again or waits:
             if not self._lock.acquire(blocking=False):
                 if not waits:
-                    return  # whoever runs now looks once more before it ends
+                    return  # the caller that runs now looks once more before it ends
                 await asyncio.sleep(_TURN)
                 continue
             try:
@@ -87,8 +87,8 @@ class InlineConnection(Connection):
         return receipts
 
     async def send(self, groups: Groups, resend: Resend | None = None) -> Receipts:
-        """Send groups from async code. Those that are sent for callers who wait are run by them: whoever
-        sends for all would keep the others waiting for a job that waits for them.
+        """Send groups from async code. Callers that wait run their own jobs: if one caller ran the jobs of
+        all, a job that waits for another caller would keep everybody waiting.
         """
         receipts = await super().send(groups, resend)
         if resend is None:

@@ -45,7 +45,7 @@ class CutRun(Run):
 
 
 def check_possible(wanted: Wanted) -> None:
-    """Refuse, aloud, where there can be no power cut."""
+    """Refuse, with the reason, where there can be no power cut."""
     if wanted.own is None:
         raise InvalidOption(
             "--power-cuts needs a store of the run's own: add --own sqlite, redis or postgres"

@@ -93,7 +93,7 @@ class Disk:
                 self._mounted = False
 
     def remove(self) -> None:
-        """Take it away, whoever holds it, and delete it."""
+        """Take it away from the processes that use it, and delete it."""
         if self._mounted:
             subprocess.run(["umount", "-l", str(self.place)], check=False, capture_output=True)  # noqa: S603, S607
             self._mounted = False

@@ -43,7 +43,7 @@ class BridgeSession:
         """Resident bytes."""
         return self._host.memory(self.info.pid)
 
-    def beaten(self, sent: float) -> None:  # noqa: ARG002 - it has no leases to extend
+    def heartbeat_answered(self, sent: float) -> None:  # noqa: ARG002 - it has no leases to extend
         """Note that the session is open."""
         self.opened = True
 

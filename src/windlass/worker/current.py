@@ -62,8 +62,8 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Current:
-    """The run that the calling code is part of. Outside of a run everything here is a `LookupError`, but for
-    the resources of a lifespan, which are there as long as that.
+    """The run that the calling code is part of. Outside of a run every attribute raises a `LookupError`. Only
+    `resources` can be read as long as the lifespan lasts.
     """
 
     __slots__ = ()
@@ -180,7 +180,7 @@ class Current:
     # --- what it says ---------------------------------------------------------------------------------------
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Say how far the run is, from 0 to 1. The newest word counts; it is sent within a fraction of a
+        """Report how far the run is, from 0 to 1. The newest report counts; it is sent within a fraction of a
         second.
         """
         run = _run()

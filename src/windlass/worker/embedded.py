@@ -240,10 +240,10 @@ class EmbeddedWorker:
         """Resident bytes."""
         return self._machine.memory(os.getpid())
 
-    def beaten(self, sent: float) -> None:
+    def heartbeat_answered(self, sent: float) -> None:
         """The session is alive."""
         self.opened = True
-        self._table.beaten(sent, self._counts_for)
+        self._table.heartbeat_answered(sent, self._counts_for)
 
     def cancel(self, leases: Sequence[tuple[JobId, Fence]]) -> None:
         """These are to be cancelled."""

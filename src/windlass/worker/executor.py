@@ -32,7 +32,7 @@ from windlass.worker.run import Reporter, Run, running
 Arguments: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
 
 
-class Call(Protocol):
+class TaskCaller(Protocol):
     """Calls a task's function."""
 
     def __call__(
@@ -69,7 +69,7 @@ class Performer:
     def __init__(self, conclude: Concluder) -> None:
         self._conclude = conclude
 
-    async def perform(self, call: Call, run: Run, task: Registered) -> Settlement:
+    async def perform(self, call: TaskCaller, run: Run, task: Registered) -> Settlement:
         """Read → call → conclude. Users' code may raise anything, also while arguments are read."""
         try:
             arguments = self.read(run, task)

@@ -40,8 +40,8 @@ class Beating(Protocol):
         """Resident bytes."""
         ...
 
-    def beaten(self, sent: float) -> None:
-        """Note that a beat sent at that time (of the pace's clock) was answered: the session is alive."""
+    def heartbeat_answered(self, sent: float) -> None:
+        """Note that the store answered a heartbeat that was sent at this time (of the pace's clock)."""
         ...
 
     def cancel(self, leases: Sequence[tuple[JobId, Fence]]) -> None:
@@ -132,6 +132,6 @@ def _tell(member: Beating, pulse: Pulse, sent: float) -> None:
         member.lost()
         return
     member.settings(pulse.settings)
-    member.beaten(sent)
+    member.heartbeat_answered(sent)
     if pulse.cancel:
         member.cancel(pulse.cancel)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from windlass.core.settlement import Settlement
 from windlass.observe.runs import OnStart, run_ends, run_listeners, run_starts
 from windlass.worker.conclude import Concluder
-from windlass.worker.executor import Call, Performer
+from windlass.worker.executor import Performer, TaskCaller
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
 
@@ -23,7 +23,7 @@ class ObservedPerformer(Performer):
         super().__init__(conclude)
         self._listeners = listeners
 
-    async def perform(self, call: Call, run: Run, task: Registered) -> Settlement:
+    async def perform(self, call: TaskCaller, run: Run, task: Registered) -> Settlement:
         """As any performer does."""
         at_end = run_starts(self._listeners, run.lease, run.clean)
         settlement = await super().perform(call, run, task)

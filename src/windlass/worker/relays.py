@@ -48,9 +48,9 @@ DETAILS = 20
 """Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
 MOST_BYTES = 4 * 2**20
 """Bytes of messages that are gathered before they are sent."""
-ANSWERING = 10.0
-"""Seconds that a message broker is given for one call: less than `turn.SURE`, after which it may be another's
-turn.
+ANSWERING = 12.0
+"""Seconds that a message broker is given for one call: more than adapters wait, whose errors say more, and
+less than `turn.SURE`, after which it may be another's turn.
 """
 LONGEST = 30.0
 """Seconds between two tries at most."""

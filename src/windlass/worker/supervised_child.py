@@ -100,12 +100,12 @@ class SupervisedChild:
         """Resident bytes."""
         return self._host.memory(self.pid)
 
-    def beaten(self, sent: float) -> None:
+    def heartbeat_answered(self, sent: float) -> None:
         """Its session is alive: it may start jobs for as long as that counts."""
         if self.dead:
             return
         self.opened = True
-        self.table.beaten(sent, self._counts_for)
+        self.table.heartbeat_answered(sent, self._counts_for)
         self.may_go()
 
     def cancel(self, leases: Sequence[LeaseKey]) -> None:

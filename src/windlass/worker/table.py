@@ -132,8 +132,8 @@ class Table:
 
     # --- the heart ------------------------------------------------------------------------------------------
 
-    def beaten(self, sent: float, counts_for: float) -> None:
-        """Note that a beat was answered: until `sent + counts_for` the child may start jobs."""
+    def heartbeat_answered(self, sent: float, counts_for: float) -> None:
+        """Note that the store answered a heartbeat: until `sent + counts_for` the child may start jobs."""
         _BEAT.pack_into(self._map, _BEAT_AT, sent, counts_for)
         os.utime(self._file)  # a file that was not touched for long is removed, see `remove_stale`
 

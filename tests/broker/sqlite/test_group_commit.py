@@ -14,7 +14,7 @@ from windlass.broker.sqlite import SqliteBroker
 from windlass.broker.sqlite.broker import enqueue_step
 from windlass.broker.sqlite.log import Log
 from windlass.broker.sqlite.transaction import Transaction
-from windlass.broker.sqlite.writer import Call
+from windlass.broker.sqlite.writer import WriterCall
 from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.errors import StoreUnavailable
 
@@ -79,7 +79,7 @@ def test_a_job_that_came_with_many_is_known_to_the_verbs_behind_it(tmp_path: Pat
     jobs = [new_job() for _ in range(20)]
     refused = msgspec.structs.replace(jobs[3], queue="nowhere")
     groups = ([refused], jobs, [jobs[3]])
-    calls = [Call(enqueue_step(broker.store, [group])) for group in groups]
+    calls = [WriterCall(enqueue_step(broker.store, [group])) for group in groups]
     broker.store.writer._execute(calls)
     statuses = [call.outcome()[0][0].status for call in calls]
     assert statuses == [Status.REFUSED, Status.CREATED, Status.DUPLICATE]
@@ -128,7 +128,7 @@ def test_who_is_interrupted_behind_the_commit_spoils_nobody_elses_answer(
         broker = await SqliteBroker.open(new_file(tmp_path))
         await broker.declare([QUEUE])
         monkeypatch.setattr(Log, "tend", interrupted)
-        own, thread, coroutine = (Call(lambda _tx, number=number: number) for number in range(3))
+        own, thread, coroutine = (WriterCall(lambda _tx, number=number: number) for number in range(3))
         thread.done = threading.Event()
         coroutine.loop = asyncio.get_running_loop()
         coroutine.future = coroutine.loop.create_future()

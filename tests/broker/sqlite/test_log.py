@@ -72,7 +72,9 @@ def test_commits_of_several_verbs_let_it_grow_and_no_further(tmp_path: Path) -> 
     broker = opened(path)
     lengths: list[int] = []
     for _ in range(100):
-        calls = [writer.Call(enqueue_step(broker.store, [[new_job() for _ in range(5)]])) for _ in range(2)]
+        calls = [
+            writer.WriterCall(enqueue_step(broker.store, [[new_job() for _ in range(5)]])) for _ in range(2)
+        ]
         broker.store.writer._execute(calls)
         lengths.append(length(path))
     assert 200 <= max(lengths) < 250

@@ -17,7 +17,7 @@ from windlass.api.problems import Refusal, not_found
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is done; shown to whoever asks why a job waits."""
+    """Why it is done; shown to everybody who asks why a job waits."""
 
     reason: str = ""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 class Waiter:
-    """Somebody who waits, on whatever loop."""
+    """A caller that waits, on any loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

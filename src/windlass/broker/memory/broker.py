@@ -81,7 +81,7 @@ class MemoryBroker:
         return ()
 
     async def close(self) -> None:
-        """Let everybody who waits go."""
+        """End every wait."""
         with self._lock:
             self._closed = True
             self._ns.bells.ring_all()

@@ -74,7 +74,7 @@ class Job:
 
 @dataclass(slots=True)
 class Lane:
-    """A lane: who waits in it, how much of it runs, its tokens."""
+    """A lane: the jobs that wait in it, how many of it run, its tokens."""
 
     name: str
     policy: LanePolicy

@@ -17,7 +17,7 @@ from windlass.broker.postgres.driver import PATIENCE, TROUBLE, BlockingLink, end
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.store import Namespace
 from windlass.broker.postgres.trouble import Tries
-from windlass.broker.postgres.verbs import Call, Groups, Receipts, enqueue
+from windlass.broker.postgres.verbs import Groups, ProcedureCall, Receipts, enqueue
 from windlass.errors import StoreUnavailable
 from windlass.forks import leave_to_parent, renew_after_fork
 
@@ -42,7 +42,7 @@ class SharedConnection:
         """The connection on which an answer is waited for, and until when."""
         self._is_watched = False
 
-    def run(self, call: Call[_T]) -> _T:
+    def run(self, call: ProcedureCall[_T]) -> _T:
         """Make a call."""
         if not call.function:
             return call.read(())

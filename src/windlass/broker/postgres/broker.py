@@ -123,7 +123,7 @@ class PostgresBroker:
         return (await self.health()).warnings()
 
     async def close(self) -> None:
-        """Let everybody who waits go, and let go of the connections."""
+        """End every wait, and close the connections."""
         self._finish_waits.close()
         self._polling.close()
         await self._listener.close()

@@ -9,7 +9,7 @@ from windlass.broker.postgres.install import quoted
 from windlass.broker.postgres.pool import Pool
 from windlass.broker.postgres.statements import statement
 from windlass.broker.postgres.trouble import Refusal
-from windlass.broker.postgres.verbs import Call, take_in
+from windlass.broker.postgres.verbs import ProcedureCall, take_in
 from windlass.clock import Clock
 from windlass.core.units import Micros
 
@@ -30,7 +30,7 @@ class Namespace:
         """The time; None: the server's counts."""
         return None if self._clock is None else self._clock.now()
 
-    def said(self, call: Call[Any], *, insists: bool = True) -> tuple[bytes, Sequence[Any]]:
+    def said(self, call: ProcedureCall[Any], *, insists: bool = True) -> tuple[bytes, Sequence[Any]]:
         """The statement of a call, and its arguments.
 
         Numbers go as text: psycopg would choose their type by their value, and prepare a statement for each.
@@ -52,7 +52,7 @@ class Store:
         self._namespace = namespace
         self._bell = bell
 
-    async def run(self, call: Call[_T]) -> _T:
+    async def run(self, call: ProcedureCall[_T]) -> _T:
         """Make a call."""
         if not call.function:
             return call.read(())
@@ -66,7 +66,7 @@ class Store:
             before = await self._run(take_in(before), insists=True)
         return await self._run(call, insists=False)
 
-    async def _run(self, call: Call[_T], *, insists: bool) -> _T:
+    async def _run(self, call: ProcedureCall[_T], *, insists: bool) -> _T:
         said, arguments = self._namespace.said(call, insists=insists)
         answer = call.read(await self._pool.fetch(said, arguments, named=call.named))
         if call.rings:

@@ -60,7 +60,7 @@ from windlass.core.units import Cursor, Fence, JobId, Micros, SessionId
 _T = TypeVar("_T")
 
 
-class Call(msgspec.Struct, Generic[_T], frozen=True):
+class ProcedureCall(msgspec.Struct, Generic[_T], frozen=True):
     """One call of one function: one statement, one transaction, one round trip."""
 
     function: str
@@ -81,17 +81,23 @@ class Call(msgspec.Struct, Generic[_T], frozen=True):
     """Whether rows are read by the names of their columns; otherwise they are tuples."""
 
 
-def _step(function: str, arguments: tuple[Any, ...], read: Callable[[Sequence[Row]], _T]) -> Call[_T]:
-    return Call(function, arguments, read, rings=True)
+def _step(
+    function: str, arguments: tuple[Any, ...], read: Callable[[Sequence[Row]], _T]
+) -> ProcedureCall[_T]:
+    return ProcedureCall(function, arguments, read, rings=True)
 
 
-def _setting(function: str, arguments: tuple[Any, ...], read: Callable[[Sequence[Row]], _T]) -> Call[_T]:
+def _setting(
+    function: str, arguments: tuple[Any, ...], read: Callable[[Sequence[Row]], _T]
+) -> ProcedureCall[_T]:
     """A call that time means nothing to."""
-    return Call(function, arguments, read, timed=False)
+    return ProcedureCall(function, arguments, read, timed=False)
 
 
-def _shown(function: str, arguments: tuple[Any, ...], read: Callable[[Sequence[Row]], _T]) -> Call[_T]:
-    return Call(function, arguments, read, shows_jobs=True)
+def _shown(
+    function: str, arguments: tuple[Any, ...], read: Callable[[Sequence[Row]], _T]
+) -> ProcedureCall[_T]:
+    return ProcedureCall(function, arguments, read, shows_jobs=True)
 
 
 def _only(column: str) -> Callable[[Sequence[Row]], Any]:
@@ -99,7 +105,7 @@ def _only(column: str) -> Callable[[Sequence[Row]], Any]:
     return lambda rows: rows[0][column]
 
 
-def open_with(said: Options) -> Call[bool]:
+def open_with(said: Options) -> ProcedureCall[bool]:
     """Tell the store what this broker was opened with."""
     kept = said.retention or Retention()
     times = (kept.retention, kept.retention_count, kept.result_ttl, kept.dead_retention)
@@ -107,18 +113,18 @@ def open_with(said: Options) -> Call[bool]:
     return _setting("open_with", arguments, _only("open_with"))
 
 
-def take_in(before: int | None) -> Call[int | None]:
+def take_in(before: int | None) -> ProcedureCall[int | None]:
     """Accept what callers' own transactions have left, in bounded steps: what to call it with again, until it
     is None.
     """
     return _step("take_in", (before,), _only("take_in"))
 
 
-def health() -> Call[Row]:
+def health() -> ProcedureCall[Row]:
     return _setting("health", (), lambda rows: rows[0])
 
 
-def health_of_tables(first: Row) -> Call[Health]:
+def health_of_tables(first: Row) -> ProcedureCall[Health]:
     return _setting("health_of_tables", (), lambda rows: health_of(first, rows[0]))
 
 
@@ -128,7 +134,7 @@ Groups = Sequence[Sequence[NewJob]]
 Receipts = tuple[tuple[Receipt, ...], ...]
 
 
-def enqueue(groups: Groups) -> Call[Receipts]:
+def enqueue(groups: Groups) -> ProcedureCall[Receipts]:
     check_items("groups", groups)
     refused = [too_large(group) for group in groups]
     accepted = [group for group, large in zip(groups, refused, strict=True) if not large]
@@ -145,20 +151,20 @@ def enqueue(groups: Groups) -> Call[Receipts]:
         )
 
     if not jobs:
-        return Call("", (), read)
+        return ProcedureCall("", (), read)
     return _step("enqueue", (Numbers(accumulate(map(len, accepted))), *jobs_of(jobs)), read)
 
 
 # consume
 
 
-def claim(ask: Ask) -> Call[Claimed]:
-    return Call("claim", ask_of(check_ask(ask)), answers.claimed, rings=True, named=False)
+def claim(ask: Ask) -> ProcedureCall[Claimed]:
+    return ProcedureCall("claim", ask_of(check_ask(ask)), answers.claimed, rings=True, named=False)
 
 
-def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
+def settle(items: Sequence[Settlement], ask: Ask | None) -> ProcedureCall[Settled]:
     check_settlements(items, ask)
-    return Call(
+    return ProcedureCall(
         "settle",
         (*settlements_of(items), *ask_of(ask)),
         lambda rows: answers.settled(rows, len(items), asked=ask is not None),
@@ -167,16 +173,18 @@ def settle(items: Sequence[Settlement], ask: Ask | None) -> Call[Settled]:
     )
 
 
-def beat(beats: Sequence[Beat]) -> Call[tuple[Pulse, ...]]:
+def beat(beats: Sequence[Beat]) -> ProcedureCall[tuple[Pulse, ...]]:
     check_items("beats", beats)
-    return Call(
+    return ProcedureCall(
         "beat",
         beats_of(beats),
         lambda rows: tuple(answers.pulse(one.session, row) for one, row in zip(beats, rows, strict=True)),
     )
 
 
-def end_session(session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]) -> Call[Ended]:
+def end_session(
+    session: SessionId, cause: Cause, started: Collection[tuple[JobId, Fence]]
+) -> ProcedureCall[Ended]:
     jobs, fences = Ids(id_of(job) for job, _ in started), Numbers(fence for _, fence in started)
 
     def read(rows: Sequence[Row]) -> Ended:
@@ -186,29 +194,29 @@ def end_session(session: SessionId, cause: Cause, started: Collection[tuple[JobI
     return _step("end_session", (session, pack(cause), cause.kind.value, jobs, fences, END_LEASES), read)
 
 
-def annotate(notes: Sequence[Note]) -> Call[tuple[Verdict, ...]]:
+def annotate(notes: Sequence[Note]) -> ProcedureCall[tuple[Verdict, ...]]:
     check_items("notes", notes)
-    return Call(
+    return ProcedureCall(
         "annotate",
         (*notes_of(notes, LOG_LINE_CHARS), MEMOS, MEMO_BYTES, LOG_LINES),
         lambda rows: tuple(map(Verdict, rows[0]["annotate"])),
     )
 
 
-def sweep(limit: int, every: Micros, *, keep_dead: bool) -> Call[Swept]:
+def sweep(limit: int, every: Micros, *, keep_dead: bool) -> ProcedureCall[Swept]:
     return _step("sweep", (limit, every, ENDED_KEPT, keep_dead), answers.swept)
 
 
-def claimable(queues: Sequence[str]) -> Call[bool]:
-    return Call("claimable", (Texts(queues),), _only("claimable"))
+def claimable(queues: Sequence[str]) -> ProcedureCall[bool]:
+    return ProcedureCall("claimable", (Texts(queues),), _only("claimable"))
 
 
-def finished(jobs: Sequence[JobId]) -> Call[dict[JobId, Finished]]:
+def finished(jobs: Sequence[JobId]) -> ProcedureCall[dict[JobId, Finished]]:
     """Those of the jobs that have finished. Ids are as `id_of` gives them."""
-    return Call("finished", (Ids(jobs),), lambda rows: answers.finished(jobs, rows))
+    return ProcedureCall("finished", (Ids(jobs),), lambda rows: answers.finished(jobs, rows))
 
 
-def events(after: Cursor, limit: int) -> Call[Events]:
+def events(after: Cursor, limit: int) -> ProcedureCall[Events]:
     check_page(limit)
     starts = {FROM_START: None, FROM_NOW: -1}
     start = starts[after] if after in starts else number_in(after)
@@ -226,24 +234,26 @@ def _one_changed(rows: Sequence[Row]) -> Changed:
     return _changed(rows[0])
 
 
-def declare_schedule(new: NewSchedule) -> Call[Changed]:
+def declare_schedule(new: NewSchedule) -> ProcedureCall[Changed]:
     columns = (new.name, new.spec, new.next_at, new.app, new.revision)
     return _step("declare_schedule", columns, _one_changed)
 
 
-def override_schedule(name: str, spec: bytes | None, next_at: Micros | None, expect: int) -> Call[Changed]:
+def override_schedule(
+    name: str, spec: bytes | None, next_at: Micros | None, expect: int
+) -> ProcedureCall[Changed]:
     return _step("override_schedule", (name, spec, next_at, expect), _one_changed)
 
 
-def delete_schedule(name: str) -> Call[bool]:
+def delete_schedule(name: str) -> ProcedureCall[bool]:
     return _setting("delete_schedule", (name,), _only("delete_schedule"))
 
 
-def pause_schedule(name: str, *, paused: bool) -> Call[bool]:
+def pause_schedule(name: str, *, paused: bool) -> ProcedureCall[bool]:
     return _setting("pause_schedule", (name, paused), _only("pause_schedule"))
 
 
-def fire(wish: Fire) -> Call[Fired]:
+def fire(wish: Fire) -> ProcedureCall[Fired]:
     large = too_large(wish.jobs)
     ticks = wish.missed + len(wish.jobs)
     tick = (
@@ -267,20 +277,22 @@ def fire(wish: Fire) -> Call[Fired]:
     return _step("fire", (*tick, *jobs_of(() if large else wish.jobs)), read)
 
 
-def schedules(after: Cursor, limit: int) -> Call[Schedules]:
+def schedules(after: Cursor, limit: int) -> ProcedureCall[Schedules]:
     check_page(limit)
-    return Call("schedules", (schedule_in(after), limit + 1), lambda rows: answers.schedules(rows, limit))
+    return ProcedureCall(
+        "schedules", (schedule_in(after), limit + 1), lambda rows: answers.schedules(rows, limit)
+    )
 
 
 # operate
 
 
-def operate(verb: str, targets: Sequence[Target]) -> Call[tuple[Operated, ...]]:
+def operate(verb: str, targets: Sequence[Target]) -> ProcedureCall[tuple[Operated, ...]]:
     """Cancel, replay, discard or prune."""
     return _operate(verb, targets)
 
 
-def edit(edits: Sequence[Edit]) -> Call[tuple[Operated, ...]]:
+def edit(edits: Sequence[Edit]) -> ProcedureCall[tuple[Operated, ...]]:
     return _operate(
         "edit",
         edits,
@@ -294,7 +306,7 @@ def edit(edits: Sequence[Edit]) -> Call[tuple[Operated, ...]]:
 
 def _operate(
     verb: str, wishes: Sequence[Target] | Sequence[Edit], *columns: Sequence[Any]
-) -> Call[tuple[Operated, ...]]:
+) -> ProcedureCall[tuple[Operated, ...]]:
     check_items("jobs", wishes)
     jobs = Ids(id_of(wish.job) for wish in wishes)
     expected = Numbers(None if wish.expect is None else CODES[wish.expect] for wish in wishes)
@@ -312,23 +324,23 @@ def _purged(rows: Sequence[Row]) -> Purged:
     return Purged(rows[0]["count"], rows[0]["more"])
 
 
-def purge(queue: str, state: State, limit: int) -> Call[Purged]:
+def purge(queue: str, state: State, limit: int) -> ProcedureCall[Purged]:
     check_purge(state)
     return _step("purge", (queue, CODES[state], min(limit, CALL_ITEMS)), _purged)
 
 
-def unhold(key: str, limit: int) -> Call[Purged]:
+def unhold(key: str, limit: int) -> ProcedureCall[Purged]:
     return _step("unhold", (key, min(limit, CALL_ITEMS)), _purged)
 
 
-def pause(queue: str, lane: str | None, *, paused: bool) -> Call[bool]:
+def pause(queue: str, lane: str | None, *, paused: bool) -> ProcedureCall[bool]:
     return _step("set_paused", (queue, lane, paused), _only("set_paused"))
 
 
 # settings
 
 
-def declare(declarations: Sequence[Declaration]) -> Call[tuple[Changed, ...]]:
+def declare(declarations: Sequence[Declaration]) -> ProcedureCall[tuple[Changed, ...]]:
     check_items("declarations", declarations)
     columns = (
         Texts(each.subject.kind.value for each in declarations),
@@ -341,12 +353,12 @@ def declare(declarations: Sequence[Declaration]) -> Call[tuple[Changed, ...]]:
     return _step("declare", columns, lambda rows: tuple(map(_changed, rows)))
 
 
-def override(subject: Subject, body: Body | None, expect: int) -> Call[Changed]:
+def override(subject: Subject, body: Body | None, expect: int) -> ProcedureCall[Changed]:
     place = (subject.kind.value, subject.name, subject.lane)
     return _step("override", (*place, pack_body(body), expect), _one_changed)
 
 
-def documents(kind: Kind, after: Subject | None, limit: int) -> Call[tuple[Document, ...]]:
+def documents(kind: Kind, after: Subject | None, limit: int) -> ProcedureCall[tuple[Document, ...]]:
     check_page(limit)
     behind = (None, None) if after is None else (after.name, after.lane)
     return _setting(
@@ -357,7 +369,7 @@ def documents(kind: Kind, after: Subject | None, limit: int) -> Call[tuple[Docum
 # read
 
 
-def get(jobs: Sequence[JobId]) -> Call[tuple[JobDetail | None, ...]]:
+def get(jobs: Sequence[JobId]) -> ProcedureCall[tuple[JobDetail | None, ...]]:
     check_items("jobs", jobs)
 
     def read(rows: Sequence[Row]) -> tuple[JobDetail | None, ...]:
@@ -367,21 +379,21 @@ def get(jobs: Sequence[JobId]) -> Call[tuple[JobDetail | None, ...]]:
     return _shown("get", (Ids(map(id_of, jobs)),), read)
 
 
-def list_jobs(query: JobQuery, after: Cursor, limit: int) -> Call[Page]:
+def list_jobs(query: JobQuery, after: Cursor, limit: int) -> ProcedureCall[Page]:
     check_page(limit)
     states = Numbers(sorted(CODES[state] for state in query.states))
     last = number_in(after) if after else None
     arguments = (query.queue, states, query.task, query.lane, query.flow, last, limit, PAGE_ROWS)
-    return Call("list", arguments, answers.page, timed=False, shows_jobs=True)
+    return ProcedureCall("list", arguments, answers.page, timed=False, shows_jobs=True)
 
 
-def counts() -> Call[Counts]:
+def counts() -> ProcedureCall[Counts]:
     return _shown("counts", (), answers.counts)
 
 
-def flows(after: Cursor, limit: int) -> Call[UnfinishedFlows]:
+def flows(after: Cursor, limit: int) -> ProcedureCall[UnfinishedFlows]:
     check_page(limit)
-    return Call(
+    return ProcedureCall(
         "unfinished_flows",
         (flow_in(after), limit + 1),
         lambda rows: answers.flows(rows, limit),
@@ -390,15 +402,17 @@ def flows(after: Cursor, limit: int) -> Call[UnfinishedFlows]:
     )
 
 
-def lanes(queue: str, after: Cursor, limit: int) -> Call[Lanes]:
+def lanes(queue: str, after: Cursor, limit: int) -> ProcedureCall[Lanes]:
     check_page(limit)
-    return Call("lanes", (queue, lane_in(after), limit), lambda rows: answers.lanes(queue, rows, limit))
+    return ProcedureCall(
+        "lanes", (queue, lane_in(after), limit), lambda rows: answers.lanes(queue, rows, limit)
+    )
 
 
-def sessions(after: SessionId, limit: int) -> Call[tuple[SessionView, ...]]:
+def sessions(after: SessionId, limit: int) -> ProcedureCall[tuple[SessionView, ...]]:
     check_page(limit)
     return _setting("sessions", (after, limit), lambda rows: tuple(map(answers.session, rows)))
 
 
-def explain(job: JobId) -> Call[Explanation]:
+def explain(job: JobId) -> ProcedureCall[Explanation]:
     return _shown("explain", (id_of(job), AHEAD_LIMIT), lambda rows: answers.explanation(job, rows[0]))

@@ -258,7 +258,7 @@ def _take(fifo: int) -> bool:
     """Take a wake, if there is one."""
     try:
         return bool(os.read(fifo, 4096))
-    except OSError:  # there is none; or it was closed behind our back, and is opened anew by who asks next
+    except OSError:  # there is none; or the program closed it, and the next call opens it anew
         return False
 
 

@@ -5,8 +5,8 @@ So a process that writes without pause cannot take the lock again in front of th
 Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, so a child closes what it
 inherits, or it would keep the lock of a parent that died.
 
-A program may close these files behind our back. What it had locked is free then, for all others: nothing else
-keeps the same file open (a map would), and whoever meets an error lets go of both locks.
+A program may close these files without our knowledge. Then the locks that it held are free for all others:
+nothing else keeps the same file open (a map would), and a caller that meets an error lets go of both locks.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class FileLock:
     def _renew_if_deleted(self) -> None:
         """Open the files anew if they are not those at their paths any more.
 
-        Nothing is in danger meanwhile: who holds a lock that others do not know has SQLite's own to go by.
+        Nothing is in danger until then: a process with the lock of a replaced file still needs SQLite's own.
         """
         self._looked = time.monotonic()
         if is_at(self._turn, Path(f"{self._path}-turn")) and is_at(self._lock, Path(f"{self._path}-lock")):

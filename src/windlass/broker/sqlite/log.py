@@ -100,8 +100,8 @@ class Log:
     def _make_room(self) -> None:
         """Write zeros behind its end, which is near, so that the next syncs need not make its file longer.
 
-        SQLite takes what it finds there for the rest of an earlier log. It is only ever appended to, lest it
-        be written over what another program has added.
+        SQLite takes the zeros for the rest of an earlier log. They are only appended, so that they never
+        overwrite what another program has added.
         """
         # If there is none to be had, the next commit says so, if it matters.
         with opening, contextlib.suppress(OSError):

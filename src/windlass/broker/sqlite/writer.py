@@ -38,7 +38,7 @@ MOST_VERBS = 256
 """Verbs that share a transaction at the most: the first of them waits for the last."""
 
 
-class Call:
+class WriterCall:
     """A verb that waits to be done, and what became of it."""
 
     __slots__ = ("answer", "done", "error", "future", "loop", "verb")
@@ -94,7 +94,7 @@ class Writer:
         self._wake = wake
         """Told of the queues that a commit put work into, and whether something finished or was logged."""
         self._mutex = threading.Lock()
-        self._queue: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[WriterCall] = queue.SimpleQueue()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Wakes the writer's thread: something waits, or the end has come."""
         self._closed = False
@@ -106,12 +106,12 @@ class Writer:
         """Do a verb and wait for it; in this thread, if nobody is writing."""
         if self._mutex.acquire(blocking=False):
             try:
-                call = Call(verb)
+                call = WriterCall(verb)
                 self._execute([call, *self._waiting(MOST_VERBS - 1)])
             finally:
                 self._mutex.release()
         else:
-            call = Call(verb)
+            call = WriterCall(verb)
             call.done = threading.Event()
             self._put(call)
             call.done.wait()
@@ -119,7 +119,7 @@ class Writer:
 
     async def submit(self, verb: Callable[[Transaction], _T]) -> _T:
         """Do a verb on the writer's thread, together with what else waits."""
-        call = Call(verb)
+        call = WriterCall(verb)
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
         self._put(call)
@@ -155,7 +155,7 @@ class Writer:
             self._descriptors.check()
             self._identity.look_before()
 
-    def _put(self, call: Call) -> None:
+    def _put(self, call: WriterCall) -> None:
         """Hand a verb to the writer's thread. Without a lock: a signal handler may interrupt this thread
         here, and enqueue itself.
         """
@@ -186,7 +186,7 @@ class Writer:
                 self._execute(calls)
         return not is_over
 
-    def _waiting(self, most: int) -> Iterable[Call]:
+    def _waiting(self, most: int) -> Iterable[WriterCall]:
         """What waits in the queue, without waiting for it."""
         for _ in range(most):
             try:
@@ -196,7 +196,7 @@ class Writer:
 
     # a transaction
 
-    def _execute(self, calls: list[Call]) -> None:
+    def _execute(self, calls: list[WriterCall]) -> None:
         """Do verbs in one transaction, answer their callers, then ring the wakes."""
         tx: Transaction | None = None
         try:
@@ -215,8 +215,8 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
             told = self._explained(error) if isinstance(error, apsw.Error) else error
             for call in calls:
-                # Nothing was committed, so nobody's verb has happened; or all of it was, and then this is the
-                # business of the one in whose thread it came up (Ctrl-C), who has not looked yet.
+                # Either nothing was committed, so no verb has happened. Or all of it was, and then the error
+                # (Ctrl-C) belongs to the caller in whose thread it was raised, which has not looked yet.
                 if tx is None or (call.done is None and call.loop is None):
                     call.answer, call.error = None, call.error or told
             self._answer(calls)
@@ -234,7 +234,7 @@ class Writer:
     def _refuse(self) -> NoReturn:
         raise StoreUnavailable(f'the broker of "{self._path}" is closed; open another')
 
-    def _commit(self, calls: list[Call]) -> Transaction:
+    def _commit(self, calls: list[WriterCall]) -> Transaction:
         """Do verbs and commit, or do none of them."""
         execute = self._handle.cursor.execute
         execute("BEGIN IMMEDIATE")
@@ -266,7 +266,7 @@ class Writer:
         tx.end_verb()
         return answer
 
-    def _guarded(self, tx: Transaction, call: Call) -> None:
+    def _guarded(self, tx: Transaction, call: WriterCall) -> None:
         """Do a verb so that its failure takes back nothing but itself."""
         cursor = self._handle.cursor
         saved = tx.saved()
@@ -281,9 +281,9 @@ class Writer:
             tx.restore(saved)
         cursor.execute("RELEASE verb")
 
-    def _answer(self, calls: list[Call]) -> None:
+    def _answer(self, calls: list[WriterCall]) -> None:
         """Answer the callers: coroutines once per loop, threads one by one."""
-        loops: dict[asyncio.AbstractEventLoop, list[Call]] = {}
+        loops: dict[asyncio.AbstractEventLoop, list[WriterCall]] = {}
         for call in calls:
             if call.done is not None:
                 call.done.set()
@@ -304,6 +304,6 @@ def _serve(bell: queue.SimpleQueue[None], writer: weakref.ref[Writer]) -> None:
         del found
 
 
-def _resolve(calls: list[Call]) -> None:
+def _resolve(calls: list[WriterCall]) -> None:
     for call in calls:
         call.resolve()

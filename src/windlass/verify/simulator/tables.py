@@ -58,7 +58,7 @@ class MemoryTable(Table):
         """Delete it."""
         _SHELF.pop(self.path, None)
 
-    def beaten(self, sent: float, counts_for: float) -> None:
+    def heartbeat_answered(self, sent: float, counts_for: float) -> None:
         """A beat was answered."""
         _BEAT.pack_into(self._map, _BEAT_AT, sent, counts_for)
 

@@ -29,7 +29,7 @@ class OwnCluster(OwnStore):
         self._processes: list[Started] = []
 
     def url(self, address: tuple[str, int] | None = None) -> str:
-        """All nodes: whoever answers names the others."""
+        """All nodes: any that answers names the others."""
         assert address is None
         return "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
 

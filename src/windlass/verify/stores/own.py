@@ -114,7 +114,7 @@ class Server(OwnStore):
             self._frozen = freeze_tree(self.process.pid)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let the server continue."""
         for pid in reversed(self._frozen):
             send(pid, signal.SIGCONT)
         self._frozen = []
