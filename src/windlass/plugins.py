@@ -5,10 +5,12 @@ A name is looked up when somebody who runs the program says it, as the beginning
 because a message or a document of a store names it.
 """
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windlass.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def brings(group: str, name: str) -> bool:
@@ -30,10 +32,14 @@ def load(group: str, name: str) -> Any:
 
 def names(group: str) -> list[str]:
     """The names of all that packages bring."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - see `_found`
+
     return sorted({each.name for each in entry_points(group=group)})
 
 
-def _found(group: str, name: str) -> EntryPoint | None:
+def _found(group: str, name: str) -> "EntryPoint | None":
+    from importlib.metadata import entry_points  # noqa: PLC0415 - few programs use what others bring
+
     there = list(entry_points(group=group, name=name))
     packages = sorted({each.dist.name for each in there if each.dist is not None})
     if len({each.value for each in there}) > 1:

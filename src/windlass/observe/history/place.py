@@ -8,7 +8,6 @@ clickhouse://user@host/database    the same tables; clickhouses:// by TLS
 Another package may bring a sink: an entry point of the group `windlass.history`, named as its URLs begin.
 """
 
-import hashlib
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -37,13 +36,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<history in {self.scheme}:>"
-
-    @property
-    def mark(self) -> str:
-        """The same for URLs of one place, whoever logs in there."""
-        parts = urlsplit(self.url)
-        there = f"{parts.scheme.rstrip('s')}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        return hashlib.sha256(there.encode()).hexdigest()[:16]
 
 
 def read_url(url: str) -> Place:

@@ -1,8 +1,10 @@
 """The protocol of a sink, which keeps history; and which one a URL names."""
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -186,8 +188,15 @@ async def open_sink(url: str, broker: Configure | None = None) -> Sink:
     it may be that it only answers.
     """
     place = read_url(url)
-    places = None if broker is None else StorePlaces(broker, place.mark)
+    places = None if broker is None else StorePlaces(broker, _mark(place.url))
     return await _opener(place.scheme)(place, places)
+
+
+def _mark(url: str) -> str:
+    """The same for URLs of one place, whoever logs in there."""
+    parts = urlsplit(url)
+    there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return hashlib.sha256(there.encode()).hexdigest()[:16]
 
 
 def _opener(scheme: str) -> Callable[[Place, Places | None], Awaitable[Sink]]:
