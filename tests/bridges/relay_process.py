@@ -1,6 +1,7 @@
-"""A process that runs the relay of an app; its message broker is a file. Arguments: store, file, page, hang.
+"""A process that runs the relay of an app. Its arguments are store and page, then either of these.
 
-While the file `hang` exists, the message broker takes messages and never answers.
+URL          its message broker
+file hang    a message broker that is a file; while `hang` exists, it takes messages and never answers
 """
 
 import asyncio
@@ -10,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from windlass import Windlass
+from windlass.bridges.addresses import Address, open_sink
 from windlass.bridges.message import Outgoing
+from windlass.bridges.sink import Sink
 from windlass.core.units import SECOND
 from windlass.pace import MachinePace
 from windlass.worker import relays, turn
@@ -42,15 +45,18 @@ class File:
         pass
 
 
-async def main(store: str, path: str, page: str, hang: str) -> None:
+async def main(store: str, page: str, place: str, hang: str = "") -> None:
     # So that a successor need not wait for half a minute.
     turn.HELD, turn.SURE = SECOND, 0.5
-    relays.PAGE, relays.ANSWERING = int(page), 60.0
+    relays.PAGE, relays.LONGEST = int(page), 0.5
     app = Windlass(store)
-    app.relay("kafka://nowhere/ends", on="cancelled")
+    app.relay("kafka://nowhere/ends" if hang else place, name="ends", on="cancelled")
 
-    async def opens(_: object) -> File:
-        return File(path, hang)
+    async def opens(address: Address) -> Sink:
+        if not hang:
+            return await open_sink(address)
+        relays.ANSWERING = 60.0
+        return File(place, hang)
 
     broker = await app.broker()
     await relays.Relays(

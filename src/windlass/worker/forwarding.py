@@ -17,7 +17,7 @@ from windlass.bridges.sink import Sink
 from windlass.core.lease import Lease
 from windlass.core.units import Micros
 from windlass.errors import BridgeError, BridgeRefused
-from windlass.signals import GiveUp
+from windlass.signals import GiveUp, Retry
 from windlass.worker.run import Run, running
 
 _Opening: TypeAlias = "asyncio.Task[Sink]"
@@ -58,13 +58,15 @@ async def hand_over(queue: CeleryQueue, args: Sequence[Any], kwargs: Mapping[str
         priority=lease.priority if lease.priority > 0 else None,
         headers={name: value for name, value in lease.headers.items() if not name.startswith(OURS)},
     )
-    sink = await _sink_of(queue.address)
     try:
+        sink = await _sink_of(queue.address)
         await sink.publish([write(call, to=queue.to, key=lease.lane)])
-    except BridgeRefused as error:
-        if error.numbers:
+    except BridgeError as error:
+        if isinstance(error, BridgeRefused) and error.numbers:
             raise GiveUp(str(error)) from None
-        raise  # it is tried again: the message broker has to be changed first
+        # Without a traceback, of which each job that waits would log one. What was refused without numbers
+        # is tried again, too: the message broker has to be changed first.
+        raise Retry(str(error)) from None
 
 
 async def close_sinks() -> None:

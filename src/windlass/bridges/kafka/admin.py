@@ -1,0 +1,159 @@
+"""Asks a Kafka about topics: which they are, how far they go, and what is set of them."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+
+from windlass.bridges.addresses import Address
+from windlass.bridges.kafka.failures import LOGIN, as_bridge_error, error_in
+from windlass.bridges.kafka.settings import ANSWERS_WITHIN, client_settings
+from windlass.errors import BridgeRefused, BridgeUnavailable
+
+_library: Any = import_module("confluent_kafka.admin")
+"""Without its types: they name other modules than its documentation does."""
+_TICK: Final = 0.05
+"""Seconds between two looks at what the client complains of, while an answer is awaited."""
+
+
+class Topic(NamedTuple):
+    """A topic as it is now."""
+
+    id: str
+    """Another one after it was deleted and made anew."""
+    partitions: tuple[int, ...]
+    replicas: int
+    """The smallest number of copies of a partition."""
+
+
+class Ends(NamedTuple):
+    """The offsets of the oldest message of a partition, and the one behind the newest."""
+
+    oldest: int
+    newest: int
+
+
+class Admin:
+    """A client for questions. Several tasks may ask at a time."""
+
+    def __init__(self, address: Address) -> None:
+        self._shown = address.shown
+        self._complaints: list[KafkaError] = []
+        try:
+            self._client: Any = _library.AdminClient(
+                {**client_settings(address), "error_cb": self._complaints.append}
+            )
+        except KafkaException as error:  # a file that is not there, say
+            raise BridgeRefused(f"{self._shown}: {error_in(error).str()}") from error
+
+    async def topic(self, name: str) -> Topic:
+        """`BridgeRefused`: there is none."""
+        wanted = TopicCollection([name])
+        found = await self._ask(
+            lambda client: client.describe_topics(wanted, request_timeout=ANSWERS_WITHIN), name
+        )
+        replicas = [len(partition.replicas) for partition in found.partitions]
+        partitions = tuple(sorted(partition.id for partition in found.partitions))
+        return Topic(str(found.topic_id), partitions, min(replicas, default=0))
+
+    async def ends(self, name: str, partition: int, *, uncommitted: bool = False) -> Ends:
+        """Without what open transactions have written so far; `uncommitted`: with it."""
+        oldest = await self._offset(name, partition, _library.OffsetSpec.earliest(), uncommitted=uncommitted)
+        newest = await self._offset(name, partition, _library.OffsetSpec.latest(), uncommitted=uncommitted)
+        return Ends(oldest, newest)
+
+    async def newest(self, name: str, partition: int) -> int:
+        """The offset behind the newest message that a reader may see."""
+        return await self._offset(name, partition, _library.OffsetSpec.latest())
+
+    async def offset_at(self, name: str, partition: int, milliseconds: int) -> int:
+        """The offset of the first message that is not older than a time; -1: all are older."""
+        return await self._offset(name, partition, _library.OffsetSpec.for_timestamp(milliseconds))
+
+    async def committed(self, group: str, name: str, partitions: Iterable[int]) -> dict[int, int]:
+        """How far a group says that it is, by partition; only where it has said so."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(name, each) for each in partitions])
+        found = await self._ask(
+            lambda client: client.list_consumer_group_offsets([wanted], request_timeout=ANSWERS_WITHIN), name
+        )
+        return {each.partition: each.offset for each in found.topic_partitions if each.offset >= 0}
+
+    async def settings_of(self, name: str) -> dict[str, str]:
+        """The settings of a topic, also those that it has from its brokers."""
+        wanted = _library.ConfigResource(_library.ResourceType.TOPIC, name)
+        found: Mapping[str, Any] = await self._ask(
+            lambda client: client.describe_configs([wanted], request_timeout=ANSWERS_WITHIN), name
+        )
+        return {entry.name: entry.value for entry in found.values() if entry.value is not None}
+
+    async def close(self) -> None:
+        """Let go of the client: in a thread, as it waits for threads of its own."""
+        client, self._client = self._client, None
+        if client is not None:
+            held = [client]
+            del client
+            await asyncio.to_thread(held.clear)
+
+    async def _offset(self, name: str, partition: int, which: Any, *, uncommitted: bool = False) -> int:
+        seen = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+        wanted = {TopicPartition(name, partition): which}
+        found = await self._ask(
+            lambda client: client.list_offsets(wanted, isolation_level=seen, request_timeout=ANSWERS_WITHIN),
+            name,
+        )
+        return found.offset
+
+    async def _ask(self, call: Callable[[Any], Mapping[Any, "Future[Any]"]], topic: str) -> Any:
+        client = self._client
+        if client is None:
+            raise BridgeUnavailable(f"{self._shown} is closed")
+        client.poll(0)  # complaints of before are of before
+        self._complaints.clear()
+        answered = _on_this_loop(next(iter(call(client).values())))
+        while not answered.done():
+            await asyncio.wait([answered], timeout=_TICK)
+            client.poll(0)
+            self._give_up_if_hopeless()
+        try:
+            return answered.result().result()
+        except KafkaException as raised:
+            last = self._complaints[-1].str() if self._complaints else ""
+            shown = self._shown if self._shown.endswith(f"/{topic}") else f"{self._shown}, topic {topic}"
+            raise as_bridge_error(error_in(raised), shown, last) from None
+
+    def _give_up_if_hopeless(self) -> None:
+        """Nobody is there who could answer; else it would be awaited for as long as it may take."""
+        for error in self._complaints:
+            if error.code() in LOGIN or error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+                detail = next((each.str() for each in self._complaints if each is not error), "")
+                raise as_bridge_error(error, self._shown, detail)
+
+
+def _on_this_loop(future: "Future[Any]") -> "asyncio.Future[Future[Any]]":
+    """Tells the running loop when it is done. Cancelling whoever waits does not cancel it: librdkafka would
+    still answer it.
+    """
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[Future[Any]] = loop.create_future()
+
+    def tell() -> None:
+        if not told.done():
+            told.set_result(future)
+
+    def done(_: "Future[Any]") -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell)
+
+    future.add_done_callback(done)
+    return told
