@@ -44,7 +44,7 @@ def test_a_message_without_a_body_has_no_arguments(said: Said) -> None:
 
 @pytest.mark.parametrize(("said", "body"), [("body.to", b"{}"), ("body.to", b"no"), ({"a": "body.b"}, b"no")])
 def test_what_is_not_there_is_said(said: Said, body: bytes) -> None:
-    with pytest.raises(Unreadable, match="no body.to|not JSON"):
+    with pytest.raises(Unreadable, match=r"no body\.to|not JSON"):
         Arguments(said).of(Opened(Message(body=body)))
 
 
