@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from windlass.errors import DescriptorClosed, StoreError, StoreReplaced
 from windlass.pace import Pace
@@ -118,13 +118,13 @@ async def either(*events: asyncio.Event) -> None:
             one.cancel()
 
 
-async def finished(tasks: Collection["asyncio.Task[None]"]) -> None:
+async def finished(tasks: Collection["asyncio.Task[Any]"]) -> None:
     """Wait until all of them have ended, however they did."""
     if tasks:
         await asyncio.wait(set(tasks))
 
 
-async def cancelled(tasks: Collection["asyncio.Task[None]"]) -> None:
+async def cancelled(tasks: Collection["asyncio.Task[Any]"]) -> None:
     """End them all."""
     for task in tasks:
         task.cancel()

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 from tests.bridges.kafka_ground import kafka
+from tests.bridges.nats_server import nats_server
 from tests.bridges.rabbits import rabbit
+from tests.bridges.sqs_server import sqs
 
 from windlass.verify.guardian import Guardian
 from windlass.verify.processes import Starter
 
-__all__ = ["kafka", "rabbit", "starter"]
+__all__ = ["kafka", "nats_server", "rabbit", "sqs", "starter"]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from windlass.verify.brokers.places import Missing
 from windlass.verify.processes import Starter
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nats_server(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNats]:
     """One node. A test that stops it starts it again."""
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import aiormq
 import pytest
 from pamqp.commands import Basic
+from tests.bridges.doors import Doored
 from tests.bridges.servers import without
 
 from windlass.bridges.addresses import address_of, open_sink, open_source
@@ -18,7 +19,6 @@ from windlass.bridges.source import QueueSource
 from windlass.conformance.bridges.ground import QueueGround, Sent, SinkGround
 from windlass.verify.brokers.places import Missing
 from windlass.verify.brokers.rabbitmq import Rabbit
-from windlass.verify.proxy import Door, Weather
 
 QUORUM = {"x-queue-type": "quorum"}
 _numbers = itertools.count(1)
@@ -98,33 +98,6 @@ class Client:
             await self._connection.close()
 
 
-class Doored:
-    """A door between the adapter and the server."""
-
-    def __init__(self, server: Rabbit) -> None:
-        self._door = Door(("127.0.0.1", server.ports[0]))
-        self._port: int | None = None
-
-    async def url(self, name: str) -> str:
-        """Through the door."""
-        if self._port is None:
-            self._port = await self._door.open()
-        return f"amqp://guest:guest@127.0.0.1:{self._port}/{name}"
-
-    def shut(self) -> None:
-        """Everybody who is connected is reset, and whoever comes."""
-        self._door.set(Weather(refuse=True, reset=True))
-
-    def open(self) -> None:
-        """Let everybody through."""
-        self._door.set(Weather())
-
-    async def close(self) -> None:
-        """Nobody comes any more."""
-        if self._port is not None:
-            await self._door.close()
-
-
 class RabbitQueues(QueueGround):
     """A queue, classic or quorum."""
 
@@ -133,7 +106,7 @@ class RabbitQueues(QueueGround):
     def __init__(self, runner: asyncio.Runner, server: Rabbit, arguments: dict[str, Any]) -> None:
         super().__init__(runner)
         self.client = Client(server)
-        self._door = Doored(server)
+        self._door = Doored(server.ports[0])
         self.name = runner.run(self.client.queue(new_name("queue"), arguments))
 
     async def source(self) -> QueueSource:
@@ -143,7 +116,7 @@ class RabbitQueues(QueueGround):
         return await self._opened("nowhere")
 
     async def _opened(self, name: str) -> QueueSource:
-        source: Any = await open_source(address_of(await self._door.url(name)))
+        source: Any = await open_source(address_of(f"amqp://guest:guest@{await self._door.host()}/{name}"))
         return source
 
     async def send(self, messages: Sequence[Sent], priority: int | None = None) -> None:
@@ -170,7 +143,7 @@ class RabbitSinks(SinkGround):
     def __init__(self, runner: asyncio.Runner, server: Rabbit) -> None:
         super().__init__(runner)
         self.client = Client(server)
-        self._door = Doored(server)
+        self._door = Doored(server.ports[0])
         self._kept: dict[str, list[Sent]] = {}
         self.exchange = new_name("exchange")
         self._queues = runner.run(self._made())
@@ -185,10 +158,12 @@ class RabbitSinks(SinkGround):
         return queues
 
     async def sink(self) -> Sink:
-        return await open_sink(address_of(await self._door.url(f"{self.exchange}?key=here")))
+        return await open_sink(
+            address_of(f"amqp://guest:guest@{await self._door.host()}/{self.exchange}?key=here")
+        )
 
     async def sink_nowhere(self) -> Sink:
-        return await open_sink(address_of(await self._door.url("nowhere?key=here")))
+        return await open_sink(address_of(f"amqp://guest:guest@{await self._door.host()}/nowhere?key=here"))
 
     async def found(self, count: int, place: str | None = None) -> Sequence[Sent]:
         kept = self._kept.setdefault(place or "", [])

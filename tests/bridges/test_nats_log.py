@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.bridges.nats_server import in_loop, jetstream, make_stream, nats_server, put, reading
+from tests.bridges.nats_server import in_loop, jetstream, make_stream, put, reading
 
 from windlass.bridges.addresses import address_of
 from windlass.bridges.nats.adapter import open_source
@@ -13,8 +13,6 @@ from windlass.conformance.bridges.ground import LogGround, Sent
 from windlass.conformance.bridges.logs import *  # noqa: F403 - its tests
 from windlass.errors import BridgeRefused, InvalidOption, SourceReplaced
 from windlass.verify.brokers.nats import OwnNats
-
-__all__ = ["nats_server"]
 
 
 class NatsLogs(LogGround):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.bridges.nats_server import in_loop, jetstream, make_stream, nats_server, writing
+from tests.bridges.nats_server import in_loop, jetstream, make_stream, writing
 
 from windlass.bridges.addresses import address_of
 from windlass.bridges.message import Outgoing
@@ -14,8 +14,6 @@ from windlass.conformance.bridges.ground import Sent, SinkGround
 from windlass.conformance.bridges.sinks import *  # noqa: F403 - its tests
 from windlass.errors import BridgeRefused, BridgeUnavailable
 from windlass.verify.brokers.nats import OwnNats
-
-__all__ = ["nats_server"]
 
 
 class NatsSinks(SinkGround):

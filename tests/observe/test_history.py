@@ -28,7 +28,7 @@ ALL = Window(since=0, until=4_000_000_000 * SECOND)
 
 def with_sink(url: str, story: Callable[[Sink], Awaitable[None]]) -> None:
     async def main() -> None:
-        sink = await open_sink(url)
+        sink = await open_sink(url, MemoryBroker())
         try:
             await story(sink)
         finally:
@@ -57,7 +57,8 @@ def test_each_obligation_of_a_sink_has_its_test() -> None:
 
 def test_many_may_open_it_at_once(history_url: str) -> None:
     async def main() -> None:
-        sinks = await asyncio.gather(*(open_sink(history_url) for _ in range(4)))
+        broker = MemoryBroker()
+        sinks = await asyncio.gather(*(open_sink(history_url, broker) for _ in range(4)))
         turns = await asyncio.gather(
             *(sink.turn("s", str(number), 1.0, 9.0) for number, sink in enumerate(sinks))
         )
@@ -135,7 +136,7 @@ def on_store(
     async def main() -> None:
         store = await (await Harness.open(opened_store)).fresh(events_kept=events_kept)
         await store.queue("q", emit=emit)
-        sink = await open_sink(url)
+        sink = await open_sink(url, store.broker)
         try:
             await story(store, HistoryReader(store.broker, sink, "s"), sink)
         finally:

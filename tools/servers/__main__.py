@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tools.servers import elasticmq, kafka, rabbitmq
+from tools.servers import clickhouse, elasticmq, kafka, rabbitmq
 from tools.servers.fetching import CannotFetch
 
 from windlass.verify.brokers.places import servers_folder
@@ -13,6 +13,7 @@ SERVERS: Mapping[str, Callable[[Path], None]] = {
     "kafka": kafka.fetch,
     "rabbitmq": rabbitmq.fetch,
     "elasticmq": elasticmq.fetch,
+    "clickhouse": clickhouse.fetch,
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from windlass.bridges.celery_mapping import CeleryMapper
 from windlass.bridges.dead_letters import NewId
 from windlass.bridges.declared import Intake
 from windlass.bridges.front import FrontMapper
@@ -11,7 +12,6 @@ from windlass.bridges.mapping import MessageMapper
 from windlass.bridges.message import Message
 from windlass.core.ids import derived_id, namespace_tag
 from windlass.core.units import JobId, Micros
-from windlass.errors import InvalidOption
 
 
 class NewIds:
@@ -46,7 +46,7 @@ def mapper_of(
         case "front":
             return FrontMapper(namespace, tasks, new_id, now)
         case "celery":
-            raise InvalidOption('format="celery" is not built yet')
+            return CeleryMapper(intake.settings, tasks, new_id, now, keyed=keyed)
         case "messages":
             return MessageMapper(intake.settings, tasks, new_id, keyed=keyed)
 

@@ -1,29 +1,16 @@
 """How a message becomes a job: its task, its arguments and its options. Pure, but for the ids of jobs."""
 
-import contextlib
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-import msgspec
-
-from windlass.bridges.dead_letters import NewId, dead_letter, origin
-from windlass.bridges.fields import (
-    Opened,
-    Reader,
-    Unreadable,
-    is_path,
-    reader,
-    readers_of,
-    text_of,
-    whole_of,
-)
+from windlass.bridges.arguments import Arguments
+from windlass.bridges.dead_letters import NewId, dead_letter
+from windlass.bridges.fields import Opened, Unreadable, is_path, reader, text_of
+from windlass.bridges.job_options import JobOptions
 from windlass.bridges.mapped import Mapped
 from windlass.bridges.message import Message
-from windlass.core.duration import micros
 from windlass.core.intake import IntakeSettings
-from windlass.core.job import HIGHEST_PRIORITY, NewJob, check_new_job
-from windlass.core.names import check_headers, check_key, check_lane, check_own_queue
+from windlass.core.job import NewJob
 from windlass.core.units import JobId
 from windlass.errors import InvalidOption, InvalidPayload
 
@@ -56,23 +43,12 @@ class MessageMapper:
         fields = settings.fields
         self._intake = settings.name
         self._new_id = new_id
-        self._keyed = keyed
         self._skips_tombstones = settings.tombstones == "skip"
         self._tasks = {name: tasks[name] for name in settings.tasks}
-        self._window = settings.window
         self._fixed = None if is_path(fields.task) else self._tasks[fields.task]
         self._task = reader(fields.task, option="task")
-        self._arguments = fields.arguments
-        if fields.arguments != "body" and not fields.arguments.startswith("body."):
-            raise InvalidOption(
-                f"arguments={fields.arguments!r}: arguments are in the body, as in arguments='body.order'"
-            )
-        self._options = {
-            name: reader(said, option=name)
-            for name in ("queue", "lane", "priority", "key", "delay")
-            if (said := getattr(fields, name)) != ""
-        }
-        self._headers = readers_of(fields.headers, option="headers")
+        self._arguments = Arguments(fields.arguments)
+        self._options = JobOptions(settings, keyed=keyed)
 
     def map(self, message: Message) -> Mapped:
         """The job of a message; one that is born dead if nobody can read it."""
@@ -97,20 +73,8 @@ class MessageMapper:
     def _job(self, opened: Opened) -> NewJob:
         message = opened.message
         task = self._fixed or self._named(opened)
-        payload = task.signature.encode_json(self._arguments_of(opened))
-        job = task.job(self._new_id(message), payload)
-        said: dict[str, Any] = {
-            name: value
-            for name, read in self._options.items()
-            if (value := _option(name, read, opened)) is not None
-        }
-        if message.priority is not None:
-            # As AMQP has it, from 0 upwards; more than our highest counts as that.
-            said.setdefault("priority", min(message.priority, HIGHEST_PRIORITY))
-        if self._keyed and "key" not in said and job.key is None and message.id is not None:
-            said.update(key=message_key(message.id), window=self._window)
-        said["headers"] = self._headers_of(opened, job)
-        return check_new_job(msgspec.structs.replace(job, **said))
+        payload = task.signature.encode_json(self._arguments.of(opened))
+        return self._options.applied(task.job(self._new_id(message), payload), opened)
 
     def _named(self, opened: Opened) -> Receiver:
         name = self._task(opened)
@@ -120,46 +84,3 @@ class MessageMapper:
             what = "no task" if name is None else "a task that this intake does not list"
             raise Unreadable(f"the message names {what}; it may name: {listed}")
         return task
-
-    def _arguments_of(self, opened: Opened) -> bytes:
-        body = opened.message.body
-        if body is None:
-            raise Unreadable("the message has no body (it is a tombstone)")
-        if self._arguments == "body":
-            return body
-        found = opened.within(tuple(self._arguments.split(".")[1:]))
-        if found is None:
-            raise Unreadable(f"the body has no {self._arguments.removeprefix('body.')}")
-        return msgspec.json.encode(found)
-
-    def _headers_of(self, opened: Opened, job: NewJob) -> dict[str, str]:
-        said = {name: value for name, read in self._headers.items() if (value := read(opened)) is not None}
-        return check_headers(
-            {
-                **job.headers,
-                **{name: text_of(value) for name, value in said.items()},
-                **origin(self._intake, opened.message),
-            }
-        )
-
-
-def message_key(message_id: str) -> str:
-    """The unique key of the job of a message with an id."""
-    key = f"message {message_id}"
-    with contextlib.suppress(InvalidOption):
-        return check_key(key)
-    return "message " + hashlib.blake2b(message_id.encode(errors="replace"), digest_size=20).hexdigest()
-
-
-def _option(name: str, read: Reader, opened: Opened) -> object:
-    value = read(opened)
-    return None if value is None else _OPTIONS[name](value)
-
-
-_OPTIONS: Mapping[str, Callable[[Any], object]] = {
-    "queue": lambda value: check_own_queue(text_of(value)),
-    "lane": lambda value: check_lane(text_of(value)),
-    "priority": lambda value: whole_of(value, name="priority"),
-    "key": lambda value: check_key(text_of(value)),
-    "delay": lambda value: micros(value, name="delay"),
-}

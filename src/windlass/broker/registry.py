@@ -1,6 +1,8 @@
 """Which broker a URL names.
 
-The table is fixed: nothing that comes from outside decides what is imported.
+The stores of Windlass are in a fixed table. Another package brings one by an entry point of the group
+`windlass.brokers`, named as its URLs begin: an `Opener`. Only a setting can say such a URL. Nothing that a
+message or a document says decides what is imported.
 """
 
 import contextlib
@@ -14,8 +16,13 @@ from windlass.clock import Clock
 from windlass.core.units import JobId
 from windlass.errors import InvalidOption
 from windlass.extras import needed
+from windlass.plugins import brings, names
+from windlass.plugins import load as load_plugin
 
+GROUP = "windlass.brokers"
+"""The entry points of stores that other packages bring."""
 Opener = Callable[[str, Options, Clock | None], Awaitable[Broker]]
+"""Opens the store of a URL. A clock is for tests: without one the store's own counts."""
 
 
 async def _memory(_url: str, options: Options, clock: Clock | None) -> Broker:
@@ -77,9 +84,12 @@ def load(url: str) -> None:
     """Import what opens the store of a URL. Else some thread would do so when it is first used, and the child
     of a fork in that very moment would have half a module for ever. What is missing is told by `open_broker`.
     """
-    with contextlib.suppress(ImportError):
-        for module in _MODULES.get(urlsplit(url).scheme, ()):
+    with contextlib.suppress(ImportError, InvalidOption):
+        scheme = urlsplit(url).scheme
+        for module in _MODULES.get(scheme, ()):
             import_module(module)
+        if scheme not in _OPENERS and brings(GROUP, scheme):
+            load_plugin(GROUP, scheme)
         files(__package__ or "windlass")  # it imports what reads the files of a package, likewise
 
 
@@ -89,8 +99,8 @@ _ANY_LOOP = frozenset({"memory", "sqlite", *_REDIS})
 def check_url(url: str) -> str:
     """Refuse a URL that no store is known for."""
     scheme = urlsplit(url).scheme
-    if scheme not in _OPENERS:
-        known = ", ".join(f"{name}://" for name in sorted(_OPENERS))
+    if scheme not in _OPENERS and not brings(GROUP, scheme):
+        known = ", ".join(f"{name}://" for name in sorted({*_OPENERS, *names(GROUP)}))
         if "://" not in url:
             raise InvalidOption(f"a store is named by a URL, such as sqlite:///windlass.db; known: {known}")
         # The rest of a URL may carry a password, so it is never shown.
@@ -130,5 +140,6 @@ async def find_namespace(url: str, here: str, job: JobId) -> str | None:
 
 async def open_broker(url: str, *, options: Options | None = None, clock: Clock | None = None) -> Broker:
     """Open the broker that a URL names. A clock is for tests: by default the store's own counts."""
-    opener = _OPENERS[urlsplit(check_url(url)).scheme]
+    scheme = urlsplit(check_url(url)).scheme
+    opener: Opener = _OPENERS.get(scheme) or load_plugin(GROUP, scheme)
     return await opener(url, options or Options(), clock)

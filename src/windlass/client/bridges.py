@@ -48,7 +48,7 @@ class IntakeOptions(TypedDict, total=False):
     key: str
     delay: float | str
     headers: Mapping[str, str]
-    arguments: str
+    arguments: str | Mapping[str, str]
     format: Literal["messages", "celery"]
     name: str
     start: Literal["first", "last"]
@@ -251,6 +251,8 @@ def _names(tasks: object, option: str) -> tuple[str, ...]:
 def _name_of(address: Address) -> str:
     """The name of an intake or a relay that was given none: what its URL names."""
     path = [part for part in address.path if part]
+    if named := address.options.get("list"):
+        return named  # of Redis, whose path is the number of a database
     if not path and not address.options:
         raise InvalidOption(f"{address.shown} names nothing to read from or to write to")
     return path[-1] if path else next(iter(address.options.values()))

@@ -101,6 +101,8 @@ class WorkQueue:
             pulling = Pulling(self._link, client, self._stream, self._consumer)
             await pulling.begin()
             self._pulling = pulling
+            # What the connection before has brought would come again after the consumer's ack_wait only.
+            await self._tell(list(self._held), _BACK)
         return self._pulling
 
     async def _tell(self, replies: Sequence[str], word: bytes) -> None:

@@ -26,6 +26,9 @@ class Sent(NamedTuple):
 class Ground(ABC):
     """A message broker that one test has to itself, or a part of it. Tests run on the loop of `runner`."""
 
+    refuses_unknown: bool = True
+    """Whether it knows which places there are; in Redis any name is a list."""
+
     def __init__(self, runner: asyncio.Runner) -> None:
         self.runner = runner
 

@@ -243,6 +243,7 @@ async def _receive_on(source: QueueSource) -> None:
 
 
 async def test_unknown_queue_is_refused(queues: QueueGround) -> None:
+    queues.needs("refuses_unknown")
     with pytest.raises(BridgeRefused, match="nowhere"):
         await _received_from_nowhere(queues)
 

@@ -118,6 +118,7 @@ async def test_unfit_message_is_refused_by_number(sinks: SinkGround) -> None:
 
 
 async def test_missing_place_is_refused(sinks: SinkGround) -> None:
+    sinks.needs("refuses_unknown")
     with pytest.raises(BridgeRefused, match="nowhere") as refusal:
         await _published_nowhere(sinks)
     assert refusal.value.numbers == ()

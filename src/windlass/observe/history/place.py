@@ -2,7 +2,10 @@
 
 sqlite:///history.db               a file; beside the store's own, not in it
 postgresql://user@host/database    tables called windlass_history_…
+clickhouse://user@host/database    the same tables; clickhouses:// by TLS
 …?keep=90d                         for how long; 30 days unless said
+
+Another package may bring a sink: an entry point of the group `windlass.history`, named as its URLs begin.
 """
 
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -12,8 +15,13 @@ import msgspec
 from windlass.core.duration import micros
 from windlass.core.units import DAY, Micros
 from windlass.errors import InvalidOption
+from windlass.plugins import brings
 
 KEPT: Micros = 30 * DAY
+GROUP = "windlass.history"
+"""The entry points of sinks that other packages bring."""
+CLICKHOUSE = ("clickhouse", "clickhouses")
+POSTGRES = ("postgres", "postgresql")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +41,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def read_url(url: str) -> Place:
     """Read a URL; `InvalidOption` says what is wrong with it."""
     parts = urlsplit(url)
-    if parts.scheme not in ("sqlite", "postgres", "postgresql"):
+    if parts.scheme not in ("sqlite", *POSTGRES, *CLICKHOUSE) and not brings(GROUP, parts.scheme):
         raise InvalidOption(
-            "history is kept in sqlite:///history.db or postgresql://host/database, "
+            "history is kept in sqlite:///history.db, postgresql://host/database or "
+            "clickhouse://host/database, "
             f'not in a URL that starts with "{parts.scheme}:"'
         )
     if parts.scheme == "sqlite" and (parts.netloc or len(parts.path) < 2):
@@ -46,6 +55,8 @@ def read_url(url: str) -> Place:
     keep = micros(given.pop("keep", KEPT / 1_000_000), name="keep")
     if not keep:
         raise InvalidOption('keep says for how long history is kept, such as "30d"')
+    if parts.scheme in CLICKHOUSE and given:
+        raise InvalidOption(f'history in ClickHouse has the option "keep", not "{min(given)}"')
     return Place(
         scheme=parts.scheme,
         url=urlunsplit(parts._replace(query=urlencode(given))),

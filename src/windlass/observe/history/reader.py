@@ -185,7 +185,7 @@ async def keep_history(
         while True:
             try:
                 if reader is None:
-                    sink = await open_sink(url)
+                    sink = await open_sink(url, broker)
                     reader = HistoryReader(broker, sink, source, keep=keep)
                 await reader.step()
             except Exception as error:  # noqa: BLE001 - whatever it is, jobs must not depend on it

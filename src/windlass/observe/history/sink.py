@@ -1,16 +1,22 @@
 """The protocol of a sink, which keeps history; and which one a URL names."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
+from windlass.broker.management import Configure
 from windlass.core.units import MINUTE, Cursor, Fence, JobId, Micros
 from windlass.errors import InvalidOption
+from windlass.extras import needed
 from windlass.observe.history.attempt import Attempt, Batch, Enqueued, Worker
-from windlass.observe.history.place import read_url
+from windlass.observe.history.place import CLICKHOUSE, GROUP, POSTGRES, Place, read_url
+from windlass.observe.history.places import Places, StorePlaces
 from windlass.observe.history.rollup import Figures
+from windlass.plugins import load
 
 GROUPS = 500
 """Lanes, workers or kinds of errors that are told apart: those with the most attempts."""
@@ -170,17 +176,59 @@ class Sink(Protocol):
         ...
 
 
-async def open_sink(url: str) -> Sink:
-    """Open what a URL names, and make its tables."""
-    place = read_url(url)
-    if place.scheme == "sqlite":
-        from windlass.observe.history.sqlite import SqliteSink  # noqa: PLC0415 - only who uses it needs it
+Opener = Callable[[str, Micros, Places | None], Awaitable[Sink]]
+"""What an entry point of the group `windlass.history` is: it opens the sink that a URL names, which keeps for
+so long. A sink that writes to a place without transactions keeps its turns in the places; without them it is
+only asked.
+"""
 
-        return await SqliteSink.open(place.path)
+
+async def open_sink(url: str, broker: Configure | None = None) -> Sink:
+    """Open what a URL names, and make its tables. `broker`: the store that its events come from; without one
+    it may be that it only answers.
+    """
+    place = read_url(url)
+    places = None if broker is None else StorePlaces(broker, _mark(place.url))
+    return await _opener(place.scheme)(place, places)
+
+
+def _mark(url: str) -> str:
+    """The same for URLs of one place, whoever logs in there."""
+    parts = urlsplit(url)
+    there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return hashlib.sha256(there.encode()).hexdigest()[:16]
+
+
+def _opener(scheme: str) -> Callable[[Place, Places | None], Awaitable[Sink]]:
+    if scheme == "sqlite":
+        return _sqlite
+    if scheme in POSTGRES:
+        return _postgres
+    return _clickhouse if scheme in CLICKHOUSE else _brought
+
+
+async def _sqlite(place: Place, _places: Places | None) -> Sink:
+    from windlass.observe.history.sqlite import SqliteSink  # noqa: PLC0415 - only who uses it needs it
+
+    return await SqliteSink.open(place.path)
+
+
+async def _postgres(place: Place, _places: Places | None) -> Sink:
     try:
-        from windlass.observe.history.postgres import PostgresSink  # noqa: PLC0415
+        from windlass.observe.history.postgres import PostgresSink  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
-        raise InvalidOption(
-            f"this history needs the package {missing.name}: pip install 'windlass-queue[postgres]'"
-        ) from missing
+        raise InvalidOption(needed("this history", missing, "windlass-queue[postgres]")) from missing
     return await PostgresSink.open(place.url)
+
+
+async def _clickhouse(place: Place, places: Places | None) -> Sink:
+    try:
+        from windlass.observe.history.clickhouse import ClickHouseSink  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        raise InvalidOption(needed("this history", missing, "windlass-queue[clickhouse]")) from missing
+    return await ClickHouseSink.open(place.url, places=places, keep=place.keep)
+
+
+async def _brought(place: Place, places: Places | None) -> Sink:
+    opener: Opener = load(GROUP, place.scheme)
+    return await opener(place.url, place.keep, places)

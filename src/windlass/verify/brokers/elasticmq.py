@@ -16,7 +16,7 @@ rest-sqs {{ enabled = true, bind-hostname = "127.0.0.1", bind-port = {port}, sqs
 rest-stats {{ enabled = false }}
 generate-node-address = false
 pekko.loglevel = WARNING
-messages-storage {{ enabled = true, uri = "jdbc:h2:{data}/messages" }}
+messages-storage {{ enabled = true, uri = "jdbc:h2:{data}/messages;WRITE_DELAY=0" }}
 queues-storage {{ enabled = true, path = "{data}/queues.conf" }}
 """
 
