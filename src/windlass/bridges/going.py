@@ -26,6 +26,8 @@ class Going:
         self.taken += messages
         self.dead += dead
         self.place = place or self.place
+        if self.lag is not None:
+            self.lag = max(0, self.lag - messages)  # until it is looked at again
         self.at = at
         if self.lag is not None:
             self.lag = max(0, self.lag - messages)  # until the message broker is asked again
