@@ -296,7 +296,7 @@ async def test_a_slow_message_broker_is_asked_for_fewer_at_once(
     assert bench.taken.calls == [8, 4, 2, 1]
     assert "has not taken" in (await bench.reading()).error
     bench.taken.hangs = False
-    monkeypatch.setattr(relays, "ANSWERING", 10.0)
+    monkeypatch.setattr(relays, "ANSWERING", 12.0)
     await relay.tried()
     assert bench.taken.calls[4:] == [1, 2, 4, 1]
     assert bench.taken.jobs == jobs

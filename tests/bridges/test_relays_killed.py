@@ -2,66 +2,41 @@
 
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from windlass import Windlass
-from windlass.core.operate import Target
-
-ROOT = Path(__file__).parents[2]
+from tests.bridges.ends import Ends, kill
 
 
 class Killing:
+    """The message broker is a file."""
+
     def __init__(self, folder: Path) -> None:
-        self.store = f"sqlite:///{folder / 'windlass.db'}"
-        self.taken, self.hang = folder / "taken", folder / "hang"
-        self.taken.touch()
-        self.app = Windlass(self.store)
-        self.app.relay("kafka://nowhere/ends", name="ends", on="cancelled")
-        self.add = self.app.task(name="add")(lambda: None)
+        self._taken, self.hang = folder / "taken", folder / "hang"
+        self._taken.touch()
+        self.ends = Ends(folder, str(self._taken))
 
     def start(self, page: int) -> "subprocess.Popen[str]":
-        given = [self.store, str(page), str(self.taken), str(self.hang)]
-        command = [sys.executable, "-m", "tests.bridges.relay_process", *given]
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-    def ends(self, count: int) -> list[str]:
-        """New jobs that are cancelled, in the order of their ends."""
-        jobs = [job.id for job in self.app.enqueue_many(self.add.call() for _ in range(count))]
-
-        async def cancel() -> None:
-            await (await self.app.broker()).cancel([Target(job) for job in jobs])
-
-        self.app.run(cancel())
-        return jobs
+        return self.ends.start(page, str(self.hang), stdout=subprocess.PIPE)
 
     def ids(self) -> list[str]:
-        return self.taken.read_text().splitlines()
+        return self._taken.read_text().splitlines()
 
     def jobs(self) -> list[str]:
         return [each.partition(":")[0] for each in self.ids()]
 
-    def wait_for(self, jobs: set[str]) -> None:
+    def wait_for(self, jobs: list[str]) -> None:
         until = time.monotonic() + 60
-        while not jobs <= set(self.jobs()):
-            assert time.monotonic() < until, f"{len(jobs - set(self.jobs()))} ends were never told"
+        while left := set(jobs).difference(self.jobs()):
+            assert time.monotonic() < until, f"{len(left)} ends were never told"
             time.sleep(0.02)
-
-
-def kill(process: "subprocess.Popen[str]") -> None:
-    process.kill()
-    process.wait(30)
-    assert process.stdout is not None
-    process.stdout.close()
 
 
 def test_what_was_taken_before_a_kill_comes_again_under_the_same_id(tmp_path: Path) -> None:
     killing = Killing(tmp_path)
-    jobs = killing.ends(25)
+    killing.ends.end(25)
     killing.hang.touch()
     for _ in range(2):
         process = killing.start(page=10)
@@ -73,35 +48,34 @@ def test_what_was_taken_before_a_kill_comes_again_under_the_same_id(tmp_path: Pa
     killing.hang.unlink()
     process = killing.start(page=10)
     try:
-        killing.wait_for(set(jobs))
+        killing.wait_for(killing.ends.jobs)
     finally:
         kill(process)
+        killing.ends.app.close()
+    jobs = killing.ends.jobs
     assert killing.jobs() == jobs[:10] * 2 + jobs
     assert len(set(killing.ids())) == 25
-    killing.app.close()
 
 
 @pytest.mark.slow
 def test_two_that_are_killed_at_any_moment_leave_nothing_out(tmp_path: Path) -> None:
     killing = Killing(tmp_path)
-    drawn = random.Random(7)
+    ends, drawn = killing.ends, random.Random(7)
     running = [killing.start(page=5) for _ in range(2)]
-    jobs: list[str] = []
     try:
         for _ in range(40):
-            jobs += killing.ends(60)
-            killing.wait_for(set(jobs[: -drawn.randrange(1, 60)]))  # one of them is in the middle of it
+            ends.end(60)
+            killing.wait_for(ends.jobs[: -drawn.randrange(1, 60)])  # one of them is in the middle of it
             victim = drawn.randrange(2)
             kill(running[victim])
             running[victim] = killing.start(page=5)
-        killing.wait_for(set(jobs))
+        killing.wait_for(ends.jobs)
     finally:
-        for process in running:
-            kill(process)
+        kill(*running)
+        ends.app.close()
     told = killing.ids()
-    assert {each.partition(":")[0] for each in told} == set(jobs)
-    assert len(set(told)) == len(jobs), "one id for each end"
+    assert {each.partition(":")[0] for each in told} == set(ends.jobs)
+    assert len(set(told)) == len(ends.jobs), "one id for each end"
     # The first time that each is told, they come in the order of the log.
-    assert list(dict.fromkeys(killing.jobs())) == jobs
+    assert list(dict.fromkeys(killing.jobs())) == ends.jobs
     assert max(Counter(told).values()) > 1, "no kill has hit a page that was under way"
-    killing.app.close()

@@ -14,15 +14,11 @@ from typing import Any
 import aiormq
 import msgspec
 import pytest
-from tests.bridges.servers import without
+from tests.bridges.ends import Ends, kill
 
 from windlass import Windlass
-from windlass.core.operate import Target
 from windlass.core.state import State
-from windlass.verify.brokers.places import Missing
 from windlass.verify.brokers.rabbitmq import Rabbit
-
-ROOT = Path(__file__).parents[2]
 
 APP = """\
 import os
@@ -54,29 +50,16 @@ def add(a, b):
 """
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Rabbit]:
-    try:
-        rabbit = Rabbit()
-    except Missing as missing:
-        without(missing)
-    try:
-        rabbit.start()
-        yield rabbit
-    finally:
-        rabbit.close()
-
-
-async def connected(server: Rabbit, story: Callable[[Any], Awaitable[Any]]) -> Any:
+async def connected(rabbit: Rabbit, story: Callable[[Any], Awaitable[Any]]) -> Any:
     """Ask the server through a plain client, which is not the adapter."""
-    connection = await aiormq.connect(server.url())
+    connection = await aiormq.connect(rabbit.url())
     try:
         return await story(await connection.channel())
     finally:
         await connection.close()
 
 
-def bound(server: Rabbit, exchange: str, queue: str, key: str) -> None:
+def bound(rabbit: Rabbit, exchange: str, queue: str, key: str) -> None:
     """Let what is published to an exchange be kept in a queue."""
 
     async def bind(channel: Any) -> None:
@@ -84,10 +67,10 @@ def bound(server: Rabbit, exchange: str, queue: str, key: str) -> None:
         await channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
         await channel.queue_bind(queue, exchange, key)
 
-    asyncio.run(connected(server, bind))
+    asyncio.run(connected(rabbit, bind))
 
 
-def taken(server: Rabbit, queue: str, *, least: int) -> list[Any]:
+def taken(rabbit: Rabbit, queue: str, *, least: int) -> list[Any]:
     """The messages of a queue, as soon as there are so many; they are acknowledged."""
 
     async def take(channel: Any) -> list[Any]:
@@ -102,18 +85,18 @@ def taken(server: Rabbit, queue: str, *, least: int) -> list[Any]:
                 else:
                     await asyncio.sleep(0.02)
 
-    return asyncio.run(connected(server, take))
+    return asyncio.run(connected(rabbit, take))
 
 
 class Running:
     """A folder with an app, and processes that use it."""
 
-    def __init__(self, folder: Path, server: Rabbit) -> None:
+    def __init__(self, folder: Path, rabbit: Rabbit) -> None:
         (folder / "tasks.py").write_text(APP)
         (folder / "proj.py").write_text(PEER)
         (folder / "results").mkdir()
         self._folder = folder
-        self._environment = {**os.environ, "AMQP": server.url(), "RESULTS": str(folder / "results")}
+        self._environment = {**os.environ, "AMQP": rabbit.url(), "RESULTS": str(folder / "results")}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *command: str) -> "subprocess.Popen[bytes]":
@@ -142,19 +125,19 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path, server: Rabbit) -> Iterator[Running]:
-    found = Running(tmp_path, server)
+def running(tmp_path: Path, rabbit: Rabbit) -> Iterator[Running]:
+    found = Running(tmp_path, rabbit)
     yield found
     found.end()
 
 
-def test_a_worker_sends_dead_letters_to_an_exchange(tmp_path: Path, server: Rabbit, running: Running) -> None:
-    bound(server, "deaths", "dead-letters", "jobs.mail.*")
+def test_a_worker_sends_dead_letters_to_an_exchange(tmp_path: Path, rabbit: Rabbit, running: Running) -> None:
+    bound(rabbit, "deaths", "dead-letters", "jobs.mail.*")
     running.start("windlass", "worker", "tasks:app", "--processes", "1")
     app = Windlass(f"sqlite:///{tmp_path / 'windlass.db'}")
     app.queue("mail", emit="final")
     job = app.external("send", queue="mail").using(max_attempts=1).enqueue(to="ann", password="hunter2")
-    (message,) = taken(server, "dead-letters", least=1)
+    (message,) = taken(rabbit, "dead-letters", least=1)
     said = msgspec.json.decode(message.body)
     assert message.routing_key == "jobs.mail.dead"
     assert message.header.properties.message_id.startswith(f"{job.id}:")
@@ -165,10 +148,10 @@ def test_a_worker_sends_dead_letters_to_an_exchange(tmp_path: Path, server: Rabb
 
 
 def test_celery_runs_what_was_enqueued_with_windlass(
-    tmp_path: Path, server: Rabbit, running: Running
+    tmp_path: Path, rabbit: Rabbit, running: Running
 ) -> None:
     """First while no Celery worker has ever been there, so there is no queue."""
-    bound(server, "deaths", "dead-letters", "jobs.mail.*")
+    bound(rabbit, "deaths", "dead-letters", "jobs.mail.*")
     running.start("windlass", "worker", "tasks:app", "--processes", "1")
     app = Windlass(f"sqlite:///{tmp_path / 'windlass.db'}")
     add = app.external("proj.tasks.add")
@@ -190,47 +173,28 @@ def test_celery_runs_what_was_enqueued_with_windlass(
 
 @pytest.mark.slow
 def test_kills_of_relay_and_server_leave_nothing_out_and_repeat_under_the_same_id(
-    tmp_path: Path, server: Rabbit
+    tmp_path: Path, rabbit: Rabbit
 ) -> None:
-    bound(server, "ends", "all-ends", "end")
-    store, drawn = f"sqlite:///{tmp_path / 'windlass.db'}", random.Random(11)
-    url = server.url("ends", options="key=end")
-    app = Windlass(store)
-    app.relay(url, name="ends", on="cancelled")
-    add = app.task(name="add")(lambda: None)
-
-    def start() -> "subprocess.Popen[bytes]":
-        given = [store, "20", url]
-        with (tmp_path / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.bridges.relay_process", *given], cwd=ROOT, stderr=log
-            )
-
-    async def ends(count: int) -> list[str]:
-        ended = [job.id for job in await app.aenqueue_many(add.call() for _ in range(count))]
-        await (await app.broker()).cancel([Target(job) for job in ended])
-        return ended
-
-    running, jobs, found = [start() for _ in range(2)], list[str](), list[Any]()
+    bound(rabbit, "ends", "all-ends", "end")
+    ends, drawn = Ends(tmp_path, rabbit.url("ends", options="key=end")), random.Random(11)
+    running, found = [ends.start(20) for _ in range(2)], list[Any]()
     try:
         for round_ in range(30):
-            jobs += app.run(ends(200))
-            victim = drawn.randrange(2)
+            ends.end(200)
             time.sleep(drawn.random())
-            running[victim].kill()
-            running[victim].wait()
-            running[victim] = start()
+            victim = drawn.randrange(2)
+            kill(running[victim])
+            running[victim] = ends.start(20)
             if round_ % 6 == 5:
-                server.kill()
-                jobs += app.run(ends(200))
-                server.restart()
-        while len({each.header.properties.message_id for each in found}) < len(jobs):
-            found += taken(server, "all-ends", least=1)
+                rabbit.kill()
+                ends.end(200)
+                rabbit.restart()
+        while len({each.header.properties.message_id for each in found}) < len(ends.jobs):
+            found += taken(rabbit, "all-ends", least=1)
     finally:
-        for process in running:
-            process.kill()
-            process.wait()
-        app.close()
+        kill(*running)
+        ends.app.close()
+    jobs = ends.jobs
     ids = [each.header.properties.message_id for each in found]
     assert sorted({each.partition(":")[0] for each in ids}) == sorted(jobs)
     assert len(set(ids)) == len(jobs)

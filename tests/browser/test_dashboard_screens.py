@@ -208,6 +208,7 @@ EMPTY = {
     "/flows": "No flows",
     "/workers": "No worker is alive",
     "/history": "Nothing ended in this window",
+    "/bridges": "No intakes and no relays",
     "/queues/mail": "No lane has work",
 }
 

@@ -114,3 +114,13 @@ def test_what_has_no_meaning_is_refused_with_a_way_out(tmp_path: Path) -> None:
         verify(Wanted(own="sqlite", minutes=0))
     with pytest.raises(InvalidOption, match="--power-cuts"):
         verify(Wanted(url=f"sqlite:///{tmp_path}/windlass.db"), power_cuts=1)
+
+
+@pytest.mark.slow
+def test_a_run_behind_a_front_door_is_clean() -> None:
+    faults = ("front killed", "kill tree", "kill producer")
+    wanted = Wanted(own="sqlite", front="nats", minutes=SHORT, faults=faults)
+    report = verify(wanted, quiet=True)
+    assert report.verdict == "clean", as_text(report)
+    assert report.store == "sqlite behind nats"
+    assert report.injected["front killed"] > 0

@@ -244,11 +244,13 @@ class Leases:
     def _clean(self, job: JobDetail | None) -> Cleaner:
         """What takes the secrets of a job out of texts about it."""
         if job is None:
-            return Cleaner(())
+            return Cleaner((), self._app.config.private_patterns)
         cleaner = self._cleaners.get(job.id)
         if cleaner is None:
             signature = self._app.signature_of(job.task) or Signature.untyped(job.task or "job")
-            cleaner = self._cleaners[job.id] = Cleaner(signature.secrets_in(job.payload))
+            cleaner = self._cleaners[job.id] = Cleaner(
+                signature.secrets_in(job.payload), self._app.config.private_patterns
+            )
             if len(self._cleaners) > _CLEANERS:
                 self._cleaners.popitem(last=False)
         return cleaner

@@ -5,21 +5,20 @@ from typing import Any
 import msgspec
 
 from windlass.bridges.message import Outgoing
-from windlass.core.codec import UNREADABLE, plain_arguments
+from windlass.core.codec import UNREADABLE
 from windlass.core.event import Event
 from windlass.core.job import JobDetail
 from windlass.core.names import is_reserved
 from windlass.core.outcome import Error
 from windlass.core.relay import RelaySettings, addressed
-from windlass.core.secret import masked
-from windlass.core.signature import Signature
+from windlass.core.showing import Shower
 from windlass.core.state import State
 from windlass.core.units import SECOND
-from windlass.core.webhook import without_callback, written_time
+from windlass.core.webhook import written_time
 from windlass.errors import UnreadablePayload
 
 LONGEST_ERROR = 2_000
-_UNTYPED = Signature.untyped("job")
+_UNTYPED = Shower(None)
 _ENDS = {State.DONE: "done", State.DEAD: "dead", State.CANCELLED: "cancelled"}
 
 
@@ -50,18 +49,18 @@ def message(
     job: JobDetail | None,
     *,
     namespace: str,
-    signature: Signature | None = None,
+    shower: Shower = _UNTYPED,
     largest: int | None = None,
 ) -> Outgoing:
     """The message about an end. `job` as the store has it; None: it is gone, and nothing is told of its
-    arguments and its error. Secrets are masked, as the task's `signature` and their names say. A body of
+    arguments and its error. What of it may be seen, `shower` knows. A body of
     more than `largest` bytes is sent without the arguments.
     """
     end = end_of(event) or ""
     kept = job if job is not None and not job.pruned else None
-    told = _told(event, end, kept, namespace)
+    told = _told(event, end, kept, namespace, shower)
     if settings.payload:
-        told["job"]["payload"] = None if kept is None else _payload(kept, signature or _UNTYPED)
+        told["job"]["payload"] = None if kept is None else _payload(kept, shower)
     body = msgspec.json.encode(told)
     if largest is not None and len(body) > largest and settings.payload:
         told["job"]["payload"] = None
@@ -81,7 +80,7 @@ def message(
     )
 
 
-def _told(event: Event, end: str, job: JobDetail | None, namespace: str) -> dict[str, Any]:
+def _told(event: Event, end: str, job: JobDetail | None, namespace: str, shower: Shower) -> dict[str, Any]:
     error = None if job is None or end != "dead" else job.error
     return {
         "type": f"job.{end}",
@@ -97,8 +96,8 @@ def _told(event: Event, end: str, job: JobDetail | None, namespace: str) -> dict
             "attempt": event.attempt,
             "runtime": None if event.runtime is None else event.runtime / SECOND,
             "waited": None if event.waited is None else event.waited / SECOND,
-            "error": None if error is None else _error(error),
-            "headers": {} if job is None else masked(without_callback(job.headers)),
+            "error": None if error is None else _error(shower.error(error)),
+            "headers": {} if job is None else shower.headers(job.headers),
             "tags": [] if job is None else list(job.tags),
         },
     }
@@ -108,12 +107,11 @@ def _error(error: Error) -> dict[str, str]:
     return {"type": error.type, "message": error.message[:LONGEST_ERROR]}
 
 
-def _payload(job: JobDetail, signature: Signature) -> object:
+def _payload(job: JobDetail, shower: Shower) -> object:
     """The arguments as the HTTP API shows them; in base64 what is no payload of ours, as in the dead letter
     of a message that nobody can read.
     """
     try:
-        args, kwargs = signature.masked(*plain_arguments(job.payload))
+        return shower.readable_arguments(job.payload)
     except (UnreadablePayload, *UNREADABLE):
         return {"base64": job.payload}
-    return {"args": args, "kwargs": kwargs}

@@ -25,6 +25,13 @@ Own = Annotated[
         help="Instead of --url: the run starts a store itself, then kills, fills, freezes and restores it."
     ),
 ]
+Front = Annotated[
+    Literal["kafka", "nats"] | None,
+    Parameter(
+        help="The run starts this message broker and hurts it. Producers enqueue through it, and an intake "
+        "takes the jobs into the store."
+    ),
+]
 Minutes = Annotated[float, Parameter(help="For how many minutes jobs are enqueued. By default 2.")]
 Seed = Annotated[
     int, Parameter(help="The seed of the random jobs and faults. The same seed gives the same plan.")
@@ -57,6 +64,7 @@ def run_verify(
     *,
     url: Url = None,
     own: Own = None,
+    front: Front = None,
     minutes: Minutes = 2.0,
     seed: Seed = 1,
     jobs: Jobs = None,
@@ -77,7 +85,14 @@ def run_verify(
     from windlass.verify.wanted import Wanted  # noqa: PLC0415
 
     wanted = Wanted(
-        url=url, own=own, minutes=minutes, seed=seed, jobs=jobs, report=report, faults=_names(faults)
+        url=url,
+        own=own,
+        front=front,
+        minutes=minutes,
+        seed=seed,
+        jobs=jobs,
+        report=report,
+        faults=_names(faults),
     )
     try:
         found: Report = verify(wanted, power_cuts=power_cuts, quiet=json)

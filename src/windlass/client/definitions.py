@@ -14,7 +14,7 @@ from windlass.client.namespaces import Namespaces
 from windlass.client.options import CallOptions, check_known
 from windlass.client.schedule import ScheduleOptions, specification
 from windlass.client.settings import LIMITS, LaneOptions, QueueOptions, flag, lane_settings, queue_settings
-from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, task_options
+from windlass.client.task import Call, P, Sender, Task, TaskKeywords, TaskOptions, private_names, task_options
 from windlass.clock import Clock
 from windlass.config import Config
 from windlass.core.alert import CLEAR, Alert, check_alert, encode_alert
@@ -130,6 +130,7 @@ class Definitions(Around):
             max_payload=self.config.max_payload,
             keep_result=keep_result,
             forms=self.forms,
+            private=private_names(options.get("private", ())),
         )
         # Everything is checked before anything is declared.
         place = self._place(queue, options.get("namespace"))
@@ -340,7 +341,6 @@ class Definitions(Around):
         `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
         if it raises, the value is refused. `schema` is their JSON Schema, for the registry of tasks.
         """
-        shown_as = (
-            {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
-        )
+        name = getattr(kind, "__qualname__", kind)  # what is no class is refused below
+        shown_as = {"description": f"{name}, as this app writes it"} if schema is None else schema
         self.forms.add(kind, Form(encode, decode, lambda: shown_as))

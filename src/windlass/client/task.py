@@ -54,6 +54,18 @@ class TaskKeywords(TypedDict, total=False):
     revision: int
     keep_result: bool
     unique: Unique | None
+    private: Sequence[str]
+
+
+def private_names(given: object) -> tuple[str, ...]:
+    """The names that a task says are private, or `InvalidOption`."""
+    names = tuple(cast("Sequence[object]", given)) if isinstance(given, list | tuple) else None
+    if names is None or not all(isinstance(name, str) and name for name in names):
+        said = shown(cast("object", given))
+        raise InvalidOption(
+            f'private must be names of arguments, fields or keys, such as ("email",), not {said}'
+        )
+    return cast("tuple[str, ...]", names)
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):

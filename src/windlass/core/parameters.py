@@ -8,7 +8,7 @@ from windlass.core.annotation import Shape, shape_of
 from windlass.core.fault import quoted, text_reason
 from windlass.core.forms import Forms
 from windlass.core.json_schema import json_schemas
-from windlass.core.secret import is_marked, is_secret_name
+from windlass.core.secret import NAMES, is_marked, is_secret_name
 from windlass.core.spelling import hint
 from windlass.errors import InvalidPayload
 
@@ -32,10 +32,15 @@ class Slot(NamedTuple):
 class Parameters:
     """What a function can be called with."""
 
-    def __init__(self, signature: inspect.Signature, *, label: str, forms: Forms) -> None:
-        """Take the parameters of a signature whose annotations are resolved; `label` begins every message."""
+    def __init__(
+        self, signature: inspect.Signature, *, label: str, forms: Forms, names: frozenset[str] = NAMES
+    ) -> None:
+        """Take the parameters of a signature whose annotations are resolved; `label` begins every message.
+        `names` are those of secrets.
+        """
         self.label = label
         self._forms = forms
+        self._secret_names = names
         slots = [
             Slot(
                 name,
@@ -119,7 +124,7 @@ class Parameters:
             place = (
                 self.positional[place].name if place < len(self.positional) else cast("Slot", self.rest).name
             )
-        return is_secret_name(place)
+        return is_secret_name(place, self._secret_names)
 
     def described(self, place: Place) -> str:
         """An argument that `bind` has let pass, as messages name it."""

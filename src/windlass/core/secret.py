@@ -7,7 +7,7 @@ lines and everything that is shown have secret values taken out.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from types import UnionType
@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.core.fault import fields_of
+from windlass.core.private import without_private
 
 NAMES = frozenset(
     (
@@ -45,9 +46,14 @@ class Secret:
     """Marks an argument or a field whose value must be shown nowhere: `Annotated[str, Secret]`."""
 
 
+def plain_name(name: str) -> str:
+    """A name as names are compared: `X-Api-Key` and `x_api_key` are one."""
+    return name.lower().replace("-", "_")
+
+
 def is_secret_name(name: str, names: frozenset[str] = NAMES) -> bool:
     """Whether something of this name holds a secret."""
-    plain = name.lower().replace("-", "_")
+    plain = plain_name(name)
     return plain in names or any(plain.endswith(f"_{each}") for each in names)
 
 
@@ -94,11 +100,12 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 class Cleaner:
-    """Takes the same secrets out of any number of texts."""
+    """Takes the same secrets out of any number of texts, and what looks private by some patterns."""
 
-    __slots__ = ("_forms",)
+    __slots__ = ("_forms", "_patterns")
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, secrets: Iterable[str], patterns: Sequence[str] = ()) -> None:
+        self._patterns = patterns
         found = frozenset(secrets)
         self._forms: list[str] | None = None
         if len(found) <= MOST:
@@ -113,7 +120,7 @@ class Cleaner:
         if any(cut in text for cut in _CUTS):
             for form in self._forms:
                 text = _without_pieces(text, form)
-        return text
+        return without_private(text, self._patterns)
 
 
 def _without_pieces(text: str, form: str) -> str:

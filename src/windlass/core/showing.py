@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.codec import open_payload, open_result
+from windlass.core.codec import UNREADABLE, open_result, plain_arguments
 from windlass.core.outcome import Error
 from windlass.core.private import masked_private, without_private
 from windlass.core.secret import masked
@@ -55,11 +55,13 @@ class Shower:
         if not payload:
             return ERASED
         try:
-            call = open_payload(payload)
-            args = [msgspec.json.decode(value) for value in call.a]
-            kwargs = {name: msgspec.json.decode(value) for name, value in call.k.items()}
-        except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return self.readable_arguments(payload)
+        except (UnreadablePayload, *UNREADABLE) as error:
             return str(error)
+
+    def readable_arguments(self, payload: bytes) -> dict[str, Any]:
+        """The arguments of a payload. `UNREADABLE` and `UnreadablePayload` if it cannot be read."""
+        args, kwargs = plain_arguments(payload)
         if not self._secrets:
             args, kwargs = self._signature.masked(args, kwargs)
         return masked_private({"args": args, "kwargs": kwargs}, self._patterns)
@@ -76,7 +78,11 @@ class Shower:
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers; of a callback only who it is."""
         found = without_callback(headers)
-        return found if self._secrets else masked_private(masked(found), self._patterns)
+        return (
+            found
+            if self._secrets
+            else masked_private(masked(found, names=self._signature.names), self._patterns)
+        )
 
 
 _UNTYPED = Signature.untyped("job")

@@ -15,7 +15,7 @@ wherever Python allows it, so that parameters can be reordered while jobs wait.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Never, NoReturn, TypeAlias
 
 import msgspec
@@ -41,7 +41,7 @@ from windlass.core.forms import Forms
 from windlass.core.option import shown
 from windlass.core.parameters import Parameters, Place
 from windlass.core.plain import plain_encoder
-from windlass.core.secret import is_marked, is_secret_name, masked, secrets_of_json
+from windlass.core.secret import NAMES, is_marked, is_secret_name, masked, plain_name, secrets_of_json
 from windlass.errors import InvalidPayload, PayloadTooLarge, UnreadablePayload
 
 _Parts: TypeAlias = Mapping[Place | None, object]
@@ -84,16 +84,19 @@ class Signature:
         max_payload: int = MAX_PAYLOAD,
         keep_result: bool = True,
         forms: Forms | None = None,
+        private: Collection[str] = (),
     ) -> None:
         """Read a function's signature. `InvalidOption` names a parameter that cannot be stored. `forms` are
-        the types of the app.
+        the types of the app. `private` are names that are masked as those of secrets are.
         """
         self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.max_payload = max_payload
         label = f"{self.name}()"
         signature, self.injected = taken_out(resolved(function, label=label), label=label)
         self._forms = forms or Forms()
-        self._parameters = Parameters(signature, label=label, forms=self._forms)
+        self.names = NAMES.union(plain_name(each) for each in private)
+        """What is masked in a call, by the names of parameters, fields and keys."""
+        self._parameters = Parameters(signature, label=label, forms=self._forms, names=self.names)
         self._quick = _quick_decoder(self._parameters, self._forms)
         self.plain = plain_encoder(self._parameters, max_payload=max_payload)
         """The payload of a plain call; None: `encode` makes it, or says what is wrong."""
@@ -208,7 +211,7 @@ class Signature:
 
     def is_secret(self, name: str) -> bool:
         """Whether a parameter is secret, by its name or its annotation."""
-        return is_secret_name(name) or is_marked(self.annotations[name])
+        return is_secret_name(name, self.names) or is_marked(self.annotations[name])
 
     # --- secrets --------------------------------------------------------------------------------------------
 
@@ -227,8 +230,9 @@ class Signature:
             slot = self._parameters.slot(place)
             names = [place] if isinstance(place, str) else []
             names += [] if slot is None else [slot.name]
-            secret = any(is_secret_name(name) for name in names)
-            found |= secrets_of_json(value, Any if slot is None else slot.shape.type, secret=secret)
+            secret = any(is_secret_name(name, self.names) for name in names)
+            kind = Any if slot is None else slot.shape.type
+            found |= secrets_of_json(value, kind, secret=secret, names=self.names)
         return frozenset(found)
 
     def cannot_match(self, place: str) -> str:
@@ -241,7 +245,7 @@ class Signature:
                 return f'takes "{place}" by position only: write {first.index(place)} for it'
             names = [*map(str, range(len(first))), *self._parameters.named]
             return f"has no such argument; its arguments are: {', '.join(names) or 'none'}"
-        if is_secret_name(slot.name) or is_marked(slot.shape.type):
+        if is_secret_name(slot.name, self.names) or is_marked(slot.shape.type):
             return "keeps this argument secret, and a strike can be read by every operator"
         return ""
 
@@ -252,16 +256,20 @@ class Signature:
         try:
             a, k = self._parameters.bind(args, kwargs)
         except InvalidPayload:
-            return [masked(value) for value in args], masked(dict(kwargs))
-        is_secret, shape = self._parameters.is_secret, self._parameters.shape
+            return [masked(value, names=self.names) for value in args], masked(dict(kwargs), names=self.names)
+
+        def shown(place: Place, value: Any) -> Any:
+            kind, secret = self._parameters.shape(place).type, self._parameters.is_secret(place)
+            return masked(value, kind, secret=secret, names=self.names)
+
         return (
-            [masked(value, shape(place).type, secret=is_secret(place)) for place, value in enumerate(a)],
-            {name: masked(value, shape(name).type, secret=is_secret(name)) for name, value in k.items()},
+            [shown(place, value) for place, value in enumerate(a)],
+            {name: shown(name, value) for name, value in k.items()},
         )
 
     def masked_result(self, value: Any) -> Any:
         """A result as plain JSON, with secrets replaced, for showing."""
-        return masked(value, self._result.type)
+        return masked(value, self._result.type, names=self.names)
 
     # --- result ---------------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class Staff:
         self._ended_at: dict[str, float] = {}
         self.now: dict[str, Started] = {}
         self.all: list[Started] = []
+        self.always: dict[str, str] = {}
+        """Variables of all of them."""
         self.closed: set[str] = set()
         """Places that nobody is to take."""
 
@@ -133,7 +135,7 @@ class Fleet(Staff):
         command = [sys.executable, "-m", "windlass.verify.host", "worker", APP]
         options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY), "--queues", QUEUES]
         variables = environment(
-            self._url(place), self._namespace, self._history, **{HOST: place}, **self.extra
+            self._url(place), self._namespace, self._history, **{HOST: place}, **self.always, **self.extra
         )
         name = f"host-{place}-{number}"
         return self._starter.start(name, [*command, *options], environment=variables)
@@ -178,7 +180,9 @@ class Producers(Staff):
             f"{self._rate:g}",
             str(seed),
         ]
-        variables = environment(self._url(PRODUCERS), self._namespace, self._history, **self.extra)
+        variables = environment(
+            self._url(PRODUCERS), self._namespace, self._history, **self.always, **self.extra
+        )
         return self._starter.start(name, command, environment=variables)
 
     @property

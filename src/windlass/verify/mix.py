@@ -7,7 +7,7 @@ from typing import Any
 
 from windlass import Call, chain, group
 from windlass.verify import tasks
-from windlass.verify.ground import HTTP
+from windlass.verify.ground import FRONT, HTTP
 
 Make = Callable[[random.Random], Call[Any]]
 
@@ -17,6 +17,10 @@ def _lane(draw: random.Random, lanes: int) -> str:
     return "large" if draw.random() < 0.6 else f"tenant-{draw.randrange(lanes)}"
 
 
+KEYED: tuple[float, Make] = (
+    4,
+    lambda draw: tasks.plain.using(key=f"key-{draw.randrange(40)}").call(),
+)
 KINDS: tuple[tuple[float, Make], ...] = (
     (48, lambda _: tasks.plain.call()),
     (8, lambda draw: tasks.threaded.call(draw.uniform(0, 0.004))),
@@ -25,7 +29,7 @@ KINDS: tuple[tuple[float, Make], ...] = (
     (2.5, lambda _: tasks.limited.call()),
     (1, lambda _: tasks.rated.call()),
     (1.5, lambda draw: tasks.in_row.using(lane=f"row-{draw.randrange(tasks.ROWS)}").call()),
-    (4, lambda draw: tasks.plain.using(key=f"key-{draw.randrange(40)}").call()),
+    KEYED,
     (5, lambda draw: tasks.plain.using(delay=round(draw.uniform(0.1, 8), 3)).call()),
     (4, lambda draw: tasks.flaky.call(draw.randint(1, 2))),
     (1, lambda draw: tasks.apart.call(draw.uniform(0, 0.01))),
@@ -46,7 +50,10 @@ FOREIGN: tuple[tuple[float, Make], ...] = (
     (0.05, lambda _: tasks.foreign.call(how="hopeless", number=0)),
 )
 """For those who speak HTTP, where there are any."""
-_ALL = KINDS + (FOREIGN if HTTP in os.environ else ())
+_ALL = tuple(kind for kind in KINDS if kind is not KEYED or FRONT not in os.environ) + (
+    FOREIGN if HTTP in os.environ else ()
+)
+"""A front door does not say that a key was taken, so nobody could tell such a job from a lost one."""
 _WEIGHTS = [weight for weight, _ in _ALL]
 _MAKES = [make for _, make in _ALL]
 

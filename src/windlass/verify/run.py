@@ -12,6 +12,7 @@ import msgspec
 from windlass.errors import StoreError, WindlassError
 from windlass.verify import history
 from windlass.verify.faults.all import possible
+from windlass.verify.faults.front import start_again as start_front
 from windlass.verify.faults.kind import Kind
 from windlass.verify.fleet import STYLES
 from windlass.verify.progress import Progress
@@ -72,6 +73,8 @@ class Run:
         self._states: dict[str, int] = {}
         self.outline = Outline(skipped={})
         self.sessions: list[str] = []
+        self._not_seen: set[str] | None = None
+        """Jobs that the front door accepted, and the store was not seen to have."""
 
     def interrupt(self) -> None:
         """Heal, and report what there is; said again, do not wait for the rest to be done."""
@@ -185,6 +188,9 @@ class Run:
         if isinstance(scene.own, Server) and (scene.own.process is None or not scene.own.process.is_running):
             with self.trouble("starting the store again"):
                 await asyncio.to_thread(scene.own.start)
+        if scene.front is not None:
+            with self.trouble("starting the front door again"):
+                await start_front(scene)
         scene.keeping = True
         self.phase("healed")
         await self.pause(2)  # new work beside the old: throughput is back
@@ -198,13 +204,28 @@ class Run:
         while time.monotonic() - self._changed_at < STALLED and not self._hurried:
             if self._states and not unfinished(self._states):
                 counts = await self.scene.reader.counts()
-                if counts is not None and not unfinished(counts):
+                if counts is not None and not unfinished(counts) and await self._all_taken():
                     self.phase("drained")
                     return True
             await asyncio.sleep(LOOK / 2)
         why = "interrupted" if self._hurried else f"nothing changed for {STALLED:g} s"
         self.outline.troubles.append(f"not drained: {why}, {unfinished(self._states)} jobs unfinished")
         return False
+
+    async def _all_taken(self) -> bool:
+        """Whether nothing is left at the front door: the store knows every job that was accepted there."""
+        if self.scene.front is None:
+            return True
+        if self._not_seen is None:
+            self._not_seen = set(_accepted_ids(self._stage.history))
+        before = len(self._not_seen)
+        with contextlib.suppress(StoreError):
+            async for final in self.scene.reader.finals(sorted(self._not_seen)):
+                if final.state != "absent":
+                    self._not_seen.discard(final.job)
+        if len(self._not_seen) < before:
+            self._changed_at = time.monotonic()
+        return not self._not_seen
 
     async def _read_everything(self, *, idle: bool) -> None:
         """Every job that anybody asked for, and every other that the store has."""
@@ -267,12 +288,25 @@ class Run:
 
 
 def _asked_ids(folder: Path) -> Iterator[str]:
-    """All ids that producers have sent, from their histories."""
+    """All ids that producers have sent."""
+    for event in _of_producers(folder):
+        if isinstance(event, history.Enqueue):
+            yield from (asked.job for asked in event.jobs)
+
+
+def _accepted_ids(folder: Path) -> Iterator[str]:
+    """All ids that were accepted from producers."""
+    for event in _of_producers(folder):
+        if isinstance(event, history.Enqueued):
+            yield from (receipt.job for receipt in event.receipts)
+
+
+def _of_producers(folder: Path) -> Iterator[object]:
+    """What is in the histories of producers."""
     for path in folder.glob(f"producer-*{history.SUFFIX}"):
         with path.open("rb") as lines:
             for line in history.read_file(lines, path.name):
-                if isinstance(line.event, history.Enqueue):
-                    yield from (asked.job for asked in line.event.jobs)
+                yield line.event
 
 
 async def perform(

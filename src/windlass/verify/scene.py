@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from windlass.verify import history
+from windlass.verify.brokers.fronts import Front
 from windlass.verify.disk import Disk
 from windlass.verify.fleet import Fleet, Producers
 from windlass.verify.ground import SESSION_TTL
@@ -33,6 +34,7 @@ class Scene:
         http: HttpPart | None = None,
         own: OwnStore | None,
         disk: Disk | None,
+        front: Front | None = None,
         seed: int,
     ) -> None:
         self.folder = folder
@@ -44,6 +46,7 @@ class Scene:
         self.http = http
         self.own = own
         self.disk = disk
+        self.front = front
         self.draw = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
         self.ttl = SESSION_TTL
         self.keeping = True

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from windlass.errors import StoreError
 from windlass.verify import http_part
+from windlass.verify.brokers.fronts import Front, own_front
 from windlass.verify.fleet import HOSTS, PRODUCERS, Fleet, Producers, remove_tables
-from windlass.verify.ground import HTTP
+from windlass.verify.ground import FRONT, HTTP
 from windlass.verify.guardian import Guardian
 from windlass.verify.history import Journal
 from windlass.verify.http_part import SERVER, HttpPart
@@ -33,6 +34,7 @@ class Stage:
         self._starter = Starter(self.folder / "logs", self._guardian)
         self._network: Network | None = None
         self._http: HttpPart | None = None
+        self._front: Front | None = None
         self.target: Target | None = None
         self.scene: Scene | None = None
 
@@ -44,6 +46,8 @@ class Stage:
         else:
             assert wanted.url is not None
             self.target = target = given_store(wanted.url)
+        if wanted.front is not None:
+            self._front = await asyncio.to_thread(own_front, wanted.front, self._starter, self.folder)
         if target.address is not None:
             self._network = await asyncio.to_thread(Network, target.address, [*HOSTS, PRODUCERS, SERVER])
         if http_part.why_not() is None:
@@ -68,11 +72,15 @@ class Stage:
             http=self._http,
             own=target.own,
             disk=target.disk,
+            front=self._front,
             seed=wanted.seed,
         )
         if self._http is not None:
             self.scene.fleet.others = self._http.programs
-            self.scene.producers.extra = {HTTP: "yes"}
+            self.scene.producers.extra[HTTP] = "yes"
+        if self._front is not None:
+            for staff in (self.scene.producers, self.scene.fleet):
+                staff.always[FRONT] = self._front.url
         return self.scene
 
     def _url(self, door: str) -> str:
@@ -95,6 +103,8 @@ class Stage:
                 await self.target.remove()
             except (StoreError, OSError) as error:
                 left = str(error)
+        if self._front is not None:
+            await asyncio.to_thread(self._front.server.close)
         remove_tables(sessions)
         await asyncio.to_thread(self._guardian.close)
         return left

@@ -45,7 +45,7 @@ def reported(wanted: Wanted, stage: Stage, outline: Outline) -> Report:
     """What the run and the checker say, together."""
     drawn, runs = timeline.draw_up(stage.history)
     report = Report(
-        store=outline.store,
+        store=outline.store if wanted.front is None else f"{outline.store} behind {wanted.front}",
         durability=outline.durability,
         own=wanted.own is not None,
         seed=wanted.seed,

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.core.option import shown
 from windlass.errors import InvalidOption
+from windlass.verify.brokers.fronts import FRONTS
 
 RATE = 150.0
 """Jobs a second, where nobody says how many."""
@@ -17,6 +19,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str | None = None
     own: str | None = None
+    front: str | None = None
+    """The message broker that the run starts as the front door of its producers; None: there is none."""
     minutes: float = 2.0
     seed: int = 1
     jobs: int | None = None
@@ -42,6 +46,8 @@ def check(wanted: Wanted) -> Wanted:
             "say which store: --url URL for one of yours (workers and network are hurt, the store is not), "
             "or --own sqlite, redis, postgres or cluster for one that the run starts and hurts as well"
         )
+    if wanted.front is not None and wanted.front not in FRONTS:
+        raise InvalidOption(f"--front is {' or '.join(FRONTS)}, not {shown(wanted.front)}")
     if not LEAST <= wanted.minutes <= 24 * 60:
         raise InvalidOption(f"--minutes must be from {LEAST:g} to 1,440, not {wanted.minutes:g}")
     if wanted.jobs is not None and not 1 <= wanted.jobs <= 10_000_000:

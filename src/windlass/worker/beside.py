@@ -22,10 +22,15 @@ def beside(
     if (history := config.history) is not None:
         services["history"] = lambda: keep_history(history, broker, config.namespace, sleep=pace.sleep)
     if config.webhooks:
-        services["webhooks"] = Webhooks(broker, pace, config.namespace).run
+        services["webhooks"] = Webhooks(broker, pace, config.namespace, config.private_patterns).run
     if program.relays:
         services["relays"] = Relays(
-            program.relays, broker, pace, config.namespace, signature_of=program.signature_of
+            program.relays,
+            broker,
+            pace,
+            config.namespace,
+            signature_of=program.signature_of,
+            patterns=config.private_patterns,
         ).run
     if intakes and program.intakes:
         services["intakes"] = Intakes(

@@ -5,6 +5,7 @@ A lease that never became a run gets its settlement here, too: given back, held,
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from types import TracebackType
 
 import msgspec
@@ -58,7 +59,8 @@ class Concluder:
             result = task.signature.encode_result(value)
         except InvalidPayload as error:
             # The code has run to its end. To run it again would repeat its effects and fail here again.
-            returned = Cleaner(secret_texts(value))  # secrets in what was returned, besides those of the call
+            # Secrets in what was returned, besides those of the call.
+            returned = Cleaner(secret_texts(value, names=task.signature.names))
 
             def clean(text: str) -> str:
                 return returned(run.clean(text))
@@ -237,11 +239,13 @@ def unknown(lease: Lease) -> Settlement:
     return held(lease, said("UnknownTask", f'no task "{lease.task}" in this app'))
 
 
-def unreadable(lease: Lease, task: Registered, error: Exception) -> Settlement:
+def unreadable(
+    lease: Lease, task: Registered, error: Exception, *, patterns: Sequence[str] = ()
+) -> Settlement:
     """The settlement of a lease whose payload this code cannot read. The error may come from a type of the
-    app and quote the payload, so secrets are removed from it.
+    app and quote the payload, so secrets are removed from it, and what looks private by these patterns.
     """
-    clean = Cleaner(task.signature.secrets_in(lease.payload))
+    clean = Cleaner(task.signature.secrets_in(lease.payload), patterns)
     kept = as_error(error, retryable=True, clean=clean)
     return held(
         lease, kept, why=clean(f"this code cannot read its payload: {error}"), raised=error, clean=clean

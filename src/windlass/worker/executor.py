@@ -86,7 +86,7 @@ class Performer:
         try:
             return task.signature.decode(run.lease.payload)
         except (UnreadablePayload, InvalidPayload) as error:
-            return unreadable(run.lease, task, error)
+            return unreadable(run.lease, task, error, patterns=run.program.config.private_patterns)
 
 
 class Executor:

@@ -30,6 +30,7 @@ from windlass.core.event import FROM_NOW, FROM_START, Event, Events
 from windlass.core.intake import Control
 from windlass.core.job import JobDetail
 from windlass.core.relay import RelayReading, declared_as, reading_of
+from windlass.core.showing import Shower
 from windlass.core.signature import Signature
 from windlass.core.units import SECOND, Cursor, JobId, Micros
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable, InvalidOption, StoreError
@@ -47,9 +48,9 @@ DETAILS = 20
 """Jobs that are read whole at once: each may carry a payload and a result of 1 MiB."""
 MOST_BYTES = 4 * 2**20
 """Bytes of messages that are gathered before they are sent."""
-ANSWERING = 10.0
-"""Seconds that a message broker is given for one call: less than `turn.SURE`, after which it may be another's
-turn.
+ANSWERING = 12.0
+"""Seconds that a message broker is given for one call: more than adapters wait, whose errors say more, and
+less than `turn.SURE`, after which it may be another's turn.
 """
 LONGEST = 30.0
 """Seconds between two tries at most."""
@@ -86,10 +87,13 @@ class Relays:
         namespace: str,
         *,
         signature_of: SignatureOf,
+        patterns: Sequence[str] = (),
         opens: Opens = open_sink,
     ) -> None:
         self._relays = [
-            Relaying(relay, broker, pace, namespace, signature_of=signature_of, opens=opens)
+            Relaying(
+                relay, broker, pace, namespace, signature_of=signature_of, patterns=patterns, opens=opens
+            )
             for relay in relays.values()
         ]
 
@@ -113,6 +117,7 @@ class Relaying:
         namespace: str,
         *,
         signature_of: SignatureOf,
+        patterns: Sequence[str] = (),
         opens: Opens = open_sink,
     ) -> None:
         self._settings = relay.settings
@@ -121,6 +126,7 @@ class Relaying:
         self._pace = pace
         self._namespace = namespace
         self._signature_of = signature_of
+        self._patterns = patterns
         self._opens = opens
         self._name = relay.settings.name
         first = FROM_NOW if relay.settings.start == "last" else FROM_START
@@ -212,7 +218,7 @@ class Relaying:
                 event,
                 jobs.get(event.job),
                 namespace=self._namespace,
-                signature=self._signature_of(event.task),
+                shower=Shower(self._signature_of(event.task), self._patterns),
                 largest=sink.largest,
             )
             for event in events

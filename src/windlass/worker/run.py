@@ -12,7 +12,7 @@ import msgspec
 from windlass.core.job import GROUP_JOBS, NewJob, check_new_job
 from windlass.core.lease import Lease
 from windlass.core.outcome import Verdict
-from windlass.core.secret import Cleaner, secret_texts
+from windlass.core.secret import NAMES, Cleaner, secret_texts
 from windlass.core.session import Note
 from windlass.errors import InvalidOption
 from windlass.observe.logs import find_runs_with
@@ -88,8 +88,11 @@ class Run(msgspec.Struct, eq=False, kw_only=True, gc=False):
         cleaner = self.cleaner
         if cleaner is None:
             signature = self.program.signature_of(self.lease.task)
-            found = frozenset[str]() if signature is None else signature.secrets_in(self.lease.payload)
-            cleaner = self.cleaner = Cleaner(found | secret_texts(self.lease.headers))
+            names, found = NAMES, frozenset[str]()
+            if signature is not None:
+                names, found = signature.names, signature.secrets_in(self.lease.payload)
+            found |= secret_texts(self.lease.headers, names=names)
+            cleaner = self.cleaner = Cleaner(found, self.program.config.private_patterns)
         return cleaner(text)
 
     def spawn(self, jobs: Sequence[NewJob]) -> None:

@@ -17,6 +17,7 @@ from windlass.broker.management import Configure, Plan, Read
 from windlass.core.event import FROM_START, Event, Events
 from windlass.core.ids import derived_id, namespace_tag
 from windlass.core.job import JobDetail, NewJob, Refusal, Status
+from windlass.core.private import without_private
 from windlass.core.reading import Reading
 from windlass.core.settings import Kind, Subject
 from windlass.core.units import Cursor, JobId
@@ -56,10 +57,11 @@ class Source(Configure, Plan, Produce, Read, Protocol):
 class Webhooks:
     """Reads the log for as long as the worker runs."""
 
-    def __init__(self, broker: Source, pace: Pace, namespace: str) -> None:
+    def __init__(self, broker: Source, pace: Pace, namespace: str, patterns: Sequence[str] = ()) -> None:
         self._broker = broker
         self._pace = pace
         self._namespace = namespace
+        self._patterns = patterns
         self._tag = namespace_tag(namespace)
         self._turn = Turn(broker, pace, Subject(Kind.READER, READER), _FIRST)
 
@@ -138,7 +140,14 @@ class Webhooks:
         self, name: str, url: str, event: Event, end: End, job: JobDetail | None
     ) -> Iterable[NewJob]:
         error = None if job is None or job.error is None or end != "dead" else job.error
-        told = None if error is None else (error.type, error.message[:LONGEST_ERROR])
+        told = (
+            None
+            if error is None
+            else (
+                error.type,
+                without_private(error.message, self._patterns)[:LONGEST_ERROR],
+            )
+        )
         body = message(event, end, namespace=self._namespace, error=told)
         about = (self._namespace, event.job, event.fence, end, name)
         try:

@@ -47,7 +47,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-PAGES = ("jobs", "queues", "dead", "schedules", "flows", "workers", "tasks", "history", "docs")
+PAGES = ("jobs", "queues", "dead", "schedules", "flows", "bridges", "workers", "tasks", "history", "docs")
 """What the dashboard shows beside its first page, as `web/src/shell/Screen.svelte` names them. Any other path
 is a slip, also one that other servers have ("schema"), and is told as such.
 """

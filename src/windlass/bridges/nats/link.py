@@ -9,7 +9,7 @@ import contextlib
 import random
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import nats.errors
@@ -18,17 +18,18 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from windlass.bridges.addresses import Address
-from windlass.bridges.nats.credentials import credentials
+from windlass.bridges.nats.login import LOGIN_OPTIONS, Login
 from windlass.bridges.nats.said import ApiError, ApiErrorSaid, refusal
 from windlass.errors import BridgeRefused, BridgeUnavailable, InvalidOption
 
 _T = TypeVar("_T")
 
-LINK_OPTIONS = ("domain", "token", "creds", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "monitor")
+LINK_OPTIONS = ("domain", "monitor", *LOGIN_OPTIONS)
 ANSWERS_WITHIN = 5.0
 """Seconds."""
 _CONNECTS_WITHIN = 3
 _CLOSES_WITHIN = 1.0
+_GIVES_UP_WITHIN = 0.2
 _PORT = 4222
 
 
@@ -42,15 +43,14 @@ class Link:
         self.shown = address.shown
         self.prefix = f"$JS.{domain}.API" if (domain := address.options.get("domain")) else "$JS.API"
         self._hosts = [f"nats://{_bracketed(host)}:{port or _PORT}" for host, port in address.hosts]
-        self._login = _login(address)
-        self._tls = _tls(address)
+        self._login = Login(address)
         self._connecting = asyncio.Lock()
         self._client: Client | None = None
         self._found: list[str] = []
         self._not_allowed = ""
         self._noted: Exception | None = None
         self.lost = asyncio.Event()
-        """Set when the connection of this moment is lost; each connection has one of its own."""
+        """Set when there will be no answers on this connection; each connection has one of its own."""
 
     async def client(self) -> Client:
         """A client that is connected."""
@@ -110,6 +110,8 @@ class Link:
         except (nats.errors.Error, OSError, TimeoutError) as error:
             if self._not_allowed:
                 why, self._not_allowed = self._not_allowed, ""
+                if self._client is not None and self._client.is_connected:
+                    self.lost.clear()
                 raise BridgeRefused(f"{self.shown}: {why}") from None
             raise BridgeUnavailable(f"{self.shown} does not answer: {_said(error)}") from None
 
@@ -178,12 +180,14 @@ class Link:
                 flush_timeout=ANSWERS_WITHIN,
                 ping_interval=10,
                 name="windlass",
-                tls=self._tls,
-                **self._login,
+                **self._login.begin(),
             )
+            self._login.check()
         except BaseException:
+            # It waits for ever for the end of what has never begun.
             with contextlib.suppress(Exception):
-                await client.close()
+                async with asyncio.timeout(_GIVES_UP_WITHIN):
+                    await client.close()
             raise
         self._found = [f"nats://{server.netloc}" for server in client.discovered_servers]
         return client
@@ -192,41 +196,13 @@ class Link:
         """What the server tells without having been asked, or why it cannot be reached."""
         self._noted = error
         if "permissions violation" in str(error).lower():
-            self._not_allowed = str(error)
+            # It does not answer what was asked then: nobody need wait for that.
+            self._not_allowed = _said(error)
+            self.lost.set()
 
 
 class _Answer(msgspec.Struct):
     error: ApiErrorSaid | None = None
-
-
-def _login(address: Address) -> dict[str, Any]:
-    """What the client wants to be told. A user without a password is a token, as NATS has it."""
-    creds, token = address.options.get("creds"), address.options.get("token")
-    ways = [creds is not None, token is not None, address.user is not None]
-    if sum(ways) > 1:
-        raise InvalidOption(f"{address.shown}: say one of user, token= and creds=")
-    if creds is not None:
-        known = credentials(creds)
-        return {"user_jwt_cb": known.jwt, "signature_cb": known.sign}
-    if token is not None:
-        return {"token": token}
-    if address.user is not None and address.password is None:
-        return {"token": address.user}
-    return {} if address.user is None else {"user": address.user, "password": address.password}
-
-
-def _tls(address: Address) -> ssl.SSLContext | None:
-    options = address.options
-    authorities, mine = options.get("ssl_ca_certs"), options.get("ssl_certfile")
-    if address.scheme != "tls" and authorities is None and mine is None:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=authorities)
-        if mine is not None:
-            context.load_cert_chain(mine, options.get("ssl_keyfile"))
-    except OSError as error:
-        raise InvalidOption(f"{address.shown}: the certificates cannot be read: {error}") from None
-    return context
 
 
 def _bracketed(host: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from windlass.errors import InvalidOption
 from windlass.verify.faults.cluster import CLUSTER
 from windlass.verify.faults.file import FILE
+from windlass.verify.faults.front import FRONT
 from windlass.verify.faults.http import HTTP
 from windlass.verify.faults.kind import Kind
 from windlass.verify.faults.network import NETWORK
@@ -15,7 +16,18 @@ from windlass.verify.faults.store import STORE
 from windlass.verify.faults.workers import WORKERS
 from windlass.verify.scene import Scene
 
-KINDS: tuple[Kind, ...] = (*WORKERS, *PRODUCERS, *HTTP, *NETWORK, *STORE, *FILE, *REDIS, *POSTGRES, *CLUSTER)
+KINDS: tuple[Kind, ...] = (
+    *WORKERS,
+    *PRODUCERS,
+    *HTTP,
+    *NETWORK,
+    *STORE,
+    *FRONT,
+    *FILE,
+    *REDIS,
+    *POSTGRES,
+    *CLUSTER,
+)
 
 
 def named(names: Sequence[str]) -> list[Kind]:
