@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer, TopicPartition, murmur2
-from tests.bridges.kafka_ground import DOOR, Kafka
+from tests.bridges.kafka_ground import Kafka
 
 from windlass.bridges.addresses import address_of, open_sink, open_source
 from windlass.bridges.kafka.inbox import FULL
@@ -379,8 +379,7 @@ def test_connections_that_are_reset_again_and_again_lose_nothing(kafka: Kafka) -
                         for each in range(start, start + 20)
                     ]
                     await _patiently(lambda batch=batch: sink.publish(batch))
-                    kafka.network.weather([DOOR], reset=True)
-                    kafka.network.weather([DOOR])
+                    kafka.reset()
 
             await asyncio.wait_for(asyncio.gather(send(), take(0), take(1)), 120)
             # What the producer itself sends again is kept once.
