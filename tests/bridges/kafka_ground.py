@@ -97,17 +97,20 @@ class Kafka:
             time.sleep(0.05)
         raise AssertionError("the topic cannot be made anew")
 
+    def reset(self) -> None:
+        """Reset all connections through the door, once."""
+        self.network.weather([DOOR], reset=True)
+        self.network.weather([DOOR])
+
     def close(self) -> None:
         """End both."""
         self.broker.close()
         self.network.close()
 
 
-@pytest.fixture(scope="session")
-def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker for a whole process of pytest: each test makes topics of its own."""
+def _running(starter: Starter, folder: Path) -> Iterator[Kafka]:
     try:
-        running = Kafka(starter, tmp_path_factory.mktemp("kafka"))
+        running = Kafka(starter, folder)
     except Missing as missing:
         without(missing)
     try:
@@ -115,6 +118,18 @@ def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
     finally:
         running.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One broker for a whole process of pytest: each test makes topics of its own."""
+    yield from _running(starter, tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture
+def own_kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One that a test may harm."""
+    yield from _running(starter, tmp_path_factory.mktemp("own-kafka"))
 
 
 class KafkaLogGround(LogGround):

@@ -1,206 +1,100 @@
-"""Processes that run an intake while tests kill them, and the account of what they took."""
+"""One process that takes the messages of a source, as users run it, and what a test sees of it."""
 
+import asyncio
+import contextlib
 import os
-import random
-import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import msgspec
-import pytest
-from tests.bridges.taking_app import FORMAT, STORE, URL, build
-from tests.broker.postgres.servers import Server, programs
-from tests.broker.redis.servers import redis_binary, running
+from tests.bridges.killing import APP, NAMESPACE, PATIENCE, numbers_of
 
-from windlass import Windlass
-from windlass.core.job import JobDetail
-from windlass.core.query import FIRST_PAGE, JobQuery
-from windlass.core.state import State
-from windlass.core.units import Cursor
-
-PATIENCE = 120.0
-QUICK = {"WINDLASS_SESSION_TTL": "3s", "WINDLASS_BEAT": "0.5s"}
+from windlass.broker.contract import Broker, Options
+from windlass.broker.registry import open_broker
+from windlass.core.bridging import decoded
+from windlass.core.intake import IntakeStatus, status_of
+from windlass.core.take import Offset, Take, TakeStatus
+from windlass.worker.documents import document_of
 
 
-class SomeStore(NamedTuple):
-    """A store that processes share."""
+class Taking:
+    """The intake `orders`."""
 
-    url: str
-    away: Callable[[], AbstractContextManager[None]]
-    """Nobody reaches it meanwhile."""
+    def __init__(self, store: str, log: Path) -> None:
+        self._store = store
+        self._log = log
 
+    async def until_taken(self, *numbers: int) -> None:
+        """Wait until there is a job for each, and for no other."""
+        async with self._broker() as broker:
 
-@contextmanager
-def store_of_kind(kind: str, folder: Path) -> Iterator[SomeStore]:
-    """A store of its own."""
-    if kind == "sqlite":
-        file = folder / "windlass.db"
-        yield SomeStore(f"sqlite:///{file}", lambda: _locked(file))
-    elif kind == "redis":
-        with running(redis_binary(), "--appendonly", "yes") as server:
-            yield SomeStore(server.url, lambda: _frozen(server.process.pid))
-    else:
-        postgres = Server(programs())
-        try:
-            yield SomeStore(postgres.dsn, lambda: _crashed(postgres))
-        finally:
-            postgres.remove()
+            async def there() -> bool:
+                return sum(row.count for row in (await broker.counts()).rows) >= len(numbers)
 
+            await self._until(there)
+            assert sorted(await numbers_of(broker)) == sorted(numbers)
 
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Somebody holds the lock of all writers."""
-    link = sqlite3.connect(file, isolation_level=None, timeout=60)
-    link.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        link.execute("ROLLBACK")
-        link.close()
+    async def until_told(self, holds: Callable[[IntakeStatus], bool]) -> IntakeStatus:
+        """Wait until operators see it."""
+        async with self._broker() as broker:
 
+            async def status() -> IntakeStatus:
+                document = await document_of(broker, status_of("orders"))
+                found = None if document is None else decoded(document.override, IntakeStatus)
+                return found or IntakeStatus()
 
-@contextmanager
-def _frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+            async def told() -> bool:
+                return holds(await status())
 
+            await self._until(told)
+            return await status()
 
-@contextmanager
-def _crashed(postgres: Server) -> Iterator[None]:
-    postgres.stop(signal.SIGQUIT)
-    try:
-        yield
-    finally:
-        postgres.start()
+    async def offsets(self) -> Sequence[Offset]:
+        """How far it is."""
+        async with self._broker() as broker:
+            return await broker.offsets()
 
-
-@pytest.fixture(params=["sqlite", "redis", "postgres"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SomeStore]:
-    """Each store in turn."""
-    with store_of_kind(request.param, tmp_path) as store:
-        yield store
-
-
-def number_of(job: JobDetail) -> int:
-    """The argument of a job."""
-    payload = msgspec.json.decode(job.payload)
-    return int(payload["k"]["n"])
-
-
-class Intakes:
-    """Processes with the same intake."""
-
-    def __init__(
-        self, folder: Path, store: str, url: str, form: str = "messages", *, command: str = "intake"
-    ) -> None:
-        """`command`: `worker` runs their jobs, too."""
-        self.app: Windlass = build(store, url, form)
-        self._environment = {**os.environ, **QUICK, STORE: store, URL: url, FORMAT: form}
-        self._command = command
-        self._folder = folder
-        self._running: list[subprocess.Popen[bytes]] = []
-        self.kills = 0
-
-    def start(self) -> None:
-        """One more."""
-        with (self._folder / "intakes.log").open("ab") as log:
-            command = [sys.executable, "-m", "windlass", self._command, "tests.bridges.taking_app:app"]
-            self._running.append(
-                subprocess.Popen(
-                    command,
-                    env=self._environment,
-                    cwd=Path(__file__).parents[2],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                )
+    async def forget(self, partition: str) -> None:
+        """Let a partition begin anew, as an operator does."""
+        async with self._broker() as broker:
+            offset = next(
+                each for each in await broker.offsets() if each.source.name == f"orders/{partition}"
             )
+            done = await broker.take(Take(source=offset.source, expect=offset.at, then=None))
+            assert done.status is TakeStatus.TAKEN
 
-    def kill_one(self, draw: random.Random) -> None:
-        """Kill one at once, and start another."""
-        victim = self._running.pop(draw.randrange(len(self._running)))
-        victim.kill()
-        victim.wait()
-        self.kills += 1
-        self.start()
+    @contextlib.asynccontextmanager
+    async def _broker(self) -> AsyncGenerator[Broker]:
+        broker = await open_broker(self._store, options=Options(namespace=NAMESPACE))
+        try:
+            yield broker
+        finally:
+            await broker.close()
 
-    def stop(self) -> None:
-        """End them all."""
-        for process in self._running:
-            process.kill()
-            process.wait()
-        self._running.clear()
+    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not await holds():
+            assert time.monotonic() < end, self._log.read_text()[-2_000:]
+            await asyncio.sleep(0.05)
 
-    # --- the account ----------------------------------------------------------------------------------------
 
-    def taken(self) -> int:
-        """How many jobs there are."""
-        return sum(self._counted().values())
-
-    def in_state(self, state: State) -> int:
-        """How many jobs are in a state."""
-        return self._counted()[state]
-
-    def _counted(self) -> Counter[State]:
-        async def counted() -> Counter[State]:
-            found = Counter[State]()
-            for row in (await (await self.app.broker()).counts()).rows:
-                found[row.state] += row.count
-            return found
-
-        return self.app.run(counted())
-
-    def jobs(self) -> list[JobDetail]:
-        """All jobs."""
-
-        async def listed() -> list[JobDetail]:
-            broker, found = await self.app.broker(), list[JobDetail]()
-            after: Cursor | None = FIRST_PAGE
-            while after is not None:
-                page = await broker.list(JobQuery(), after=after, limit=1_000)
-                ids = [job.id for job in page.jobs]
-                for first in range(0, len(ids), 100):
-                    found += [each for each in await broker.get(ids[first : first + 100]) if each]
-                after = page.cursor
-            return found
-
-        return self.app.run(listed())
-
-    def numbers(self, state: State = State.READY) -> Counter[int]:
-        """The arguments of all jobs, which are all in one state."""
-        jobs = self.jobs()
-        assert {job.state for job in jobs} <= {state}
-        return Counter(number_of(job) for job in jobs)
-
-    def wait_for(self, count: int, *, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Wait until so many jobs are there."""
-        until = time.monotonic() + PATIENCE
-        while (there := self.taken()) < count:
-            assert time.monotonic() < until, f"of {count} messages {there} became jobs: {self.last_words()}"
-            meanwhile()
-            time.sleep(0.05)
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for it."""
-        until = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < until, self.last_words()
-            time.sleep(0.2)
-
-    def wait_until_they_read(self) -> None:
-        """Wait until the first of them has said that it runs."""
-        self.until(lambda: "intakes started" in (self._folder / "intakes.log").read_text())
-
-    def last_words(self) -> str:
-        """The end of what they logged."""
-        return (self._folder / "intakes.log").read_text()[-2_000:]
+@contextlib.contextmanager
+def taking(folder: Path, store: str, messages: str) -> Iterator[Taking]:
+    """Run it."""
+    (folder / "bridged.py").write_text(APP.format(namespace=NAMESPACE))
+    log = folder / "intake.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", "intake", "bridged:app"],
+            cwd=folder,
+            env={**os.environ, "STORE": store, "MESSAGES": messages},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield Taking(store, log)
+    finally:
+        process.kill()
+        process.wait()

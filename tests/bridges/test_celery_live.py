@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from celery import chain
 from tests.bridges import celery_peer
-from tests.bridges.taking import Intakes, number_of, store_of_kind
+from tests.bridges.killed_intakes import Intakes, number_of, store_of_kind
 from tests.broker.redis.servers import redis_binary, running
 
 from windlass import Windlass

@@ -237,6 +237,8 @@ def test_durations_count_from_when_the_message_broker_took_the_message() -> None
     assert job.expires == 1  # over, and the store says so
     (job,) = mapper(now).map(arrived(now + 5 * SECOND, delay=60 * SECOND)).jobs
     assert job.run_at == now + 60 * SECOND  # a message broker whose clock is ahead
+    (job,) = mapper(now).map(arrived(now + SECOND // 2, delay=60 * SECOND, expires=9 * SECOND)).jobs
+    assert (job.run_at, job.expires) == (now + 60 * SECOND + SECOND // 2, 9 * SECOND)
     (job,) = mapper(now).map(arrived(None, delay=60 * SECOND)).jobs
     assert job.run_at == now + 60 * SECOND
     assert job.headers == {"windlass-intake": FRONT, PLACE_HEADER: "0/7"}

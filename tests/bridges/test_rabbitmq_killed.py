@@ -15,8 +15,8 @@ from pathlib import Path
 
 import aiormq
 import pytest
+from tests.bridges.killed_intakes import Intakes, SomeStore, any_store, store_of_kind
 from tests.bridges.rabbits import QUORUM, Client, new_name
-from tests.bridges.taking import Intakes, SomeStore, any_store, store_of_kind
 
 from windlass.conformance.bridges.ground import Sent
 from windlass.verify.brokers.rabbitmq import Rabbit

@@ -75,6 +75,7 @@ def test_a_run_that_raises_has_one_line_with_its_traceback(story: Story, task: s
     assert (line["error"], line["outcome"]) == ("ValueError", "dead")
     assert line["error_message"].startswith(f"declined: {MASK}, ")
     assert "in fails\n" in line["traceback"]
+    assert "windlass/worker" not in line["traceback"]
     assert f"note with {MASK}" in line["traceback"]
     assert "The above exception was the direct cause" in line["traceback"]
 

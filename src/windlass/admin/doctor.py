@@ -224,7 +224,7 @@ def _capabilities(capabilities: Capabilities) -> Iterator[Finding]:
     said = msgspec.structs.asdict(capabilities)
     can = [name.replace("_", " ") for name, value in said.items() if value is True]
     cannot = [name.replace("_", " ") for name, value in said.items() if value is False]
-    text = f"{', '.join(can) or 'none'}; not: {', '.join(cannot) or 'nothing'}"
+    text = (", ".join(can) or "none") + (f"; not: {', '.join(cannot)}" if cannot else "")
     yield Finding("capabilities", Level.OK, text)
     if not capabilities.shared:
         yield Finding(

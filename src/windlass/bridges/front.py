@@ -17,9 +17,11 @@ from windlass.core.intake import FRONT, UNREAD
 from windlass.core.job import NewJob, check_new_job
 from windlass.core.names import MAX_HEADERS, is_reserved
 from windlass.core.outcome import Error
-from windlass.core.units import Micros
+from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption
 
+AHEAD = SECOND
+"""How far the clock of a message broker may be ahead of the store's to be believed."""
 VERSION = "1"
 VERSION_HEADER = "windlass-front"
 NAMESPACE_HEADER = "windlass-namespace"
@@ -107,12 +109,13 @@ class FrontMapper:
     def _arrived(self, job: NewJob, message: Message) -> NewJob:
         """A job whose durations count from when the message broker took it."""
         now = self._now()
-        at = now if message.at is None else min(message.at, now)
+        # What is known of the store's time is a little old. A clock that is further ahead is wrong.
+        at = now if message.at is None or message.at > now + AHEAD else message.at
         changed: dict[str, Any] = {}
         if job.delay:
             changed.update(delay=0, run_at=at + job.delay)
         if job.expires is not None:
-            changed["expires"] = max(1, job.expires - (now - at))
+            changed["expires"] = max(1, job.expires - max(0, now - at))
         if len(job.headers) + 2 <= MAX_HEADERS:
             changed["headers"] = {**job.headers, **origin(FRONT, message)}
         return msgspec.structs.replace(job, **changed)

@@ -26,7 +26,11 @@ class Going:
         self.taken += messages
         self.dead += dead
         self.place = place or self.place
+        if self.lag is not None:
+            self.lag = max(0, self.lag - messages)  # until it is looked at again
         self.at = at
+        if self.lag is not None:
+            self.lag = max(0, self.lag - messages)  # until the message broker is asked again
         self.works()
 
     def works(self) -> None:
@@ -36,6 +40,8 @@ class Going:
     def fails(self, error: object, *, stopped: bool = False) -> None:
         """Note a trouble; `stopped`: it does not go on by itself."""
         self.error, self.stopped = str(error), stopped
+        if stopped:
+            self.lag = None  # of another log than the one that is there now
 
     @property
     def trouble(self) -> tuple[str, bool]:

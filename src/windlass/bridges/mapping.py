@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import msgspec
-
+from windlass.bridges.arguments import Arguments
 from windlass.bridges.dead_letters import NewId, dead_letter
 from windlass.bridges.fields import Opened, Unreadable, is_path, reader, text_of
 from windlass.bridges.job_options import JobOptions
@@ -48,11 +47,7 @@ class MessageMapper:
         self._tasks = {name: tasks[name] for name in settings.tasks}
         self._fixed = None if is_path(fields.task) else self._tasks[fields.task]
         self._task = reader(fields.task, option="task")
-        self._arguments = fields.arguments
-        if fields.arguments != "body" and not fields.arguments.startswith("body."):
-            raise InvalidOption(
-                f"arguments={fields.arguments!r}: arguments are in the body, as in arguments='body.order'"
-            )
+        self._arguments = Arguments(fields.arguments)
         self._options = JobOptions(settings, keyed=keyed)
 
     def map(self, message: Message) -> Mapped:
@@ -78,7 +73,7 @@ class MessageMapper:
     def _job(self, opened: Opened) -> NewJob:
         message = opened.message
         task = self._fixed or self._named(opened)
-        payload = task.signature.encode_json(self._arguments_of(opened))
+        payload = task.signature.encode_json(self._arguments.of(opened))
         return self._options.applied(task.job(self._new_id(message), payload), opened)
 
     def _named(self, opened: Opened) -> Receiver:
@@ -89,14 +84,3 @@ class MessageMapper:
             what = "no task" if name is None else "a task that this intake does not list"
             raise Unreadable(f"the message names {what}; it may name: {listed}")
         return task
-
-    def _arguments_of(self, opened: Opened) -> bytes:
-        body = opened.message.body
-        if body is None:
-            raise Unreadable("the message has no body (it is a tombstone)")
-        if self._arguments == "body":
-            return body
-        found = opened.within(tuple(self._arguments.split(".")[1:]))
-        if found is None:
-            raise Unreadable(f"the body has no {self._arguments.removeprefix('body.')}")
-        return msgspec.json.encode(found)

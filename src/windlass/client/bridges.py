@@ -48,7 +48,7 @@ class IntakeOptions(TypedDict, total=False):
     key: str
     delay: float | str
     headers: Mapping[str, str]
-    arguments: str
+    arguments: str | Mapping[str, str]
     format: Literal["messages", "celery"]
     name: str
     start: Literal["first", "last"]

@@ -42,8 +42,8 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds."""
     headers: Mapping[str, str] = {}
     """Headers of the job; those of the message that are not named here are left behind."""
-    arguments: str = "body"
-    """The JSON object whose fields are the keyword arguments."""
+    arguments: str | Mapping[str, str] = "body"
+    """The path of the JSON object whose fields are the keyword arguments, or a path for each of these."""
 
 
 class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

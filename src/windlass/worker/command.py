@@ -127,7 +127,11 @@ def _supervisor(service: Service, broker: Broker, watch: Watch, pace: Pace, *, o
 
     async def once_started() -> None:
         where = f"namespace {config.namespace}: " if of > 1 else ""
-        _log.info("worker started: %s%s", where, described(plan, broker, config))
+        _log.info(
+            "worker started: %s%s",
+            where,
+            described(plan, broker, config, program.intakes if plan.intakes else ()),
+        )
         await Holds(broker, pace, own_tasks(program)).run()
 
     supervisor = Supervisor(

@@ -128,7 +128,11 @@ def _is_workers(found: TracebackType) -> bool:
 
 
 def _module(found: TracebackType) -> str:
-    return str(found.tb_frame.f_globals.get("__name__", ""))
+    names = found.tb_frame.f_globals
+    name = names.get("__name__", "")
+    if name == "__main__":  # `python -m` calls a module so; its real name is in its spec
+        name = getattr(names.get("__spec__"), "name", name)
+    return str(name)
 
 
 def _codes(found: TracebackType | None) -> list[CodeType]:

@@ -27,6 +27,8 @@ LOOK = 1.0
 """Seconds between two looks at what operators have said, and at the trouble there is."""
 EVERY = 10.0
 """Seconds between two reports while nothing special happens: each makes all workers read settings anew."""
+PROMPT = 0.5
+"""Seconds: an answer that took longer says too little of what time it is."""
 TRIES = 5
 _PAGE = 1_000
 
@@ -46,7 +48,7 @@ class IntakeReports:
         self._gate = gate
         self._going: dict[str, Going] = {}
         self._next = 0.0
-        self._store_is_ahead: Micros = 0
+        self._store_is_ahead: Micros | None = None
         self._told: object = None
         self.warnings: tuple[str, ...] = ()
 
@@ -87,12 +89,15 @@ class IntakeReports:
 
     def now(self) -> Micros:
         """The time by the store's clock, as it was when it was last asked and has gone on since."""
-        return int(self._pace.now() * SECOND) + self._store_is_ahead
+        return int(self._pace.now() * SECOND) + (self._store_is_ahead or 0)
 
     async def ask_the_time(self) -> Micros:
         """The store's time; `now` goes by it."""
+        asked = self._pace.now()
         now = (await self._broker.schedules(limit=1)).now
-        self._store_is_ahead = now - int(self._pace.now() * SECOND)
+        answered = self._pace.now()
+        if self._store_is_ahead is None or answered - asked < PROMPT:
+            self._store_is_ahead = now - int((asked + answered) / 2 * SECOND)
         return now
 
     async def _tell(self) -> None:

@@ -1,6 +1,7 @@
 """What a supervisor is to keep running: the options of a worker, read together with its program."""
 
 import os
+from collections.abc import Collection
 
 import msgspec
 
@@ -80,7 +81,7 @@ def plan_of(app_name: str, program: Program, options: WorkerOptions) -> Plan:
     )
 
 
-def described(plan: Plan, broker: Broker, config: Config) -> str:
+def described(plan: Plan, broker: Broker, config: Config, intakes: Collection[str] = ()) -> str:
     """What a worker does, for its log."""
     processes = "1 process" if plan.processes == 1 else f"{plan.processes} processes"
     groups = " + ".join(
@@ -88,4 +89,5 @@ def described(plan: Plan, broker: Broker, config: Config) -> str:
         for group in plan.groups
     )
     ttl = config.session_ttl / SECOND
-    return f"{processes} x {groups} ({broker.capabilities.store}, session ttl {ttl:g} s)"
+    reads = f", intakes {', '.join(intakes)}" if intakes else ""
+    return f"{processes} x {groups}{reads} ({broker.capabilities.store}, session ttl {ttl:g} s)"

@@ -102,12 +102,13 @@ class JobProcess:
         self._door = door
         self._program = load_app(prepare.app)
         begin_logging()  # by now the app has set up what it wants
+        # Before the lifespan: the table of a worker that is gone is gone, too.
+        self._table = Table.open(Path(prepare.table)) if prepare.table else None
         self._tasks = self._program.runnable
         self._performer = performer_for(Concluder(MachinePace()))
         self._stage = Stage()
         self._held = Held(self._program, self._stage)
         self._context = self._stage.run(self._held.enter())
-        self._table = Table.open(Path(prepare.table)) if prepare.table else None
         self._run: Run | None = None
 
     def serve(self) -> None:
@@ -192,9 +193,10 @@ def main(argument: str) -> None:
             door.say(Unfit(f"it cannot begin: {error}"))
         return
     give_forks_their_signals()
-    door.say(Prepared(leaves=process.leaves))
     try:
-        process.serve()
+        with contextlib.suppress(BrokenPipeError):  # the worker has died since this process was started
+            door.say(Prepared(leaves=process.leaves))
+            process.serve()
         process.leave()
     except BaseException as error:  # noqa: BLE001 - no thread of a task may keep this process
         end_broken(BROKEN, "it can neither hear its worker nor be heard", error)

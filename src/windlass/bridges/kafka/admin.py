@@ -25,6 +25,8 @@ _library: Any = import_module("confluent_kafka.admin")
 """Without its types: they name other modules than its documentation does."""
 _TICK: Final = 0.05
 """Seconds between two looks at what the client complains of, while an answer is awaited."""
+_GRACE: Final = 1.0
+"""Seconds that an answer may still come after no broker could be reached: a name may have other addresses."""
 
 
 class Topic(NamedTuple):
@@ -121,23 +123,33 @@ class Admin:
         client.poll(0)  # complaints of before are of before
         self._complaints.clear()
         answered = _on_this_loop(next(iter(call(client).values())))
+        down_since: float | None = None
         while not answered.done():
             await asyncio.wait([answered], timeout=_TICK)
             client.poll(0)
-            self._give_up_if_hopeless()
+            self._give_up_on_login()
+            if self._is_down():
+                now = asyncio.get_running_loop().time()
+                down_since = now if down_since is None else down_since
+                if now - down_since > _GRACE:
+                    break
+        last = self._complaints[-1].str() if self._complaints else ""
+        if not answered.done():
+            raise BridgeUnavailable(f"{self._shown}: no broker can be reached ({last})")
         try:
             return answered.result().result()
         except KafkaException as raised:
-            last = self._complaints[-1].str() if self._complaints else ""
             shown = self._shown if self._shown.endswith(f"/{topic}") else f"{self._shown}, topic {topic}"
             raise as_bridge_error(error_in(raised), shown, last) from None
 
-    def _give_up_if_hopeless(self) -> None:
-        """Nobody is there who could answer; else it would be awaited for as long as it may take."""
+    def _give_up_on_login(self) -> None:
+        """No answer would come for as long as it may take."""
         for error in self._complaints:
-            if error.code() in LOGIN or error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-                detail = next((each.str() for each in self._complaints if each is not error), "")
-                raise as_bridge_error(error, self._shown, detail)
+            if error.code() in LOGIN:
+                raise as_bridge_error(error, self._shown)
+
+    def _is_down(self) -> bool:
+        return any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._complaints)  # noqa: SLF001
 
 
 def _on_this_loop(future: "Future[Any]") -> "asyncio.Future[Future[Any]]":

@@ -106,6 +106,12 @@ class Inbox:
                 self._bytes -= len(self._messages.popleft().body or b"")
             self._changed.notify()
 
+    @property
+    def awaits_its_first(self) -> bool:
+        """Whether there is nothing to read."""
+        with self._changed:
+            return self._is_empty()
+
     def passed(self, offset: int) -> int:
         """The offset up to which there is nothing to read from another one on, which is where it stands."""
         with self._changed:

@@ -53,6 +53,7 @@ class KafkaLog:
         self._inbox: Inbox | None = None
         self._at = ""
         """The offset of the first message in the inbox."""
+        self._stalls = 0
 
     @property
     def partition(self) -> str:
@@ -104,6 +105,7 @@ class KafkaLog:
         at = position_of(offset).offset
         if self._inbox is not None and self._at == offset:
             at = self._inbox.passed(at)
+            self._look_for_a_stall(self._inbox, newest - at)
         return max(0, newest - at)
 
     async def commit(self, offset: str) -> None:
@@ -115,6 +117,17 @@ class KafkaLog:
         self._inbox = None
         if self._pump is not None and self._pump.is_running:
             self._pump.end(self._number)
+
+    def _look_for_a_stall(self, inbox: Inbox, lag: int) -> None:
+        """If twice in a row there are messages and none has come, let fetching begin anew: a client that has
+        got stuck looks exactly as a partition without messages.
+        """
+        if lag <= 0 or not inbox.awaits_its_first:
+            self._stalls = 0
+            return
+        self._stalls += 1
+        if self._stalls > 1:
+            self._stalls, self._inbox = 0, None
 
     def _inbox_at(self, offset: str) -> Inbox:
         """What is fetched from an offset on. If that is elsewhere than before, fetching begins anew."""

@@ -133,7 +133,9 @@ class Pump:
         with self._changed:
             known = self._inboxes.pop(partition, None)
         if known is not None:
-            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+            place = [TopicPartition(self._topic, partition)]
+            self._consumer.resume(place)  # else it would still be paused when it is assigned again
+            self._consumer.incremental_unassign(place)
 
     def _may_fetch(self) -> bool:
         """Wait while a partition has enough. If another one has a reader who waits, the full one is left out
