@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import aiormq
+import kombu
 import pytest
 from pamqp.commands import Basic
 from tests.bridges.doors import Doored
@@ -81,6 +82,15 @@ class Client:
                     priority=priority,
                 ),
             )
+
+    async def send_without_id(self, queue: str, body: bytes) -> None:
+        """Publish by yet another client: this one makes an id up where there is none."""
+
+        def publish() -> None:
+            with kombu.Connection(self._url) as connection:
+                connection.Producer().publish(body, routing_key=queue, content_type="application/data")
+
+        await asyncio.to_thread(publish)
 
     async def send_together(self, queue: str, messages: Sequence[Sent]) -> None:
         """Publish without waiting for one before the next; return when all are confirmed."""
