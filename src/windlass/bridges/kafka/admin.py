@@ -100,12 +100,12 @@ class Admin:
         return {entry.name: entry.value for entry in found.values() if entry.value is not None}
 
     async def close(self) -> None:
-        """Let go of the client: in a thread, as it waits for threads of its own."""
+        """Let go of the client. It must not be left to the garbage collector: that may run in a thread of
+        librdkafka's, which ends the process if a client is taken down from there.
+        """
         client, self._client = self._client, None
         if client is not None:
-            held = [client]
-            del client
-            await asyncio.to_thread(held.clear)
+            await asyncio.to_thread(_closed, client)
 
     async def _offset(self, name: str, partition: int, which: Any, *, uncommitted: bool = False) -> int:
         seen = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
@@ -126,6 +126,8 @@ class Admin:
         down_since: float | None = None
         while not answered.done():
             await asyncio.wait([answered], timeout=_TICK)
+            if self._client is None:
+                raise BridgeUnavailable(f"{self._shown} is closed")
             client.poll(0)
             self._give_up_on_login()
             if self._is_down():
@@ -150,6 +152,11 @@ class Admin:
 
     def _is_down(self) -> bool:
         return any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._complaints)  # noqa: SLF001
+
+
+def _closed(client: Any) -> None:
+    with client:
+        pass
 
 
 def _on_this_loop(future: "Future[Any]") -> "asyncio.Future[Future[Any]]":
