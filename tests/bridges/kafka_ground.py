@@ -30,11 +30,11 @@ _numbers = itertools.count(1)
 class Kafka:
     """A broker, and the proxy before it."""
 
-    def __init__(self, starter: Starter, folder: Path, **settings: Any) -> None:
+    def __init__(self, starter: Starter, folder: Path, *listeners: Listener, **settings: Any) -> None:
         inside = free_port()
         self.network = Network(("127.0.0.1", inside), [DOOR])
         self.door = self.network.doors[DOOR]
-        self.broker = OwnKafka(starter, folder, Listener("DOOR", inside, self.door), **settings)
+        self.broker = OwnKafka(starter, folder, Listener("DOOR", inside, self.door), *listeners, **settings)
         self._producer: Any = None
 
     def topic(self, partitions: int = 1, **settings: str) -> str:
@@ -92,10 +92,15 @@ class Kafka:
         for _ in range(200):
             with contextlib.suppress(KafkaException):
                 self.broker.make_topic(topic, partitions)
-                self._producer = None  # it would take a while to see that the topic is another one
+                self._forget_producer()  # it would take a while to see that the topic is another one
                 return
             time.sleep(0.05)
         raise AssertionError("the topic cannot be made anew")
+
+    def _forget_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
 
     def reset(self) -> None:
         """Reset all connections through the door, once."""
@@ -104,6 +109,7 @@ class Kafka:
 
     def close(self) -> None:
         """End both."""
+        self._forget_producer()
         self.broker.close()
         self.network.close()
 

@@ -37,7 +37,7 @@ app = Windlass(os.environ["STORE"], namespace={namespace!r})
 @app.task
 def ship(n: int) -> None: ...
 
-app.intake(os.environ["MESSAGES"], task=ship, name="orders")
+app.intake(os.environ["MESSAGES"], task=ship, name="orders", backlog=1_000_000)
 """
 
 

@@ -368,7 +368,7 @@ def test_connections_that_are_reset_again_and_again_lose_nothing(kafka: Kafka) -
             async def take(number: int) -> None:
                 at = "0"
                 while sum(map(len, found)) < count:
-                    for message in await _patiently(lambda at=at: logs[number].read(at, 50, 0.3)):
+                    for message in await patiently(lambda at=at: logs[number].read(at, 50, 0.3)):
                         found[number].append(message.body)
                         at = message.after
 
@@ -378,7 +378,7 @@ def test_connections_that_are_reset_again_and_again_lose_nothing(kafka: Kafka) -
                         Outgoing(id=str(each), body=str(each).encode(), key=str(each))
                         for each in range(start, start + 20)
                     ]
-                    await _patiently(lambda batch=batch: sink.publish(batch))
+                    await patiently(lambda batch=batch: sink.publish(batch))
                     kafka.reset()
 
             await asyncio.wait_for(asyncio.gather(send(), take(0), take(1)), 120)
@@ -388,7 +388,7 @@ def test_connections_that_are_reset_again_and_again_lose_nothing(kafka: Kafka) -
     in_a_loop(story)
 
 
-async def _patiently(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+async def patiently(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     while True:
         try:
             return await call()

@@ -156,8 +156,9 @@ class KafkaLog:
                 f"{shown}: the messages {position.offset} to {ends.oldest - 1} were deleted before they were "
                 "taken (retention, or by hand); say where to go on: windlass intakes move"
             )
-        # The client says so in words alone: an offset that is there, behind a message that is not.
-        if position.offset > ends.newest or "truncation" in error.str():
+        # If the client has seen it by itself, it says so in words alone.
+        truncated = error.code() == KafkaError._LOG_TRUNCATION or "truncation" in error.str()  # noqa: SLF001
+        if position.offset > ends.newest or truncated:
             return SourceReplaced(
                 f"{shown}: it has lost messages that were taken, up to {position.offset} (it was truncated); "
                 "say where to go on: windlass intakes move"
