@@ -29,8 +29,6 @@ class Going:
         if self.lag is not None:
             self.lag = max(0, self.lag - messages)  # until it is looked at again
         self.at = at
-        if self.lag is not None:
-            self.lag = max(0, self.lag - messages)  # until the message broker is asked again
         self.works()
 
     def works(self) -> None:
