@@ -203,8 +203,10 @@ def _entries(value: object, called: str) -> tuple[str, ...]:
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, Sequence):
         raise InvalidOption(f"{called} must be a list of texts, not {shown(value)}")
-    entries = tuple(cast("Sequence[str]", given))
-    return tuple(entry.strip() for entry in entries)
+    entries = tuple(cast("Sequence[object]", given))
+    if strangers := [entry for entry in entries if not isinstance(entry, str)]:
+        raise InvalidOption(f"{called} must be a list of texts; {shown(strangers[0])} is none")
+    return tuple(entry.strip() for entry in cast("tuple[str, ...]", entries))
 
 
 def _hosts(entries: tuple[str, ...]) -> tuple[str, ...]:

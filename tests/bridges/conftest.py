@@ -5,7 +5,7 @@ would start its server for each of them.
 from collections.abc import Iterator
 
 import pytest
-from tests.bridges.kafka_ground import kafka
+from tests.bridges.kafka_ground import kafka, own_kafka
 from tests.bridges.nats_server import nats_server
 from tests.bridges.rabbits import rabbit
 from tests.bridges.sqs_server import sqs
@@ -13,7 +13,7 @@ from tests.bridges.sqs_server import sqs
 from windlass.verify.guardian import Guardian
 from windlass.verify.processes import Starter
 
-__all__ = ["kafka", "nats_server", "rabbit", "sqs", "starter"]
+__all__ = ["kafka", "nats_server", "own_kafka", "rabbit", "sqs", "starter"]
 
 
 @pytest.fixture(scope="session")

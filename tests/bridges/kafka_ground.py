@@ -30,11 +30,11 @@ _numbers = itertools.count(1)
 class Kafka:
     """A broker, and the proxy before it."""
 
-    def __init__(self, starter: Starter, folder: Path, **settings: Any) -> None:
+    def __init__(self, starter: Starter, folder: Path, *listeners: Listener, **settings: Any) -> None:
         inside = free_port()
         self.network = Network(("127.0.0.1", inside), [DOOR])
         self.door = self.network.doors[DOOR]
-        self.broker = OwnKafka(starter, folder, Listener("DOOR", inside, self.door), **settings)
+        self.broker = OwnKafka(starter, folder, Listener("DOOR", inside, self.door), *listeners, **settings)
         self._producer: Any = None
 
     def topic(self, partitions: int = 1, **settings: str) -> str:
@@ -92,22 +92,31 @@ class Kafka:
         for _ in range(200):
             with contextlib.suppress(KafkaException):
                 self.broker.make_topic(topic, partitions)
-                self._producer = None  # it would take a while to see that the topic is another one
+                self._forget_producer()  # it would take a while to see that the topic is another one
                 return
             time.sleep(0.05)
         raise AssertionError("the topic cannot be made anew")
 
+    def _forget_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def reset(self) -> None:
+        """Reset all connections through the door, once."""
+        self.network.weather([DOOR], reset=True)
+        self.network.weather([DOOR])
+
     def close(self) -> None:
         """End both."""
+        self._forget_producer()
         self.broker.close()
         self.network.close()
 
 
-@pytest.fixture(scope="session")
-def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker for a whole process of pytest: each test makes topics of its own."""
+def _running(starter: Starter, folder: Path) -> Iterator[Kafka]:
     try:
-        running = Kafka(starter, tmp_path_factory.mktemp("kafka"))
+        running = Kafka(starter, folder)
     except Missing as missing:
         without(missing)
     try:
@@ -115,6 +124,18 @@ def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
     finally:
         running.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One broker for a whole process of pytest: each test makes topics of its own."""
+    yield from _running(starter, tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture
+def own_kafka(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One that a test may harm."""
+    yield from _running(starter, tmp_path_factory.mktemp("own-kafka"))
 
 
 class KafkaLogGround(LogGround):

@@ -28,7 +28,7 @@ from windlass.errors import BridgeUnavailable
 
 NAMESPACE = "killed"
 PATIENCE = 60.0
-_APP = """
+APP = """
 import os
 from windlass import Windlass
 
@@ -37,7 +37,7 @@ app = Windlass(os.environ["STORE"], namespace={namespace!r})
 @app.task
 def ship(n: int) -> None: ...
 
-app.intake(os.environ["MESSAGES"], task=ship, name="orders")
+app.intake(os.environ["MESSAGES"], task=ship, name="orders", backlog=1_000_000)
 """
 
 
@@ -68,7 +68,7 @@ class Killing:
         self._running: list[subprocess.Popen[bytes]] = []
         self._sent = 0
         self.chance = random.Random(seed)
-        (folder / "bridged.py").write_text(_APP.format(namespace=NAMESPACE))
+        (folder / "bridged.py").write_text(APP.format(namespace=NAMESPACE))
 
     def play(
         self, rounds: int, blow: Callable[[], Awaitable[None]] | None = None, *, burst: int = 150
@@ -93,7 +93,7 @@ class Killing:
                 await sending
             await self._until(broker, self._sent)
             await sink.close()
-            found = Counter(await _numbers(broker))
+            found = Counter(await numbers_of(broker))
             lost = [number for number in range(self._sent) if number not in found]
             twice = [number for number, times in found.items() if times > 1]
             assert (lost, twice) == ([], []), f"of {self._sent}: lost {lost}, twice {twice}"
@@ -151,7 +151,7 @@ class Killing:
             await asyncio.sleep(0.02)
 
 
-async def _numbers(broker: Broker) -> list[int]:
+async def numbers_of(broker: Broker) -> list[int]:
     jobs: list[JobId] = []
     after: Cursor | None = FIRST_PAGE
     while after is not None:

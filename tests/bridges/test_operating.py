@@ -257,6 +257,15 @@ async def test_an_intake_that_is_gone_is_listed_until_it_is_forgotten(store: Har
     assert await scene.intakes.all() == []
 
 
+async def test_what_only_another_process_declares_is_not_gone_while_it_runs(store: Harness) -> None:
+    scene = await Scene(store).prepare()
+    del scene.app.intakes["orders"]  # as that of `windlass intake --celery`
+    await scene.run_by("s1", "orders")
+    await scene.tell(p0=PartitionStatus(owner="s1"))
+    assert (await scene.intakes.one("orders")).state == "running"
+    assert await scene.intakes.pause("orders", paused=True)
+
+
 # --- metrics and doctor -------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
-"""The dashboard and the alert rules name metrics and labels that exist."""
+"""The dashboard and the alert rules name metrics and labels that exist; that of history, columns."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,12 @@ from typing import Any
 
 import pytest
 
+from windlass.broker.memory import MemoryBroker
+from windlass.observe.history.attempt import Batch, Slots
+from windlass.observe.history.conformance import NOW, enqueued, mixed, worker, write
+from windlass.observe.history.sink import open_sink
 from windlass.observe.measures import MEASURES
+from windlass.verify.brokers.clickhouse import OwnClickHouse
 
 CONTRIB = Path(__file__).parents[2] / "contrib"
 LABELS = {measure.name: {*measure.labels, "namespace"} for measure in MEASURES}
@@ -73,3 +79,42 @@ def test_panels_do_not_overlap() -> None:
         assert not cells & taken, panel["title"]
         assert at["x"] + at["w"] <= 24
         taken |= cells
+
+
+# --- the dashboard of history -------------------------------------------------------------------------------
+
+HISTORY = CONTRIB / "grafana" / "windlass-history-clickhouse.json"
+
+
+def statements() -> list[str]:
+    board: dict[str, Any] = json.loads(HISTORY.read_text())
+    found = [target["rawSql"] for panel in board["panels"] for target in panel["targets"]]
+    variables = [each for each in board["templating"]["list"] if each["type"] == "query"]
+    return found + [each["query"] for each in variables]
+
+
+def as_grafana_sends(statement: str) -> str:
+    """With the macros of the ClickHouse data source, and the variables, filled in."""
+    since, until = "toDateTime(1, 'UTC')", "toDateTime(4000000000, 'UTC')"
+    filled = re.sub(r"\$__timeFilter\(([\w.]+)\)", rf"(\1 >= {since} AND \1 <= {until})", statement)
+    filled = filled.replace("$__fromTime", since).replace("$__toTime", until)
+    filled = filled.replace("$namespace", "s").replace("$task", "'a', 'b', 'c'")
+    assert "$" not in filled, filled
+    return filled
+
+
+def test_the_statements_of_the_history_dashboard_are_answered(
+    clickhouse: OwnClickHouse, clickhouse_url: str
+) -> None:
+    async def fill() -> None:
+        sink = await open_sink(clickhouse_url, MemoryBroker())
+        slots = [Slots(at=NOW, host="box", processes=1, slots=4, leases=1)]
+        workers = [worker("w1"), worker("w2")]
+        attempts = mixed(200)
+        origins = [enqueued(number, task="a") for number in range(3)]
+        await write(sink, Batch(attempts=attempts, enqueued=origins, slots=slots, workers=workers))
+        await sink.close()
+
+    asyncio.run(fill())
+    for statement in statements():
+        assert clickhouse.ask(as_grafana_sends(statement)).strip(), statement

@@ -11,6 +11,7 @@ from windlass.broker.memory import MemoryBroker
 from windlass.conformance.harness import Harness
 from windlass.core.enqueuer import Enqueuer, header_of
 from windlass.core.event import Emit
+from windlass.core.intake import runs_intake
 from windlass.core.job import JobDetail
 from windlass.core.outcome import CauseKind, Error
 from windlass.core.units import DAY, HOUR, SECOND, JobId
@@ -270,6 +271,7 @@ def test_the_slots_of_the_workers_are_kept(history_url: str) -> None:
         await store.worker(slots=4, host="a")
         await store.worker(slots=4, host="a")
         await store.worker(slots=2, host="b")
+        await store.worker(queues=(runs_intake("orders"),), host="c")  # no worker: it runs no jobs
         await store.add()
         for _ in range(3):
             await reader.step()

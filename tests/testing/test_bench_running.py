@@ -1,5 +1,6 @@
 """Running jobs in a test: what runs, in which order, and what the test sees of it."""
 
+import asyncio
 import contextvars
 from pathlib import Path
 from typing import Any
@@ -376,3 +377,22 @@ def test_a_dead_letter_can_be_replayed(app: Windlass) -> None:
         t.replay(job)
         t.drain()
         assert job.state() == "done"
+
+
+def test_a_worker_inside_the_application_leaves_the_jobs_to_the_test(app: Windlass) -> None:
+    """As where a web application enters one in its lifespan. It has no session, so it can claim nothing."""
+
+    @app.task
+    def note() -> str:
+        return "run by the test"
+
+    async def main() -> None:
+        async with testing(app) as t:
+            async with app.worker(concurrency=4):
+                job = await note.aenqueue()
+                assert {view.info.host for view in await t.broker.sessions("", 10)} == {"test"}
+                await t.drain()
+                assert await job.aresult() == "run by the test"
+            assert [run.outcome for run in t.runs(job)] == ["done"]
+
+    asyncio.run(main())

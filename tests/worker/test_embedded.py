@@ -10,7 +10,7 @@ from windlass import Windlass
 from windlass.broker.contract import Broker
 from windlass.broker.memory import MemoryBroker
 from windlass.core.outcome import Cause, CauseKind
-from windlass.errors import StoreUnavailable
+from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.worker.embedded import EmbeddedWorker
 from windlass.worker.options import WorkerOptions
 
@@ -51,6 +51,29 @@ class Store:
 @pytest.fixture
 def app() -> Windlass:
     return Windlass("memory://", beat=0.05, session_ttl=5, grace=0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"queues": ["defualt"]}, 'queue "defualt" is not declared; did you mean "default"?'),
+        ({"groups": ["2:default", "1:nowhere"]}, 'queue "nowhere" is not declared; declared queues: default'),
+    ],
+)
+def test_a_queue_that_is_not_declared_is_refused(
+    app: Windlass, options: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with pytest.raises(InvalidOption) as caught:
+            async with app.worker(**options):
+                pass
+        assert str(caught.value) == words
+        async with app.worker(queues=["default=3"]):
+            pass
+        await app.aclose()
+
+    asyncio.run(main())
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("verb", ["declare", "open", "beat"])

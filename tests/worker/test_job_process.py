@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
@@ -33,7 +33,7 @@ app = Windlass("memory://", lifespan=lifespan)
 
 
 @contextmanager
-def job_process(folder: Path) -> Iterator[tuple[socket.socket, "subprocess.Popen[str]"]]:
+def job_process(folder: Path) -> Generator[tuple[socket.socket, "subprocess.Popen[str]"]]:
     """It runs until its end of the socket is closed."""
     (folder / "job_process_app.py").write_text(APP)
     ours, theirs = socket.socketpair()

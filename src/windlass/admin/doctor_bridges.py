@@ -67,7 +67,7 @@ def _intakes(intakes: Sequence[IntakeShown]) -> Iterator[Finding]:
                 "intakes", Level.NOTE, f"{name} is paused", f"windlass intakes APP resume {each.name}"
             )
         if not each.runners:
-            fix = "start a worker of its app; --no-intakes leaves intakes out"
+            fix = "windlass worker APP, or windlass intake APP"
             yield Finding("intakes", Level.WARNING, f"{name}: no process runs it", fix)
         for warning in each.warnings:
             yield Finding("intakes", Level.WARNING, f"{name}: {warning}")
@@ -79,7 +79,7 @@ def _relays(relays: Sequence[RelayShown]) -> Iterator[Finding]:
         if each.state == "gone":
             continue
         if each.state == "unread":
-            yield Finding("relays", Level.WARNING, f"{name}: no process runs it", "start a worker of its app")
+            yield Finding("relays", Level.WARNING, f"{name}: no process runs it", "windlass worker APP")
         if each.paused:
             yield Finding(
                 "relays", Level.NOTE, f"{name} is paused", f"windlass relays APP resume {each.name}"

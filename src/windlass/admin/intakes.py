@@ -78,7 +78,8 @@ class IntakeShown(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: IntakeState
     """`waiting`: there are ready jobs enough. `failing`: something goes wrong, and is tried again. `unread`:
-    no process runs it. `stopped`: a partition waits for an operator. `gone`: no code declares it any more.
+    no process runs it. `stopped`: a partition waits for an operator. `gone`: that, and the code does not
+    declare it any more.
     """
     url: str
     """Without user, password and options."""
@@ -289,7 +290,8 @@ class _Look(msgspec.Struct, frozen=True, kw_only=True):
             name=name,
             state=_state(
                 partitions,
-                gone=document is None or settings is None or is_gone(document, self.app, self.app.intakes),
+                gone=not runners
+                and (document is None or settings is None or is_gone(document, self.app, self.app.intakes)),
                 paused=paused,
                 unread=not runners or status is None or is_silent(status, self.now),
             ),

@@ -118,7 +118,7 @@ def check_new_key(wanted: NewKey) -> frozenset[Scope]:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret."""
+    """The digest of a secret: the store keeps no more of it."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

@@ -62,7 +62,9 @@ async def _offset(log: Log, to: str) -> str:
         await log.read(to, 1, 0.0)
     except SourceReplaced as error:
         raise InvalidOption(f"the log does not have offset {to}: {error}") from None
-    except ValueError as error:  # also InvalidOption
+    except InvalidOption:
+        raise
+    except ValueError as error:
         raise InvalidOption(f'"{to}" is no offset of this log: {error}') from None
     return to
 

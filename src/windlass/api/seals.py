@@ -1,7 +1,7 @@
 """What the server seals with the namespace's secret: lease tokens, sessions of workers, logins, cursors.
 
-A token says what it is about in the open, followed by a MAC of 128 bits over the namespace and all of that.
-Whoever has it was given it by a server of this namespace; it cannot be guessed, nor made from another.
+A token has its subject as plain text, and then a MAC of 128 bits over the namespace and that text. Only a
+server of this namespace can make one. Nobody can guess a token, or make it from another.
 """
 
 import base64

@@ -68,4 +68,7 @@ def _fits(name: str, value: str) -> bool:
 
 
 def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]
+    shown = text[:200]
+    if shown.isprintable():
+        return shown
+    return "".join(letter if letter.isprintable() else "?" for letter in shown)

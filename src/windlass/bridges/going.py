@@ -38,6 +38,8 @@ class Going:
     def fails(self, error: object, *, stopped: bool = False) -> None:
         """Note a trouble; `stopped`: it does not go on by itself."""
         self.error, self.stopped = str(error), stopped
+        if stopped:
+            self.lag = None  # of another log than the one that is there now
 
     @property
     def trouble(self) -> tuple[str, bool]:

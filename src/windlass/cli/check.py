@@ -21,6 +21,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     queue: str | None
     task: str | None
+    intake: str | None
+    relay: str | None
     why: str
 
 
@@ -66,12 +68,26 @@ def check_queues(
 
 def _row(name: str, alert: Alert, found: AlertState) -> Checked:
     state = "raised" if found.raised else "ok"
-    return Checked(alert=name, state=state, queue=alert.queue, task=alert.task, why=found.why)
+    return Checked(
+        alert=name,
+        state=state,
+        queue=alert.queue,
+        task=alert.task,
+        intake=alert.intake,
+        relay=alert.relay,
+        why=found.why,
+    )
+
+
+def _about(row: Checked) -> str:
+    if row.intake is not None:
+        return f"intake {row.intake}"
+    return "(all)" if row.relay is None else f"relay {row.relay}"
 
 
 _COLUMNS: Sequence[Column[Checked]] = (
     Column("alert", lambda row: row.alert, wraps=True),
     Column("state", lambda row: row.state),
-    Column("queue", lambda row: row.queue or "(all)", wraps=True),
+    Column("queue", lambda row: row.queue or _about(row), wraps=True),
     Column("why", lambda row: row.why, wraps=True),
 )

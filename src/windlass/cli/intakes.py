@@ -156,7 +156,7 @@ def _fields(intake: IntakeShown) -> Sequence[tuple[str, str]]:
         ("format", intake.format),
         ("tasks", ", ".join(intake.tasks) or "those that messages name"),
         ("queues", ", ".join(intake.queues or ()) or "those that messages name"),
-        ("fields", ", ".join(f"{name}={value}" for name, value in intake.fields.items())),
+        ("fields", ", ".join(f"{name}={value}" for name, value in intake.fields.items() if name != "task")),
         ("backlog", f"{intake.backlog:,} ready jobs"),
         ("lag", _number(intake.lag)),
         ("run by", f"{intake.runners} process{'' if intake.runners == 1 else 'es'}"),

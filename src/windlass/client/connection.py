@@ -124,6 +124,11 @@ class Connection:
         """Open brokers with other settings from now on."""
         self._config = config
 
+    @property
+    def is_of_a_test(self) -> bool:
+        """Whether it leads to the store of a test's block, see `to`."""
+        return self._given is not None
+
     def to(self, broker: Broker, kind: "type[_C]") -> "_C":
         """The same application on a broker that is open already, and serves any thread and loop.
 

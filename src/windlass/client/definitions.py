@@ -341,7 +341,6 @@ class Definitions(Around):
         `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
         if it raises, the value is refused. `schema` is their JSON Schema, for the registry of tasks.
         """
-        shown_as = (
-            {"description": f"{kind.__qualname__}, as this app writes it"} if schema is None else schema
-        )
+        name = getattr(kind, "__qualname__", kind)  # what is no class is refused below
+        shown_as = {"description": f"{name}, as this app writes it"} if schema is None else schema
         self.forms.add(kind, Form(encode, decode, lambda: shown_as))

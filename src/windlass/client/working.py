@@ -1,7 +1,8 @@
 """Workers inside this process: one for each namespace of an app. Apart, so that producers load none of it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from windlass.core.duration import Duration, micros
 from windlass.worker.embedded import EmbeddedWorker
@@ -31,6 +32,8 @@ def embedded(
         grace=None if grace is None else micros(grace, name="grace"),
         intakes=intakes,
     )
+    if app.connection.is_of_a_test:
+        return _made(app, options, IdleWorker)
     if app is not app.home or len(app.namespaces) == 1:
         return _made(app, options)
     shares = shared_out(options, app.namespaces, lambda queue: app.place_of(queue).config.namespace)
@@ -38,6 +41,20 @@ def embedded(
     return SeveralWorkers(workers, Held(app, OnThreads()))
 
 
-def _made(place: "Windlass", options: WorkerOptions) -> EmbeddedWorker:
+class IdleWorker(EmbeddedWorker):
+    """The worker inside an application in a block of `windlass.testing`: the test alone runs jobs."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        return
+
+
+def _made(
+    place: "Windlass", options: WorkerOptions, kind: type[EmbeddedWorker] = EmbeddedWorker
+) -> EmbeddedWorker:
     connection = place.connection
-    return EmbeddedWorker(place, options, open_broker=connection.broker, close_broker=connection.leave)
+    return kind(place, options, open_broker=connection.broker, close_broker=connection.leave)

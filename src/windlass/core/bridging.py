@@ -75,8 +75,10 @@ def why_stopped(status: IntakeStatus) -> str:
 
 
 def is_silent(status: IntakeStatus, now: Micros) -> bool:
-    """Whether nobody has reported for so long that nobody runs the intake."""
-    return now - last_report(status) > SILENT
+    """Whether nobody has reported for so long that nobody runs the intake. Who has just begun to run it may
+    know of no partitions yet.
+    """
+    return bool(status.partitions) and now - last_report(status) > SILENT
 
 
 def last_report(status: IntakeStatus) -> Micros:

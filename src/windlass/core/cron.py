@@ -275,7 +275,7 @@ def _about_to_repeat(zone: ZoneInfo, at: Micros) -> Micros:
 
 
 def _just_repeated(zone: ZoneInfo, at: Micros) -> Micros:
-    """By how much clocks were put back, when they showed before what they show now; else 0."""
+    """By how much the clocks were put back, if they show this time for the second time; else 0."""
     now = _offset(zone, at)
     step = _offset(zone, at - _LOOK) - now
     return step if step > 0 and _offset(zone, at - step) > now else 0

@@ -134,7 +134,7 @@ TRANSITIONS: frozenset[Arrow] = frozenset(
 
 
 def permitted(before: State | None, move: Move, after: State | None) -> bool:
-    """Whether the table has this arrow."""
+    """Whether the table permits this transition."""
     return Arrow(before, move, after) in TRANSITIONS
 
 

@@ -1,7 +1,7 @@
 """What can be seen from outside: metrics, traces, logs and history.
 
-A layer above the broker and below the worker and the client, which it knows nothing of: they call it at few
-seams, and pay nothing for what is switched off.
+A layer above the broker. The worker and the client stand above it and call it in few places. What is switched
+off costs them nothing.
 
     exposition.py   counters, gauges and histograms, and how Prometheus reads them
     measures.py     every metric there is

@@ -28,6 +28,7 @@ from windlass.patience import insist, never_answers
 from windlass.version import __version__
 from windlass.worker.alerting import look_and_tell
 from windlass.worker.beside import beside
+from windlass.worker.documents import check_queues
 from windlass.worker.firing import Firing
 from windlass.worker.handing import OnThreads
 from windlass.worker.heart import Heart
@@ -60,6 +61,7 @@ class EmbeddedWorker:
     ) -> None:
         self._program = program
         self._groups = groups_of(options, program.weights)
+        self._names_queues = bool(options.queues or options.groups)
         config = program.config
         self._intakes = options.intakes
         self._grace = (config.grace if options.grace is None else options.grace) / SECOND
@@ -142,7 +144,8 @@ class EmbeddedWorker:
                     raise
                 _log.warning("left while the store does not answer: %s", error)
             except Exception:
-                _log.exception("the worker inside this process has failed, and runs no more jobs")
+                if self._started.is_set():  # at the start the caller hears of it
+                    _log.exception("the worker inside this process has failed, and runs no more jobs")
                 raise
             finally:
                 self._table.remove()
@@ -203,6 +206,8 @@ class EmbeddedWorker:
             await self._insist(lambda: declare_all(broker, self._program))
         else:
             await declare_all(broker, self._program)
+            if self._names_queues:
+                await check_queues(broker, [queue for group in self._groups for queue in group.queues])
 
     async def _end(self, broker: Broker) -> None:
         """End the session: jobs that are left go back, and no attempt is charged."""

@@ -111,7 +111,7 @@ class Invocation:
         return await self._processes.run(process, run, task)
 
     def close(self) -> None:
-        """A process that was prepared for a job that did not start is kept for another."""
+        """Keep the process for another job, if the job that it was prepared for did not start."""
         if self._process is not None:
             self._processes.keep(self._process)
 

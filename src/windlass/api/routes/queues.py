@@ -67,7 +67,7 @@ async def pause_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown
 
 @post("/v1/queues/{queue:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
 async def resume_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
-    """Let its jobs go on."""
+    """Let a paused queue hand out jobs again."""
     name = await _mine(context, queue)
     await context.service.queues.resume(name)
     await context.record("queue resumed", {"queue": name}, jobs=0, wanted=0)

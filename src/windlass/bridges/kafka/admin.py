@@ -25,6 +25,8 @@ _library: Any = import_module("confluent_kafka.admin")
 """Without its types: they name other modules than its documentation does."""
 _TICK: Final = 0.05
 """Seconds between two looks at what the client complains of, while an answer is awaited."""
+_GRACE: Final = 2.0
+"""Seconds that an answer may still come after no broker could be reached: a name may have other addresses."""
 
 
 class Topic(NamedTuple):
@@ -49,11 +51,12 @@ class Admin:
 
     def __init__(self, address: Address) -> None:
         self._shown = address.shown
-        self._complaints: list[KafkaError] = []
+        self._login: KafkaError | None = None
+        self._is_down = False
+        self._last = ""
+        """What the client has complained of last."""
         try:
-            self._client: Any = _library.AdminClient(
-                {**client_settings(address), "error_cb": self._complaints.append}
-            )
+            self._client: Any = _library.AdminClient({**client_settings(address), "error_cb": self._complain})
         except KafkaException as error:  # a file that is not there, say
             raise BridgeRefused(f"{self._shown}: {error_in(error).str()}") from error
 
@@ -98,12 +101,12 @@ class Admin:
         return {entry.name: entry.value for entry in found.values() if entry.value is not None}
 
     async def close(self) -> None:
-        """Let go of the client: in a thread, as it waits for threads of its own."""
+        """Let go of the client. It must not be left to the garbage collector: that may run in a thread of
+        librdkafka's, which ends the process if a client is taken down from there.
+        """
         client, self._client = self._client, None
         if client is not None:
-            held = [client]
-            del client
-            await asyncio.to_thread(held.clear)
+            await asyncio.to_thread(_closed, client)
 
     async def _offset(self, name: str, partition: int, which: Any, *, uncommitted: bool = False) -> int:
         seen = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
@@ -118,26 +121,47 @@ class Admin:
         client = self._client
         if client is None:
             raise BridgeUnavailable(f"{self._shown} is closed")
-        client.poll(0)  # complaints of before are of before
-        self._complaints.clear()
+        client.poll(0)
+        self._login = None  # it is said again with each try
         answered = _on_this_loop(next(iter(call(client).values())))
+        await self._answered(answered)
+        try:
+            answer = answered.result().result()
+        except KafkaException as raised:
+            shown = self._shown if self._shown.endswith(f"/{topic}") else f"{self._shown}, topic {topic}"
+            raise as_bridge_error(error_in(raised), shown, self._last) from None
+        self._is_down = False
+        return answer
+
+    async def _answered(self, answered: "asyncio.Future[Future[Any]]") -> None:
+        """Wait for an answer, unless it is known that none will come for as long as it may take."""
+        loop = asyncio.get_running_loop()
+        down_since = loop.time() if self._is_down else None
         while not answered.done():
             await asyncio.wait([answered], timeout=_TICK)
-            client.poll(0)
-            self._give_up_if_hopeless()
-        try:
-            return answered.result().result()
-        except KafkaException as raised:
-            last = self._complaints[-1].str() if self._complaints else ""
-            shown = self._shown if self._shown.endswith(f"/{topic}") else f"{self._shown}, topic {topic}"
-            raise as_bridge_error(error_in(raised), shown, last) from None
+            if self._client is None:
+                raise BridgeUnavailable(f"{self._shown} is closed")
+            self._client.poll(0)
+            if self._login is not None:
+                raise as_bridge_error(self._login, self._shown)
+            if self._is_down and down_since is None:
+                down_since = loop.time()
+            if down_since is not None and loop.time() - down_since > _GRACE and not answered.done():
+                raise BridgeUnavailable(f"{self._shown}: no broker can be reached ({self._last})")
 
-    def _give_up_if_hopeless(self) -> None:
-        """Nobody is there who could answer; else it would be awaited for as long as it may take."""
-        for error in self._complaints:
-            if error.code() in LOGIN or error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-                detail = next((each.str() for each in self._complaints if each is not error), "")
-                raise as_bridge_error(error, self._shown, detail)
+    def _complain(self, error: KafkaError) -> None:
+        """As long as no broker can be reached, this is said once, not for each question."""
+        if error.code() in LOGIN:
+            self._login = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._is_down = True
+        else:
+            self._last = error.str()
+
+
+def _closed(client: Any) -> None:
+    with client:
+        pass
 
 
 def _on_this_loop(future: "Future[Any]") -> "asyncio.Future[Future[Any]]":

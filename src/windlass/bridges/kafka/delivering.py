@@ -123,7 +123,7 @@ class Deliverer:
         while self._producer is producer or (len(producer) and not self._is_stopping):
             producer.poll(_TICK)
         producer.purge()
-        producer.poll(0)
+        producer.close()
 
     def _complain(self, error: KafkaError) -> None:
         self._complaint = error.str()

@@ -9,6 +9,7 @@ from itertools import islice
 
 from confluent_kafka import KafkaError
 
+from windlass.bridges.kafka.offsets import Position
 from windlass.bridges.message import Message
 
 FULL = 2_000
@@ -21,8 +22,12 @@ class Inbox:
     the pump.
     """
 
-    def __init__(self, partition: int, changed: threading.Condition) -> None:
+    def __init__(self, partition: int, position: Position, changed: threading.Condition) -> None:
         self.partition = partition
+        self.position = position
+        """Of its first message."""
+        self.looks_back = position.epoch is not None and position.offset > 0
+        """Whether it is still to be seen that the message before is the one that was read."""
         self.is_paused = False
         """Whether the pump has stopped fetching for it, so that others go on."""
         self.awaited = False
@@ -50,6 +55,9 @@ class Inbox:
 
     def put(self, message: Message) -> None:
         """Add the next message."""
+        self.looks_back = False
+        if self._error is not None:
+            return
         self._messages.append(message)
         self._bytes += len(message.body or b"")
 
@@ -105,6 +113,12 @@ class Inbox:
             for _ in range(count):
                 self._bytes -= len(self._messages.popleft().body or b"")
             self._changed.notify()
+
+    @property
+    def awaits_its_first(self) -> bool:
+        """Whether there is nothing to read."""
+        with self._changed:
+            return self._is_empty()
 
     def passed(self, offset: int) -> int:
         """The offset up to which there is nothing to read from another one on, which is where it stands."""

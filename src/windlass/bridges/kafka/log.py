@@ -53,6 +53,7 @@ class KafkaLog:
         self._inbox: Inbox | None = None
         self._at = ""
         """The offset of the first message in the inbox."""
+        self._stalls = 0
 
     @property
     def partition(self) -> str:
@@ -104,6 +105,7 @@ class KafkaLog:
         at = position_of(offset).offset
         if self._inbox is not None and self._at == offset:
             at = self._inbox.passed(at)
+            self._look_for_a_stall(self._inbox, newest - at)
         return max(0, newest - at)
 
     async def commit(self, offset: str) -> None:
@@ -115,6 +117,17 @@ class KafkaLog:
         self._inbox = None
         if self._pump is not None and self._pump.is_running:
             self._pump.end(self._number)
+
+    def _look_for_a_stall(self, inbox: Inbox, lag: int) -> None:
+        """If twice in a row there are messages and none has come, let fetching begin anew: a client that has
+        got stuck looks exactly as a partition without messages.
+        """
+        if lag <= 0 or not inbox.awaits_its_first:
+            self._stalls = 0
+            return
+        self._stalls += 1
+        if self._stalls > 1:
+            self._stalls, self._inbox = 0, None
 
     def _inbox_at(self, offset: str) -> Inbox:
         """What is fetched from an offset on. If that is elsewhere than before, fetching begins anew."""
@@ -143,8 +156,9 @@ class KafkaLog:
                 f"{shown}: the messages {position.offset} to {ends.oldest - 1} were deleted before they were "
                 "taken (retention, or by hand); say where to go on: windlass intakes move"
             )
-        # The client says so in words alone: an offset that is there, behind a message that is not.
-        if position.offset > ends.newest or "truncation" in error.str():
+        # If the client has seen it by itself, it says so in words alone.
+        truncated = error.code() == KafkaError._LOG_TRUNCATION or "truncation" in error.str()  # noqa: SLF001
+        if position.offset > ends.newest or truncated:
             return SourceReplaced(
                 f"{shown}: it has lost messages that were taken, up to {position.offset} (it was truncated); "
                 "say where to go on: windlass intakes move"

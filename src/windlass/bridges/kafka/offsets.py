@@ -1,7 +1,7 @@
 """Offsets as the store keeps them: `1042@5` is behind a message that was written under leader epoch 5.
 
-With the epoch the broker can tell that it no longer has what was read: after a truncation other messages
-stand there. Where no message was read, there is none: `1042`.
+By the epoch it is seen that the log no longer has what was read: after a truncation another message stands
+there. Where no message was read, there is none: `1042`.
 """
 
 from typing import NamedTuple

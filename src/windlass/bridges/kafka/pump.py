@@ -21,7 +21,6 @@ _BATCH: Final = 500
 _TICK: Final = 0.05
 """Seconds that it waits for a message at once; commands wait so long."""
 _IDLE: Final = 0.5
-_NO_EPOCH: Final = -1
 
 
 class Pump:
@@ -47,7 +46,9 @@ class Pump:
                 "isolation.level": "read_committed",
                 # A partition that is read from elsewhere waits for the fetch that is under way.
                 "fetch.wait.max.ms": 200,
-                "queued.min.messages": 5_000,
+                "queued.min.messages": 10_000,
+                # It looks so often whether it may fetch more; once a second, unless told, is 10,000 messages.
+                "fetch.queue.backoff.ms": 10,
                 "queued.max.messages.kbytes": 32_768,
                 "error_cb": self._complain,
             }
@@ -59,8 +60,8 @@ class Pump:
 
     def begin(self, partition: int, position: Position) -> Inbox:
         """Fetch a partition from a position on. What was fetched of it before is forgotten."""
-        inbox = Inbox(partition, self._changed)
-        self._do(lambda: self._assign(inbox, position))
+        inbox = Inbox(partition, position, self._changed)
+        self._do(lambda: self._assign(inbox))
         return inbox
 
     def end(self, partition: int) -> None:
@@ -121,19 +122,23 @@ class Pump:
         for command in commands:
             command()
 
-    def _assign(self, inbox: Inbox, position: Position) -> None:
+    def _assign(self, inbox: Inbox) -> None:
+        """Fetch from its position on, or one message earlier: if that has another epoch now,
+        the log was truncated. librdkafka looks only when a leader changes while it reads.
+        """
         self._unassign(inbox.partition)
         with self._changed:
             self._inboxes[inbox.partition] = inbox
-        epoch = _NO_EPOCH if position.epoch is None else position.epoch
-        place = TopicPartition(self._topic, inbox.partition, position.offset, leader_epoch=epoch)
-        self._consumer.incremental_assign([place])
+        first = inbox.position.offset - inbox.looks_back
+        self._consumer.incremental_assign([TopicPartition(self._topic, inbox.partition, first)])
 
     def _unassign(self, partition: int) -> None:
         with self._changed:
             known = self._inboxes.pop(partition, None)
         if known is not None:
-            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+            place = [TopicPartition(self._topic, partition)]
+            self._consumer.resume(place)  # else it would still be paused when it is assigned again
+            self._consumer.incremental_unassign(place)
 
     def _may_fetch(self) -> bool:
         """Wait while a partition has enough. If another one has a reader who waits, the full one is left out
@@ -166,9 +171,12 @@ class Pump:
             for record in records
             if (inbox := self._inboxes.get(record.partition())) is not None
         ]
+        again: set[Inbox] = set()
         with self._changed:
             for inbox, record, message in read:
-                if message is not None:
+                if record.offset() is not None and record.offset() < inbox.position.offset:
+                    self._look_back(inbox, record, again)
+                elif message is not None:
                     inbox.put(message)
                 elif record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                     inbox.put_end(record.offset())
@@ -176,6 +184,22 @@ class Pump:
                     inbox.put_error(record.error())
             for inbox in {inbox for inbox, _, _ in read}:
                 inbox.tell()
+        for inbox in again:
+            self._assign(inbox)
+
+    def _look_back(self, inbox: Inbox, record: Any, again: set[Inbox]) -> None:
+        """At what stands before the first message: another one, the end of the log, or an error."""
+        error: KafkaError | None = record.error()
+        if error is None:
+            if record.leader_epoch() not in (inbox.position.epoch, None, -1):
+                inbox.put_error(KafkaError(KafkaError._LOG_TRUNCATION))  # noqa: SLF001
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            inbox.put_error(KafkaError(KafkaError._LOG_TRUNCATION))  # noqa: SLF001
+        elif inbox.looks_back:
+            again.add(inbox)  # it was dropped meanwhile, which does not matter
+        else:
+            inbox.put_error(error)
+        inbox.looks_back = False
 
     def _complain(self, _: KafkaError) -> None:
         self.has_complaints = True

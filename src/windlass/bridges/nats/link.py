@@ -47,6 +47,7 @@ class Link:
         self._connecting = asyncio.Lock()
         self._client: Client | None = None
         self._found: list[str] = []
+        self._flushing: set[asyncio.Task[None]] = set()
         self._not_allowed = ""
         self._noted: Exception | None = None
         self.lost = asyncio.Event()
@@ -126,8 +127,17 @@ class Link:
     async def flush(self) -> None:
         """Return when the server has read all that was sent."""
         client = await self.client()
+        # It is never cancelled: the client does not bear the answer to a question that was taken back.
+        task = asyncio.ensure_future(client.flush(int(ANSWERS_WITHIN)))
+        self._flushing.add(task)
+        task.add_done_callback(self._flushed)
         async with self.troubles():
-            await self.unless_lost(client.flush(int(ANSWERS_WITHIN)))
+            await self.unless_lost(asyncio.shield(task))
+
+    def _flushed(self, task: "asyncio.Task[None]") -> None:
+        self._flushing.discard(task)
+        if not task.cancelled():
+            task.exception()  # who waits for it is told; nobody may do so any more
 
     async def close(self) -> None:
         """Let go of it."""

@@ -12,7 +12,7 @@ class Waiter:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Let it go on; from any thread."""
+        """Wake the caller that waits; from any thread."""
         # The verb that rings may run on another thread and another loop than the one that waits.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)

@@ -154,7 +154,7 @@ class Tries:
         self._made = 0
 
     def after(self, error: BaseException) -> float:
-        """Seconds to wait before the step is begun anew. Raises one of our errors if it is of no use."""
+        """Seconds to wait before the next try of the step. Raises an error of Windlass if no try can help."""
         if not may_pass(error):
             raise in_words(error, self._location) from error
         self._made += 1

@@ -246,7 +246,7 @@ def has_claimable(tx: Snapshot, queue: Queue) -> bool:
 
 
 def has_next(tx: Snapshot, queue: Queue) -> bool:
-    """Whether a queue has a job to hand out next, be it not a suspect: a lane is in a ring only with one."""
+    """Whether a queue has a job to hand out next. Suspects do not count: no ring has them."""
     if not queue_open(queue, tx.now):
         return False
     if queue.laned:

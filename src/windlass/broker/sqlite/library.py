@@ -23,7 +23,7 @@ PATIENCE: Final = 10.0
 
 
 class Library(Gate):
-    """To be entered around every call, and around all that must not be seen half done by a child."""
+    """Entered around every call of the library, and around steps that a child must not see half done."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         super().__init__(patience)

@@ -113,12 +113,15 @@ class OwnKafka(Server):
         from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
 
         try:
-            return bool(self.admin().list_topics(timeout=2).brokers)
+            with self.admin() as admin:
+                return bool(admin.list_topics(timeout=2).brokers)
         except KafkaException:
             return False
 
     def admin(self) -> Any:
-        """A client for the words of whoever runs it: topics, partitions, settings."""
+        """A client for the words of whoever runs it. It must be closed: the garbage collector may run in a
+        thread of the client's own, and taking it down from there ends the process.
+        """
         return _library().AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def make_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
@@ -142,9 +145,9 @@ class OwnKafka(Server):
         self._does(lambda admin: admin.delete_records([TopicPartition(topic, partition, before)]))
 
     def _does(self, what: Callable[[Any], Mapping[Any, Any]]) -> None:
-        admin = self.admin()  # it is to live until it was answered
-        for future in what(admin).values():
-            future.result(ANSWERS_WITHIN)
+        with self.admin() as admin:
+            for future in what(admin).values():
+                future.result(ANSWERS_WITHIN)
 
     def _all_settings(self, settings: Mapping[str, str]) -> dict[str, str]:
         inner = f"{_PLAIN}://127.0.0.1:{self.port}"
