@@ -38,7 +38,7 @@ def test_one_bad_id_and_nothing_is_done(bench: Bench) -> None:
     dead = bench.add.enqueue(1)
     bench.die()
     with pytest.raises(InvalidOption, match="'x' is not a UUIDv7"):
-        bench.service(lambda service: gathered(service.dead.discard([dead.id, "x"])))
+        bench.service(lambda service: gathered(service.dead.discard([dead.id, "x"], reason="a test")))
     assert dead.state() is State.DEAD
 
 
@@ -84,7 +84,7 @@ def test_discard_by_filter_leaves_the_others(bench: Bench) -> None:
     other = bench.add.enqueue(2)
     bench.die(kind="ValueError")
     batches = bench.service(
-        lambda service: gathered(service.dead.discard_chosen(Selection(error="keyerror")))
+        lambda service: gathered(service.dead.discard_chosen(Selection(error="keyerror"), reason="a test"))
     )
     assert [operated.job for batch in batches for operated in batch] == [job.id]
     assert other.state() is State.DEAD

@@ -3,11 +3,13 @@ be shut.
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import aiormq
+import kombu
 import pytest
 from pamqp.commands import Basic
 from tests.bridges.doors import Doored
@@ -46,8 +48,8 @@ def new_name(kind: str) -> str:
 class Client:
     """A plain client, which is not the adapter."""
 
-    def __init__(self, server: Rabbit) -> None:
-        self._url = server.url()
+    def __init__(self, server: Rabbit, node: int = 0) -> None:
+        self._url = server.url(node=node)
         self._channel: Any = None
         self._connection: Any = None
 
@@ -81,6 +83,20 @@ class Client:
                 ),
             )
 
+    async def send_without_id(self, queue: str, body: bytes) -> None:
+        """Publish by yet another client: this one makes an id up where there is none."""
+
+        def publish() -> None:
+            with kombu.Connection(self._url) as connection:
+                connection.Producer().publish(body, routing_key=queue, content_type="application/data")
+
+        await asyncio.to_thread(publish)
+
+    async def send_together(self, queue: str, messages: Sequence[Sent]) -> None:
+        """Publish without waiting for one before the next; return when all are confirmed."""
+        await self.channel()
+        await asyncio.gather(*(self.send(queue, [message]) for message in messages))
+
     async def found(self, queue: str, count: int) -> list[Any]:
         """The messages of a queue, which are acknowledged; as many as are asked for."""
         channel, found = await self.channel(), []
@@ -95,7 +111,8 @@ class Client:
 
     async def close(self) -> None:
         if self._connection is not None:
-            await self._connection.close()
+            with contextlib.suppress(aiormq.AMQPError, OSError):
+                await self._connection.close()
 
 
 class RabbitQueues(QueueGround):

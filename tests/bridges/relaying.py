@@ -143,6 +143,12 @@ class Bench:
         assert isinstance(document.override, bytes)
         return msgspec.json.decode(document.override, type=RelayReading)
 
+    async def version(self) -> int:
+        """Grows with each write of the document."""
+        document = await document_of(self.store.broker, reading_of("ends"))
+        assert document is not None
+        return document.version
+
     async def pause(self, *, paused: bool) -> None:
         subject = declared_as("ends")
         document = await document_of(self.store.broker, subject)

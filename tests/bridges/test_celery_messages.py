@@ -20,6 +20,7 @@ from windlass.bridges.fields import Unreadable
 from windlass.bridges.job_options import message_key
 from windlass.bridges.making import NewIds, mapper_of
 from windlass.bridges.mapped import Mapped
+from windlass.bridges.mapping import MessageMapper
 from windlass.bridges.message import Message
 from windlass.core.intake import Fields, IntakeSettings
 from windlass.core.job import NewJob
@@ -104,7 +105,7 @@ def test_a_call_is_a_job_of_the_task_of_that_name() -> None:
 def test_repeats_of_an_id_are_one_job() -> None:
     one, again = job_of(sent("proj.add", 1)), job_of(sent("proj.add", 1, retries=2))
     assert one.id == again.id != job_of(sent("proj.add", 1, id="another")).id
-    assert (one.key, one.window) == (message_key("an-id"), DAY)
+    assert (one.key, one.window) == (message_key("celery", "an-id"), DAY)
     assert job_of(sent("proj.add", 1), keyed=False).key is None
 
 
@@ -279,3 +280,20 @@ def test_an_app_declares_an_intake_of_celery_s_messages() -> None:
     assert list(mine.intakes) == ["celery", "mail"]
     with pytest.raises(InvalidOption, match="list them"):
         mine.intake(URL, format="celery", task="headers.task", tasks=["proj.nothing"])
+
+
+def test_queues_whose_messages_have_the_same_ids_do_not_absorb_each_other() -> None:
+    one, other = (
+        MessageMapper(
+            IntakeSettings(name=name, url=URL, tasks=("proj.add",), fields=Fields(task="proj.add")),
+            app.tasks,
+            NewIds("default", name, str),
+            keyed=True,
+        )
+        for name in ("eu", "us")
+    )
+    message = Message(body=b'{"a": 1}', id="1")
+    (job,), (again,), (elsewhere,) = (each.map(message).jobs for each in (one, one, other))
+    assert (job.id, job.key) == (again.id, again.key)
+    assert job.id != elsewhere.id
+    assert job.key != elsewhere.key

@@ -73,9 +73,9 @@ def test_a_job_is_done_when_its_message_was_taken(brokers: Brokers) -> None:
     add = app.celery_task("proj.tasks.add", URL)
 
     async def story() -> None:
-        job = await add.using(lane="acme", priority=7, headers={"traceparent": "00-1"}).aenqueue(
-            2, b=[3, "x"]
-        )
+        job = await add.using(
+            lane="acme", priority=7, headers={"traceparent": "00-1", "windlass-x": "y"}
+        ).aenqueue(2, b=[3, "x"])
         assert await job.aresult(timeout=20) is None
         (message,) = brokers.taken.got
         assert (message.id, message.to, message.key) == (job.id, "celery", "acme")
@@ -141,6 +141,7 @@ def test_a_first_try_says_when_the_job_expires(brokers: Brokers) -> None:
         assert detail is not None
         assert call.expires is not None
         assert detail.expires_at is not None
+        assert call.priority is None
         assert abs(call.expires - detail.expires_at) < 10_000_000  # by the clocks of two
 
     with_worker(app, story)

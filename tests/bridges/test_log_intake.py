@@ -9,13 +9,14 @@ import pytest
 from tests.bridges.bench import Bench, LosesAnswers
 from tests.bridges.fake_sources import FakeLogSource, Topic, Trouble
 
-from windlass.core.intake import INTAKE_HEADER, PLACE_HEADER
+from windlass.core.intake import INTAKE_HEADER, PLACE_HEADER, IntakeStatus
 from windlass.core.lease import Ask
 from windlass.core.outcome import Outcome
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.take import Source, Take, TakeStatus
+from windlass.errors import InvalidOption
 
 
 def test_each_message_becomes_one_job_that_says_where_it_came_from() -> None:
@@ -265,3 +266,30 @@ def test_an_error_of_ours_is_shown_and_tried_again(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.ERROR, "windlass"):
         bench.play(story)
     assert "it is tried again" in caplog.text
+
+
+def test_an_intake_whose_url_has_no_meaning_is_told_of_and_tried_again() -> None:
+    """A file of certificates may come later; and the other intakes of the process go on."""
+    bench, topic = Bench(), Topic("0")
+    topic.put({"n": 1})
+    refused = [InvalidOption("the certificates cannot be read"), RuntimeError("of an adapter")]
+
+    def opens() -> FakeLogSource:
+        if refused:
+            raise refused[0]
+        return FakeLogSource(topic, bench.pace)
+
+    async def story() -> None:
+        running = await bench.start(opens)
+        await bench.until_told(lambda status: "certificates" in _error(status))
+        del refused[0]
+        await bench.until_told(lambda status: "RuntimeError: of an adapter" in _error(status))
+        del refused[0]
+        await bench.until_taken(1)
+        assert not running.done()
+
+    bench.play(story)
+
+
+def _error(status: IntakeStatus) -> str:
+    return "".join(each.error for each in status.partitions.values())

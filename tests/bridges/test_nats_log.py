@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from tests.bridges.nats_server import in_loop, jetstream, make_stream, put, reading
@@ -13,6 +14,7 @@ from windlass.conformance.bridges.ground import LogGround, Sent
 from windlass.conformance.bridges.logs import *  # noqa: F403 - its tests
 from windlass.errors import BridgeRefused, InvalidOption, SourceReplaced
 from windlass.verify.brokers.nats import OwnNats
+from windlass.verify.processes import Starter
 
 
 class NatsLogs(LogGround):
@@ -197,6 +199,10 @@ def test_what_is_no_offset_is_refused(nats_server: OwnNats, offset: str) -> None
         ("/a/b", "names more than a stream"),
         ("/S?consumer=mine", "is a log, which is read whole, without consumer="),
         ("/S?subject=S.a", "is a log, which is read whole, without subject="),
+        ("/x.y", "cannot be the name of a stream"),
+        ("/a%20b", "cannot be the name of a stream"),
+        ("/S?consumer=a.b", "cannot be the name of a consumer"),
+        ("/S?monitor=127.0.0.1", "no address such as http"),
         ("/S?sync=always", 'has no option "sync"'),
         ("/S?token=a&creds=b", "say one of user, token= and creds="),
         ("/S?creds=/nowhere", "creds=/nowhere cannot be read"),
@@ -243,8 +249,22 @@ def test_the_monitoring_page_says_when_the_server_syncs(nats_server: OwnNats) ->
 
     page = f"?monitor=http://127.0.0.1:{nats_server.monitor}"
     assert "to the disk" not in in_loop(told(page))
-    with pytest.raises(InvalidOption, match="no address such as"):
-        in_loop(told("?monitor=127.0.0.1"))
+    # It is for advice alone: a stream is read without it, too.
+    assert "cannot be read" in in_loop(told("?monitor=http://127.0.0.1:1"))
+
+
+def test_a_server_that_syncs_now_and_then_is_told_of(starter: Starter, tmp_path: Path) -> None:
+    async def story() -> None:
+        stream = await make_stream(server)
+        async with reading(server, stream, f"?monitor=http://127.0.0.1:{server.monitor}") as source:
+            assert "to the disk every 120 s" in "\n".join(await source.warnings())
+
+    server = OwnNats(starter, tmp_path / "nats", sync="2m")
+    server.start()
+    try:
+        in_loop(story())
+    finally:
+        server.close()
 
 
 def test_a_partition_that_is_none_is_refused(nats_server: OwnNats) -> None:

@@ -10,6 +10,8 @@ from tests.bridges.nats_server import in_loop, jetstream, make_stream, put, read
 from windlass.bridges.addresses import address_of
 from windlass.bridges.message import Message
 from windlass.bridges.nats.adapter import open_source
+from windlass.bridges.nats.link import Link
+from windlass.bridges.nats.said import ConsumerInfo
 from windlass.bridges.source import QueueSource, is_queue
 from windlass.conformance.bridges.ground import QueueGround, Sent
 from windlass.conformance.bridges.queues import *  # noqa: F403 - its tests
@@ -246,6 +248,24 @@ def test_a_consumer_that_cannot_be_used_is_refused(nats_server: OwnNats) -> None
         with pytest.raises(BridgeRefused, match='the consumer "pushed" must be one to pull from'):
             async with reading(nats_server, stream, "?consumer=pushed"):
                 pass
+
+    in_loop(story())
+
+
+def test_a_consumer_that_gives_less_than_is_asked_for_is_refused(nats_server: OwnNats) -> None:
+    """Else it would look as if nothing waited."""
+
+    async def story() -> None:
+        stream = await work_queue(nats_server)
+        await put(nats_server, f"{stream}.a", [b"1"])
+        link = Link(address_of(nats_server.url()))
+        config = {"durable_name": "windlass", "ack_policy": "explicit", "max_batch": 10}
+        asked = {"stream_name": stream, "config": config}
+        await link.told(f"CONSUMER.DURABLE.CREATE.{stream}.windlass", ConsumerInfo, asked)
+        await link.close()
+        async with reading(nats_server, stream) as queue:
+            with pytest.raises(BridgeRefused, match="Exceeded MaxRequestBatch of 10"):
+                await queue.receive(500, 0.1)
 
     in_loop(story())
 

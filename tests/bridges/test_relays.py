@@ -13,6 +13,7 @@ from windlass.bridges.message import Outgoing
 from windlass.conformance.harness import Harness
 from windlass.core.codec import VERSION, Call, encode
 from windlass.core.event import Emit
+from windlass.core.operate import Edit, Effect
 from windlass.core.secret import MASK, Secret
 from windlass.core.signature import Signature
 from windlass.core.units import DAY, MINUTE, SECOND
@@ -22,6 +23,7 @@ from windlass.worker.turn import HELD, LATER, SOON
 
 __all__ = ["namespaces", "open_broker", "redis_server"]
 
+ARGUMENTS = encode(Call(VERSION, (1,)))
 AWAY = BridgeUnavailable("the message broker does not answer")
 
 
@@ -40,6 +42,7 @@ async def test_every_end_is_told_once_and_in_order_over_many_pages(
     await relay.step()
     assert bench.taken.jobs == jobs + more
     assert (await bench.reading()).sent == 27
+    assert bench.taken.calls == [10, 10, 5, 2], "what is read in pieces is sent at once"
 
 
 async def test_a_message_says_what_ended_and_how(store: Harness) -> None:
@@ -89,23 +92,46 @@ async def test_only_what_was_asked_for_is_told(store: Harness) -> None:
 async def test_windlass_does_not_tell_of_its_own_tasks(store: Harness) -> None:
     bench = await Bench(store).prepare()
     await bench.done(1, task="windlass.webhook")
+    own = await store.add(task="windlass.webhook")
+    await store.cancel(own)
     theirs = await bench.done(1)
     await bench.relay().step()
     assert bench.taken.jobs == theirs
 
 
+async def test_a_job_that_is_done_has_no_error_of_an_earlier_run(store: Harness) -> None:
+    bench = await Bench(store).prepare()
+    await store.add(max_attempts=2)
+    worker = await store.worker(slots=1)
+    await store.retry(await worker.one())
+    await store.sweep()
+    await store.done(await worker.one())
+    await bench.relay().step()
+    assert [each.headers["windlass-state"] for each in bench.taken.got] == ["done"]
+    assert bench.taken.said()["job"]["error"] is None
+
+
+async def test_a_dead_letter_that_is_edited_has_not_ended_again(store: Harness) -> None:
+    bench = await Bench(store).prepare(emit=Emit.ALL)
+    job = await bench.dead()
+    (edited,) = await store.broker.edit([Edit(job=job, priority=3)])
+    assert edited.effect is Effect.APPLIED
+    await bench.relay().step()
+    assert bench.taken.jobs == [job]
+
+
 async def test_a_job_that_is_gone_or_pruned_is_told_without_its_arguments(store: Harness) -> None:
     bench = await Bench(store).prepare()
     await store.queue("q", emit=Emit.FINAL, retention=0)
-    (pruned,) = await bench.done(1, payload=b'{"a":1}')
-    await store.queue("q", emit=Emit.FINAL)
-    gone = await bench.dead(payload=b'{"a":1}')
-    await store.discard(gone)
+    (gone,) = await bench.done(1, payload=ARGUMENTS)
     store.advance(DAY)
     await store.sweep()
     assert await store.missing(gone)
+    (pruned,) = await bench.done(1, payload=ARGUMENTS)
+    await store.sweep()
+    assert (await store.get(pruned)).pruned
     await bench.relay().step()
-    assert bench.taken.jobs == [pruned, gone]
+    assert bench.taken.jobs == [gone, pruned]
     for number in (0, 1):
         job = bench.taken.said(number)["job"]
         assert (job["payload"], job["error"], job["headers"]) == (None, None, {})
@@ -190,9 +216,34 @@ async def test_while_the_message_broker_is_away_nothing_is_lost_and_it_is_said_w
     shown = await bench.reading()
     assert (shown.error, shown.sent) == ("", 3)
     assert (await relay.tried(), bench.taken.jobs) == (SOON, jobs)
+    await bench.done(1)
+    bench.taken.trouble = lambda _: AWAY
+    assert await relay.tried() == pauses[0], "the next trouble is another one"
 
 
-async def test_a_message_broker_that_cannot_be_opened_is_tried_again(store: Harness) -> None:
+async def test_a_trouble_that_stays_is_written_down_now_and_then(store: Harness) -> None:
+    """Each write makes all workers read their settings again."""
+    bench = await Bench(store).prepare()
+    await bench.done(1)
+    bench.taken.trouble = lambda _: AWAY
+    relay = bench.relay()
+    await relay.tried()
+    version = await bench.version()
+    for _ in range(5):
+        store.advance(SECOND)
+        await relay.tried()
+    assert await bench.version() == version
+    store.advance(int(relays.SHOWN * SECOND) - 5 * SECOND)
+    await relay.tried()
+    assert await bench.version() == version + 1
+    shown = await bench.reading()
+    assert shown.behind is not None
+    assert shown.behind >= relays.SHOWN * SECOND
+
+
+async def test_a_message_broker_that_cannot_be_opened_is_tried_again(
+    store: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     bench = await Bench(store).prepare()
     jobs = await bench.done(1)
     relay = bench.relay()
@@ -200,6 +251,8 @@ async def test_a_message_broker_that_cannot_be_opened_is_tried_again(store: Harn
         bench.cannot_open = error
         assert await relay.tried() > 0
         assert str(error) in (await bench.reading()).error
+    unforeseen = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert list(map(str, unforeseen)) == ["odd"], "a traceback is for what nobody has foreseen"
     bench.cannot_open = None
     await relay.tried()
     assert bench.taken.jobs == jobs
@@ -233,7 +286,8 @@ async def test_a_message_that_can_never_be_taken_is_left_out_counted_and_logged(
 
     bench.taken.trouble = refuses
     with caplog.at_level(logging.WARNING, "windlass.bridges"):
-        assert await bench.relay().tried() == SOON
+        relay = bench.relay()
+        assert await relay.tried() == SOON
     assert bench.taken.jobs == [job for job in jobs if job not in poison]
     shown = await bench.reading()
     assert (shown.sent, shown.refused, shown.refused_job, shown.error) == (3, 2, jobs[3], "")
@@ -241,6 +295,10 @@ async def test_a_message_that_can_never_be_taken_is_left_out_counted_and_logged(
     assert len(said) == 2
     for job in poison:
         assert any(job in line and "too large" in line for line in said)
+    poison.update(later := await bench.done(1))
+    await relay.tried()
+    shown = await bench.reading()
+    assert (shown.sent, shown.refused, shown.refused_job) == (3, 3, later[0])
 
 
 async def test_what_is_refused_is_counted_once_though_the_page_is_sent_again(
@@ -388,6 +446,26 @@ async def test_who_loses_the_turn_while_publishing_moves_nothing(
     assert (after.cursor, after.sent) == (kept.cursor, kept.sent)
 
 
+async def test_who_has_lost_the_turn_when_it_keeps_the_place_stops(store: Harness) -> None:
+    bench = await Bench(store).prepare()
+    jobs = await bench.done(2)
+    bench.taken.hangs = True
+    other = Taken()
+    frozen, second = bench.relay(), bench.relay(other)
+    publishing = asyncio.create_task(frozen.step())
+    await bench.taken.hung.wait()
+    store.advance(HELD + MINUTE)
+    await second.step()
+    kept = await bench.reading()
+    bench.taken.goes_on.set()
+    await publishing
+    assert await bench.reading() == kept
+    bench.taken.hangs = False
+    await bench.done(1)
+    assert await frozen.step() == LATER
+    assert bench.taken.jobs == jobs
+
+
 async def test_who_finds_the_turn_free_again_does_not_take_the_place_back(
     store: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,6 +508,26 @@ async def test_a_store_that_goes_away_before_the_place_is_kept_is_a_repeat(store
     await relay.tried()
     assert bench.taken.ids[:3] == bench.taken.ids[3:]
     assert (await bench.reading()).sent == 3
+
+
+async def test_a_place_that_was_kept_without_an_answer_is_no_repeat(store: Harness) -> None:
+    bench = await Bench(store).prepare()
+    jobs = await bench.done(2)
+    lost = 0
+
+    async def override(*given: Any) -> Any:
+        nonlocal lost
+        changed = await store.broker.override(*given)
+        if bench.taken.got and not lost:
+            lost += 1
+            raise StoreUnavailable("the answer was lost")
+        return changed
+
+    relay = bench.relay(broker=Around(store.broker, override=override))  # type: ignore[arg-type]
+    for _ in range(3):
+        await relay.tried()
+    assert lost == 1
+    assert bench.taken.jobs == jobs
 
 
 # --- gaps and pauses ----------------------------------------------------------------------------------------

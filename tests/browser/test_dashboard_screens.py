@@ -135,6 +135,20 @@ def test_a_bucket_that_goes_on_is_not_drawn(page: Page) -> None:
     expect(chart).to_contain_text("Done 10/s")
 
 
+def test_history_tells_attempts_apart(page: Page) -> None:
+    page.goto("/history?window=1h")
+    apart = page.get_by_role("group", name="Told apart by")
+    expect(page.get_by_label("By task", exact=True).get_by_role("columnheader").first).to_have_text("Task")
+    apart.get_by_role("button", name="Workers").click()
+    expect(page.get_by_label("By worker").get_by_role("columnheader", name="Use")).to_be_visible()
+    expect(page.get_by_label("By worker").get_by_role("row").nth(1)).to_contain_text("%")
+    apart.get_by_role("button", name="Errors").click()
+    failed = page.get_by_label("By error").get_by_role("row").nth(1)
+    expect(failed).to_contain_text("does not answer for order")
+    apart.get_by_role("button", name="Lanes").click()
+    expect(page.get_by_label("By lane").get_by_role("row").nth(1)).to_be_visible()
+
+
 def test_a_job_tells_why_it_waits(page: Page, stage: Stage) -> None:
     page.goto(f"/jobs/{first(stage, 'shelve')}")
     why = page.get_by_label("Why it waits")

@@ -1,6 +1,6 @@
-"""A reader of history that is killed: `dying_reader.py STORE SINK CLOCK POINT`. It copies what the log has;
-on the way it kills itself at a point: before an insert (`insert N`), between the data and the place
-(`place N`), or never (`none 0`).
+"""A reader of history that is killed: `dying_reader.py STORE SINK CLOCK POINT N BATCH`. It copies what the
+log has; on the way it kills itself at a point: before the nth insert (`insert`), between the data and the
+place (`place`), or never (`none`).
 """
 
 import asyncio
@@ -31,8 +31,8 @@ def dies_at(kind: type, verb: str, number: int) -> None:
     setattr(kind, verb, dying)
 
 
-async def main(store: str, sink_url: str, clock: str, point: str, number: str) -> None:
-    reading.BATCH = 20
+async def main(store: str, sink_url: str, clock: str, point: str, number: str, batch: str) -> None:
+    reading.BATCH = int(batch)
     broker = await SqliteBroker.open(Path(store))
     sink = await open_sink(sink_url, broker)
     if point == "place":

@@ -24,10 +24,16 @@ from windlass.core.settlement import Settlement
 from windlass.core.units import HOUR, Micros
 from windlass.observe.history.reader import HistoryReader
 from windlass.observe.history.sink import By, Window, open_sink
+from windlass.verify.brokers.clickhouse import OwnClickHouse
 
 READER = Path(__file__).with_name("dying_reader.py")
-POINTS = ["place 1", "insert 4", "place 2", "place 1", "insert 3", "place 1", "place 4", "insert 2"]
-"""Where the readers die, one after the other; each begins where the one before it had kept its place."""
+POINTS = [
+    *("place 1 1000", "insert 4 1000", "place 2 7", "place 1 1000", "insert 3 50", "place 1 50"),
+    *("place 4 7", "insert 2 1000"),
+]
+"""Where the readers die, one after the other, and how many events they read at once: what is repeated comes
+in other batches than before.
+"""
 KINDS = [Outcome.DONE, Outcome.DONE, Outcome.DONE, Outcome.RETRY, Outcome.DEAD, Outcome.SNOOZE]
 
 
@@ -99,7 +105,7 @@ async def told(url: str, broker: Broker, now: Micros) -> dict[str, Any]:
 
 
 def test_figures_are_those_of_postgres_after_kills_between_data_and_place(
-    clickhouse_url: str, namespaces: Namespaces, tmp_path: Path
+    clickhouse: OwnClickHouse, clickhouse_url: str, namespaces: Namespaces, tmp_path: Path
 ) -> None:
     path = tmp_path / "store.db"
     postgres = namespaces.server.dsn
@@ -108,6 +114,8 @@ def test_figures_are_those_of_postgres_after_kills_between_data_and_place(
         broker = await SqliteBroker.open(path)
         traffic = Traffic(broker)
         await traffic.open()
+        await (await open_sink(clickhouse_url)).close()
+        clickhouse.ask("SYSTEM STOP MERGES windlass_history_attempt")  # repeats are there when it is asked
         clock = 1_000
         for point in POINTS:
             await traffic.runs(60)
@@ -115,7 +123,7 @@ def test_figures_are_those_of_postgres_after_kills_between_data_and_place(
             code = await asyncio.to_thread(reader, path, clickhouse_url, clock, point)
             assert code == -signal.SIGKILL, point
             await traffic.runs(7)  # what is repeated is longer than it was
-        assert await asyncio.to_thread(reader, path, clickhouse_url, clock + 100, "none 0") == 0
+        assert await asyncio.to_thread(reader, path, clickhouse_url, clock + 100, "none 0 30") == 0
         sink = await open_sink(postgres, broker)
         await HistoryReader(broker, sink, "s").step()
         await sink.close()
@@ -123,12 +131,16 @@ def test_figures_are_those_of_postgres_after_kills_between_data_and_place(
         right = await told(postgres, broker, now)
         assert sum(each.figures.attempts + each.figures.given_back for each in right["minutes"]) == 8 * 67
         assert await told(clickhouse_url, broker, now) == right
+        rows = int(clickhouse.ask("SELECT count() FROM windlass_history_attempt"))
+        assert rows > 8 * 67, "nothing was repeated: this test shows nothing"
         await broker.close()
 
     asyncio.run(main())
 
 
-def test_what_was_repeated_is_there_once(clickhouse_url: str, clickhouse: Any, tmp_path: Path) -> None:
+def test_what_was_repeated_is_there_once(
+    clickhouse_url: str, clickhouse: OwnClickHouse, tmp_path: Path
+) -> None:
     """A whole batch that comes again is recognised by its token, and not even written."""
     path = tmp_path / "store.db"
 
@@ -138,7 +150,10 @@ def test_what_was_repeated_is_there_once(clickhouse_url: str, clickhouse: Any, t
         await traffic.open()
         await traffic.runs(20)
         for clock in (1_100, 1_200, 1_300):
-            assert await asyncio.to_thread(reader, path, clickhouse_url, clock, "place 1") == -signal.SIGKILL
+            assert (
+                await asyncio.to_thread(reader, path, clickhouse_url, clock, "place 1 1000")
+                == -signal.SIGKILL
+            )
         await broker.close()
 
     asyncio.run(main())

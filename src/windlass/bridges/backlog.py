@@ -48,6 +48,12 @@ class Gate:
         self._room -= len(jobs)
         self._queues.update(job.queue for job in jobs)
 
+    def shut(self) -> None:
+        """Let nothing through before the store has been asked again: it did not accept what was read. While
+        it is away, messages stay with their broker, which counts how often it hands out each.
+        """
+        self._room = 0
+
     async def _has_room(self) -> bool:
         counts = await self._broker.counts()
         ready = [row.count for row in counts.rows if row.state is State.READY and row.queue in self._queues]

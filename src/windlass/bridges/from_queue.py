@@ -68,6 +68,7 @@ class QueueIntake:
                 self._going.took(len(piece.messages), piece.dead, place=piece.messages[-1].place)
         except BaseException:
             # What was taken and not acknowledged comes again, and is known by its id.
+            self._gate.shut()
             with contextlib.suppress(BridgeError):
                 await self._queue.give_back(messages[taken:])
             raise

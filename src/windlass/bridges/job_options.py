@@ -47,7 +47,7 @@ class JobOptions:
             priority = max(LOWEST_PRIORITY, min(message.priority, HIGHEST_PRIORITY))
             said.setdefault("priority", priority)
         if self._keyed and "key" not in said and job.key is None and message.id is not None:
-            said.update(key=message_key(message.id), window=self._window)
+            said.update(key=message_key(self._intake, message.id), window=self._window)
         said["headers"] = self._headers_of(opened, job)
         return check_new_job(msgspec.structs.replace(job, **said))
 
@@ -62,12 +62,14 @@ class JobOptions:
         )
 
 
-def message_key(message_id: str) -> str:
-    """The unique key of the job of a message with an id."""
-    key = f"message {message_id}"
+def message_key(intake: str, message_id: str) -> str:
+    """The unique key of the job of a message with an id. Two queues may have the same ids: each intake has
+    keys of its own.
+    """
+    key = f"message {intake} {message_id}"
     with contextlib.suppress(InvalidOption):
         return check_key(key)
-    return "message " + hashlib.blake2b(message_id.encode(errors="replace"), digest_size=20).hexdigest()
+    return "message " + hashlib.blake2b(key.encode(errors="replace"), digest_size=20).hexdigest()
 
 
 def _option(name: str, read: Reader, opened: Opened) -> object:

@@ -23,7 +23,7 @@ from windlass.bridges.taking import Taking
 from windlass.broker.contract import Broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SessionId
-from windlass.errors import BridgeError, SourceReplaced, StoreError
+from windlass.errors import BridgeError, InvalidOption, SourceReplaced, StoreError
 from windlass.pace import Pace
 from windlass.patience import Backoff, cancelled
 from windlass.worker.bridge_session import BridgeSession, who_runs
@@ -111,9 +111,13 @@ class Intakes:
                         running.reports.forget(self._session.session)  # that it could not be opened
                         await running.look_at_settings(source)
                         await self._run(running, source)
-                except (BridgeError, StoreError) as error:
+                except (BridgeError, InvalidOption, StoreError) as error:
+                    # InvalidOption: its URL. Other intakes go on, and a certificate may be there soon.
                     running.reports.fails(error)
                     backoff.tell(f"intake {intake.settings.name}: %s; trying until it works", error)
+                except Exception as error:  # noqa: BLE001 - whatever it is, other intakes go on
+                    running.reports.fails(f"{type(error).__name__}: {error}")
+                    _log.exception("intake %s has failed; it is tried again", intake.settings.name)
                 await self._pace.sleep(backoff.failed())
         finally:
             await cancelled([reporting])
@@ -200,7 +204,7 @@ class _Running:
                 backoff.tell(f"intake {self.name} has stopped: %s", error)
                 await self._pace.sleep(HOPELESS)
                 continue
-            except (BridgeError, StoreError) as error:
+            except (BridgeError, InvalidOption, StoreError) as error:
                 going.fails(error)
                 backoff.tell(f"intake {self.name}: %s; trying until it works", error)
             except Exception as error:  # noqa: BLE001 - whatever it is, the worker and other intakes go on

@@ -100,6 +100,6 @@ class Turn(Generic[R]):
         changed = await self._broker.override(self._subject, msgspec.json.encode(reading), self._version)
         kept = changed.change in (Change.APPLIED, Change.UNCHANGED)
         self._version = changed.version
-        self._reading = reading if kept and holder else None
+        self._reading = reading if kept else None
         self._sure_until = sent + sure
         return self._reading

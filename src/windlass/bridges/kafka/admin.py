@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -23,9 +23,10 @@ from windlass.errors import BridgeRefused, BridgeUnavailable
 
 _library: Any = import_module("confluent_kafka.admin")
 """Without its types: they name other modules than its documentation does."""
+_Call: TypeAlias = Callable[[Any], Mapping[Any, "Future[Any]"]]
 _TICK: Final = 0.05
 """Seconds between two looks at what the client complains of, while an answer is awaited."""
-_GRACE: Final = 1.0
+_GRACE: Final = 2.0
 """Seconds that an answer may still come after no broker could be reached: a name may have other addresses."""
 
 
@@ -51,11 +52,12 @@ class Admin:
 
     def __init__(self, address: Address) -> None:
         self._shown = address.shown
-        self._complaints: list[KafkaError] = []
+        self._login: KafkaError | None = None
+        self._is_down = False
+        self._last = ""
+        """What the client has complained of last."""
         try:
-            self._client: Any = _library.AdminClient(
-                {**client_settings(address), "error_cb": self._complaints.append}
-            )
+            self._client: Any = _library.AdminClient({**client_settings(address), "error_cb": self._complain})
         except KafkaException as error:  # a file that is not there, say
             raise BridgeRefused(f"{self._shown}: {error_in(error).str()}") from error
 
@@ -71,17 +73,19 @@ class Admin:
 
     async def ends(self, name: str, partition: int, *, uncommitted: bool = False) -> Ends:
         """Without what open transactions have written so far; `uncommitted`: with it."""
-        oldest = await self._offset(name, partition, _library.OffsetSpec.earliest(), uncommitted=uncommitted)
-        newest = await self._offset(name, partition, _library.OffsetSpec.latest(), uncommitted=uncommitted)
-        return Ends(oldest, newest)
+        oldest = await self._offsets(
+            name, [partition], _library.OffsetSpec.earliest(), uncommitted=uncommitted
+        )
+        newest = await self._offsets(name, [partition], _library.OffsetSpec.latest(), uncommitted=uncommitted)
+        return Ends(oldest[partition], newest[partition])
 
-    async def newest(self, name: str, partition: int) -> int:
-        """The offset behind the newest message that a reader may see."""
-        return await self._offset(name, partition, _library.OffsetSpec.latest())
+    async def newest(self, name: str, partitions: Collection[int]) -> dict[int, int]:
+        """The offsets behind the newest messages that a reader may see, by partition."""
+        return await self._offsets(name, partitions, _library.OffsetSpec.latest())
 
-    async def offset_at(self, name: str, partition: int, milliseconds: int) -> int:
-        """The offset of the first message that is not older than a time; -1: all are older."""
-        return await self._offset(name, partition, _library.OffsetSpec.for_timestamp(milliseconds))
+    async def first_since(self, name: str, partitions: Collection[int], milliseconds: int) -> dict[int, int]:
+        """The offsets of the first messages that are not older than a time; -1: all are older."""
+        return await self._offsets(name, partitions, _library.OffsetSpec.for_timestamp(milliseconds))
 
     async def committed(self, group: str, name: str, partitions: Iterable[int]) -> dict[int, int]:
         """How far a group says that it is, by partition; only where it has said so."""
@@ -107,51 +111,65 @@ class Admin:
         if client is not None:
             await asyncio.to_thread(_closed, client)
 
-    async def _offset(self, name: str, partition: int, which: Any, *, uncommitted: bool = False) -> int:
+    async def _offsets(
+        self, name: str, partitions: Collection[int], which: Any, *, uncommitted: bool = False
+    ) -> dict[int, int]:
+        if not partitions:
+            return {}
         seen = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
-        wanted = {TopicPartition(name, partition): which}
-        found = await self._ask(
+        wanted = {TopicPartition(name, partition): which for partition in partitions}
+        found = await self._ask_all(
             lambda client: client.list_offsets(wanted, isolation_level=seen, request_timeout=ANSWERS_WITHIN),
             name,
         )
-        return found.offset
+        return {place.partition: answer.offset for place, answer in found.items()}
 
-    async def _ask(self, call: Callable[[Any], Mapping[Any, "Future[Any]"]], topic: str) -> Any:
+    async def _ask(self, call: "_Call", topic: str) -> Any:
+        """The one answer."""
+        return next(iter((await self._ask_all(call, topic)).values()))
+
+    async def _ask_all(self, call: "_Call", topic: str) -> dict[Any, Any]:
+        """The answers to all that is asked at once."""
         client = self._client
         if client is None:
             raise BridgeUnavailable(f"{self._shown} is closed")
-        client.poll(0)  # complaints of before are of before
-        self._complaints.clear()
-        answered = _on_this_loop(next(iter(call(client).values())))
-        down_since: float | None = None
-        while not answered.done():
-            await asyncio.wait([answered], timeout=_TICK)
-            if self._client is None:
-                raise BridgeUnavailable(f"{self._shown} is closed")
-            client.poll(0)
-            self._give_up_on_login()
-            if self._is_down():
-                now = asyncio.get_running_loop().time()
-                down_since = now if down_since is None else down_since
-                if now - down_since > _GRACE:
-                    break
-        last = self._complaints[-1].str() if self._complaints else ""
-        if not answered.done():
-            raise BridgeUnavailable(f"{self._shown}: no broker can be reached ({last})")
+        client.poll(0)
+        self._login = None  # it is said again with each try
+        answered = {key: _on_this_loop(future) for key, future in call(client).items()}
+        await self._answered(answered.values())
         try:
-            return answered.result().result()
+            answers = {key: each.result().result() for key, each in answered.items()}
         except KafkaException as raised:
             shown = self._shown if self._shown.endswith(f"/{topic}") else f"{self._shown}, topic {topic}"
-            raise as_bridge_error(error_in(raised), shown, last) from None
+            raise as_bridge_error(error_in(raised), shown, self._last) from None
+        self._is_down = False
+        return answers
 
-    def _give_up_on_login(self) -> None:
-        """No answer would come for as long as it may take."""
-        for error in self._complaints:
-            if error.code() in LOGIN:
-                raise as_bridge_error(error, self._shown)
+    async def _answered(self, all_of_them: "Iterable[asyncio.Future[Future[Any]]]") -> None:
+        """Wait for answers, unless it is known that none will come for as long as it may take."""
+        loop = asyncio.get_running_loop()
+        down_since = loop.time() if self._is_down else None
+        waiting = set(all_of_them)
+        while waiting:
+            _, waiting = await asyncio.wait(waiting, timeout=_TICK)
+            if self._client is None:
+                raise BridgeUnavailable(f"{self._shown} is closed")
+            self._client.poll(0)
+            if self._login is not None:
+                raise as_bridge_error(self._login, self._shown)
+            if self._is_down and down_since is None:
+                down_since = loop.time()
+            if down_since is not None and loop.time() - down_since > _GRACE and waiting:
+                raise BridgeUnavailable(f"{self._shown}: no broker can be reached ({self._last})")
 
-    def _is_down(self) -> bool:
-        return any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._complaints)  # noqa: SLF001
+    def _complain(self, error: KafkaError) -> None:
+        """As long as no broker can be reached, this is said once, not for each question."""
+        if error.code() in LOGIN:
+            self._login = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._is_down = True
+        else:
+            self._last = error.str()
 
 
 def _closed(client: Any) -> None:

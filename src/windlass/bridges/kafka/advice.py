@@ -95,12 +95,13 @@ async def _of_lag(
         committed = await admin.committed(group, name, topic.partitions)
     except BridgeRefused:
         return ()
-    late: list[int] = []
-    for partition, taken in committed.items():
-        first_young = await admin.offset_at(name, partition, old)
-        newest = await admin.newest(name, partition)
-        if taken < (newest if first_young < 0 else first_young):
-            late.append(partition)
+    young = await admin.first_since(name, committed, old)
+    newest = await admin.newest(name, committed)
+    late = [
+        partition
+        for partition, taken in committed.items()
+        if taken < (newest[partition] if young[partition] < 0 else young[partition])
+    ]
     if not late:
         return ()
     where = ", ".join(map(str, sorted(late)))

@@ -101,7 +101,7 @@ class KafkaLog:
 
     async def lag(self, offset: str) -> int | None:
         """Messages, and what nobody must see between them."""
-        newest = await self._source.admin.newest(self._source.topic, self._number)
+        newest = (await self._source.admin.newest(self._source.topic, [self._number]))[self._number]
         at = position_of(offset).offset
         if self._inbox is not None and self._at == offset:
             at = self._inbox.passed(at)

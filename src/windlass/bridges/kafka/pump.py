@@ -46,7 +46,9 @@ class Pump:
                 "isolation.level": "read_committed",
                 # A partition that is read from elsewhere waits for the fetch that is under way.
                 "fetch.wait.max.ms": 200,
-                "queued.min.messages": 5_000,
+                "queued.min.messages": 10_000,
+                # It looks so often whether it may fetch more; once a second, unless told, is 10,000 messages.
+                "fetch.queue.backoff.ms": 10,
                 "queued.max.messages.kbytes": 32_768,
                 "error_cb": self._complain,
             }

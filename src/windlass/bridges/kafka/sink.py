@@ -50,7 +50,10 @@ class KafkaSink:
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """As of every sink. What cannot fit is seen before anything is sent."""
-        unfit = [number for number, message in enumerate(messages) if not await self._fits(message)]
+        unfit = await self._unfit(messages)
+        if unfit:
+            self._largest.clear()  # somebody may have set it higher since
+            unfit = await self._unfit(messages)
         if unfit:
             raise self._refusal(messages, unfit)
         if messages:
@@ -85,6 +88,9 @@ class KafkaSink:
                 said = ""
             self._largest[topic] = int(said) if said.isdecimal() else DEFAULT_LARGEST
         return self._largest[topic]
+
+    async def _unfit(self, messages: Sequence[Outgoing]) -> list[int]:
+        return [number for number, message in enumerate(messages) if not await self._fits(message)]
 
     async def _fits(self, message: Outgoing) -> bool:
         topic = message.to or self._topic

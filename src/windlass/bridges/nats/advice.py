@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.bridges.addresses import Address
 from windlass.bridges.nats.said import ConsumerInfo, StreamInfo
-from windlass.errors import BridgeUnavailable, InvalidOption
+from windlass.errors import InvalidOption
 
 SECOND: Final = 10**9
 """In nanoseconds, as JetStream writes durations."""
@@ -111,7 +111,10 @@ async def _server(stream: StreamInfo, address: Address) -> Sequence[str]:
     page = address.options.get("monitor")
     if page is None or stream.config.storage != "file":
         return ()
-    said = await asyncio.to_thread(_look, page)
+    try:
+        said = await asyncio.to_thread(_look, page)
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
+        return [f"its monitoring page {page} cannot be read: {error}; set monitor= to the address of one"]
     if said is None or said.sync_always:
         return ()
     told = (
@@ -121,17 +124,22 @@ async def _server(stream: StreamInfo, address: Address) -> Sequence[str]:
     return [told]
 
 
+def check_page(address: Address) -> None:
+    """Refuse what cannot be the address of a monitoring page."""
+    page = address.options.get("monitor")
+    parts = urlsplit(page or "http://host")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidOption(f"{address.shown}: monitor={page} is no address such as http://host:8222")
+
+
 def _look(page: str) -> _JetStream | None:
     """The settings of the server whose monitoring is there."""
     parts = urlsplit(page)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidOption(f"monitor={page} is no address such as http://host:8222")
+    assert parts.hostname is not None, "checked when it was opened"
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     link = kind(parts.hostname, parts.port, timeout=_LOOKS_FOR)
     try:
         link.request("GET", f"{parts.path.rstrip('/')}/jsz?config=true")
         return msgspec.json.decode(link.getresponse().read(), type=_Monitored).config
-    except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
-        raise BridgeUnavailable(f"monitor={page} does not answer: {error}") from None
     finally:
         link.close()

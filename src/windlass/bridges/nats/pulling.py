@@ -15,11 +15,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from windlass.bridges.nats.link import ANSWERS_WITHIN, Link
-from windlass.errors import BridgeUnavailable
+from windlass.errors import BridgeRefused, BridgeUnavailable
 
 _MOST_BYTES = 16 << 20
 """Of what is asked for at once."""
+_HEARTBEAT = "100"
 _NO_CONSUMER = "503"
+_NEVER = ("Exceeded Max", "push based")
+"""A consumer of an operator's own lets nobody ask for so much, or ask at all."""
 
 
 class Place(NamedTuple):
@@ -91,8 +94,11 @@ class Pulling:
             await self.client.publish(self._asks_at, body, reply=reply)
             async with asyncio.timeout((timeout or 0) + ANSWERS_WITHIN):
                 status = await self._link.unless_lost(answered)
-        if status == _NO_CONSUMER:
+        if status.startswith(_NO_CONSUMER):
             raise ConsumerGone(f"{self._link.shown}: nobody answers for the consumer {self._consumer}")
+        if any(why in status for why in _NEVER):
+            # An empty answer would look as if nothing waited.
+            raise BridgeRefused(f'{self._link.shown}: the consumer "{self._consumer}": {status}')
 
     @property
     def _bytes(self) -> int:
@@ -112,9 +118,10 @@ class Pulling:
             and answered is not None
             and not answered.done()
         ):
-            status = (message.headers or {}).get("Status", "")
-            if status != "100":
-                answered.set_result(status)
+            headers = message.headers or {}
+            status = headers.get("Status", "")
+            if status != _HEARTBEAT:
+                answered.set_result(f"{status} {headers.get('Description', '')}")
 
 
 def place_of(message: Msg) -> Place:

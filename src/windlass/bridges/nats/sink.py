@@ -36,8 +36,9 @@ class _Answer(msgspec.Struct):
     error: ApiErrorSaid | None = None
 
 
-class _NobodyThere(Exception):
-    """No stream takes the subject, or the one that does has no leader."""
+_NOBODY: Final = ApiErrorSaid(description="nobody is there")
+"""No stream takes the subject, or the one that does has no leader."""
+_STRANGE: Final = ApiErrorSaid(description="the answer is none of JetStream's")
 
 
 class StreamSink:
@@ -104,16 +105,17 @@ class StreamSink:
                         refused.append((number, str(unfit)))
                         waits.append(_nothing())
                 async with asyncio.timeout(ANSWERS_WITHIN):
-                    answers = await self._link.unless_lost(asyncio.gather(*waits, return_exceptions=True))
+                    await self._link.unless_lost(asyncio.wait(waits))
         finally:
             line.forget(waits)
-        for number, answer in enumerate(answers):
-            if isinstance(answer, ApiErrorSaid):
-                if answer.err_code not in TOO_LARGE:
-                    raise refusal(self._link.shown, answer.raised())
-                refused.append((number, answer.description))
-            elif isinstance(answer, BaseException):
+        for number, wait in enumerate(waits):
+            answer = wait.result()
+            if answer is _NOBODY:
                 await self._explain(self._to(messages[number]))
+            elif answer is not None and answer.err_code in TOO_LARGE:
+                refused.append((number, answer.description))
+            elif answer is not None:
+                raise refusal(self._link.shown, answer.raised())
         return refused
 
     async def _send(self, line: "_Line", message: Outgoing) -> "asyncio.Future[ApiErrorSaid | None]":
@@ -196,12 +198,12 @@ class _Line:
         if answer is None or answer.done():
             return
         if (message.headers or {}).get("Status") is not None:
-            answer.set_exception(_NobodyThere())
+            answer.set_result(_NOBODY)
             return
         try:
             answer.set_result(msgspec.json.decode(message.data, type=_Answer).error)
-        except msgspec.MsgspecError as error:
-            answer.set_exception(error)
+        except msgspec.MsgspecError:
+            answer.set_result(_STRANGE)
 
 
 def _nothing() -> "asyncio.Future[ApiErrorSaid | None]":

@@ -134,11 +134,14 @@ class Link:
     async def _connected(self) -> Connection:
         hosts = list(self._address.hosts)
         random.shuffle(hosts)
+        # So that one that does not answer at all leaves time for the others.
+        share = ANSWERS_WITHIN * 0.9 / len(hosts)
         while True:
             host, port = hosts.pop()
             connection: Any = Connection(self._url(host, port), context=self._tls)
             try:
-                await connection.connect({"connection_name": "windlass"})
+                async with asyncio.timeout(share):
+                    await connection.connect({"connection_name": "windlass"})
             except Exception as error:
                 self._leave(connection)
                 if not hosts or self.refusal(error) is not None:

@@ -17,7 +17,7 @@ _SETTINGS: Final = """host: 127.0.0.1
 port: {port}
 http: "127.0.0.1:{monitor}"
 server_name: {name}
-jetstream {{ store_dir: "{data}", sync_interval: {sync}, max_file: 4G, max_mem: 256M }}
+jetstream {{ store_dir: "{data}", sync_interval: "{sync}", max_file: 4G, max_mem: 256M }}
 {more}
 """
 _CLUSTER: Final = """cluster {{
