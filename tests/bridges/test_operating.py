@@ -403,6 +403,34 @@ def test_an_operator_lets_a_stopped_intake_go_on() -> None:
     bench.play(story)
 
 
+def test_what_messages_lack_is_told_once_they_have_come() -> None:
+    bench = Bench()
+    queue = Queue()
+    source = FakeQueueSource(queue, bench.pace)
+
+    async def warnings() -> tuple[str, ...]:
+        return () if source.names_messages else ("messages have no id",)
+
+    source.warnings = warnings  # type: ignore[method-assign]
+
+    async def story() -> None:
+        intakes = Intakes(bench.app, bench.model)
+        await bench.start(lambda: source)
+        queue.put({"n": 1}, "a")
+        await bench.until_taken(1)
+        assert (await intakes.one("orders")).warnings == ()
+        source.names_messages = False
+        queue.put({"n": 2}, None)
+        await bench.until_taken(1, 2)
+
+        async def told() -> bool:
+            return (await intakes.one("orders")).warnings == ("messages have no id",)
+
+        await bench.until(told)
+
+    bench.play(story)
+
+
 def test_an_operator_leaves_messages_out_while_it_is_paused() -> None:
     bench = Bench()
     topic = Topic("0")

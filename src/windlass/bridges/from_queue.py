@@ -1,7 +1,7 @@
 """Takes a queue: a message is acknowledged when its job has been accepted, never when the job has ended."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from windlass.bridges.backlog import Gate
 from windlass.bridges.going import Going
@@ -33,8 +33,10 @@ class QueueIntake:
         gate: Gate,
         going: Going,
         pace: Pace,
+        look_at_settings: Callable[[], Awaitable[None]],
     ) -> None:
         self._queue = queue
+        self._look_at_settings = look_at_settings
         self._taking = taking
         self._gate = gate
         self._going = going
@@ -48,6 +50,7 @@ class QueueIntake:
         while True:
             if self._pace.now() - looked >= LOOK_AGAIN:
                 looked = self._pace.now()
+                await self._look_at_settings()
                 self._going.lag = await self._queue.lag()
             most = await self._gate.opens(self._going, RECEIVE)
             if most and (messages := await self._queue.receive(most, WAIT)):

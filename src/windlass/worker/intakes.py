@@ -36,6 +36,8 @@ _log = logging.getLogger("windlass.bridges")
 
 LOOK = 3.0
 """Seconds between two looks at partitions and at who else reads them."""
+SETTINGS = 60.0
+"""Seconds between two looks at a message broker's settings."""
 SILENT_BEATS = 3
 """Beats after which a session is no longer counted: its process may be gone, and its partitions wait."""
 LONGEST = 30.0
@@ -107,7 +109,7 @@ class Intakes:
                     source = await self._open_source(intake.address)
                     async with _closing(source):
                         running.reports.forget(self._session.session)  # that it could not be opened
-                        running.reports.warnings = tuple(await source.warnings())
+                        await running.look_at_settings(source)
                         await self._run(running, source)
                 except (BridgeError, InvalidOption, StoreError) as error:
                     # InvalidOption: its URL. Other intakes go on, and a certificate may be there soon.
@@ -132,6 +134,7 @@ class Intakes:
         reading: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
+                await running.look_at_settings(source)
                 partitions = await source.partitions()
                 others = await who_runs(self._broker, running.name, silent=self._silent)
                 mine = share_of(self._session.session, others, partitions)
@@ -169,10 +172,20 @@ class _Running:
         queues = {task.pattern.queue for name, task in program.tasks.items() if self._is_for(name)}
         self.gate = Gate(broker, pace, queues, intake.settings.backlog)
         self.reports = IntakeReports(broker, pace, self.name, session, self.gate)
+        self._look_at = float("-inf")
 
     def going(self, partition: str) -> Going:
         """How the reading of a partition goes."""
         return self.reports.going(partition)
+
+    async def look_at_settings(self, source: LogSource | QueueSource) -> None:
+        """Ask now and then what the message broker's settings do not promise, and what the messages that have
+        come lack. Who may read messages may not be allowed to read settings.
+        """
+        if self._pace.now() >= self._look_at:
+            self._look_at = self._pace.now() + SETTINGS
+            with contextlib.suppress(BridgeError):
+                self.reports.warnings = tuple(await source.warnings())
 
     async def keep_partition(self, source: LogSource, partition: str) -> None:
         """Read one partition, again after every trouble that is its own."""
@@ -205,7 +218,13 @@ class _Running:
         """Read a queue."""
         taking = self._taking(keyed=True)
         intake = QueueIntake(
-            self._intake.settings, source, taking=taking, gate=self.gate, going=going, pace=self._pace
+            self._intake.settings,
+            source,
+            taking=taking,
+            gate=self.gate,
+            going=going,
+            pace=self._pace,
+            look_at_settings=lambda: self.look_at_settings(source),
         )
         await intake.run()
 
