@@ -54,6 +54,13 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
         needed = f"{self.needed:,} finished, but needed by jobs that have not ended" if self.needed else ""
         return "; ".join(filter(None, (running, needed)))
 
+    def words(self) -> dict[str, str]:
+        """What was done besides removing jobs, for the record."""
+        counts = {
+            name: getattr(self, name) for name in ("cancelled", "history", "archive", "running", "needed")
+        }
+        return {name: f"{count:,}" for name, count in counts.items() if count}
+
     def plus(self, other: "Forgotten") -> "Forgotten":
         """Both together."""
         ours, theirs = msgspec.structs.asdict(self), msgspec.structs.asdict(other)

@@ -75,9 +75,9 @@ class OperateJobs(Machine):
 
     @rule(act=st.sampled_from(("cancel", "replay", "discard", "prune")))
     def operate_on_all(self, act: str) -> None:
-        """Cancel whatever runs; replay or discard whatever is dead; prune what is done; twice at once."""
-        state = {"cancel": State.RUNNING, "prune": State.DONE}.get(act, State.DEAD)
-        jobs = [Target(view.id) for view in self.ledger.last.listed if view.state is state]
+        """Cancel what runs; replay or discard what is dead; prune what has ended; twice at once."""
+        states = {"cancel": {State.RUNNING}, "prune": TERMINAL}.get(act, {State.DEAD})
+        jobs = [Target(view.id) for view in self.ledger.last.listed if view.state in states]
         self._operate(act, [*jobs, *jobs])
 
     def _operate(self, act: str, targets: list[Target]) -> None:

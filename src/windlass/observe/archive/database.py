@@ -57,9 +57,7 @@ class DatabaseArchive:
                 entry = decode(line)
                 blank = forgotten(entry)
                 if tag in entry.tags and blank != entry:
-                    await self._rows.rows(
-                        Archived.REPLACE, namespace, job, died_at, encode(blank).decode()
-                    )
+                    await self._rows.rows(Archived.REPLACE, namespace, job, died_at, encode(blank).decode())
                     blanked += 1
             place = (page[-1][0], page[-1][1])
         return blanked

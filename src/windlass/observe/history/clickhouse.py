@@ -124,9 +124,7 @@ class ClickHouseSink:
             if rows:
                 change = f"ALTER TABLE windlass_history_{table} UPDATE {blanked} WHERE {where}"
                 async with _telling():
-                    await self._client.command(
-                        change, parameters=parameters, settings={"mutations_sync": 2}
-                    )
+                    await self._client.command(change, parameters=parameters, settings={"mutations_sync": 2})
             count += rows
         return count
 

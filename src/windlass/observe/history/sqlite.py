@@ -88,8 +88,8 @@ class SqliteSink:
             await self._rows(statement, (source, before))
 
     async def blank(self, source: str, tag: str) -> int:
-        """See `Sink`. What was there is not left in the file, nor in the log beside it, unless another process
-        is reading at this moment.
+        """See `Sink`. What was there is not left in the file, nor in the log beside it, unless another
+        process reads at this moment.
         """
         count = await sql.blanked(self.rows, source, tag)
         await self._rows("PRAGMA wal_checkpoint(TRUNCATE)", ())

@@ -60,7 +60,12 @@ def pruned(ledger: Ledger, targets: Sequence[Target], answers: Sequence[Operated
             continue
         require("a finished job is pruned", answer.effect is Effect.APPLIED, target, answer)
         needed = [child.id for child in children if child is not None and child.state in UNFINISHED]
-        stays = needed and _state(ledger, entry) is not State.DEAD and not ledger.removed and not ledger.touched - {entry.id}
+        stays = (
+            needed
+            and _state(ledger, entry) is not State.DEAD
+            and not ledger.removed
+            and not ledger.touched - {entry.id}
+        )
         require("a job stays while one that has not ended needs it", not stays, target, answer, needed)
         ledger.removed.add(entry.id)
 
