@@ -114,6 +114,7 @@ RECORDED: dict[tuple[str, str], Act] = {
     ("DELETE", "/v1/dead/operations/{operation:str}"): after("operation", "/v1/dead/operations/{}"),
     ("POST", "/v1/flows/{flow:str}/cancel"): with_job("waiting", "/v1/flows/f/cancel"),
     ("POST", "/v1/flows/{flow:str}/replay"): with_job("dead", "/v1/flows/f/replay"),
+    ("POST", "/v1/forget"): plain("/v1/forget", {"tag": "user:42"}),
     ("POST", "/v1/jobs/cancel"): with_job("waiting", "/v1/jobs/cancel", "ids"),
     ("POST", "/v1/jobs/replay"): with_job("dead", "/v1/jobs/replay", "ids"),
     ("PATCH", "/v1/jobs/{job:str}"): with_job("waiting", "/v1/jobs/{job}", {"priority": 3}),
