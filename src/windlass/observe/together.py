@@ -2,8 +2,8 @@
 
 Each keeps what it has counted in a file of its own, in a folder that they share: once a second, and whenever
 it is asked for metrics. The process that is asked shows its own and what the files of the others say. A
-file outlives its process, and is brought up to date before its process shows what is in it, so nobody is shown a counter
-that goes back.
+file outlives its process, and is brought up to date before its process shows what is in it, so nobody is
+shown a counter that goes back.
 """
 
 import os
