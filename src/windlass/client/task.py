@@ -272,7 +272,7 @@ class Sender(Generic[P, R]):
         # What all jobs have in common, before and after their payload: to make one takes half as long by
         # position as by name.
         self.pattern = NewJob("", **fields)
-        """A job of this task, but for id and payload."""
+        """A job of this task, except for id and payload."""
         _, *common = msgspec.structs.astuple(self.pattern)
         self._before, self._behind = tuple(common[: _PAYLOAD - 1]), tuple(common[_PAYLOAD:])
         self.edges = len(fields.get("after", ()))

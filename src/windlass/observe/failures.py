@@ -1,4 +1,4 @@
-"""Failed runs: one line in the log for each, and a call to whoever else listens, such as Sentry.
+"""Failed runs: one line in the log for each, and a call to each listener, such as Sentry.
 
 A failure is reported once, in the process where the code ran, with the exception itself. Where that process
 died, a supervisor reports it. A listener that fails is logged and changes nothing.

@@ -158,7 +158,7 @@ class TestWorker:
     # --- sessions -------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Stay alive, but for sessions that were lost."""
+        """Stay alive, except for sessions that were lost."""
         mine = [one for one in (self._session, self._alone) if one is not None]
         pulses = at_once(self._store.beat([Beat(session=one.id) for one in mine]))
         if not pulses[0].alive:

@@ -64,7 +64,7 @@ class Program(Protocol):
 
     @property
     def tasks(self) -> Mapping[str, Any]:
-        """By name. Each is `Registered`, but for those that live elsewhere (`options.external`), which have
+        """By name. Each is `Registered`, except those that live elsewhere (`options.external`), which have
         no function.
         """
         ...
