@@ -249,7 +249,7 @@ class DeadLetters:
 
 
 def reason_in_bulk(chosen: Mapping[str, str]) -> str:
-    """The reason of a discard by filter, where the operator gives none."""
+    """The reason that is recorded for a discard by filter, if the operator gives none."""
     return "in bulk: " + ", ".join(f"{name}={value}" for name, value in chosen.items())
 
 

@@ -132,8 +132,8 @@ def _timeouts(soft: Duration | None, hard: Duration | None) -> tuple[Micros | No
 
 
 class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
-    """A call that has not been sent: arguments, checked and encoded, and options. It keeps its id, so it
-    makes one job, however often it is sent.
+    """A call that has not been sent: its checked and encoded arguments, and its options. It keeps its id, so
+    it makes one job, however often you send it.
     """
 
     task: "Sender[Any, R]"
@@ -348,9 +348,7 @@ class Sender(Generic[P, R]):
 
 
 class Task(Sender[P, R], Generic[P, C, R]):
-    """A registered function. Called, it is the plain function; `C` is what that returns, `R` what a job
-    returns.
-    """
+    """A registered function. A direct call runs the function itself and returns `C`. A job returns `R`."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def level(self) -> int:
-        """A dead letter is an error, a retry a warning. A retry that the task asked for is neither."""
+        """A dead letter is an error, a retry a warning. A retry that the task asked for is information."""
         if self.is_dead:
             return logging.ERROR
         return logging.INFO if self.asked_for else logging.WARNING

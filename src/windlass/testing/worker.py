@@ -69,7 +69,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the code raised an error. `Retry`, `Snooze`, `GiveUp` and `Cancelled` are none."""
+        """Whether the code raised an error. `Retry`, `Snooze`, `GiveUp` and `Cancelled` are no errors."""
         said = self.exception is None or isinstance(self.exception, Signal)
         return not said and self.outcome in ("retry", "dead")
 

@@ -124,7 +124,7 @@ class Program(Protocol):
 
 
 class Application(Program, Protocol):
-    """An application as it was written, with what it has in other namespaces."""
+    """An application with its parts in all its namespaces."""
 
     @property
     def namespaces(self) -> "Mapping[str, Application]":
