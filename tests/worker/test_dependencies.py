@@ -232,7 +232,7 @@ def test_they_are_no_part_of_the_payload(app: Windlass, trace: Trace) -> None:
     assert work.call(1).payload == work.call(number=1).payload
     with pytest.raises(InvalidPayload, match='unexpected argument "db"'):
         work.call(1, db="mine")
-    with pytest.raises(InvalidPayload, match="at most 1 arguments by position"):
+    with pytest.raises(InvalidPayload, match="at most 1 argument by position"):
         work.call(1, "mine")
     assert work(1, db="mine", more="mine, too") == "1: mine; mine, too"
 
