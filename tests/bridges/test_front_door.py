@@ -14,7 +14,8 @@ from windlass.admin.service import Service
 from windlass.bridges import addresses
 from windlass.bridges.front import FrontMapper, front_message
 from windlass.bridges.message import Message
-from windlass.core.intake import FRONT, PLACE_HEADER
+from windlass.core.bridging import decoded
+from windlass.core.intake import FRONT, PLACE_HEADER, IntakeStatus, status_of
 from windlass.core.job import Edge, NewJob, Refusal, Status
 from windlass.core.outcome import Error
 from windlass.core.query import FIRST_PAGE, JobQuery
@@ -23,6 +24,9 @@ from windlass.core.take import Source, Take, jobs_of
 from windlass.core.units import HOUR, SECOND
 from windlass.errors import BridgeUnavailable, EnqueueRefused, InvalidOption, JobNotFound, ResultTimeout
 from windlass.pace import MachinePace
+from windlass.worker.documents import document_of
+from windlass.worker.host import Machine
+from windlass.worker.intakes import Intakes
 
 URL = "kafka://localhost/front"
 AWAY = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -175,6 +179,43 @@ def test_a_message_broker_that_is_away_is_tried_again_and_then_told(door: Door) 
     door.topic.away = False
     assert double.enqueue(1).created
     app.close()
+
+
+def test_large_groups_stop_at_the_backlog_of_the_intake(app: Windlass, door: Door) -> None:
+    """Each message is a thousand jobs, and all of them could be read at once."""
+    double = app.tasks["double"]
+    for _ in range(30):
+        app.enqueue_many(double.call(n) for n in range(1_000))
+
+    async def work() -> None:
+        broker = await app.broker()
+
+        async def ready() -> int:
+            return sum(row.count for row in (await broker.counts()).rows if row.state is State.READY)
+
+        async def waits() -> bool:
+            document = await document_of(broker, status_of(FRONT))
+            status = None if document is None else decoded(document.override, IntakeStatus)
+            return status is not None and any(
+                "reading waits" in each.waits_for for each in status.partitions.values()
+            )
+
+        intakes = Intakes(
+            app,
+            broker,
+            declare=lambda: app.declare(broker),
+            pace=MachinePace(),
+            host=Machine(),
+            open_source=door.open_source,
+        )
+        running = asyncio.create_task(intakes.run())
+        await until(waits)
+        assert 10_000 <= await ready() <= 13_000  # one more from each partition
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await app.aclose()
+
+    asyncio.run(work())
 
 
 def test_what_is_too_large_is_refused_at_the_door_and_the_rest_is_sent(app: Windlass, door: Door) -> None:
