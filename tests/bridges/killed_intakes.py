@@ -140,6 +140,7 @@ class Intakes:
             process.kill()
             process.wait()
         self._running.clear()
+        self.app.close()
 
     # --- the account ----------------------------------------------------------------------------------------
 
