@@ -1,5 +1,5 @@
 """What may be seen of a job from the outside: its arguments, result, headers and errors, with secrets and
-private values masked. Whoever shows a job (API, command line, archive, relays) asks here.
+private values masked. All that show a job (API, command line, archive, relays) ask here.
 """
 
 from collections.abc import Mapping, Sequence

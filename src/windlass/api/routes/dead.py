@@ -159,8 +159,8 @@ async def replay_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operat
 
 @post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def discard_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
-    """Remove dead letters for good, by id, with the reason of it: their traces go to the archive, if the app
-    has one. What became of each, in order.
+    """Remove dead letters for good, by id, with a reason. Their traces go to the archive, if the app has one.
+    The answer says what became of each, in order.
     """
     if not data.reason.strip():
         raise invalid("say why they are discarded: what is left of them is that", field="reason")

@@ -301,7 +301,7 @@ async def beat(context: RouteContext, session: FromPath[str], data: JSONBody[Bea
 
 @delete("/v1/leases/sessions/{session:str}", guards=[requires(Scope.WORK)], status_code=204, tags=["leases"])
 async def end_session(context: RouteContext, session: FromPath[str]) -> None:
-    """End a session: what it holds goes back at once, and nobody is charged."""
+    """End a session: its jobs go back at once, and spend no attempt."""
     await context.service.leases.end(_session(context, session))
 
 

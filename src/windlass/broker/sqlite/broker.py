@@ -139,7 +139,7 @@ class SqliteBroker:
 
     @property
     def transact(self) -> Transact | None:
-        """It has no transactions of its callers."""
+        """Refuse: this store cannot take part in transactions of its callers."""
         return None
 
     async def warnings(self) -> Sequence[str]:

@@ -41,7 +41,7 @@ ODD = "it's \"a\"\\ {b}\n%s ?1 $1 ✓ 中文 ''"
 
 
 def attempt(number: int, **said: object) -> Attempt:
-    """An attempt that is done, but for what is said."""
+    """An attempt that is done, except for what is said."""
     fields: dict[str, object] = {
         "job": f"01900000-0000-7000-8000-{number:012x}",
         "fence": number,

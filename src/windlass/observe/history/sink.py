@@ -202,7 +202,7 @@ async def open_sink(url: str, broker: Configure | None = None) -> Sink:
 
 
 def _mark(url: str) -> str:
-    """The same for URLs of one place, whoever logs in there."""
+    """The same for URLs of one place, with any user and password."""
     parts = urlsplit(url)
     there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return hashlib.sha256(there.encode()).hexdigest()[:16]
