@@ -13,8 +13,8 @@ TAG = "user:42"
 
 
 async def mine(house: House, count: int, **options: Any) -> list[str]:
-    call = house.add.using(tags=(TAG,), **options).call(1)
-    return [job.id for job in await house.app.aenqueue_many([call] * count)]
+    add = house.add.using(tags=(TAG,), **options)
+    return [job.id for job in await house.app.aenqueue_many(add.call(number) for number in range(count))]
 
 
 @on_every_store

@@ -29,7 +29,13 @@ def test_it_is_counted_and_done(shell: Shell) -> None:
     assert [shell.app.job(job).state() for job in (first, later)] == [State.READY, State.SCHEDULED]
     (done,) = shell.json("forget", "tasks:app", "--tag", TAG, "--yes", "--reason", "she asked")
     assert done == {
-        **{"tag": TAG, "jobs": 2, "cancelled": 2, "running": 0, "needed": 0, "history": 0, "archive": 0}
+        "tag": TAG,
+        "jobs": 2,
+        "cancelled": 2,
+        "running": 0,
+        "needed": 0,
+        "history": 0,
+        "archive": 0,
     }
     assert shell.json("jobs", "tasks:app")[0]["id"] == other.id
     (act,) = shell.json("dead", "tasks:app", "audit")
