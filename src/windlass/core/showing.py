@@ -15,9 +15,6 @@ from windlass.core.signature import Signature
 from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
 
-ERASED = "[erased]"
-"""What is shown in the place of arguments that somebody had erased."""
-
 
 class Shower:
     """Shows jobs of one task. Without its signature names tell what is secret. With `secrets` it hides
@@ -52,8 +49,6 @@ class Shower:
 
     def arguments(self, payload: bytes) -> Any:
         """The arguments of a payload; in words why, if they cannot be read."""
-        if not payload:
-            return ERASED
         try:
             return self.readable_arguments(payload)
         except (UnreadablePayload, *UNREADABLE) as error:

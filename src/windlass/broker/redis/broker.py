@@ -215,8 +215,11 @@ class RedisBroker:
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
         return await self._store.run(verbs.operate("replay", targets))
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
-        return await self._store.run(verbs.discard(targets, overdue=overdue))
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("discard", targets))
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("prune", targets))
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         return await self._store.run(verbs.edit(edits))

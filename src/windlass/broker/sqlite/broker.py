@@ -260,9 +260,13 @@ class SqliteBroker:
         check_items("jobs", targets)
         return await self._write(operate.replay, targets)
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
         check_items("jobs", targets)
-        return await self._write(operate.discard, targets, overdue)
+        return await self._write(operate.discard, targets)
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        check_items("jobs", targets)
+        return await self._write(operate.prune, targets)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         check_items("jobs", edits)

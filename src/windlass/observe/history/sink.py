@@ -126,6 +126,15 @@ class Sink(Protocol):
         """
         ...
 
+    async def blank(self, source: str, tag: str) -> int:
+        """Blank what the rows with a tag hold of a person: the errors of attempts, the unique keys of jobs.
+        How many rows held something.
+
+        - blanked_rows_keep_their_figures: reports and trails tell all but these two; of this tag and source
+          alone, however many rows there are.
+        """
+        ...
+
     async def minutes(self, source: str, window: Window, step: Micros = MINUTE) -> Sequence[Minute]:
         """Every minute of every task in which something ended. A sink that adds up as it reads may answer by
         steps, which are whole minutes.
