@@ -114,7 +114,7 @@ def _sqlite_bytes(path: Path) -> bytes:
     """The file with all its free pages, once its log is written back into it. By another process: who closes
     a file loses the locks that SQLite has on it in this one.
     """
-    return subprocess.check_output([sys.executable, "-c", _READ_FILE, str(path)])  # noqa: S603 - our own
+    return subprocess.check_output([sys.executable, "-c", _READ_FILE, str(path)])
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
