@@ -22,9 +22,8 @@ URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8000")
 SECRET = os.environ.get("SHOP_SECRET", "")
 HERE = Path(__file__).parent
 
-queue = Mounted(
-    jobs, visitor=Visitor("staff", scopes=["read", "operate"])
-)  # for a shop that only staff reaches
+# In this shop only staff reach the queue: a real one puts a login in front of it.
+queue = Mounted(jobs, visitor=Visitor("staff", scopes=["read", "operate"]))
 paid: dict[str, str] = {}
 """What webhooks have told, by job; a real shop has a database for it."""
 
