@@ -23,6 +23,7 @@ from windlass.admin.forgetting import Forgetting, Forgotten, Found
 from windlass.broker.contract import Broker
 from windlass.core.lease import Ask, Lease
 from windlass.core.outcome import Error, Outcome
+from windlass.core.query import JobQuery
 from windlass.core.session import Beat, Note, SessionInfo
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
@@ -318,5 +319,57 @@ def test_what_was_planted_is_nowhere__of_many_that_ended_together(plain_place: P
         assert await forget(place) == Forgotten(jobs=20)
         dumped = await place.dump()
         assert (ADA.encode() in dumped, BOB.encode() in dumped) == (False, True)
+
+    story(place, told)
+
+
+def test_all_of_many_are_found__and_parents_behind_their_children(place: Place) -> None:
+    """On many pages, among others; what needs a parent is in front of it in the listing."""
+
+    async def told() -> None:
+        broker = await place.broker()
+        parent = await place.add(ADA)
+        lease = await place.take()
+        child = await place.add(ADA, after=[parent])
+        await place.settle(lease, Outcome.DONE)
+        greet = place.greet.using(tags=(TAG,))
+        for _ in range(5):
+            calls = [*(greet.call(ADA) for _ in range(1_000)), place.greet.call(BOB)]
+            await place.app.aenqueue_many(calls)
+        assert await Forgetting(place.app, broker, TAG).count() == Found(jobs=5_002, waiting=5_001)
+        assert await forget(place) == Forgotten(jobs=5_002, cancelled=5_001)
+        assert await place.states(parent, child) == [None, None]
+        assert await Forgetting(place.app, broker, TAG).count() == Found()
+        left = (await broker.list(JobQuery(), limit=100)).jobs
+        assert [job.tags for job in left] == [()] * 5
+
+    story(place, told)
+
+
+def test_a_parent_of_others_is_left_until_they_have_ended(place: Place) -> None:
+    async def told() -> None:
+        parent = await place.add(ADA)
+        lease = await place.take()
+        child = await place.add(BOB, after=[parent])
+        await place.settle(lease, Outcome.DONE, result=b'"ada"')
+        assert await forget(place) == Forgotten(needed=1)
+        assert Forgotten(needed=1).left == "1 finished, but needed by jobs that have not ended"
+        assert await place.states(parent, child) == [State.DONE, State.READY]
+        await place.settle(await place.take(), Outcome.DONE)
+        assert await forget(place) == Forgotten(jobs=1)
+        assert await place.states(parent, child) == [None, State.DONE]
+
+    story(place, told)
+
+
+def test_a_waiting_parent_takes_those_along_that_wait_for_it(place: Place) -> None:
+    """As cancelling does; what is of others stays, cancelled."""
+
+    async def told() -> None:
+        parent = await place.add(ADA, delay=60)
+        child = await place.add(BOB, after=[parent])
+        done = await forget(place)
+        assert await place.states(parent, child) == [None, State.CANCELLED]
+        assert done == Forgotten(jobs=1, cancelled=1)
 
     story(place, told)

@@ -159,6 +159,10 @@ class Recorded:
         """Discard jobs."""
         return await self._operated("discard", targets, self._broker.discard(targets))
 
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        """Prune jobs by hand: to who reads the history it is a discard."""
+        return await self._operated("discard", targets, self._broker.prune(targets))
+
     async def pause(self, queue: str, lane: str | None = None) -> bool:
         """Pause a queue or lane."""
         return await self._switched("pause", queue, lane, self._broker.pause(queue, lane))

@@ -27,7 +27,7 @@ from windlass.verify.simulator.recorded import Refused
 
 T = TypeVar("T")
 
-UNFENCED = frozenset({"pause", "resume", "cancel", "replay", "discard"})
+UNFENCED = frozenset({"pause", "resume", "cancel", "replay", "discard", "prune"})
 """An operator's word that comes twice, and late, is another word: a pause after its resume."""
 MOST_STEPS = 12_000
 """A run takes a few hundred."""
