@@ -120,6 +120,7 @@ RECORDED: dict[tuple[str, str], Act] = {
     ("DELETE", "/v1/dead/operations/{operation:str}"): after("operation", "/v1/dead/operations/{}"),
     ("POST", "/v1/flows/{flow:str}/cancel"): with_job("waiting", "/v1/flows/f/cancel"),
     ("POST", "/v1/flows/{flow:str}/replay"): with_job("dead", "/v1/flows/f/replay"),
+    ("POST", "/v1/forget"): plain("/v1/forget", {"tag": "user:42"}),
     ("POST", "/v1/intakes/{name:str}/pause"): plain("/v1/intakes/orders/pause"),
     ("POST", "/v1/intakes/{name:str}/resume"): plain("/v1/intakes/orders/resume"),
     ("POST", "/v1/intakes/{name:str}/move"): after(

@@ -63,7 +63,7 @@ class FrontDoor:
             return self._sink
 
     async def close(self) -> None:
-        """Let go of the message broker; whoever still sends gets an error."""
+        """Let go of the message broker; callers that still send get an error."""
         sink, self._sink = self._sink, None
         if sink is not None:
             await sink.close()

@@ -88,7 +88,7 @@ class Namespaces:
             self.connection.configure(self.config)
 
     def renew(self) -> None:
-        """Draw other ids than the parent, in the child of a fork."""
+        """In the child of a fork: draw other ids than the parent."""
         self.new_id.reseed()
 
     def within(self, namespace: str) -> Self:

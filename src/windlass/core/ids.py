@@ -91,7 +91,7 @@ def namespace_tag(namespace: str) -> int:
 
 
 class JobIds:
-    """Makes job ids, each greater than the one before (but for those that a signal handler asks for while
+    """Makes job ids, each greater than the one before (except for those that a signal handler asks for while
     one is made).
 
     Within a millisecond, or while the clock is behind, the last bits count up in random steps; the rest is

@@ -586,6 +586,11 @@ export interface Moved {
   identity: string | null
 }
 
+export interface NewForgetting {
+  tag: string
+  reason?: string
+}
+
 export interface NewOperation {
   verb: "discard" | "replay"
   queue?: string | null
@@ -646,7 +651,7 @@ export interface Operated {
 
 export interface OperationShown {
   id: string
-  verb: "discard" | "replay"
+  verb: "discard" | "forget" | "replay"
   state: "done" | "failed" | "lost" | "running" | "stopped" | "stopping"
   by: string
   chosen: Record<string, string>
@@ -936,6 +941,13 @@ export interface Summary {
   busy_seconds: number
   wait: Percentiles
   run: Percentiles
+}
+
+export interface TagCount {
+  jobs: number
+  waiting: number
+  running: number
+  cursor?: string | null
 }
 
 export interface TaskEntry {
