@@ -144,7 +144,7 @@ class Plan(Intake):
         then_in=st.sampled_from((None, SECOND, HOUR)),
         off=draws.mostly(0, 1),
         missed=st.integers(0, 2),
-        unless_waiting=draws.mostly(True, False),
+        unless_waiting=draws.mostly(True, False),  # noqa: FBT003 - what is drawn
     )
     def fire_twice(
         self,
