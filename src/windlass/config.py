@@ -23,6 +23,7 @@ from windlass.core.units import HOUR, MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.archive.archive import check_archive_url, in_history
 from windlass.observe.history.place import check_history_url
+from windlass.values.place import check_values_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
@@ -62,6 +63,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Where the traces of dead letters go that are removed, as a URL; see `windlass.observe.archive`."""
     private_patterns: tuple[str, ...] = ()
     """What is masked by how it looks, wherever jobs are shown or told of; see `windlass.core.private`."""
+    values: str | None = None
+    """Where large payloads and results are kept, as a URL; see `windlass.values`."""
+    values_over: int = 64 * 1024
+    """Bytes of a payload or a result from which on it is kept there."""
+    values_kept: Micros | None = None
+    """For how long results are kept there at least; None: as long as the store keeps them."""
+    max_value: int = 64 * 1024 * 1024
+    """The limit, in bytes, of a payload or a result that is kept there."""
     webhooks: bool = False
     """Whether others are told of the ends of jobs and of alerts; see `windlass.worker.webhooks`."""
     webhook_allow: tuple[str, ...] = ()
@@ -70,6 +79,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Without the URL, which may carry a password."""
         return f"<Config of {self.url.partition(':')[0]}:, namespace {self.namespace}>"
+
+    @property
+    def largest(self) -> int:
+        """The limit, in bytes, of a payload or a result, wherever it is kept."""
+        return self.max_payload if self.values is None else max(self.max_payload, self.max_value)
 
     def broker_options(self) -> Options:
         """What the broker is opened with."""
@@ -109,6 +123,10 @@ class Settings(TypedDict, total=False):
     history: str | None
     archive: str | None
     private_patterns: Sequence[str] | str | None
+    values: str | None
+    values_over: int | None
+    values_kept: Duration | None
+    max_value: int | None
     webhooks: bool | None
     webhook_allow: Sequence[str] | str | None
 
@@ -125,9 +143,16 @@ _DURATIONS = frozenset(
         "result_ttl",
         "dead_retention",
         "resend_window",
+        "values_kept",
     )
 )
-_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
+_SIZES = {
+    "max_payload": 8 * MAX_PAYLOAD,
+    "max_size": MAX_INTEGER,
+    "events_kept": 100_000_000,
+    "values_over": 8 * MAX_PAYLOAD,
+    "max_value": 1024 * MAX_PAYLOAD,
+}
 
 
 def _check_front(url: str) -> str:
@@ -141,6 +166,7 @@ _TEXTS = {
     "front": _check_front,
     "history": check_history_url,
     "archive": check_archive_url,
+    "values": check_values_url,
 }
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 
@@ -159,6 +185,11 @@ def configure(given: Mapping[str, object], environment: Mapping[str, str]) -> Co
         raise InvalidOption(
             f"session_ttl ({config.session_ttl / SECOND:g} s) must be at least "
             f"two beats ({config.beat / SECOND:g} s each)"
+        )
+    if config.values_over > config.max_payload:
+        raise InvalidOption(
+            f"values_over ({config.values_over:,} bytes) must not be more than max_payload "
+            f"({config.max_payload:,}): what is larger than that is not kept in the store"
         )
     if config.archive is not None and in_history(config.archive) and config.history is None:
         raise InvalidOption(
