@@ -23,6 +23,7 @@ from windlass.core.units import HOUR, MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.archive.archive import check_archive_url, in_history
 from windlass.observe.history.place import check_history_url
+from windlass.values.configured import ValueSettings
 from windlass.values.place import check_values_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
@@ -84,6 +85,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def largest(self) -> int:
         """The limit, in bytes, of a payload or a result, wherever it is kept."""
         return self.max_payload if self.values is None else max(self.max_payload, self.max_value)
+
+    @property
+    def value_settings(self) -> ValueSettings | None:
+        """What is said of large values; None: all are kept in the store."""
+        if self.values is None:
+            return None
+        return ValueSettings(
+            url=self.values,
+            namespace=self.namespace,
+            over=self.values_over,
+            most_inside=self.max_payload,
+            kept=self.values_kept,
+        )
 
     def broker_options(self) -> Options:
         """What the broker is opened with."""

@@ -108,7 +108,7 @@ class Connection:
         self._any_loop = broker is not None or serves_any_loop(config.url)
         if broker is None:
             load(config.url)
-        self.values = None if broker is not None else values_of(config)
+        self.values = None if broker is not None else values_of(config.value_settings)
         """Where large payloads and results are kept. A test's block keeps them in its store."""
         self._observers: list[Observer] = []
         self._process = self._new_process()

@@ -203,7 +203,7 @@ class Definitions(Around):
         """
         if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(f"a schedule takes a call, as in send.call(...), not {shown(call)}")
-        check_inside(call.payload, self.config, f"{call.task.name}: the payload of a schedule")
+        check_inside(call.payload, self.config.max_payload, f"{call.task.name}: the payload of a schedule")
         place: Namespaces = call.task.app if call.task.app.home is self.home else self
         # It makes its jobs in one step, so it lives where they do.
         place._declared.put_schedule(  # noqa: SLF001 - one of our own

@@ -5,27 +5,41 @@ Nothing here needs the client of object storage, which an app without it does no
 
 from typing import TYPE_CHECKING
 
-from windlass.config import Config
+import msgspec
+
+from windlass.core.units import Micros
 from windlass.errors import PayloadTooLarge
 
 if TYPE_CHECKING:
     from windlass.values.values import Values
 
 
-def values_of(config: Config) -> "Values | None":
+class ValueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an app says of its large values."""
+
+    url: str
+    namespace: str
+    over: int
+    """Bytes of a payload or a result from which on it is put into object storage."""
+    most_inside: int
+    """Bytes that one may have at the most that stays in the store."""
+    kept: Micros | None
+    """For how long results are kept at least."""
+
+
+def values_of(settings: ValueSettings | None) -> "Values | None":
     """Those of an app; None: it has no object storage."""
-    if config.values is None:
+    if settings is None:
         return None
     from windlass.values.values import Values  # noqa: PLC0415 - only who uses it needs its package
 
-    return Values(config.values, config)
+    return Values(settings)
 
 
-def check_inside(payload: bytes, config: Config, what: str) -> bytes:
+def check_inside(payload: bytes, most: int, what: str) -> bytes:
     """Refuse a payload that must be kept in the store and is too large for it."""
-    if len(payload) > config.max_payload:
+    if len(payload) > most:
         raise PayloadTooLarge(
-            f"{what} is kept in the store, and has at most {config.max_payload:,} bytes (max_payload), not "
-            f"{len(payload):,}"
+            f"{what} is kept in the store, and has at most {most:,} bytes (max_payload), not {len(payload):,}"
         )
     return payload

@@ -41,6 +41,11 @@ def owner_key(namespace: str) -> str:
     return f"o/{namespace}"
 
 
+def trial_key(namespace: str, unique: str) -> str:
+    """The name of an object that is put to see whether that works."""
+    return f"t/{namespace}/{unique}"
+
+
 def job_of(key: str) -> JobId:
     """The job of a payload or a result."""
     return key.split("/")[2]

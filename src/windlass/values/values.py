@@ -4,11 +4,12 @@ The methods are coroutines that never suspend if they are called with `blocking=
 with `complete`.
 """
 
+import uuid
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from windlass.config import Config
 from windlass.core.alike import Alike
 from windlass.core.codec import check_referred, is_reference, read_reference, reference_to
 from windlass.core.job import JobDetail, Mode, NewJob
@@ -16,8 +17,8 @@ from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
 from windlass.errors import ValueMissing, ValuesError
 from windlass.values.bucket import Bucket
-from windlass.values.configured import check_inside
-from windlass.values.names import kept_key, owner_key, payload_key, result_key, results_of
+from windlass.values.configured import ValueSettings, check_inside
+from windlass.values.names import kept_key, owner_key, payload_key, result_key, results_of, trial_key
 from windlass.values.place import read_url
 
 _PAGE = 1_000
@@ -36,12 +37,12 @@ _decode_kept = msgspec.json.Decoder(Kept).decode
 class Values:
     """Large values of one namespace."""
 
-    def __init__(self, url: str, config: Config) -> None:
-        self.bucket = Bucket(read_url(url))
-        self.kept = config.values_kept
-        self.namespace = config.namespace
-        self._over = config.values_over
-        self._config = config
+    def __init__(self, settings: ValueSettings) -> None:
+        self.bucket = Bucket(read_url(settings.url))
+        self.kept = settings.kept
+        self.namespace = settings.namespace
+        self._over = settings.over
+        self._most_inside = settings.most_inside
 
     @property
     def shown(self) -> str:
@@ -86,7 +87,9 @@ class Values:
             return job
         if job.mode is Mode.REPLACE:
             # Its payload may become that of another job, whose name an object would have to have.
-            check_inside(job.payload, self._config, f'{job.task}: a payload of a call with mode="replace"')
+            check_inside(
+                job.payload, self._most_inside, f'{job.task}: a payload of a call with mode="replace"'
+            )
             return job
         await self._put(payload_key(self.namespace, job.id), job.payload, blocking=blocking)
         return msgspec.structs.replace(job, payload=reference_to(job.payload))
@@ -118,6 +121,14 @@ class Values:
         if result is not None and self._is_wanted(result, most):
             result = await self.result(job.id, job.fence, result)
         return msgspec.structs.replace(job, payload=payload, result=result)
+
+    async def link_or_bytes(self, job: JobDetail, what: Literal["payload", "result"]) -> bytes | str:
+        """A signed link to a payload or a result; its bytes where this place signs none."""
+        if what == "payload":
+            key, reference = payload_key(self.namespace, job.id), job.payload
+        else:
+            key, reference = result_key(self.namespace, job.id, job.fence), job.result or b""
+        return await self.bucket.link(key) or await self._read(key, reference, blocking=False)
 
     def _is_wanted(self, document: bytes, most: int | None) -> bool:
         return is_reference(document) and (most is None or read_reference(document).size <= most)
@@ -181,6 +192,14 @@ class Values:
     async def check(self) -> None:
         """Ask object storage something. `ValuesUnavailable`: it does not answer, or lets nobody in."""
         await self.owner()
+
+    async def try_out(self) -> None:
+        """Put a small object, read and remove it. `ValuesUnavailable` says what cannot be done."""
+        key = trial_key(self.namespace, uuid.uuid4().hex)
+        await self.bucket.put(key, b"windlass", blocking=False)
+        await self.bucket.get(key, blocking=False)
+        await self.bucket.page(key, "", 1)
+        await self.bucket.remove([key])
 
     async def owner(self) -> str | None:
         """Of which store these are, as the first sweeper has noted; None: nobody has yet."""

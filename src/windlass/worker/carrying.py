@@ -8,10 +8,12 @@ put, the worker's grace is over, or the lease is lost.
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from windlass.core.codec import is_reference
+from windlass.core.lease import Lease
 from windlass.core.settlement import Settlement
 from windlass.errors import UnreadablePayload, ValueMissing, ValuesUnavailable, WindlassError
 from windlass.pace import Pace
@@ -32,7 +34,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 class Carrier:
     """Reads and puts for the runs of a worker; on a thread or on its loop, where the run is."""
 
-    def __init__(self, values: Values, table: Table, conclude: Concluder, pace: Pace) -> None:
+    def __init__(
+        self,
+        values: Values,
+        table: Table,
+        conclude: Concluder,
+        pace: Pace,
+        *,
+        struck: Callable[[Lease], Settlement | None],
+    ) -> None:
+        """`struck` says whether an operator holds a job for its arguments, which are not known before."""
+        self._struck = struck
         self._values = values
         self._table = table
         self._conclude = conclude
@@ -52,7 +64,7 @@ class Carrier:
         except (ValueMissing, UnreadablePayload) as error:
             return held(lease, said(type(error).__name__, str(error)), raised=error)
         ticket.lease = msgspec.structs.replace(lease, payload=payload)
-        return None
+        return self._struck(ticket.lease)
 
     async def carry(self, ticket: Ticket, run: Run, settlement: Settlement, *, blocking: bool) -> Settlement:
         """Put what is large in a settlement; the settlement with references instead."""

@@ -185,7 +185,7 @@ class Worker:
             return None
         from windlass.worker.carrying import Carrier  # noqa: PLC0415 - it needs a package that others lack
 
-        return Carrier(values, self.table, conclude, self._pace)
+        return Carrier(values, self.table, conclude, self._pace, struck=self._strikes.hold)
 
     async def _run_apart(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()

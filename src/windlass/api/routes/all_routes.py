@@ -25,6 +25,7 @@ from windlass.api.routes import (
     schedules,
     session,
     tasks,
+    values,
     webhooks,
     workers,
 )
@@ -51,6 +52,7 @@ MODULES = (
     schedules,
     session,
     tasks,
+    values,
     webhooks,
     workers,
 )
