@@ -36,6 +36,9 @@ SIGNED_FOR = timedelta(minutes=5)
 _CHUNK = 1_000
 _LONGEST_REASON = 300
 
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+"""What S3, Azure and Google say where a bucket is not there; for an object they use other words."""
+
 _used_by: int | None = None
 """The process that has used the library: its threads are not there in the child of a fork."""
 
@@ -86,8 +89,16 @@ class Bucket:
                 if blocking:
                     return bytes(obstore.get(self._store(), key).bytes())
                 return bytes(await (await obstore.get_async(self._store(), key)).bytes_async())
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if self._is_gone(str(error)):
+                    raise
                 return None
+
+    def _is_gone(self, said: str) -> bool:
+        """Whether it is the bucket or the folder that is not there, and not the object."""
+        if self._folder is not None:
+            return not self._folder.is_dir()
+        return any(word in said for word in _NO_BUCKET)
 
     async def remove(self, keys: Iterable[str]) -> None:
         """Remove objects; those that are gone already count as removed."""
@@ -157,7 +168,8 @@ def _key_of(stored: Stored) -> str:
 
 def _opened(place: Place) -> Any:
     if place.kind == "file":
-        return LocalStore(prefix=place.prefix, mkdir=True, automatic_cleanup=True)
+        Path(place.prefix).mkdir(mode=0o700, parents=True, exist_ok=True)  # it has what jobs were called with
+        return LocalStore(prefix=place.prefix, automatic_cleanup=True)
     endpoint = place.options.get("endpoint", "")
     options: dict[str, Any] = {
         "prefix": place.prefix or None,
