@@ -94,7 +94,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return ValueSettings(
             url=self.values,
             namespace=self.namespace,
-            over=self.values_over,
+            over=min(self.values_over, self.max_payload),
             most_inside=self.max_payload,
             kept=self.values_kept,
         )
@@ -199,11 +199,6 @@ def configure(given: Mapping[str, object], environment: Mapping[str, str]) -> Co
         raise InvalidOption(
             f"session_ttl ({config.session_ttl / SECOND:g} s) must be at least "
             f"two beats ({config.beat / SECOND:g} s each)"
-        )
-    if config.values_over > config.max_payload:
-        raise InvalidOption(
-            f"values_over ({config.values_over:,} bytes) must not be more than max_payload "
-            f"({config.max_payload:,}): what is larger than that is not kept in the store"
         )
     if config.archive is not None and in_history(config.archive) and config.history is None:
         raise InvalidOption(

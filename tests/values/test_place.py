@@ -64,5 +64,6 @@ def test_without_object_storage_the_limit_is_that_of_the_store() -> None:
 
 
 def test_nothing_between_the_two_limits_is_left_out() -> None:
-    with pytest.raises(InvalidOption, match=r"values_over .* must not be more than max_payload"):
-        Windlass("memory://", values="file:///tmp/v", values_over=2_000, max_payload=1_000)
+    settings = Windlass("memory://", values="file:///tmp/v", max_payload=1_000).config.value_settings
+    assert settings is not None
+    assert settings.over == settings.most_inside == 1_000
