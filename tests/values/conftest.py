@@ -24,27 +24,36 @@ _buckets = itertools.count()
 @pytest.fixture(scope="session")
 def s3_port() -> Iterator[int]:
     """A server that stands in for S3, for all tests of a process."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    program = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
-    server = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        _wait(server, port)
-        yield port
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _wait(server: "subprocess.Popen[bytes]", port: int) -> None:
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        assert server.poll() is None, "the server has ended"
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
+    for _ in range(5):  # another process may take the port first
+        port = _free_port()
+        program = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
+        server = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            if _answers(server, port):
+                yield port
+                return
+        finally:
+            server.kill()
+            server.wait()
     raise AssertionError("the server did not answer")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def _answers(server: "subprocess.Popen[bytes]", port: int) -> bool:
+    end = time.monotonic() + 60
+    while time.monotonic() < end and server.poll() is None:
+        link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            link.request("GET", "/moto-api/")
+            return link.getresponse().status == 200 and server.poll() is None
+        link.close()
+    return False
 
 
 @pytest.fixture
@@ -76,8 +85,7 @@ def values_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def unused_port() -> int:
     """A port at which nobody answers."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    return _free_port()
 
 
 _namespaces = itertools.count()

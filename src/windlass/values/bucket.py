@@ -124,11 +124,15 @@ class Bucket:
             return found[:limit]
 
     async def link(self, key: str) -> str | None:
-        """A signed link to an object, for a short time; None: this place signs none."""
+        """A signed link to an object, for a short time; None: this place, or its keys, sign none."""
         if self._folder is not None:
             return None
         with self._asking():
-            return await obstore.sign_async(self._store(), "GET", key, SIGNED_FOR)
+            store = self._store()
+        try:
+            return await obstore.sign_async(store, "GET", key, SIGNED_FOR)
+        except (BaseError, OSError, ValueError):
+            return None
 
     def _store(self) -> Any:
         _refuse_child()

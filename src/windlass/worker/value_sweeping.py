@@ -128,8 +128,11 @@ class ValueSweeping:
         return 0.0 if cursor else REST
 
     async def _is_own(self, owner: str) -> bool:
-        await self._values.own(owner)
-        if await self._values.owner() == owner:
+        noted = await self._values.owner()
+        if noted is None:
+            await self._values.own(owner)
+            noted = await self._values.owner()
+        if noted == owner:
             return True
         if not self._told_foreign:
             self._told_foreign = True
