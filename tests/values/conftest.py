@@ -53,6 +53,8 @@ def _answers(server: "subprocess.Popen[bytes]", port: int) -> bool:
             link.request("GET", "/moto-api/")
             return link.getresponse().status == 200 and server.poll() is None
         link.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(0.05)
     return False
 
 

@@ -24,9 +24,19 @@ def test_a_url_names_a_place(url: str, kind: str, bucket: str, prefix: str) -> N
 
 
 @pytest.mark.parametrize(
+    "endpoint", ["http://AKIAPLANTED:planted-secret@minio", "minio:9000", "file:///planted"]
+)
+def test_an_endpoint_is_a_url_without_keys(endpoint: str) -> None:
+    with pytest.raises(InvalidOption, match="the endpoint of values is a URL without keys") as caught:
+        Windlass("memory://", values=f"s3://shop?endpoint={endpoint}")
+    assert "planted" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
     ("url", "words"),
     [
         ("ftp://shop", "values names object storage: s3://bucket/prefix"),
+        ("s3://[::1", "values names object storage: s3://bucket/prefix"),
         ("shop", "values names object storage: s3://bucket/prefix"),
         ("s3:///prefix", "values names no bucket"),
         ("s3://shop?colour=red", 'values has no option "colour" for s3://; options: endpoint, region'),

@@ -50,7 +50,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_url(url: str) -> Place:
     """Read a URL. `InvalidOption` says what is wrong with it, and does not repeat what may be a key."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidOption(f"values names object storage: {_FORMS}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = _OPTIONS.get(parts.scheme)
     if known is None or parts.fragment:
@@ -64,6 +67,11 @@ def read_url(url: str) -> Place:
         those = ", ".join(sorted(known)) or "none"
         raise InvalidOption(
             f'values has no option "{min(strangers)}" for {parts.scheme}://; options: {those}'
+        )
+    endpoint = urlsplit(options.get("endpoint", "https://host"))
+    if endpoint.scheme not in ("http", "https") or "@" in endpoint.netloc or not endpoint.netloc:
+        raise InvalidOption(
+            "the endpoint of values is a URL without keys, such as https://minio.internal:9000"
         )
     path = unquote(parts.path)
     if ".." in PurePosixPath(path).parts:
