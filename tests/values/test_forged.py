@@ -101,7 +101,7 @@ def test_what_a_user_gives_never_looks_like_a_reference(app: Windlass, given: ob
 
 
 @pytest.mark.parametrize(
-    "document", [b'{"v":2,', b'{"v":2,"size":"x"}', b'{"v":2,"size":1,"sha256":"","where":"p/a"}']
+    "document", [b'{"v":2,"size":', b'{"v":2,"size":"x"}', b'{"v":2,"size":1,"sha256":"","where":"p/a"}']
 )
 def test_a_reference_that_is_none_is_unreadable(app: Windlass, document: bytes) -> None:
     async def main() -> None:

@@ -104,7 +104,7 @@ _decode_payload = msgspec.json.Decoder(Payload).decode
 _decode_result = msgspec.json.Decoder(Result).decode
 _decode_version = msgspec.json.Decoder(_Version).decode
 _decode_reference = msgspec.json.Decoder(Reference).decode
-_REFERENCE = b'{"v":2,'
+_REFERENCE = b'{"v":2,"size":'
 
 
 def brief(error: Exception) -> str:
