@@ -218,13 +218,17 @@ def shown(name: str, value: object) -> str:
         return "nothing"
     if name == "events_kept":
         return f"{EVENTS_KEPT:,}; with a [relay](relays.md) {EVENTS_KEPT_FOR_RELAYS:,}"
+    if name == "values_kept":
+        return "as long as the store"
     if value is None:
-        return "none" if name in ("max_size", "front", "history", "archive") else "the store's"
+        return "none" if name in ("max_size", "front", "history", "archive", "values") else "the store's"
     if name in ("url", "namespace"):
         return str(value)
     assert isinstance(value, int)
-    if name == "max_payload":
+    if name in ("max_payload", "max_value"):
         return f"{value >> 20} MiB"
+    if name == "values_over":
+        return f"{value >> 10} KiB"
     return f"{value // 1_000_000} s" if value % 1_000_000 == 0 else f"{value // 1_000} ms"
 
 

@@ -25,6 +25,17 @@ def test_a_module_says_what_it_lacks(statement: str, package: str, install: str)
     assert f"needs the package {package}: pip install '{install}'" in told.stderr.splitlines()[-1]
 
 
+def test_an_app_with_object_storage_says_what_it_lacks() -> None:
+    program = (
+        "import sys; sys.modules['obstore'] = None; from windlass import Windlass; "
+        "Windlass('memory://', values='file:///tmp/values')"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "values= needs the package obstore: pip install 'windlass-queue[values]'" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("url", "package", "install"),
     [

@@ -23,6 +23,8 @@ from windlass.core.units import HOUR, MAX_INTEGER, MILLISECOND, SECOND, Micros
 from windlass.errors import InvalidOption
 from windlass.observe.archive.archive import check_archive_url, in_history
 from windlass.observe.history.place import check_history_url
+from windlass.values.configured import ValueSettings
+from windlass.values.place import check_values_url
 
 DEFAULT_URL = "sqlite:///windlass.db"
 PREFIX = "WINDLASS_"
@@ -62,6 +64,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Where the traces of dead letters go that are removed, as a URL; see `windlass.observe.archive`."""
     private_patterns: tuple[str, ...] = ()
     """What is masked by how it looks, wherever jobs are shown or told of; see `windlass.core.private`."""
+    values: str | None = None
+    """Where large payloads and results are kept, as a URL; see `windlass.values`."""
+    values_over: int = 64 * 1024
+    """Bytes of a payload or a result from which on it is kept there."""
+    values_kept: Micros | None = None
+    """For how long results are kept there at least; None: as long as the store keeps them."""
+    max_value: int = 64 * 1024 * 1024
+    """The limit, in bytes, of a payload or a result that is kept there."""
     webhooks: bool = False
     """Whether others are told of the ends of jobs and of alerts; see `windlass.worker.webhooks`."""
     webhook_allow: tuple[str, ...] = ()
@@ -70,6 +80,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Without the URL, which may carry a password."""
         return f"<Config of {self.url.partition(':')[0]}:, namespace {self.namespace}>"
+
+    @property
+    def largest(self) -> int:
+        """The limit, in bytes, of a payload or a result, wherever it is kept."""
+        return self.max_payload if self.values is None else max(self.max_payload, self.max_value)
+
+    @property
+    def value_settings(self) -> ValueSettings | None:
+        """What is said of large values; None: all are kept in the store."""
+        if self.values is None:
+            return None
+        return ValueSettings(
+            url=self.values,
+            namespace=self.namespace,
+            over=min(self.values_over, self.max_payload),
+            most_inside=self.max_payload,
+            kept=self.values_kept,
+        )
 
     def broker_options(self) -> Options:
         """What the broker is opened with."""
@@ -109,6 +137,10 @@ class Settings(TypedDict, total=False):
     history: str | None
     archive: str | None
     private_patterns: Sequence[str] | str | None
+    values: str | None
+    values_over: int | None
+    values_kept: Duration | None
+    max_value: int | None
     webhooks: bool | None
     webhook_allow: Sequence[str] | str | None
 
@@ -125,9 +157,16 @@ _DURATIONS = frozenset(
         "result_ttl",
         "dead_retention",
         "resend_window",
+        "values_kept",
     )
 )
-_SIZES = {"max_payload": 8 * MAX_PAYLOAD, "max_size": MAX_INTEGER, "events_kept": 100_000_000}
+_SIZES = {
+    "max_payload": 8 * MAX_PAYLOAD,
+    "max_size": MAX_INTEGER,
+    "events_kept": 100_000_000,
+    "values_over": 8 * MAX_PAYLOAD,
+    "max_value": 1024 * MAX_PAYLOAD,
+}
 
 
 def _check_front(url: str) -> str:
@@ -141,6 +180,7 @@ _TEXTS = {
     "front": _check_front,
     "history": check_history_url,
     "archive": check_archive_url,
+    "values": check_values_url,
 }
 _MAY_BE_NOTHING = frozenset(("grace", "retention", "result_ttl", "dead_retention"))
 

@@ -19,6 +19,9 @@
     │   ├── BridgeUnavailable           it did not answer, or not in time
     │   ├── BridgeRefused               it answered, and will not: asking again does not help
     │   └── SourceReplaced              what an intake reads from was deleted, made anew or truncated
+    ├── ValuesError                     object storage, where large values are, cannot do what was asked
+    │   ├── ValuesUnavailable           it did not answer, or not in time, or lets nobody in
+    │   └── ValueMissing                it has no such object
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
@@ -76,6 +79,20 @@ class SourceReplaced(BridgeError):
     """The log that an intake reads was replaced, or no longer has the next messages. An operator has to say
     where the intake goes on.
     """
+
+
+class ValuesError(WindlassError):
+    """Object storage, where large payloads and results are, cannot do what was asked. The store is another
+    matter: `StoreError`.
+    """
+
+
+class ValuesUnavailable(ValuesError):
+    """Object storage did not answer, or not in time, or let nobody in."""
+
+
+class ValueMissing(ValuesError):
+    """Object storage has no such object: somebody has removed it, or this process looks in another place."""
 
 
 class StoreError(WindlassError):

@@ -23,7 +23,7 @@ from windlass.core.settings import Kind
 from windlass.core.spelling import closest
 from windlass.core.state import State
 from windlass.core.units import SECOND, Micros
-from windlass.errors import WindlassError
+from windlass.errors import ValuesError, WindlassError
 from windlass.version import __version__
 
 CLOCK_TOLERANCE: Micros = 2 * SECOND
@@ -49,6 +49,8 @@ async def examine(app: Windlass, environment: Mapping[str, str]) -> AsyncIterato
         yield finding
     yield Finding("store", Level.OK, safe_url(app.config.url))
     yield Finding("namespace", Level.OK, app.config.namespace)
+    async for finding in _values(app):
+        yield finding
     try:
         for finding in _file(app.config):
             yield finding
@@ -76,6 +78,20 @@ async def _store(app: Windlass, broker: Broker) -> AsyncIterator[Finding]:
         yield finding
     async for finding in _documents(app, broker):
         yield finding
+
+
+async def _values(app: Windlass) -> AsyncIterator[Finding]:
+    values = app.values
+    if values is None:
+        return
+    try:
+        await values.try_out()
+    except ValuesError as error:
+        fix = "until it works, large payloads are refused, and jobs that have one wait"
+        yield Finding("values", Level.PROBLEM, str(error), fix)
+    else:
+        over = f"payloads and results over {app.config.values_over:,} bytes are put there"
+        yield Finding("values", Level.OK, f"{values.shown} takes objects and gives them back: {over}")
 
 
 def _program(app: Windlass) -> Iterator[Finding]:

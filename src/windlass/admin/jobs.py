@@ -1,6 +1,7 @@
 """Jobs: listed, counted, shown, explained, waited for, changed and cancelled."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +15,7 @@ from windlass.admin.showing import shower_of
 from windlass.admin.views import JobShown, JobWhole, job_shown, job_whole
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
+from windlass.core.codec import is_reference
 from windlass.core.ids import check_job_id
 from windlass.core.job import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_ATTEMPTS, JobDetail, JobView
 from windlass.core.names import check_tags, refuse_reserved
@@ -23,7 +25,8 @@ from windlass.core.query import FIRST_PAGE, PAGE_ROWS, Why
 from windlass.core.session import SessionState, SessionView
 from windlass.core.state import State
 from windlass.core.units import Cursor, JobId
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, UnreadablePayload, ValueMissing, ValuesError
+from windlass.values.configured import check_inside
 
 LOOKS_FOR_COUNT = 20
 """Pages of the store that are read to count: 20,000 jobs at the most."""
@@ -160,6 +163,36 @@ class Jobs:
         """A job for the outside: its payload and result only if asked for, its secrets only if those are."""
         return job_whole(job, shower_of(self._app, job.task, secrets=secrets), payload=payload)
 
+    async def shown_whole(self, job: JobDetail, *, secrets: bool = False) -> JobWhole:
+        """The same with payload and result, also those in object storage, unless they are very large."""
+        whole = self.shown(job, payload=True, secrets=secrets)
+        values = self._app.values
+        if values is None or not (whole.payload_stored or whole.result_stored):
+            return whole
+        try:
+            read = await values.whole(job, most=self._app.config.max_payload)
+        except (ValuesError, UnreadablePayload) as error:
+            why: dict[str, Any] = {}
+            if whole.payload_stored:
+                why["payload"] = str(error)
+            if whole.result_stored:
+                why["result"] = str(error)
+            return msgspec.structs.replace(whole, **why)
+        read_too = self.shown(read, payload=True, secrets=secrets)
+        return msgspec.structs.replace(whole, payload=read_too.payload, result=read_too.result)
+
+    async def document(self, job: JobDetail, what: Literal["payload", "result"]) -> bytes | str:
+        """The bytes of a payload or a result as they were put, or a signed link to them, for a few minutes.
+        `ValueMissing`: there is nothing.
+        """
+        found = job.payload if what == "payload" else job.result
+        if not found:
+            raise ValueMissing(f"job {job.id} has no {what} that is kept")
+        values = self._app.values
+        if values is None or not is_reference(found):
+            return found
+        return await values.link_or_bytes(job, what)
+
     async def wait(self, job_id: JobId, seconds: float) -> None:
         """Wait until a job has finished, but no longer than so many seconds."""
         await self._broker.watch([job_id], seconds)
@@ -205,7 +238,9 @@ class Jobs:
         signature = self._app.signature_of(task)
         if signature is None:
             raise InvalidOption(f'task "{task}" is not one of this app: its arguments cannot be checked here')
-        return signature.encode_json(arguments)
+        # It stays in the store: one that is changed may be about to be read.
+        payload = signature.encode_json(arguments)
+        return check_inside(payload, self._app.config.max_payload, f"{task}: a payload that is changed")
 
     async def _by_text(self, chosen: JobFilter) -> JobView | None:
         """The job whose whole id is the text of the filter: no other job has to be looked at."""

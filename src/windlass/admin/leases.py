@@ -8,7 +8,7 @@ import asyncio
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -25,7 +25,8 @@ from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note, Pulse, 
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.signature import Signature
 from windlass.core.units import HOUR, SECOND, Fence, JobId, Micros, SessionId
-from windlass.errors import InvalidOption, UnreadablePayload
+from windlass.errors import InvalidOption, UnreadablePayload, ValueMissing, ValuesError, ValuesUnavailable
+from windlass.worker.conclude import kept_away
 from windlass.worker.failure import MESSAGE_CHARS, clipped, said, shortened
 from windlass.worker.holds import hold_key
 from windlass.worker.strikes import Strikes
@@ -36,6 +37,7 @@ STRIKES_READ = 2.0
 """Seconds for which the strikes that were read are obeyed."""
 _CLEANERS = 1_000
 _TYPE_CHARS = 200
+_NOT_KEPT = "(not kept: its secrets are in object storage, which does not answer)"
 
 
 class Handed(msgspec.Struct, frozen=True):
@@ -116,13 +118,16 @@ class Leases:
             if is_reserved(lease.task):
                 held.append(_hold(lease.job, lease.fence, lease.task, "it is run by Windlass's own workers"))
                 continue
-            struck = self._strikes.hold(lease)
-            if struck is not None:
-                held.append(struck)
-                continue
             try:
+                lease = await self._read(lease)
+                struck = self._strikes.hold(lease)
+                if struck is not None:
+                    held.append(struck)
+                    continue
                 handed.append(Handed(lease, open_payload(lease.payload)))
-            except UnreadablePayload as error:
+            except ValuesUnavailable as error:
+                held.append(kept_away(lease, error))
+            except (ValueMissing, UnreadablePayload) as error:
                 held.append(_hold(lease.job, lease.fence, lease.task, str(error)))
         if held:
             await self._broker.settle(held)
@@ -133,6 +138,13 @@ class Leases:
             next_in=claimed.next_in,
             suspects=claimed.suspects,
         )
+
+    async def _read(self, lease: Lease) -> Lease:
+        """A lease with its payload, if that is in object storage."""
+        values = self._app.values
+        if values is None:
+            return lease
+        return msgspec.structs.replace(lease, payload=await values.payload(lease.job, lease.payload))
 
     async def _renew_strikes(self) -> None:
         async with self._reading:
@@ -153,25 +165,27 @@ class Leases:
             wanting = [ending.job for ending in endings if _needs_job(ending)]
             found = await self._broker.get(wanting) if wanting else ()
             details = {job.id: job for job in found if job is not None}
-        settlements = [self._settlement(ending, details.get(ending.job)) for ending in endings]
+        settlements = [await self._settlement(ending, details.get(ending.job)) for ending in endings]
+        if (values := self._app.values) is not None:
+            settlements = [await values.settled(settlement) for settlement in settlements]
         settled = await self._broker.settle(settlements)
         for settlement, answer in zip(settlements, settled.answers, strict=True):
             if answer.verdict is not Verdict.REFUSED:
                 self._cleaners.pop(settlement.job, None)
         return list(settled.answers)
 
-    def _settlement(self, ending: Ending, job: JobDetail | None) -> Settlement:
+    async def _settlement(self, ending: Ending, job: JobDetail | None) -> Settlement:
         outcome = ending.outcome
         if outcome is Outcome.HOLD:
             task = "" if job is None else job.task
-            return _hold(ending.job, ending.fence, task, self._clean(job)(ending.reason))
+            return _hold(ending.job, ending.fence, task, (await self._cleaner(job))(ending.reason))
         return Settlement(
             job=ending.job,
             fence=ending.fence,
             outcome=outcome,
             delay=self._delay(ending, job),
             runtime=ending.runtime,
-            error=self._error(ending, job),
+            error=await self._error(ending, job),
             result=self._result(ending),
         )
 
@@ -191,11 +205,11 @@ class Leases:
         except InvalidOption:  # a backoff of the app's own
             return RetryPolicy().delay(attempt, draw=draw)
 
-    def _error(self, ending: Ending, job: JobDetail | None) -> Error | None:
+    async def _error(self, ending: Ending, job: JobDetail | None) -> Error | None:
         given = ending.error
         if given is None:
             return None
-        clean = self._clean(job)
+        clean = await self._cleaner(job)
         stops = ending.outcome is Outcome.DEAD
         error = said(
             clipped(clean(given.type), _TYPE_CHARS),
@@ -207,9 +221,7 @@ class Leases:
     def _result(self, ending: Ending) -> bytes | None:
         if ending.outcome is not Outcome.DONE or not ending.has_result:
             return None
-        return Signature.untyped("result", max_payload=self._app.config.max_payload).encode_result(
-            ending.result
-        )
+        return Signature.untyped("result", max_payload=self._app.config.largest).encode_result(ending.result)
 
     # --- saying something about a run -----------------------------------------------------------------------
 
@@ -228,7 +240,7 @@ class Leases:
         cancelled. `known` has the job, if the caller has read it already.
         """
         detail = (await self._broker.get([job]))[0] if known is None else known.get(job)
-        clean = self._clean(detail)
+        clean = await self._cleaner(detail)
         note = Note(
             job=job,
             fence=fence,
@@ -240,6 +252,19 @@ class Leases:
         verdict = (await self._broker.annotate([note]))[0]
         cancel = detail is not None and detail.fence == fence and detail.cancel_requested
         return verdict, cancel and verdict is Verdict.APPLIED
+
+    async def _cleaner(self, job: JobDetail | None) -> Callable[[str], str]:
+        """What takes the secrets of a job out of texts about it. If they cannot be told, because they are in
+        object storage and that is away, no text is kept.
+        """
+        values = self._app.values
+        if job is None or values is None or job.id in self._cleaners:
+            return self._clean(job)
+        try:
+            payload = await values.payload(job.id, job.payload)
+        except (ValuesError, UnreadablePayload):
+            return lambda text: _NOT_KEPT if text else ""
+        return self._clean(msgspec.structs.replace(job, payload=payload))
 
     def _clean(self, job: JobDetail | None) -> Cleaner:
         """What takes the secrets of a job out of texts about it."""

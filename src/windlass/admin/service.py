@@ -246,7 +246,7 @@ class Service:
         self, query: JobQuery, *, left: Callable[[JobId], object] = lambda _: None
     ) -> AsyncIterator[JobLine]:
         """Every waiting job and dead letter that matches; `left` is told of Windlass's own, left out."""
-        async for line in exported(self._broker, query, await self.now(), left=left):
+        async for line in exported(self._broker, query, await self.now(), values=self.app.values, left=left):
             yield line
 
     async def imported(self, file: BinaryIO, *, dead: Dead, told: Callable[[int], object]) -> Imported:

@@ -12,7 +12,7 @@ died of is kept in a header.
 
 import base64
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,9 @@ from windlass.core.state import UNFINISHED, WAITING, State
 from windlass.core.units import JobId, Micros
 from windlass.core.webhook import CALLBACK
 from windlass.errors import EnqueueRefused, InvalidOption
+
+if TYPE_CHECKING:
+    from windlass.values.values import Values
 
 FORMAT = 1
 EXPORTED = WAITING | {State.DEAD}
@@ -92,7 +95,12 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def exported(
-    broker: Broker, query: JobQuery, now: Micros, *, left: Callable[[JobId], object] = lambda _: None
+    broker: Broker,
+    query: JobQuery,
+    now: Micros,
+    *,
+    values: "Values | None" = None,
+    left: Callable[[JobId], object] = lambda _: None,
 ) -> AsyncIterator[JobLine]:
     """Every waiting job and dead letter that matches. What runs is not touched, and not exported; nor are the
     jobs of Windlass itself, which no store would take from a file: `left` is told of each.
@@ -108,7 +116,13 @@ async def exported(
                     left(job.id) if own else jobs.append(job)
             unfinished = await _unfinished(broker, jobs)
             for job in jobs:
-                yield _line(job, unfinished, now)
+                whole = job if values is None else await _with_payload(values, job)
+                yield _line(whole, unfinished, now)
+
+
+async def _with_payload(values: "Values", job: JobDetail) -> JobDetail:
+    """A job with its payload, if that is in object storage: a file holds all that is needed."""
+    return msgspec.structs.replace(job, payload=await values.payload(job.id, job.payload))
 
 
 async def _unfinished(broker: Broker, jobs: Iterable[JobDetail]) -> set[JobId]:
@@ -164,7 +178,8 @@ async def imported(
     places, left = _looked_through(file, app.config, skip_dead=dead == "skip")
     created = known = kept = 0
     for group in _groups(_read(file, place, keep_dead=dead == "keep") for place in places):
-        receipts = (await broker.enqueue([group]))[0]
+        values = app.values
+        receipts = (await broker.enqueue([group] if values is None else await values.sent([group])))[0]
         refused = next((receipt for receipt in receipts if receipt.status is Status.REFUSED), None)
         if refused is not None:
             raise EnqueueRefused(refused.why or f"job {refused.job} was refused: {refused.refusal}")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from windlass.core.codec import is_reference, size_of
 from windlass.core.intake import intakes_run_by
 from windlass.core.job import Delivery, Held, JobDetail, JobView, Progress
 from windlass.core.limits import Rate
@@ -146,6 +147,9 @@ class JobWhole(DeadShown, frozen=True, kw_only=True):
     deliveries: tuple[DeliveryShown, ...]
     logs: tuple[str, ...]
     memos: tuple[str, ...]
+    payload_stored: bool = False
+    """Whether it is in object storage: then what is large is not shown here, and has a link of its own."""
+    result_stored: bool = False
     payload: Any = None
     """`{"args": [...], "kwargs": {...}}`; text that says why, if it cannot be read."""
     result: Any = None
@@ -236,8 +240,10 @@ def job_whole(job: JobDetail, shower: Shower = _UNTYPED, *, payload: bool) -> Jo
     return JobWhole(
         **fields,
         error=None if job.state is State.DONE or itself else _error(job.error, shower),
-        payload_bytes=len(job.payload),
-        result_bytes=None if job.result is None else len(job.result),
+        payload_bytes=size_of(job.payload),
+        result_bytes=None if job.result is None else size_of(job.result),
+        payload_stored=is_reference(job.payload),
+        result_stored=job.result is not None and is_reference(job.result),
         headers=shower.headers(job.headers),
         after=tuple(EdgeShown(parent=edge.parent, on_failure=edge.on_failure) for edge in job.after),
         deliveries=tuple(_delivery(delivery, shower) for delivery in job.deliveries),

@@ -147,7 +147,7 @@ class Gate:
         )
 
     def _largest(self, path: str) -> int:
-        payload = self._server_state.app.config.max_payload
+        payload = self._server_state.app.config.largest
         return max(GROUP_BYTES, payload) * 2 if path.startswith(_BATCHES) else payload + ENVELOPE
 
 

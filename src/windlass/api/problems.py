@@ -22,6 +22,8 @@ from windlass.errors import (
     PayloadTooLarge,
     StoreError,
     Unsupported,
+    ValueMissing,
+    ValuesError,
     WindlassError,
 )
 
@@ -158,6 +160,8 @@ _STATUSES: Sequence[tuple[type[WindlassError], int, str]] = (
     (EnqueueRefused, 422, "refused"),
     (Unsupported, 501, "unsupported"),
     (StoreError, 503, "store-unavailable"),
+    (ValueMissing, 404, "not-found"),
+    (ValuesError, 503, "object-storage-unavailable"),
     (BridgeUnavailable, 502, "message-broker-unavailable"),
     (BridgeError, 409, "message-broker-refuses"),
 )

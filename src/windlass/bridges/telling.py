@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from windlass.bridges.message import Outgoing
-from windlass.core.codec import UNREADABLE
+from windlass.core.codec import UNREADABLE, is_reference
 from windlass.core.event import Event
 from windlass.core.job import JobDetail
 from windlass.core.names import is_reserved
@@ -109,8 +109,10 @@ def _error(error: Error) -> dict[str, str]:
 
 def _payload(job: JobDetail, shower: Shower) -> object:
     """The arguments as the HTTP API shows them; in base64 what is no payload of ours, as in the dead letter
-    of a message that nobody can read.
+    of a message that nobody can read. What is in object storage is not told: it is as large as that.
     """
+    if is_reference(job.payload):
+        return None
     try:
         return shower.readable_arguments(job.payload)
     except (UnreadablePayload, *UNREADABLE):

@@ -79,7 +79,11 @@ def show_job(
 
     async def work(service: Service) -> None:
         found = await service.jobs.one(job)
-        whole = service.jobs.shown(found, payload=payload or secrets, secrets=secrets)
+        whole = (
+            await service.jobs.shown_whole(found, secrets=secrets)
+            if payload or secrets
+            else service.jobs.shown(found)
+        )
         if secrets:
             await service.audit.record("secrets shown", {"job": job}, jobs=1, wanted=1)
         if json:

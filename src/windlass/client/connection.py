@@ -23,11 +23,13 @@ from windlass.client.portal import Portal, PortalClosed
 from windlass.client.resend import Resend
 from windlass.client.uninterrupted import Uninterrupted
 from windlass.clock import Clock
+from windlass.completed import complete
 from windlass.config import Config
 from windlass.core.job import NewJob, Receipt, Refusal
 from windlass.core.units import SECOND, JobId
 from windlass.errors import JobNotFound, StoreUnavailable, Unsupported
 from windlass.forks import leave_to_parent, renew_after_fork
+from windlass.values.configured import values_of
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound="Connection")
@@ -106,6 +108,8 @@ class Connection:
         self._any_loop = broker is not None or serves_any_loop(config.url)
         if broker is None:
             load(config.url)
+        self.values = None if broker is not None else values_of(config.value_settings)
+        """Where large payloads and results are kept. A test's block keeps them in its store."""
         self._observers: list[Observer] = []
         self._process = self._new_process()
         self._left: set[_Process] = set()
@@ -146,6 +150,8 @@ class Connection:
         A signal handler that raises meanwhile ends the waiting, not the sending.
         """
         warn_on_a_loop()
+        if self.values is not None:
+            groups = complete(self.values.sent(groups, blocking=True))
         while True:
             process = self._process
             # The caller itself asks anew. A call that goes on after its caller was interrupted would open
@@ -168,20 +174,34 @@ class Connection:
 
     def enqueue_on(self, connection: object, groups: Groups) -> Receipts:
         """Send from blocking code, in the transaction of a connection that blocks."""
-        return _transact(self.run(self.broker())).enqueue_on_blocking(connection, groups)
+        transact = _transact(self.run(self.broker()))
+        if self.values is not None:
+            groups = complete(self.values.sent(groups, blocking=True))
+        return transact.enqueue_on_blocking(connection, groups)
 
     async def aenqueue_on(self, connection: object, groups: Groups) -> Receipts:
         """Async twin of `enqueue_on`."""
-        return await _transact(await self.broker()).enqueue_on(connection, groups)
+        transact = _transact(await self.broker())
+        if self.values is not None:
+            groups = await self.values.sent(groups)
+        return await transact.enqueue_on(connection, groups)
 
     def aenqueue(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Receipt]]:
         """Send one group from async code, together with those of other callers."""
-        return self._loop().coalescer.enqueue(jobs)
+        return self._loop().coalescer.enqueue(jobs) if self.values is None else self._put_first(jobs)
+
+    async def _put_first(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
+        """Alone: no other caller waits until a large payload is put."""
+        assert self.values is not None
+        (group,) = await self.values.sent([jobs])
+        return await self._loop().coalescer.enqueue(group)
 
     async def send(self, groups: Groups, resend: Resend | None = None) -> Receipts:
         """Send groups from async code, again while the resend window allows it: an id that is sent again
         makes no second job. With a front door they go to that, and not to the store.
         """
+        if self.values is not None:
+            groups = await self.values.sent(groups)
         if self._process.front is not None:
             return await self._send_through_front(groups)
         receipts = await self._sent(groups, resend or Resend(self._window))

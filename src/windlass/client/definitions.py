@@ -34,6 +34,7 @@ from windlass.core.settings import Kind, QueueSettings, Subject
 from windlass.core.signature import Signature
 from windlass.core.webhook import CALLBACKS, Hook
 from windlass.errors import InvalidOption
+from windlass.values.configured import check_inside
 
 if TYPE_CHECKING:
     from windlass.client.app import Windlass
@@ -107,7 +108,7 @@ class Definitions(Around):
         A queue of such tasks alone is not served by the workers of this app.
         """
         check_known(options, CallOptions)
-        signature = Signature.untyped(check_own_task(name), max_payload=self.config.max_payload)
+        signature = Signature.untyped(check_own_task(name), max_payload=self.config.largest)
         queue = options.get("queue", "default")
         kept = TaskOptions(external=True, queue=queue)
         return self._add(
@@ -127,7 +128,7 @@ class Definitions(Around):
         signature = Signature(
             function,
             name=name,
-            max_payload=self.config.max_payload,
+            max_payload=self.config.largest,
             keep_result=keep_result,
             forms=self.forms,
             private=private_names(options.get("private", ())),
@@ -202,6 +203,7 @@ class Definitions(Around):
         """
         if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(f"a schedule takes a call, as in send.call(...), not {shown(call)}")
+        check_inside(call.payload, self.config.max_payload, f"{call.task.name}: the payload of a schedule")
         place: Namespaces = call.task.app if call.task.app.home is self.home else self
         # It makes its jobs in one step, so it lives where they do.
         place._declared.put_schedule(  # noqa: SLF001 - one of our own

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from windlass.core.codec import is_reference
 from windlass.core.duration import Duration, micros
 from windlass.core.job import Finished, JobDetail, Status
 from windlass.core.operate import Effect, Target
@@ -99,7 +100,7 @@ class Job(Generic[R]):
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for the job to finish and return what its task returned; see `aresult`."""
         # Read in the caller's thread: decoding may run users' code.
-        return self._read(self._app.connection.run(self._finished(timeout)))
+        return self._read(self._app.connection.run(self._finished_whole(timeout)))
 
     def progress(self) -> Progress | None:
         """What the running job last reported with `current.progress`; None if it has reported nothing."""
@@ -136,8 +137,9 @@ class Job(Generic[R]):
         `JobFailed`: it is dead. `JobCancelled`: it was cancelled. `ResultExpired`: it is done, but the store
         no longer keeps its result.
         `JobNotFound`: the store has no record of it. `JobLost`: the same, but the store must have a record.
+        `ValuesUnavailable`: it is done, and object storage, where its result is, does not answer.
         """
-        return self._read(await self._finished(timeout))
+        return self._read(await self._finished_whole(timeout))
 
     async def acancel(self) -> bool:
         """Async twin of `cancel`."""
@@ -177,6 +179,35 @@ class Job(Generic[R]):
             await self._taken()  # nor does one that is gone ever finish
             if end is not None and time.monotonic() >= end:
                 raise ResultTimeout(f"job {self.id} has not finished within {length:g} s")
+
+    async def _finished_whole(self, timeout: Duration | None) -> Finished:
+        """Its end, with a result that is in object storage."""
+        if self._app.values is None:
+            return await self._finished(timeout)
+        try:
+            finished = await self._finished(timeout)
+        except JobNotFound:
+            kept = await self._kept()
+            if kept is None:
+                raise
+            return Finished(job=self.id, state=State.DONE, result=kept)
+        if finished.result is not None:
+            return msgspec.structs.replace(finished, result=await self._document(finished.result))
+        if finished.state is State.DONE and (self._signature is None or self._signature.keeps_result):
+            return msgspec.structs.replace(finished, result=await self._kept())
+        return finished
+
+    async def _document(self, result: bytes) -> bytes:
+        """The result that a reference stands for. Its fence is asked for: no message says what is read."""
+        values = self._app.values
+        if values is None or not is_reference(result):
+            return result
+        return await values.result(self.id, (await self._detail()).fence, result)
+
+    async def _kept(self) -> bytes | None:
+        """The result, if it outlasts the job's record."""
+        values = self._app.values
+        return None if values is None or values.kept is None else await values.kept_result(self.id)
 
     async def _with_cause(self, finished: Finished) -> Finished:
         """A job that died with its worker has no error of its own: its history says what happened."""

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -29,6 +29,9 @@ from windlass.core.webhook import DELIVERIES
 from windlass.core.webhook import QUEUE as WEBHOOKS
 from windlass.errors import InvalidOption, JobNotFound
 from windlass.forks import renew_after_fork
+
+if TYPE_CHECKING:
+    from windlass.values.values import Values
 
 
 class Namespaces:
@@ -86,6 +89,11 @@ class Namespaces:
         if self.config.events_kept is None:
             self.config = msgspec.structs.replace(self.config, events_kept=EVENTS_KEPT_FOR_RELAYS)
             self.connection.configure(self.config)
+
+    @property
+    def values(self) -> "Values | None":
+        """Where large payloads and results are kept; None: in the store."""
+        return self.connection.values
 
     def renew(self) -> None:
         """In the child of a fork: draw other ids than the parent."""

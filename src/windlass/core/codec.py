@@ -2,6 +2,7 @@
 
     payload   {"v":1,"a":[1,2],"k":{"to":"x"}}   the call f(1, 2, to="x"); an absent "a" or "k" is empty
     result    {"v":1,"r":42}
+    either    {"v":2,"size":70000,"sha256":"…"}  it is in object storage; see `windlass.values`
 
 "v" is the version of this format; bytes of another version are recognised and left alone. Any language can
 write it: over HTTP the payload object is "k". Never stored, since some store or reader would change it:
@@ -15,6 +16,7 @@ When a JSON object names a key twice, the last one counts. This module looks at 
 where in a value the trouble is, and `signature` holds values against the types of a function.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from itertools import accumulate
@@ -26,6 +28,8 @@ from msgspec import Raw
 from windlass.errors import UnreadablePayload
 
 VERSION: Final = 1
+REFERENCE: Final = 2
+"""The version of references: code that knows none leaves them alone, as it does with what is newer."""
 MAX_PAYLOAD = 1024 * 1024
 """The default limit, in bytes, of a payload and of a result."""
 MAX_DEPTH = 64
@@ -62,6 +66,16 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     r: Raw
 
 
+class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands for a payload or a result that is in object storage. It does not say where: that follows
+    from the job that it is read of.
+    """
+
+    v: Literal[2]
+    size: int
+    sha256: str
+
+
 class _Version(msgspec.Struct, frozen=True):
     v: int
 
@@ -89,6 +103,8 @@ _LONE_SURROGATE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW)
 _decode_payload = msgspec.json.Decoder(Payload).decode
 _decode_result = msgspec.json.Decoder(Result).decode
 _decode_version = msgspec.json.Decoder(_Version).decode
+_decode_reference = msgspec.json.Decoder(Reference).decode
+_REFERENCE = b'{"v":2,"size":'
 
 
 def brief(error: Exception) -> str:
@@ -139,12 +155,57 @@ def open_result(document: bytes) -> Result:
         raise _unreadable("result", document, error) from None
 
 
+def reference_to(document: bytes) -> bytes:
+    """What stands in the store for a payload or a result that is put elsewhere."""
+    return encode(Reference(REFERENCE, len(document), hashlib.sha256(document).hexdigest()))
+
+
+def is_reference(document: bytes) -> bool:
+    """Whether a payload or a result is a reference. What users give is always inside of an envelope of
+    version 1, so none of it can look like one.
+    """
+    return document.startswith(_REFERENCE)
+
+
+def read_reference(document: bytes) -> Reference:
+    """Read a reference, or say why it is `UnreadablePayload`."""
+    try:
+        return _decode_reference(document)
+    except UNREADABLE as error:
+        raise _unreadable("reference", document, error) from None
+
+
+def size_of(document: bytes) -> int:
+    """The bytes of a payload or a result, wherever they are."""
+    if is_reference(document):
+        try:
+            return _decode_reference(document).size
+        except UNREADABLE:
+            pass
+    return len(document)
+
+
+def check_referred(reference: Reference, document: bytes) -> bytes:
+    """Return what was read for a reference, or refuse it if it is not what was put."""
+    if len(document) != reference.size or hashlib.sha256(document).hexdigest() != reference.sha256:
+        raise UnreadablePayload(
+            f"what object storage has, {len(document):,} bytes, is not what was put there "
+            f"({reference.size:,} bytes): somebody has replaced it"
+        )
+    return document
+
+
 def _unreadable(what: str, document: bytes, error: Exception) -> UnreadablePayload:
     try:
         version = _decode_version(document).v
     except UNREADABLE:
         version = VERSION
-    if version != VERSION:
+    if version == REFERENCE and is_reference(document):
+        reason = (
+            f"of {size_of(document):,} bytes is in object storage, and this process has none: give its app "
+            "the same values= (WINDLASS_VALUES) as the process that put it there"
+        )
+    elif version != VERSION:
         reason = f"has format version {version}, this code reads version {VERSION}; upgrade this process"
     elif isinstance(error, RecursionError):
         reason = f"is nested deeper than {MAX_DEPTH} levels"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.codec import UNREADABLE, open_result, plain_arguments
+from windlass.core.codec import UNREADABLE, is_reference, open_result, plain_arguments, size_of
 from windlass.core.outcome import Error
 from windlass.core.private import masked_private, without_private
 from windlass.core.secret import masked
@@ -49,6 +49,8 @@ class Shower:
 
     def arguments(self, payload: bytes) -> Any:
         """The arguments of a payload; in words why, if they cannot be read."""
+        if is_reference(payload):
+            return elsewhere(payload)
         try:
             return self.readable_arguments(payload)
         except (UnreadablePayload, *UNREADABLE) as error:
@@ -63,6 +65,8 @@ class Shower:
 
     def result(self, result: bytes | None) -> Any:
         """A result; in words why, if it cannot be read."""
+        if result is not None and is_reference(result):
+            return elsewhere(result)
         try:
             value = None if result is None else msgspec.json.decode(open_result(result).r)
         except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -81,3 +85,8 @@ class Shower:
 
 
 _UNTYPED = Signature.untyped("job")
+
+
+def elsewhere(reference: bytes) -> str:
+    """What is shown for a value that is in object storage, and is not read for this."""
+    return f"{size_of(reference):,} bytes, in object storage"

@@ -136,6 +136,8 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
         task = None if detail is None else self.app.django_tasks.get(detail.task)
         if detail is None or task is None:
             raise TaskResultDoesNotExist(result_id)
+        if (values := self.app.values) is not None:
+            detail = await values.whole(detail)
         return self._result(task, detail)
 
     def _result(self, task: Task, detail: JobDetail) -> TaskResult:

@@ -32,6 +32,10 @@ def beside(
             signature_of=program.signature_of,
             patterns=config.private_patterns,
         ).run
+    if (values := program.values) is not None:
+        from windlass.worker.value_sweeping import ValueSweeping  # noqa: PLC0415 - most have no such package
+
+        services["values"] = ValueSweeping(broker, values, config, pace).run
     if intakes and program.intakes:
         services["intakes"] = Intakes(
             program, broker, declare=lambda: declare_anew(broker, program, pace), pace=pace, host=Machine()

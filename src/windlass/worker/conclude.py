@@ -33,7 +33,7 @@ from windlass.worker.failure import (
     shortened,
     users_frames,
 )
-from windlass.worker.holds import hold_key
+from windlass.worker.holds import VALUES_KEY, hold_key
 from windlass.worker.program import Registered
 from windlass.worker.run import Run
 
@@ -250,6 +250,14 @@ def unreadable(
     return held(
         lease, kept, why=clean(f"this code cannot read its payload: {error}"), raised=error, clean=clean
     )
+
+
+def kept_away(lease: Lease, error: Exception) -> Settlement:
+    """The settlement of a lease whose payload is in object storage, which is away: it is held until that
+    answers again, and no attempt is spent.
+    """
+    _log.warning("job %s waits: %s", lease.job, error)
+    return _unstarted(lease, Outcome.HOLD, hold=HoldKey(VALUES_KEY, clipped(str(error), 500)))
 
 
 def held(

@@ -277,6 +277,8 @@ class Current:
             done = Settlement(
                 job=run.lease.job, fence=run.lease.fence, outcome=Outcome.DONE, spawn=run.spawned
             )
+            if (values := run.program.values) is not None:
+                done = await values.settled(done)
             answer = await broker.transact.settle_on(connection, done)
             if answer.verdict is not Verdict.APPLIED:
                 raise LeaseLost(

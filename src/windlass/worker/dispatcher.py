@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from windlass.pace import Pace
 from windlass.worker.conclude import Concluder
 from windlass.worker.executor import Executor
-from windlass.worker.in_loop import Inline, InLoop, TaskLoop
+from windlass.worker.in_loop import Inline, InlineBetweenWaits, InLoop, TaskLoop
 from windlass.worker.in_process import InProcess, Processes
 from windlass.worker.in_thread import InThread
 from windlass.worker.local_leases import LocalLeases, Ticket
@@ -57,6 +57,7 @@ class Dispatcher:
         pace: Pace,
         *,
         app_name: str,
+        with_values: bool = False,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Made on the loop that is to run tasks."""
@@ -73,7 +74,9 @@ class Dispatcher:
         self._in_process = InProcess(self.loop, executor, processes, local_leases.table, follow=follow)
         self._runners: dict[RunsIn, Runner] = {
             "loop": self._in_loop,
-            "inline": Inline(self.loop, executor, performer, follow=follow),
+            "inline": InlineBetweenWaits(self.loop, executor, performer, pace, follow=follow)
+            if with_values
+            else Inline(self.loop, executor, performer, follow=follow),
             "thread": self._in_thread,
             "process": self._in_process,
         }

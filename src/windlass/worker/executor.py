@@ -3,9 +3,11 @@
 execute, in the worker:
     claim     take the ticket out of `unstarted`: from here on no other thread starts it or gives it back
     prepare   start what it runs in; only a task with `run="process"` needs this
+    bring     read a payload that is in object storage; only with `values=` (`carrying.py`)
     refuse    reasons not to start: the worker stops, the job expired, the session may be lost
     start     mark the lease as started in the table, just before the task's first line
     perform   run the code (below)
+    carry     put a large result into object storage; only with `values=`
     finish    hand the one settlement to the settler
 
 perform, where the code runs (a job's own process does the same steps):
@@ -62,6 +64,23 @@ class Invoker(Protocol):
         """Run the code; whatever it does, one settlement comes of it."""
         ...
 
+    @property
+    def blocking(self) -> bool:
+        """Whether the steps run in a thread without a loop: then they wait in that thread."""
+        ...
+
+
+class Carries(Protocol):
+    """Reads payloads from object storage before a run, and puts results there after it."""
+
+    async def bring(self, ticket: Ticket, *, blocking: bool) -> Settlement | None:
+        """Read the payload. A settlement: it cannot be had, and the job ends so."""
+        ...
+
+    async def carry(self, ticket: Ticket, run: Run, settlement: Settlement, *, blocking: bool) -> Settlement:
+        """Put what is large; the settlement with references."""
+        ...
+
 
 class Performer:
     """The steps of a run in the process where its code runs. With listeners around them: `observed.py`."""
@@ -103,8 +122,11 @@ class Executor:
         ended: Callable[[Ended], None],
         is_lost: Callable[[], bool],
         program: Program,
+        carrier: Carries | None = None,
     ) -> None:
-        """`ended` takes each ticket with its settlement, on the thread where that happens."""
+        """`ended` takes each ticket with its settlement, on the thread where that happens. Without a
+        `carrier` all values are in the store.
+        """
         self._local_leases = local_leases
         self._table = local_leases.table
         self._reporter = reporter
@@ -112,6 +134,7 @@ class Executor:
         self._ended = ended
         self._is_lost = is_lost
         self._program = program
+        self._carrier = carrier
         self.runs: dict[int, Run] = {}
         """The runs of this moment, by their rows in the table."""
         self.draining = False
@@ -123,6 +146,9 @@ class Executor:
             return  # given back, held or cancelled while it waited: that was its settlement
         run: Run | None = None
         settlement = None if invoker.prepare is None else await invoker.prepare(ticket)
+        carrier = self._carrier
+        if carrier is not None and settlement is None:
+            settlement = await carrier.bring(ticket, blocking=invoker.blocking)
         settlement = settlement or self.refuse(ticket)
         if settlement is None:
             run = self.start(ticket)
@@ -132,6 +158,8 @@ class Executor:
                 self.runs[ticket.slot] = run
                 running.set(run)
                 settlement = await invoker.perform(run, ticket.task)
+                if carrier is not None:
+                    settlement = await carrier.carry(ticket, run, settlement, blocking=invoker.blocking)
         self.finish(ticket, run, settlement)
 
     def refuse(self, ticket: Ticket) -> Settlement | None:

@@ -35,6 +35,10 @@ SAMPLE = 10
 """Held jobs whose payload is read, to see whether this code can."""
 
 
+VALUES_KEY = "values"
+"""The key of jobs that are held because object storage, where their payloads are, is away."""
+
+
 def hold_key(task: str) -> str:
     """The key of jobs that are held because a worker does not know their task or cannot read it."""
     return f"task:{task}"
@@ -89,7 +93,7 @@ async def free(broker: Broker, tasks: Sequence[Registered]) -> int:
     freed = 0
     for at in range(0, len(tasks), AT_ONCE):
         some = tasks[at : at + AT_ONCE]
-        freed += sum(await asyncio.gather(*(_unhold(broker, hold_key(task.name)) for task in some)))
+        freed += sum(await asyncio.gather(*(unhold(broker, hold_key(task.name)) for task in some)))
     return freed
 
 
@@ -106,7 +110,8 @@ def _readable(task: Registered, payload: bytes) -> bool:
     return True
 
 
-async def _unhold(broker: Broker, key: str) -> int:
+async def unhold(broker: Broker, key: str) -> int:
+    """Make all jobs ready that are held under a key. Returns how many."""
     freed = 0
     while True:
         step = await broker.unhold(key, CALL_ITEMS)

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from windlass.completed import complete
 from windlass.pace import Pace
 from windlass.worker.deadlines import Deadlines
 from windlass.worker.executor import Executor, Performer
-from windlass.worker.in_thread import Returned, complete
+from windlass.worker.in_thread import Returned
 from windlass.worker.local_leases import Ticket
 from windlass.worker.run import Run
 from windlass.worker.twins import watch_loop
@@ -68,6 +69,7 @@ class InLoop:
     """The invoker of `async def` tasks."""
 
     prepare = None
+    blocking = False
 
     def __init__(
         self,
@@ -144,6 +146,7 @@ class Inline:
     """The invoker of `def` tasks that are so short that they run in the loop itself (`run="inline"`)."""
 
     prepare = None
+    blocking = False
 
     def __init__(
         self,
@@ -168,6 +171,13 @@ class Inline:
         following = self._follow(ticket, self)
         if following is not None:
             self.put(following)
+
+
+class InlineBetweenWaits(InLoop):
+    """The same for an app with object storage: the loop goes on while a value is read or put."""
+
+    def _call(self, run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Returned:
+        return _call_inline(run, function, args, kwargs)
 
 
 def _call_inline(_run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Returned:

@@ -89,6 +89,8 @@ class InProcess:
 class Invocation:
     """One job, and the process that was prepared for it."""
 
+    blocking = False
+
     def __init__(self, processes: "Processes", table: Table) -> None:
         self._processes = processes
         self._table = table

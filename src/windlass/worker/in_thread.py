@@ -9,17 +9,17 @@ import inspect
 import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from windlass.completed import complete
 from windlass.worker.executor import Executor, Performer
 from windlass.worker.local_leases import Ticket
 from windlass.worker.run import Run
 
-T = TypeVar("T")
 W = TypeVar("W")
 
 
@@ -27,6 +27,7 @@ class InThread:
     """The invoker of `def` tasks."""
 
     prepare = None
+    blocking = True
 
     def __init__(
         self,
@@ -116,16 +117,6 @@ class Threads(Generic[W]):
 
 
 # --- calls without an event loop ----------------------------------------------------------------------------
-
-
-def complete(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, without an event loop."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    work.close()
-    raise RuntimeError("a call that has no event loop waited for one")
 
 
 class Returned(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """What a job reads of the jobs it waited for: their results, in pages."""
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,8 +13,13 @@ from windlass.core.units import JobId
 from windlass.worker.program import Program
 from windlass.worker.run import Run
 
+if TYPE_CHECKING:
+    from windlass.values.values import Values
+
 PAGE = 100
 """Parents that are read at once: each may have returned a megabyte."""
+LARGE_PAGE = 10
+"""The same where results may be in object storage, and much larger."""
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,16 +49,26 @@ async def aparents_of(run: Run) -> AsyncIterator[Parent]:
 
 def _pages(run: Run) -> Iterator[tuple[JobId, ...]]:
     parents = run.lease.parents
-    for start in range(0, len(parents), PAGE):
-        yield parents[start : start + PAGE]
+    size = PAGE if run.program.values is None else LARGE_PAGE
+    for start in range(0, len(parents), size):
+        yield parents[start : start + size]
 
 
 async def _read(program: Program, jobs: tuple[JobId, ...]) -> list[Parent]:
     found = await (await program.broker()).get(jobs)
+    values = program.values
+    if values is not None:
+        found = [detail and await _with_result(values, detail) for detail in found]
     return [
         Parent(id=job, state=None) if detail is None else _parent(program, detail)
         for job, detail in zip(jobs, found, strict=True)
     ]
+
+
+async def _with_result(values: "Values", job: JobDetail) -> JobDetail:
+    if job.result is None:
+        return job
+    return msgspec.structs.replace(job, result=await values.result(job.id, job.fence, job.result))
 
 
 def _parent(program: Program, job: JobDetail) -> Parent:

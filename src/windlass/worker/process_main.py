@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from windlass.completed import complete
 from windlass.core.outcome import Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import Settlement
@@ -26,7 +27,7 @@ from windlass.pace import MachinePace
 from windlass.worker.conclude import Concluder, given_back, unknown
 from windlass.worker.failure import RunTimedOut
 from windlass.worker.handing import Stage
-from windlass.worker.in_thread import Returned, awaited, complete
+from windlass.worker.in_thread import Returned, awaited
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
 from windlass.worker.lifespan import Held

@@ -1,7 +1,7 @@
 """The program that a worker runs: an application, as far as a worker needs to know it."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from windlass.bridges.declared import Intake, Relay
 from windlass.broker.contract import Broker
@@ -11,6 +11,9 @@ from windlass.core.job import NewJob
 from windlass.core.retry import RetryPolicy
 from windlass.core.signature import Signature
 from windlass.core.units import JobId, Micros
+
+if TYPE_CHECKING:
+    from windlass.values.values import Values
 
 T = TypeVar("T")
 RunsIn = Literal["loop", "thread", "process", "inline"]
@@ -101,6 +104,11 @@ class Program(Protocol):
     @property
     def relays(self) -> Mapping[str, Relay]:
         """Where the ends of its jobs are told, by name."""
+        ...
+
+    @property
+    def values(self) -> "Values | None":
+        """Where its large payloads and results are kept; None: in the store."""
         ...
 
     @property

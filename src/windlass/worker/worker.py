@@ -13,7 +13,7 @@ from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.worker.conclude import Concluder
 from windlass.worker.dispatcher import Dispatcher
-from windlass.worker.executor import Executor
+from windlass.worker.executor import Carries, Executor
 from windlass.worker.fetcher import Fetcher, Parts
 from windlass.worker.local_leases import LocalLeases
 from windlass.worker.notes import Notes
@@ -158,9 +158,16 @@ class Worker:
             ended=self._settler.put,
             is_lost=self._is_lost,
             program=self._program,
+            carrier=self._carrier(conclude),
         )
         dispatcher = Dispatcher(
-            local_leases, self._executor, conclude, pace, app_name=self._app_name, on_failure=self._on_failure
+            local_leases,
+            self._executor,
+            conclude,
+            pace,
+            app_name=self._app_name,
+            with_values=self._program.values is not None,
+            on_failure=self._on_failure,
         )
         self._parts = Parts(
             local_leases, dispatcher, self._executor, self._settler, self._notes, self._strikes
@@ -171,6 +178,14 @@ class Worker:
             self._told_lost = True  # for threads that go on: the table is closed when this is over
             self._notes.close()
             await dispatcher.close()
+
+    def _carrier(self, conclude: Concluder) -> Carries | None:
+        values = self._program.values
+        if values is None:
+            return None
+        from windlass.worker.carrying import Carrier  # noqa: PLC0415 - it needs a package that others lack
+
+        return Carrier(values, self.table, conclude, self._pace, struck=self._strikes.hold)
 
     async def _run_apart(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()

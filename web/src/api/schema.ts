@@ -502,6 +502,8 @@ export interface JobWhole {
   deliveries: DeliveryShown[]
   logs: string[]
   memos: string[]
+  payload_stored?: boolean
+  result_stored?: boolean
   payload?: unknown
   result?: unknown
 }

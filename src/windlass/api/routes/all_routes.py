@@ -26,6 +26,7 @@ from windlass.api.routes import (
     schedules,
     session,
     tasks,
+    values,
     webhooks,
     workers,
 )
@@ -53,6 +54,7 @@ MODULES = (
     schedules,
     session,
     tasks,
+    values,
     webhooks,
     workers,
 )

@@ -334,7 +334,7 @@ async def show_job(
             raise unknown_job(job)
     if secrets:
         await context.record("secrets shown", {"job": job}, jobs=1, wanted=1)
-    return context.shown(service.jobs.shown(found, payload=True, secrets=secrets))
+    return context.shown(await service.jobs.shown_whole(found, secrets=secrets))
 
 
 # --- operating ----------------------------------------------------------------------------------------------
