@@ -390,3 +390,35 @@ def test_what_was_planted_is_nowhere__of_a_queue_that_keeps_nothing(plain_place:
         assert ADA.encode() not in await place.dump()
 
     story(place, told)
+
+
+def test_large_values_go_from_object_storage(tmp_path: Path) -> None:
+    """With values that the app would keep for long after their jobs; and of nobody else."""
+    folder = tmp_path / "values"
+    app = Windlass("memory://", values=f"file://{folder}", values_over=1_000, values_kept="30d")
+
+    @app.task
+    def greet(email: str) -> str:
+        return email
+
+    async def told() -> None:
+        jobs = [
+            await greet.using(tags=(tag,)).aenqueue(f"{who} " * 1_000)
+            for who, tag in ((ADA, TAG), (BOB, "user:43"))
+        ]
+        async with app.worker(concurrency=1):
+            for job in jobs:
+                await job.aresult(timeout=30)
+        assert [len(_files(folder, who)) for who in (ADA, BOB)] == [2, 2]
+        forgetting = Forgetting(app, await app.broker(), TAG)
+        async for _ in forgetting.steps():
+            pass
+        assert forgetting.done == Forgotten(jobs=1)
+        assert [len(_files(folder, who)) for who in (ADA, BOB)] == [0, 2]
+        await app.aclose()
+
+    asyncio.run(told())
+
+
+def _files(folder: Path, who: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and who.encode() in path.read_bytes()]

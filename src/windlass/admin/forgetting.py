@@ -5,6 +5,7 @@ when they have ended. A finished job that one which has not ended needs is left 
 of a job is in docs/personal-data.md.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
@@ -17,6 +18,7 @@ from windlass.core.names import check_tag
 from windlass.core.operate import Effect, Operated, Target
 from windlass.core.query import JobQuery
 from windlass.core.state import TERMINAL, State
+from windlass.core.units import JobId
 from windlass.observe.archive.archive import open_archive
 from windlass.observe.history.sink import open_sink
 
@@ -101,9 +103,8 @@ class Forgetting:
         self._add(needed=len(needed))
         if needed:
             for start in range(0, len(needed), _AT_ONCE):
-                answers = await self._broker.prune(needed[start : start + _AT_ONCE])
-                gone = sum(answer.effect in _GONE for answer in answers)
-                self._add(jobs=gone, needed=-gone)
+                answers, gone = await self._prune(needed[start : start + _AT_ONCE])
+                self._add(jobs=len(gone), needed=-len(gone))
                 yield answers
         self._add(archive=await self._blank_archive(), history=await self._blank_history())
 
@@ -117,14 +118,25 @@ class Forgetting:
         cancelled = await self._cancel([job for job in jobs if job.state not in TERMINAL])
         flagged = [answer for answer in cancelled if answer.effect is Effect.FLAGGED]
         left = {answer.job for answer in flagged}
-        # Objects of these jobs that lie outside of the store go here, before their records, which name them.
-        answers = await self._broker.prune([Target(job.id) for job in jobs if job.id not in left])
-        gone = {answer.job for answer in answers if answer.effect in _GONE}
+        answers, gone = await self._prune([Target(job.id) for job in jobs if job.id not in left])
         # One that was released or replayed in this moment is not finished, and is left as those that run.
         lively = sum(answer.effect is Effect.WRONG_STATE for answer in answers)
         waited = sum(answer.effect is Effect.APPLIED and answer.job in gone for answer in cancelled)
         self._add(jobs=len(gone), cancelled=waited, running=len(flagged) + lively)
         return [*flagged, *answers]
+
+    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
+        """Remove the records of jobs, then what lies in object storage under their ids; which are gone."""
+        values = self._app.values
+        if values is not None:
+            await values.check()  # else nothing is removed: without their records nobody finds the objects
+        answers = await self._broker.prune(targets)
+        gone = [answer.job for answer in answers if answer.effect in _GONE]
+        if values is not None:
+            for start in range(0, len(gone), _OBJECTS_AT_ONCE):
+                some = gone[start : start + _OBJECTS_AT_ONCE]
+                await asyncio.gather(*map(values.remove_payload, some), *map(values.remove_results, some))
+        return answers, set(gone)
 
     async def _cancel(self, jobs: Sequence[JobView]) -> Sequence[Operated]:
         return await self._broker.cancel([Target(job.id) for job in jobs]) if jobs else ()
@@ -155,3 +167,4 @@ class Forgetting:
 
 _GONE = (Effect.APPLIED, Effect.NOT_FOUND)
 _AT_ONCE = 1_000
+_OBJECTS_AT_ONCE = 20
