@@ -17,6 +17,7 @@ from windlass.core.names import check_tag
 from windlass.core.operate import Effect, Operated, Target
 from windlass.core.query import JobQuery
 from windlass.core.state import TERMINAL, State
+from windlass.core.units import JobId
 from windlass.observe.archive.archive import open_archive
 from windlass.observe.history.sink import open_sink
 
@@ -101,9 +102,8 @@ class Forgetting:
         self._add(needed=len(needed))
         if needed:
             for start in range(0, len(needed), _AT_ONCE):
-                answers = await self._broker.prune(needed[start : start + _AT_ONCE])
-                gone = sum(answer.effect in _GONE for answer in answers)
-                self._add(jobs=gone, needed=-gone)
+                answers, gone = await self._prune(needed[start : start + _AT_ONCE])
+                self._add(jobs=len(gone), needed=-len(gone))
                 yield answers
         self._add(archive=await self._blank_archive(), history=await self._blank_history())
 
@@ -117,14 +117,26 @@ class Forgetting:
         cancelled = await self._cancel([job for job in jobs if job.state not in TERMINAL])
         flagged = [answer for answer in cancelled if answer.effect is Effect.FLAGGED]
         left = {answer.job for answer in flagged}
-        # Objects of these jobs that lie outside of the store go here, before their records, which name them.
-        answers = await self._broker.prune([Target(job.id) for job in jobs if job.id not in left])
-        gone = {answer.job for answer in answers if answer.effect in _GONE}
+        answers, gone = await self._prune([Target(job.id) for job in jobs if job.id not in left])
         # One that was released or replayed in this moment is not finished, and is left as those that run.
         lively = sum(answer.effect is Effect.WRONG_STATE for answer in answers)
         waited = sum(answer.effect is Effect.APPLIED and answer.job in gone for answer in cancelled)
         self._add(jobs=len(gone), cancelled=waited, running=len(flagged) + lively)
         return [*flagged, *answers]
+
+    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
+        """Remove finished jobs and their objects in object storage. Returns the answers, and which are gone.
+
+        The records go first: a result that an unfinished job may still read must stay, and only the store
+        knows. Objects that a kill in between leaves behind are swept as all objects of unknown jobs are.
+        """
+        answers = await self._broker.prune(targets)
+        gone = {answer.job for answer in answers if answer.effect in _GONE}
+        values = self._app.values
+        if values is not None:
+            for job in gone:
+                await values.remove(job)
+        return answers, gone
 
     async def _cancel(self, jobs: Sequence[JobView]) -> Sequence[Operated]:
         return await self._broker.cancel([Target(job.id) for job in jobs]) if jobs else ()

@@ -177,6 +177,11 @@ class Values:
 
     # --- removing -------------------------------------------------------------------------------------------
 
+    async def remove(self, job: JobId) -> None:
+        """Remove all that a job has here."""
+        await self.remove_payload(job)
+        await self.remove_results(job)
+
     async def remove_payload(self, job: JobId) -> None:
         """Remove the payload of a job, if there is one here."""
         await self.bucket.remove([payload_key(self.namespace, job)])
