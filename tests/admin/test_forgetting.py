@@ -51,6 +51,8 @@ class Place:
         self.dump = dump
         self._seq = 0
 
+        self.app.queue("brief", retention=0)
+
         @self.app.task
         def greet(email: str) -> str:
             return email
@@ -414,5 +416,20 @@ def test_a_waiting_parent_takes_those_along_that_wait_for_it(place: Place) -> No
         done = await forget(place)
         assert await place.states(parent, child) == [None, State.CANCELLED]
         assert done == Forgotten(jobs=1, cancelled=1)
+
+    story(place, told)
+
+
+def test_what_was_planted_is_nowhere__of_a_queue_that_keeps_nothing(plain_place: Place) -> None:
+    """Its jobs go when they are cancelled; large ones leave whole pages."""
+    place = plain_place
+
+    async def told() -> None:
+        jobs = [await place.add(ADA, queue="brief", delay=delay) for delay in (0, 60)]
+        large = place.greet.using(tags=(TAG,), queue="brief")
+        jobs.append((await large.aenqueue(f"{ADA} " * 2_000)).id)
+        assert await forget(place) == Forgotten(jobs=3, cancelled=3)
+        assert await place.states(*jobs) == [None] * 3
+        assert ADA.encode() not in await place.dump()
 
     story(place, told)
