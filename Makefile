@@ -45,7 +45,7 @@ demo: venv  ## watch two workers run several hundred jobs, crashes included, wit
 	@$(BIN)/python -m windlass.demo
 
 .PHONY: test
-test: venv  ## run the tests, but for the slow ones (ARGS="-k fence -x" narrows)
+test: venv  ## run the tests, except for the slow ones (ARGS="-k fence -x" narrows)
 	$(BIN)/python tools/run_tests.py $(ARGS)
 
 .PHONY: servers

@@ -40,7 +40,7 @@ class WindlassError(Exception):
 
 
 class InvalidOption(WindlassError, ValueError):
-    """An option or a name that cannot be honoured."""
+    """An option or a name that cannot be used."""
 
 
 class InvalidPayload(WindlassError, ValueError):
@@ -68,9 +68,7 @@ class BridgeUnavailable(BridgeError):
 
 
 class BridgeRefused(BridgeError):
-    """The message broker answered that it will not. `numbers` are the places of the messages that it refused,
-    if it refused messages.
-    """
+    """The message broker refused what was asked. If it refused messages, `numbers` are their places."""
 
     def __init__(self, text: str, numbers: tuple[int, ...] = ()) -> None:
         super().__init__(text)
@@ -78,8 +76,8 @@ class BridgeRefused(BridgeError):
 
 
 class SourceReplaced(BridgeError):
-    """The log that an intake reads is another one than before, or no longer has what comes next. An operator
-    has to say where to go on.
+    """The log that an intake reads was replaced, or no longer has the next messages. An operator has to say
+    where the intake goes on.
     """
 
 
@@ -128,7 +126,7 @@ class EnqueueRefused(WindlassError):
 
 
 class LifespanFailed(WindlassError):
-    """The lifespan of an app cannot be entered; the error behind it is its cause."""
+    """The lifespan of an app cannot be entered. Its `__cause__` is the error of the lifespan."""
 
 
 class LeaseLost(WindlassError):
@@ -136,7 +134,7 @@ class LeaseLost(WindlassError):
 
 
 class ResultError(WindlassError):
-    """A result cannot be given."""
+    """The result of a job cannot be returned."""
 
 
 class ResultTimeout(ResultError, TimeoutError):
@@ -160,8 +158,8 @@ class JobLost(ResultError):
 
 
 class ResultExpired(ResultError):
-    """The job is done, and its result is kept no longer."""
+    """The job is done, but the store no longer keeps its result."""
 
 
 class BlockingCall(RuntimeWarning):
-    """A call that waits for the store was made where an event loop runs: all of that loop waits with it."""
+    """A blocking call was made inside a running event loop: everything on that loop waits for the store."""

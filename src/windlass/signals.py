@@ -9,8 +9,8 @@ class Signal(Exception):
 
 
 class Retry(Signal):
-    """Run this job again: `raise Retry(after=30)`. The attempt is spent; without `after` the task's policy
-    decides on the delay. The last attempt ends dead.
+    """Run this job again: `raise Retry(after=30)`. This spends an attempt. Without `after` the retry policy
+    of the task sets the delay. After the last attempt the job is a dead letter.
     """
 
     def __init__(self, why: str = "", *, after: Duration | None = None) -> None:
@@ -40,7 +40,7 @@ class GiveUp(Signal):
 
 class Cancelled(Signal):
     """End this job as cancelled: `raise Cancelled("the order was withdrawn")`. It is not tried again.
-    `current.check_cancelled()` raises it when somebody else has said so.
+    `current.check_cancelled()` raises it when somebody else has asked to cancel the job.
     """
 
     def __init__(self, why: str = "") -> None:

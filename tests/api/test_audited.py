@@ -12,6 +12,7 @@ from windlass.core.job import NewJob
 from windlass.core.lease import Ask
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
+from windlass.core.take import Source, Take
 
 PRODUCERS = "what producers enqueue is the jobs themselves, which can be listed"
 WORKERS = "what workers say is kept with their jobs, and in the log of events"
@@ -69,6 +70,11 @@ class Scene:
         made = said(await self.client.post("/v1/strikes", json={"task": "add", "where": {"a": 7}}), 201)
         return made["strike"]["id"]
 
+    async def taken(self) -> None:
+        """An offset of the intake `orders`, once."""
+        broker = await self.house.app.broker()
+        await broker.take(Take(source=Source("orders/3", "one"), expect=None, then="1042"))
+
     async def operation(self) -> str:
         for _ in range(3):
             await self.dead()
@@ -114,6 +120,13 @@ RECORDED: dict[tuple[str, str], Act] = {
     ("DELETE", "/v1/dead/operations/{operation:str}"): after("operation", "/v1/dead/operations/{}"),
     ("POST", "/v1/flows/{flow:str}/cancel"): with_job("waiting", "/v1/flows/f/cancel"),
     ("POST", "/v1/flows/{flow:str}/replay"): with_job("dead", "/v1/flows/f/replay"),
+    ("POST", "/v1/forget"): plain("/v1/forget", {"tag": "user:42"}),
+    ("POST", "/v1/intakes/{name:str}/pause"): plain("/v1/intakes/orders/pause"),
+    ("POST", "/v1/intakes/{name:str}/resume"): plain("/v1/intakes/orders/resume"),
+    ("POST", "/v1/intakes/{name:str}/move"): after(
+        "taken", "/v1/intakes/orders/move", {"partition": "3", "to": "7", "identity": "one"}
+    ),
+    ("POST", "/v1/intakes/{name:str}/forget"): plain("/v1/intakes/orders/forget"),
     ("POST", "/v1/jobs/cancel"): with_job("waiting", "/v1/jobs/cancel", "ids"),
     ("POST", "/v1/jobs/replay"): with_job("dead", "/v1/jobs/replay", "ids"),
     ("PATCH", "/v1/jobs/{job:str}"): with_job("waiting", "/v1/jobs/{job}", {"priority": 3}),
@@ -127,6 +140,8 @@ RECORDED: dict[tuple[str, str], Act] = {
     ("POST", "/v1/queues/{queue:str}/resume"): plain("/v1/queues/mail/resume"),
     ("PATCH", "/v1/queues/{queue:str}/override"): plain("/v1/queues/mail/override", {"concurrency": 3}),
     ("DELETE", "/v1/queues/{queue:str}/override"): plain("/v1/queues/mail/override"),
+    ("POST", "/v1/relays/{name:str}/pause"): plain("/v1/relays/ends/pause"),
+    ("POST", "/v1/relays/{name:str}/resume"): plain("/v1/relays/ends/resume"),
     ("POST", "/v1/schedules"): plain("/v1/schedules", NIGHTLY),
     ("PATCH", "/v1/schedules/{name:str}"): after("schedule", "/v1/schedules/nightly", {"cron": "1 1 * * *"}),
     ("POST", "/v1/schedules/{name:str}/reset"): after("declared", "/v1/schedules/hourly/reset"),
@@ -169,6 +184,8 @@ def test_every_unsafe_route_is_recorded_or_says_why_not(memory_house: House) -> 
 def test_what_each_changes_is_on_record_with_who_did_it(house: House) -> None:
     async def story() -> None:
         house.app.schedule("hourly", house.add.call(1), every=3600)
+        house.app.intake("kafka://localhost:1/orders", task=house.send, name="orders")
+        house.app.relay("amqp://localhost:1/ends", on="dead", name="ends")
         key = await house.key("operate")
         async with house.open(key) as client:
             scene = Scene(house, client)

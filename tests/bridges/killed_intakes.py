@@ -140,6 +140,7 @@ class Intakes:
             process.kill()
             process.wait()
         self._running.clear()
+        self.app.close()
 
     # --- the account ----------------------------------------------------------------------------------------
 
@@ -199,7 +200,8 @@ class Intakes:
 
     def wait_until_they_read(self) -> None:
         """Wait until the first of them has said that it runs."""
-        self.until(lambda: "intakes started" in (self._folder / "intakes.log").read_text())
+        said = "intakes started" if self._command == "intake" else "worker started"
+        self.until(lambda: said in (self._folder / "intakes.log").read_text())
 
     def last_words(self) -> str:
         """The end of what they logged."""

@@ -24,7 +24,7 @@ from windlass.broker.registry import open_broker
 from windlass.core.job import JobId
 from windlass.core.query import FIRST_PAGE, JobQuery
 from windlass.core.units import Cursor
-from windlass.errors import BridgeUnavailable
+from windlass.errors import BridgeError
 
 NAMESPACE = "killed"
 PATIENCE = 60.0
@@ -137,7 +137,7 @@ class Killing:
                 try:
                     await sink.publish(messages)
                     break
-                except BridgeUnavailable:
+                except BridgeError:  # a server that begins may not know its queues yet
                     assert time.monotonic() < until, "the message broker does not come back"
                     await asyncio.sleep(0.1)
 

@@ -208,6 +208,8 @@ class Evil:
         (sent("proj.add"), "argument"),
         (sent("proj.add", 1, headers={"compression": "application/x-gzip"}), "compressed"),
         (sent("proj.add", 1, eta="tomorrow"), "eta"),
+        (sent("proj.add", 1, eta="9999-12-31T00:00:00"), "2255"),
+        (sent("proj.add", 1, expires="9999-12-31T00:00:00"), "2255"),
         (sent("proj.add", 1, retries=-1), "retries"),
         (sent("proj.add", float("nan")), "JSON"),
         (sent("proj.any", {"__type__": "pickle", "__value__": "x"}), "type"),

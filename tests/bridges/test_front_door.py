@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.bridges.fake_sources import FakeLogSource, Topic, TopicSink
 
@@ -13,14 +14,19 @@ from windlass.admin.service import Service
 from windlass.bridges import addresses
 from windlass.bridges.front import FrontMapper, front_message
 from windlass.bridges.message import Message
-from windlass.core.intake import FRONT, PLACE_HEADER
-from windlass.core.job import NewJob, Status
+from windlass.core.bridging import decoded
+from windlass.core.intake import FRONT, PLACE_HEADER, IntakeStatus, status_of
+from windlass.core.job import Edge, NewJob, Refusal, Status
 from windlass.core.outcome import Error
 from windlass.core.query import FIRST_PAGE, JobQuery
 from windlass.core.state import State
+from windlass.core.take import Source, Take, jobs_of
 from windlass.core.units import HOUR, SECOND
 from windlass.errors import BridgeUnavailable, EnqueueRefused, InvalidOption, JobNotFound, ResultTimeout
 from windlass.pace import MachinePace
+from windlass.worker.documents import document_of
+from windlass.worker.host import Machine
+from windlass.worker.intakes import Intakes
 
 URL = "kafka://localhost/front"
 AWAY = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -175,6 +181,43 @@ def test_a_message_broker_that_is_away_is_tried_again_and_then_told(door: Door) 
     app.close()
 
 
+def test_large_groups_stop_at_the_backlog_of_the_intake(app: Windlass, door: Door) -> None:
+    """Each message is a thousand jobs, and all of them could be read at once."""
+    double = app.tasks["double"]
+    for _ in range(30):
+        app.enqueue_many(double.call(n) for n in range(1_000))
+
+    async def work() -> None:
+        broker = await app.broker()
+
+        async def ready() -> int:
+            return sum(row.count for row in (await broker.counts()).rows if row.state is State.READY)
+
+        async def waits() -> bool:
+            document = await document_of(broker, status_of(FRONT))
+            status = None if document is None else decoded(document.override, IntakeStatus)
+            return status is not None and any(
+                "reading waits" in each.waits_for for each in status.partitions.values()
+            )
+
+        intakes = Intakes(
+            app,
+            broker,
+            declare=lambda: app.declare(broker),
+            pace=MachinePace(),
+            host=Machine(),
+            open_source=door.open_source,
+        )
+        running = asyncio.create_task(intakes.run())
+        await until(waits)
+        assert 10_000 <= await ready() <= 13_000  # one more from each partition
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await app.aclose()
+
+    asyncio.run(work())
+
+
 def test_what_is_too_large_is_refused_at_the_door_and_the_rest_is_sent(app: Windlass, door: Door) -> None:
     door.sink.largest = 10_000
 
@@ -188,6 +231,23 @@ def test_what_is_too_large_is_refused_at_the_door_and_the_rest_is_sent(app: Wind
     )
     assert [group[0].status for group in receipts] == [Status.REFUSED, Status.ACCEPTED, Status.REFUSED]
     assert len(door.messages) == 1
+
+
+def test_a_group_that_no_store_would_take_in_one_step_is_refused_at_the_door(
+    app: Windlass, door: Door
+) -> None:
+    """Some message brokers would take it, and it could never be taken from there."""
+    door.sink.largest = 64 << 20
+    large = NewJob("", "double", payload=b"x" * (1 << 20))
+    for group in (
+        [msgspec.structs.replace(large, id=app.new_id()) for _ in range(9)],
+        [NewJob(app.new_id(), "double", payload=b"{}") for _ in range(1_001)],
+    ):
+        (receipts,) = app.connection.enqueue([group])
+        assert {(receipt.status, receipt.refusal) for receipt in receipts} == {
+            (Status.REFUSED, Refusal.GROUP_TOO_LARGE)
+        }
+    assert door.messages == []
 
 
 def test_a_front_door_is_for_one_namespace_and_its_url_is_checked(door: Door) -> None:
@@ -224,8 +284,17 @@ def mapper(now: int) -> FrontMapper:
     return FrontMapper("doors", {}, lambda message: message.id or "fresh", lambda: now)
 
 
+JOB = "0192e4a0-5b3c-7abc-8def-000000000001"
+
+
 def arrived(at: int | None, namespace: str = "doors", **options: Any) -> Message:
-    sent = front_message(namespace, [NewJob("j1", "double", payload=b"{}", **options)])
+    return message_of(
+        NewJob(**{"id": JOB, "task": "double", "payload": b"{}", **options}), namespace=namespace, at=at
+    )
+
+
+def message_of(*jobs: NewJob, namespace: str = "doors", at: int | None = 1) -> Message:
+    sent = front_message(namespace, jobs)
     return Message(body=sent.body, headers=sent.headers, id=sent.id, place="0/7", at=at)
 
 
@@ -252,20 +321,36 @@ def test_durations_count_from_when_the_message_broker_took_the_message() -> None
         (Message(body=b"\xc1", id="m", headers=arrived(1).headers), "no jobs"),
         (Message(body=None, id="m", headers=arrived(1).headers), "no jobs"),
         (arrived(1, priority=5_000), "priority"),
+        (arrived(1, task="windlass.webhook"), "reserved"),
+        (arrived(1, id="j1"), "job id"),
+        (arrived(1, task="no\x00name"), "task name"),
+        (arrived(1, lane="\x00"), "control character"),
+        (arrived(1, key="k" * 1_000), "200"),
+        (arrived(1, headers={"a": "\x00"}), "control character"),
+        (arrived(1, tags=("",)), "tag"),
+        (arrived(1, flow="\x00"), "flow name"),
+        (arrived(1, after=(Edge("x"),)), "job id"),
+        (arrived(1, delay=2**63), "delay"),
+        (arrived(1, expires=2**63), "expires"),
+        (arrived(1, run_at=-1), "run_at"),
+        (arrived(1, revision=2**63), "revision"),
+        (arrived(1, key="k", window=2**63), "window"),
+        (message_of(*[NewJob(JOB, "double", payload=b"x" * (5 << 20))] * 2), "8388608 bytes"),
+        (message_of(*[NewJob(JOB, "double")] * 1_001), "1000 jobs"),
     ],
 )
 def test_what_no_producer_of_this_app_has_sent_is_a_dead_letter(message: Message, why: str) -> None:
     mapped = mapper(1).map(message)
     assert isinstance(mapped.error, Error)
     assert why in mapped.error.message
-    assert len(mapped.jobs) == 1
-
-
-def test_a_message_cannot_name_a_task_of_windlass_own() -> None:
-    sent = front_message("doors", [NewJob("j1", "windlass.webhook", payload=b"{}")])
-    mapped = mapper(1).map(Message(body=sent.body, headers=sent.headers, id=sent.id))
-    assert mapped.error is not None
-    assert not mapped.jobs[0].task.startswith("windlass.webhook")
+    (job,) = mapped.jobs
+    assert not job.task.startswith("windlass.webhook")
+    taken = jobs_of(
+        Take(
+            source=Source("front/0"), expect=None, then="1", groups=[mapped.jobs], dead={job.id: mapped.error}
+        )
+    )
+    assert len(taken) == 1  # a store takes it
 
 
 def test_the_service_says_that_a_job_may_still_be_at_the_front_door(app: Windlass) -> None:

@@ -3,6 +3,7 @@
 import logging
 import random
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from windlass.core.session import Beat, SessionInfo
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
 from windlass.core.take import Source, Take, TakeStatus
-from windlass.errors import InvalidOption
+from windlass.errors import InvalidOption, StoreUnavailable
 
 
 def test_each_message_becomes_one_job_that_says_where_it_came_from() -> None:
@@ -215,6 +216,40 @@ def test_an_operator_pauses_and_resumes_it() -> None:
         assert await bench.numbers() == [1]
         await bench.pause(False)
         await bench.until_taken(1, 2)
+
+    bench.play(story)
+
+
+def test_what_is_paused_reads_nothing_when_its_process_begins() -> None:
+    """Not even while the store does not say whether it is."""
+    bench, topic = Bench(), Topic("0")
+
+    class Silent:
+        """Its documents cannot be read at first."""
+
+        def __init__(self) -> None:
+            self.failures = 2
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.model, name)
+
+        async def documents(self, *asked: Any) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise StoreUnavailable("away")
+            return await bench.model.documents(*asked)
+
+    async def story() -> None:
+        await bench.app.declare(bench.model)
+        await bench.pause(True)
+        bench.broker = Silent()
+        topic.put({"n": 1})
+        await bench.start(partial(FakeLogSource, topic, bench.pace))
+        await bench.until_told(lambda told: told.partitions["0"].waits_for == "paused")
+        assert bench.broker.failures == 0
+        assert await bench.numbers() == []
+        await bench.pause(False)
+        await bench.until_taken(1)
 
     bench.play(story)
 

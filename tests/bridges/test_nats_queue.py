@@ -240,6 +240,25 @@ def test_a_consumer_that_was_deleted_is_made_again(nats_server: OwnNats) -> None
     in_loop(story())
 
 
+def test_messages_of_a_stream_that_was_made_anew_are_others(nats_server: OwnNats) -> None:
+    """They have the numbers of those of before, and must not be taken for these."""
+
+    async def story() -> None:
+        stream = await work_queue(nats_server)
+        async with reading(nats_server, stream) as queue:
+            await put(nats_server, f"{stream}.a", [b"1"])
+            (before,) = await queue.receive(10, 1)
+            async with jetstream(nats_server) as js:
+                await js.delete_stream(stream)
+                await js.add_stream(name=stream, subjects=[f"{stream}.>"], retention="workqueue")
+            await put(nats_server, f"{stream}.a", [b"2"])
+            (after,) = await queue.receive(10, 1)
+            assert (before.place, after.body) == (after.place, b"2")
+            assert before.id != after.id
+
+    in_loop(story())
+
+
 def test_a_consumer_that_cannot_be_used_is_refused(nats_server: OwnNats) -> None:
     async def story() -> None:
         stream = await make_stream(nats_server, retention="interest")

@@ -3,12 +3,15 @@ front door by way of it.
 """
 
 import asyncio
+import struct
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pamqp import encode
+from pamqp.commands import Basic
 from tests.bridges.rabbits import QUORUM, Client, new_name
 
 from windlass import Windlass
@@ -93,6 +96,35 @@ def test_properties_headers_and_priority_come_and_go(rabbit: Rabbit) -> None:
             assert message.properties == said
             assert message.at is not None
             await source.acknowledge([message])
+
+    run(story())
+
+
+def test_what_the_client_cannot_decode_holds_up_nothing(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is no UTF-8, a time in nanoseconds, a header whose name is no text."""
+    strange = struct.pack(">I", 9) + b"\x03\xff\xfe\xfdS" + struct.pack(">I", 0)
+
+    def written(value: Any) -> bytes:
+        return bytes([len(value)]) + value if isinstance(value, bytes) else encode.short_string(value)
+
+    async def story() -> None:
+        async with queue(rabbit) as (client, name), opened(rabbit.url(name)) as source:
+            channel = await client.channel()
+            with monkeypatch.context() as patch:
+                patch.setitem(encode.METHODS, "shortstr", written)
+                patch.setitem(encode.METHODS, "timestamp", lambda value: struct.pack(">Q", value))
+                patch.setitem(encode.METHODS, "table", lambda value: value or b"\0\0\0\0")
+                for said in ({"message_id": b"\xff\xfe"}, {"timestamp": 10**18}, {"headers": strange}):
+                    properties = Basic.Properties(message_id="named")
+                    for key, value in said.items():
+                        setattr(properties, key, value)
+                    await channel.basic_publish(b"{}", routing_key=name, properties=properties)
+            await client.send(name, [Sent(b"{}", id="last")])
+            found = await received(source, 4)
+            assert [message.id for message in found] == ["\\xff\\xfe", "named", "named", "last"]
+            await source.acknowledge(found)
 
     run(story())
 

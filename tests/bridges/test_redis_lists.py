@@ -172,6 +172,19 @@ async def test_what_a_dead_reader_has_taken_comes_again(queues: RedisQueues) -> 
     await dead.close()
 
 
+async def test_what_a_dead_reader_with_more_steps_has_taken_comes_again(queues: RedisQueues) -> None:
+    for number, priority in enumerate((0, 9)):
+        await queues.send([Sent(b"%d" % number)], priority)
+    dead: Any = await queues.source()
+    assert numbers_of(await receive_all(dead, 2)) == [0, 1]
+    async with reader(queues, "&hold=1&steps=0") as source:
+        async with asyncio.timeout(20):
+            found = await receive_all(source, 2)
+        assert sorted(numbers_of(found)) == [0, 1]
+        await source.acknowledge(found)
+    await dead.close()
+
+
 async def test_priorities_are_read_in_their_order(queues: RedisQueues) -> None:
     for number, priority in enumerate((9, None, 3, 0, 5)):
         await queues.send([Sent(b"%d" % number)], priority)

@@ -111,3 +111,36 @@ def test_a_message_of_any_size_is_kept_as_far_as_a_step_goes(size: int) -> None:
         assert [len(job.payload) for job in dead] == [min(size, 8 << 20)] * 3
 
     bench.play(story)
+
+
+def test_refused_messages_that_are_larger_than_their_jobs_hold_up_nothing() -> None:
+    """Their dead letters carry them whole, and are taken in as many steps as that needs."""
+    bench = Bench(queue="headers.queue", arguments={"n": "body.n"})
+    topic = Topic("0")
+    for number in range(12):
+        topic.put({"n": number, "more": "x" * (1 << 20)}, headers={"queue": "nowhere"})
+    topic.put({"n": 12})
+
+    async def story() -> None:
+        await bench.start(partial(FakeLogSource, topic, bench.pace))
+        await bench.until_taken(12)
+        dead = [job for job in await bench.jobs() if job.state is State.DEAD]
+        assert [len(job.payload) > 1 << 20 for job in dead] == [True] * 12
+
+    bench.play(story)
+
+
+@pytest.mark.parametrize("digits", [400, 5_000])
+def test_a_number_that_is_too_large_for_anything_is_a_dead_letter(digits: int) -> None:
+    bench, topic = Bench(priority="body.priority", arguments={"n": "body.n"}), Topic("0")
+    topic.put(b'{"n": 1, "priority": 1%s}' % (b"0" * digits))
+    topic.put({"n": 2})
+
+    async def story() -> None:
+        await bench.start(partial(FakeLogSource, topic, bench.pace))
+        await bench.until_taken(2)
+        (dead,) = (job for job in await bench.jobs() if job.state is State.DEAD)
+        assert dead.error is not None
+        assert dead.error.type == "UnreadableMessage"
+
+    bench.play(story)

@@ -1,5 +1,6 @@
 """A user's folder for each test."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,8 @@ def shell(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for variable in ("WINDLASS_URL", "WINDLASS_APP", "WINDLASS_DEBUG"):
-        monkeypatch.delenv(variable, raising=False)
+    for variable in [name for name in os.environ if name.startswith("WINDLASS_")]:
+        monkeypatch.delenv(variable)
     before = set(sys.modules)
     made = Shell(tmp_path, capsys)
     made.write("tasks.py", TASKS)

@@ -83,7 +83,8 @@ def test_one_clear_line_and_nothing_changed(shop: Shell, words: tuple[str, ...],
 def test_what_is_not_dead_is_neither_replayed_nor_discarded(shop: Shell, verb: str, state: str) -> None:
     job = UNKNOWN if state == "unknown" else shop.json("jobs", APP, "--state", "ready")[0]["id"]
     before = snapshot(shop)
-    answer = shop("dead", APP, verb, job, "--yes")
+    reason = ("--reason", "a test") if verb == "discard" else ()
+    answer = shop("dead", APP, verb, job, "--yes", *reason)
     assert (answer.code, answer.out) == (1, f"0 {verb}ed\n")
     why = "there is no such job" if state == "unknown" else "it is ready"
     assert answer.err == f"windlass: job {job} was not {verb}ed: {why}\n"

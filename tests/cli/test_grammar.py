@@ -78,7 +78,7 @@ def test_every_noun_but_the_demo_takes_an_app() -> None:
         *("worker", "dev", "enqueue", "jobs", "dead", "queues", "lanes", "schedules", "flows", "workers"),
         *("control", "serve", "keys", "webhooks", "history", "top"),
         *("intake", "intakes", "relays"),
-        *("explain", "check", "migrate", "export", "import", "doctor"),
+        *("explain", "check", "migrate", "export", "import", "doctor", "forget"),
     }
     assert known["dead"] == {"list", "groups", "show", "replay", "edit", "discard", "audit"}
     assert known["worker"] == set()

@@ -174,7 +174,7 @@ def test_hooks_are_plain_functions_of_one_argument(app: Windlass) -> None:
 
     with pytest.raises(InvalidOption, match=r"awaited\(\) from blocking code, too: write it as def"):
         app.on_enqueue(awaited)  # type: ignore[type-var]
-    with pytest.raises(InvalidOption, match=r"calls .*none\(\) with the job"):
+    with pytest.raises(InvalidOption, match=r"calls .*none\(\) with job: write def none\(job\)"):
         app.on_enqueue(none)  # type: ignore[type-var]
 
 

@@ -33,6 +33,14 @@ def test_no_random_bit_is_lost(ms: int, one: int, other: int) -> None:
     assert (ids.new_job_id(ms, one) == ids.new_job_id(ms, other)) == (one == other)
 
 
+@given(st.integers())
+def test_an_id_that_follows_from_something_else_takes_any_time(at: int) -> None:
+    made = ids.check_job_id(ids.derived_id(at, 7, "an order", 1))
+    assert made == ids.derived_id(at, 7, "an order", 1) != ids.derived_id(at, 7, "an order", 2)
+    if 0 <= at < 2**48 * 1_000:
+        assert ids.created_ms(made) == at // 1_000
+
+
 @given(MS, st.binary(min_size=10, max_size=10))
 def test_bytes_stand_for_their_last_74_bits(ms: int, random_bytes: bytes) -> None:
     number = int.from_bytes(random_bytes, "big") % 2**74

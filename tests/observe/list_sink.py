@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 
+import msgspec
+
 from windlass.core.units import MINUTE, SECOND
 from windlass.observe.history.rollup import Figures, by_minute
 from windlass.observe.history.sink import By, Failed, Group, Minute, Trail, Used
@@ -46,6 +48,15 @@ class ListSink:
         for key, row in list(self.rows[source].items()):
             if getattr(row, age.get(key[0], "at")) < before:
                 del self.rows[source][key]
+
+    async def blank(self, source, tag):
+        empty = {"attempt": {"error": ""}, "enqueue": {"key": None}}
+        count = 0
+        for key, row in list(self.rows[source].items()):
+            if tag in getattr(row, "tags", ()):
+                self.rows[source][key] = blank = msgspec.structs.replace(row, **empty[key[0]])
+                count += blank != row
+        return count
 
     def all(self, source, kind):
         return [row for key, row in self.rows[source].items() if key[0] == kind]

@@ -169,6 +169,10 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 # --- in the history -----------------------------------------------------------------------------------------
 
 
+IN_TABLES = pytest.mark.parametrize("history_url", ["sqlite", "postgres"], indirect=True)
+
+
+@IN_TABLES
 def test_the_history_keeps_each_once(history_url: str) -> None:
     async def story() -> None:
         archive: Any = await opened("history", history_url)
@@ -186,6 +190,7 @@ def test_the_history_keeps_each_once(history_url: str) -> None:
     asyncio.run(story())
 
 
+@IN_TABLES
 def test_the_history_keeps_them_for_so_long(history_url: str) -> None:
     async def story() -> None:
         archive: Any = await opened("history?keep=30d", history_url)
@@ -196,6 +201,11 @@ def test_the_history_keeps_them_for_so_long(history_url: str) -> None:
         assert [row[0] for row in rows] == [entry(2).id]
 
     asyncio.run(story())
+
+
+def test_a_history_in_clickhouse_keeps_none(clickhouse_url: str) -> None:
+    with pytest.raises(InvalidOption, match="this history keeps no archive: name a file"):
+        asyncio.run(opened("history", clickhouse_url))
 
 
 # --- settings -----------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from windlass.core.job import JobDetail
 from windlass.core.outcome import CauseKind, Error
 from windlass.core.units import DAY, HOUR, SECOND, JobId
 from windlass.errors import InvalidOption, StoreUnavailable
+from windlass.observe.history import conformance
 from windlass.observe.history import reader as reading
-from windlass.observe.history.attempt import SAMPLE
+from windlass.observe.history.attempt import SAMPLE, Batch
 from windlass.observe.history.conformance import OBLIGATIONS
 from windlass.observe.history.place import read_url
 from windlass.observe.history.reader import HistoryReader, keep_history
@@ -54,6 +55,23 @@ def test_each_obligation_of_a_sink_has_its_test() -> None:
         if line.strip().startswith("- ")
     }
     assert named == set(OBLIGATIONS)
+
+
+def test_rows_are_blanked_some_at_a_time(history_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.observe.history.sql.BLANKED_AT_ONCE", 3)
+
+    async def story(sink: Sink) -> None:
+        said = {"error_type": "E", "error": "no ada", "fingerprint": "f"}
+        tags = [("user:42",), ()] * 4
+        attempts = [conformance.attempt(n, tags=each, **said) for n, each in enumerate(tags)]
+        jobs = [conformance.enqueued(n, tags=each, key="ada") for n, each in enumerate(tags)]
+        await conformance.write(sink, Batch(attempts=attempts, enqueued=jobs))
+        assert await sink.blank("s", "user:42") == 8
+        trails = [await sink.trail("s", each.job) for each in jobs]
+        assert [each.attempts[0].error for each in trails] == ["", "no ada"] * 4
+        assert [each.enqueued and each.enqueued.key for each in trails] == [None, "ada"] * 4
+
+    with_sink(history_url, story)
 
 
 def test_many_may_open_it_at_once(history_url: str) -> None:

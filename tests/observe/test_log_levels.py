@@ -64,6 +64,24 @@ def test_handlers_of_the_app_stay_and_get_our_lines() -> None:
     assert json.loads(said(app, WINDLASS_LOG_FORMAT="json")[0])["message"] == "windlass.run at 30"
 
 
+def test_a_logger_with_a_handler_of_its_own_is_not_written_twice() -> None:
+    program = """
+handler = logging.StreamHandler()
+handler.setFormatter(logging.Formatter("mine: %(message)s"))
+handler.setLevel("ERROR")
+handler.addFilter(lambda record: "quiet" not in record.getMessage())
+theirs.addHandler(handler)
+begin_logging()
+logging.getLogger("shop.mail").error("loud")
+theirs.error("quiet")
+theirs.warning("low")
+ours.error("ours")
+"""
+    theirs, *others = said(program)
+    assert theirs == "mine: loud"
+    assert [line.split(" ", 3)[3] for line in others] == ["quiet", "low", "ours"]
+
+
 def test_loggers_that_dictconfig_has_disabled_are_heard() -> None:
     app = (
         "import logging.config; logging.config.dictConfig({'version': 1}); begin_logging(); all_levels(ours)"

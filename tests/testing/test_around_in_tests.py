@@ -145,6 +145,37 @@ def test_a_lifespan_that_fails_is_the_tests_to_see() -> None:
         t.run(work)
 
 
+@contextlib.contextmanager
+def fake_lifespan() -> Iterator[str]:
+    lives.append("fake")
+    yield "a fake pool"
+    lives.append("fake ends")
+
+
+def test_a_block_enters_another_lifespan_in_place_of_the_apps(app: Windlass) -> None:
+    @app.task
+    def resources() -> str:
+        return str(current.resources)
+
+    with testing(app, lifespan=fake_lifespan) as t:
+        assert t.run(resources) == "a fake pool"
+    assert lives == ["fake", "fake ends"]
+    with inline(app, lifespan=lambda _app: fake_lifespan()):
+        assert resources.enqueue().result() == "a fake pool"
+    lives.clear()
+    with testing(app) as t:
+        assert t.run(app.tasks["awhere"]) == [True, "acme"], "after the block the app has its own again"
+    assert lives == ["enter", "leave"]
+
+
+def test_a_lifespan_that_is_none_is_refused_and_the_app_keeps_its_own(app: Windlass) -> None:
+    wrong: Any = "a pool"
+    with pytest.raises(InvalidOption, match="lifespan is a function"), testing(app, lifespan=wrong):
+        pass
+    with testing(app) as t:
+        assert t.run(app.tasks["awhere"]) == [True, "acme"]
+
+
 # --- overrides ----------------------------------------------------------------------------------------------
 
 

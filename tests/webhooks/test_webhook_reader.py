@@ -37,6 +37,7 @@ class Bench:
             return a
 
         self.add = add
+        self.tags: tuple[str, ...] = ()
         self._seq = 0
 
     def run(self, story: Callable[[Broker], Awaitable[None]]) -> None:
@@ -54,7 +55,8 @@ class Bench:
         await Hooks(self.app, broker).put("all", **given | options, by="me")
 
     async def end(self, broker: Broker, count: int, outcome: Outcome = Outcome.DONE) -> list[str]:
-        jobs = await self.app.aenqueue_many(self.add.call(number) for number in range(count))
+        add = self.add.using(tags=self.tags)
+        jobs = await self.app.aenqueue_many(add.call(number) for number in range(count))
         await broker.beat([Beat(session="s", open=SessionInfo(queues=("default",), slots=count))])
         self._seq += 1
         ask = Ask(session="s", seq=self._seq, queues=("default",), slots=count, limit=count)
@@ -237,6 +239,21 @@ def test_an_older_end_and_one_that_was_not_asked_for_are_not_told() -> None:
         assert job is not None
         error = msgspec.json.decode(job.payload)["k"]["event"]["job"]["error"]
         assert len(error["message"]) == 2_000
+
+    bench.run(story)
+
+
+def test_a_message_has_the_tags_of_the_job_whose_error_it_tells() -> None:
+    """Who forgets a tag forgets it, too."""
+    bench = Bench()
+    bench.tags = ("user:42", "eu")
+
+    async def story(broker: Broker) -> None:
+        await bench.hook(broker)
+        await bench.end(broker, 1, Outcome.DEAD)
+        await bench.reader(broker).step()
+        (message,) = (await broker.list(JobQuery(queue=QUEUE))).jobs
+        assert message.tags == ("user:42", "eu")
 
     bench.run(story)
 

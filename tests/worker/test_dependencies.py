@@ -232,7 +232,7 @@ def test_they_are_no_part_of_the_payload(app: Windlass, trace: Trace) -> None:
     assert work.call(1).payload == work.call(number=1).payload
     with pytest.raises(InvalidPayload, match='unexpected argument "db"'):
         work.call(1, db="mine")
-    with pytest.raises(InvalidPayload, match="at most 1 arguments by position"):
+    with pytest.raises(InvalidPayload, match="at most 1 argument by position"):
         work.call(1, "mine")
     assert work(1, db="mine", more="mine, too") == "1: mine; mine, too"
 
@@ -276,6 +276,10 @@ def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windla
 
     def with_rest(_value: int = Depends(number), *rest: int) -> None: ...
 
+    def no_type(_value: Depends(number)) -> None: ...  # type: ignore[valid-type]
+
+    def not_called(_value: Annotated[int, Depends]) -> None: ...
+
     for function, message in (
         (circle, r'circle\(\): parameter "_value".*need each other: first\(\) → second\(\) → first\(\)'),
         (unknown, r'unknown\(\): parameter "_value": wants\(\): nothing gives its parameter "url"'),
@@ -288,6 +292,8 @@ def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windla
         (two, r'parameter "_value" has two Depends'),
         (by_position, r'"_value" is injected by its name'),
         (with_rest, r'behind "rest", or behind a "\*"'),
+        (no_type, r"Depends\(number\) in place of a type: write _value: TYPE = Depends\(number\)"),
+        (not_called, r'"_value" has Depends without a function: write Depends\(f\)'),
     ):
         with pytest.raises(InvalidOption, match=message):
             app.task(function)

@@ -159,7 +159,7 @@ def _two(_one: object, _other: object) -> Any: ...
         (3, "not 3"),
         (_coroutine, "coroutine function, and ends before the first job"),
         (_generator, "decorate it with @contextlib.asynccontextmanager"),
-        (_two, "takes the app, or nothing"),
+        (_two, r"with the app or without arguments: write its parameters as \(app\) or \(\)"),
     ],
 )
 def test_what_is_no_lifespan_is_refused_at_once(wrong: Any, why: str) -> None:
@@ -178,7 +178,7 @@ def test_hooks_that_cannot_be_called_are_refused() -> None:
     app = Windlass("memory://")
     with pytest.raises(InvalidOption, match="on_start takes a function"):
         app.on_start(3)  # type: ignore[type-var]
-    with pytest.raises(InvalidOption, match=r"on_stop calls .*_two.* with no argument"):
+    with pytest.raises(InvalidOption, match=r"on_stop calls .*_two.* with no argument: write def _two\(\)"):
         app.on_stop(_two)  # type: ignore[type-var]
 
 

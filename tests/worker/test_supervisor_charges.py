@@ -49,6 +49,24 @@ async def test_a_neighbour_that_outlasts_the_grace_beside_an_overrun_is_not_char
     assert [(await job(world, each)).attempt for each in (late, neighbour)] == [0, 0]
 
 
+@scenario(processes=1)
+async def test_the_line_of_a_dead_child_says_what_it_is_charged_to(world: World) -> None:
+    await world.begin()
+    for started, words in (
+        (0, "it had no job that had started"),
+        (1, "it is charged to 1 job that had started"),
+    ):
+        child = world.spawner.children[-1]
+        await add(world, 1)
+        await world.claim(child, 1)
+        if started:
+            child.table.start(0)
+        with capture() as lines:
+            child.kill()
+            await world.pace.advance(3)
+        assert lines == [f"ERROR child {child.pid} ended: signal 9 (SIGKILL); {words}"]
+
+
 async def _stopped_without_a_store(world: World, *, cleanly: bool) -> tuple[str, list[str]]:
     """A worker stops, and the store does not hear of it. Its jobs had started."""
     await world.begin()

@@ -5,7 +5,7 @@ import hmac
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,14 @@ URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8000")
 SECRET = os.environ.get("SHOP_SECRET", "")
 HERE = Path(__file__).parent
 
-queue = Mounted(
-    jobs, visitor=Visitor("staff", scopes=["read", "operate"])
-)  # for a shop that only staff reaches
+# In this shop only staff reach the queue: a real one puts a login in front of it.
+queue = Mounted(jobs, visitor=Visitor("staff", scopes=["read", "operate"]))
 paid: dict[str, str] = {}
 """What webhooks have told, by job; a real shop has a database for it."""
 
 
 @asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
     async with queue.lifespan():
         yield
     await jobs.aclose()

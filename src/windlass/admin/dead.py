@@ -54,7 +54,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return JobQuery(queue=self.queue, task=self.task, lane=self.lane, states=frozenset({State.DEAD}))
 
     def admits(self, job: JobView) -> bool:
-        """Whether a dead job, but for its error, is one of them."""
+        """Whether a dead job, except for its error, is one of them."""
         return self.died_before is None or (
             job.finished_at is not None and job.finished_at <= self.died_before
         )
@@ -249,7 +249,7 @@ class DeadLetters:
 
 
 def reason_in_bulk(chosen: Mapping[str, str]) -> str:
-    """The reason of a discard by filter, where the operator gives none."""
+    """The reason that is recorded for a discard by filter, if the operator gives none."""
     return "in bulk: " + ", ".join(f"{name}={value}" for name, value in chosen.items())
 
 

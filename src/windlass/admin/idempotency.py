@@ -82,7 +82,7 @@ class Requests:
         return Begun(request, name, version, is_new=False)
 
     async def _read(self, name: str) -> tuple[Request, int] | None:
-        before = Subject(Kind.REQUEST, name[:-1])  # the name that sorts just before, but for unused ones
+        before = Subject(Kind.REQUEST, name[:-1])  # the name that sorts just before, except for unused ones
         for document in await self._broker.documents(Kind.REQUEST, before, 2):
             if document.subject.name == name and isinstance(document.override, bytes):
                 return msgspec.json.decode(document.override, type=Request), document.version

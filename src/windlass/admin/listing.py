@@ -37,11 +37,12 @@ async def job_page(
     since: Micros | None = None,
     looks: int = LOOKS,
 ) -> tuple[list[JobView], Cursor | None]:
-    """The next jobs that match and are admitted, and where to go on. Bounded by what is looked at: a page may
-    be short, even empty, and not be the last. None older than `since` is looked for.
+    """The next jobs that match and are admitted, and where to go on. The number of jobs that are looked at is
+    bounded, so a page may be short or empty and not be the last. Jobs older than `since` are left out.
 
-    The end of a page need not be the end of one of the store's: its cursor names the last job that was shown,
-    and the page of the store it was on. Should that job have gone, the rest of its page is repeated.
+    A page may end in the middle of a page of the store. So the cursor names the last job that was shown, and
+    the page of the store that the job was on. If that job is gone by then, the rest of that page is shown
+    again.
     """
     size = min(limit, PAGE_ROWS)
     place, last = _opened(after)

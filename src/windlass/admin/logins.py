@@ -28,7 +28,7 @@ class Logins:
     async def has_ended(self, login: str, until: Micros) -> bool:
         """Whether somebody has logged out of it."""
         name = _name(login, until)
-        before = Subject(Kind.LOGIN, name[:-1])  # the name that sorts just before, but for unused ones
+        before = Subject(Kind.LOGIN, name[:-1])  # the name that sorts just before, except for unused ones
         found = await self._broker.documents(Kind.LOGIN, before, 1)
         return any(document.subject.name == name for document in found)
 

@@ -1,8 +1,10 @@
-"""Operations: many dead letters replayed or discarded in the background, with progress to ask for.
+"""Operations: many dead letters replayed or discarded, or a tag forgotten, in the background, with progress
+to ask for.
 
 An operation runs in the process that was asked for it and keeps its progress in the store, so every server
 can show it and stop it. If its process is gone, it stands still: it is shown as lost, and an operator may
-start it again. It does nothing twice, because it touches only jobs that were dead when it began.
+start it again. It does nothing twice, because it touches only jobs that were dead when it began, or that have
+the tag.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ import msgspec
 
 from windlass.admin.audit import Audit
 from windlass.admin.dead import DeadLetters, Selection
+from windlass.admin.forgetting import Forgetting, Forgotten
 from windlass.admin.reading import documents, store_time
 from windlass.admin.views import moment, rate_shown
 from windlass.broker.contract import Broker
@@ -29,7 +32,7 @@ from windlass.errors import InvalidOption, StoreError, WindlassError
 
 _log = logging.getLogger("windlass.admin")
 
-Verb: TypeAlias = Literal["replay", "discard"]
+Verb: TypeAlias = Literal["replay", "discard", "forget"]
 Stage: TypeAlias = Literal["running", "stopping", "done", "stopped", "failed"]
 
 KEPT = 100
@@ -37,7 +40,7 @@ TOLD_EVERY = 1.0
 """Seconds between two reports of progress."""
 ALIVE: Micros = 30 * SECOND
 """An operation that has not reported for so long has lost its process."""
-_PAST: Mapping[Verb, str] = {"replay": "replayed", "discard": "discarded"}
+_PAST: Mapping[Verb, str] = {"replay": "replayed", "discard": "discarded", "forget": "forgotten"}
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +75,12 @@ class OperationShown(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int
     """What was counted before it began (`most`). Else the dead letters of its queue and task, or of all, when
     it began: to count those of a filter would be to look at each of them. It is done to so many at the most.
+    Of a tag that is forgotten: the jobs that had it.
     """
     applied: int
     """To how many it was done."""
     passed: int
-    """Those that were not dead any more, or whose key another job holds."""
+    """Those that were not dead any more, or whose key another job holds; of a tag: those that are left."""
     progress: float
     """From 0 to 1."""
     started_at: datetime
@@ -94,7 +98,7 @@ class Operations:
 
     async def start(
         self,
-        verb: Verb,
+        verb: Literal["replay", "discard"],
         selection: Selection,
         *,
         chosen: Mapping[str, str],
@@ -124,17 +128,44 @@ class Operations:
             started=now,
             told=now,
         )
-        subject = Subject(Kind.OPERATION, f"{now:016x}{os.urandom(4).hex()}")
+        letters = DeadLetters(self._app, self._broker)
+        if verb == "replay":
+            batches = letters.replay_chosen(dated, rate, most=most)
+        else:
+            batches = letters.discard_chosen(dated, rate, most=most, reason=kept.reason, by=by)
+        return await self._begin(kept, batches)
+
+    async def forget(self, tag: str, *, by: str, reason: str = "") -> OperationShown:
+        """Begin to forget a tag."""
+        forgetting = Forgetting(self._app, self._broker, tag)
+        now = await store_time(self._broker)
+        kept = Kept(
+            verb="forget",
+            by=by,
+            chosen={"tag": tag},
+            reason=reason.strip(),
+            started=now,
+            told=now,
+        )
+        return await self._begin(kept, forgetting.steps(), forgetting)
+
+    async def _begin(
+        self,
+        kept: Kept,
+        batches: AsyncIterator[Sequence[Operated]],
+        forgetting: Forgetting | None = None,
+    ) -> OperationShown:
+        subject = Subject(Kind.OPERATION, f"{kept.started:016x}{os.urandom(4).hex()}")
         changed = await self._broker.override(subject, msgspec.json.encode(kept), 0)
         if changed.change is not Change.APPLIED:
             raise StoreError(f"the operation could not be kept: {changed.change}; try again")
         await self._trim()
-        run = _Run(self._app, self._broker, subject, kept, changed.version)
-        task = asyncio.create_task(run.carry_out(dated, rate, most))
+        run = _Run(self._broker, subject, kept, changed.version, forgetting)
+        task = asyncio.create_task(run.carry_out(batches))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await run.begun.wait()  # what has not begun could not say that it was stopped
-        return _shown(subject.name, kept, now)
+        return _shown(subject.name, kept, kept.started)
 
     async def one(self, operation: str) -> OperationShown:
         """How far one is; `InvalidOption` if it is not known."""
@@ -185,21 +216,18 @@ class Operations:
 class _Run:
     """One operation at work."""
 
-    def __init__(self, app: Windlass, broker: Broker, subject: Subject, kept: Kept, version: int) -> None:
-        self._app = app
+    def __init__(
+        self, broker: Broker, subject: Subject, kept: Kept, version: int, forgetting: Forgetting | None
+    ) -> None:
+        self._forgetting = forgetting
         self._broker = broker
         self._subject = subject
         self._kept = kept
         self._version = version
         self.begun = asyncio.Event()
 
-    async def carry_out(self, selection: Selection, rate: Rate | None, most: int | None) -> None:
+    async def carry_out(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
         """Do it to the end, or until somebody stops it; what became of it is kept."""
-        letters, kept = DeadLetters(self._app, self._broker), self._kept
-        if kept.verb == "replay":
-            batches = letters.replay_chosen(selection, rate, most=most)
-        else:
-            batches = letters.discard_chosen(selection, rate, most=most, reason=kept.reason, by=kept.by)
         work = asyncio.create_task(self._go_through(batches))
         stage: Stage = "done"
         error = ""
@@ -207,6 +235,8 @@ class _Run:
         try:
             if not await self._watched(work):
                 stage = "stopped"
+            elif left := self._forgotten.left:
+                stage, error = "failed", f"{left}: forget it again when they have ended"
         except asyncio.CancelledError:
             stage, error = "stopped", "its server was stopped"
             raise
@@ -220,7 +250,14 @@ class _Run:
             self._kept = msgspec.structs.replace(self._kept, stage=stage, error=error)
             await self._conclude()
 
+    @property
+    def _forgotten(self) -> Forgotten:
+        return Forgotten() if self._forgetting is None else self._forgetting.done
+
     async def _go_through(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
+        if self._forgetting is not None:
+            wanted = (await self._forgetting.count()).jobs
+            self._kept = msgspec.structs.replace(self._kept, wanted=wanted)
         async for answers in batches:
             applied = sum(answer.effect is Effect.APPLIED for answer in answers)
             self._kept = msgspec.structs.replace(
@@ -258,7 +295,7 @@ class _Run:
                 await self._broker.override(self._subject, body, changed.version)
             await Audit(self._broker).record(
                 _PAST[kept.verb],
-                kept.chosen,
+                {**kept.chosen, **self._forgotten.words()},
                 jobs=kept.applied,
                 wanted=kept.wanted,
                 by=kept.by,

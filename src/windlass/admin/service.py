@@ -15,6 +15,7 @@ from windlass.admin.dead import DeadLetters
 from windlass.admin.enqueueing import Enqueueing
 from windlass.admin.events import EventLog
 from windlass.admin.flows import Flows
+from windlass.admin.forgetting import Forgetting
 from windlass.admin.intakes import Intakes
 from windlass.admin.jobs import Jobs
 from windlass.admin.keys import Keys
@@ -88,6 +89,10 @@ class Service:
     def operations(self) -> Operations:
         """Operations on many dead letters, in the background of this process."""
         return Operations(self.app, self._broker)
+
+    def forgetting(self, tag: str) -> Forgetting:
+        """Forgetting a tag; `InvalidOption` for what is none."""
+        return Forgetting(self.app, self._broker, tag)
 
     @cached_property
     def queues(self) -> Queues:

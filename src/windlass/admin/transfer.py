@@ -12,7 +12,7 @@ died of is kept in a header.
 
 import base64
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
 from windlass.client.callbacks import check_callback
 from windlass.config import Config
-from windlass.core.ids import check_job_id
+from windlass.core.foreign import check_foreign
 from windlass.core.job import (
     GROUP_BYTES,
     GROUP_EDGES,
@@ -31,17 +31,8 @@ from windlass.core.job import (
     NewJob,
     OnFailure,
     Status,
-    check_new_job,
 )
-from windlass.core.names import (
-    check_headers,
-    check_key,
-    check_lane,
-    check_queue,
-    check_tags,
-    check_task,
-    is_reserved,
-)
+from windlass.core.names import check_headers, is_reserved
 from windlass.core.query import JobQuery
 from windlass.core.state import UNFINISHED, WAITING, State
 from windlass.core.units import JobId, Micros
@@ -314,23 +305,24 @@ def _decoded(text: bytes, number: int) -> JobLine:
 def _job(line: JobLine, number: int) -> NewJob:
     """The job of a line, checked as every producer's is: a file may come from anywhere."""
     try:
-        fields: dict[str, Any] = {
-            "id": check_job_id(line.id),
-            "task": check_task(line.task),
-            "queue": check_queue(line.queue),
-            "lane": check_lane(line.lane) if line.lane else "",
-            "priority": line.priority,
-            "key": None if line.key is None else check_key(line.key),
-            "run_at": line.run_at,
-            "expires": line.expires,
-            "payload": base64.b64decode(line.payload, validate=True),
-            "headers": check_headers(line.headers),
-            "tags": check_tags(line.tags),
-            "after": tuple(Edge(check_job_id(parent), OnFailure(policy)) for parent, policy in line.after),
-            "max_attempts": line.max_attempts,
-            "revision": line.revision,
-            "flow": line.flow,
-        }
-        return check_new_job(NewJob(**fields))
+        return check_foreign(
+            NewJob(
+                id=line.id,
+                task=line.task,
+                queue=line.queue,
+                lane=line.lane,
+                priority=line.priority,
+                key=line.key,
+                run_at=line.run_at,
+                expires=line.expires,
+                payload=base64.b64decode(line.payload, validate=True),
+                headers=line.headers,
+                tags=line.tags,
+                after=tuple(Edge(parent, OnFailure(policy)) for parent, policy in line.after),
+                max_attempts=line.max_attempts,
+                revision=line.revision,
+                flow=line.flow,
+            )
+        )
     except (InvalidOption, ValueError) as error:
         raise InvalidOption(f"line {number}: {error}") from None

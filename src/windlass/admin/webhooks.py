@@ -78,8 +78,8 @@ class Webhooks:
         return found
 
     async def put(self, name: str, *, queue: str, url: str, on: Iterable[object], by: str) -> HookShown:
-        """Tell a URL of the jobs of a queue from now on; an earlier one of this name is replaced. A queue
-        that writes no events is made to write those that are needed.
+        """From now on, tell a URL of the jobs of a queue. This replaces an earlier webhook of the same name.
+        If the queue does not write the events that are needed, it writes them from now on.
         """
         self._check_used()
         if check_webhook(name).startswith(CALLBACKS):

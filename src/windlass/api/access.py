@@ -31,7 +31,7 @@ THE_TOKEN = (
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever sent a request, as far as the server can tell."""
+    """Who sent a request, as far as the server can tell."""
 
     name: str
     """For records of who did what: `key <id>`, or `local`."""

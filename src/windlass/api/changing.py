@@ -33,7 +33,9 @@ def changes(asked: Change) -> dict[str, str]:
 
 
 async def change_job(context: Context, service: Service, found: JobDetail, asked: Change) -> Operated:
-    """Change a job; 422 names the field that has no meaning, the answer says if it was in a state for it."""
+    """Change a job. 422 names the field that cannot be used. The answer says whether the state of the job
+    allowed the change.
+    """
     said = changes(asked)
     if not said:
         raise invalid(f"say what to change: {', '.join(_FIELDS)}")

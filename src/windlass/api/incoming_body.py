@@ -13,7 +13,7 @@ _LONGEST_LENGTH = 15
 
 
 class IncomingBody:
-    """What a route receives instead of the connection itself."""
+    """The body of a request, as a route receives it: a route never sees the connection itself."""
 
     def __init__(self, receive: Receive, announced: bytes, *, most: int, within: float) -> None:
         """`announced` is the length that the request says, "0" for none; 413 if that is too much."""

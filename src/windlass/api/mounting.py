@@ -28,7 +28,9 @@ WhoVisits = Callable[[Mapping[str, Any]], Visitor | None | Awaitable[Visitor | N
 
 
 class Mounted:
-    """An ASGI application with the dashboard and the HTTP API of an app. Its `lifespan` is entered first."""
+    """An ASGI application with the dashboard and the HTTP API of an app. Enter its `lifespan` before it
+    serves requests.
+    """
 
     def __init__(self, app: Windlass, *, visitor: Visitor | WhoVisits | None = None) -> None:
         """`visitor` says what those may do whom the application has let in: the same for all, or a function

@@ -51,7 +51,7 @@ def check_routes(server: Litestar) -> None:
 
 
 def handlers(server: Litestar) -> list[tuple[str, HTTPRouteHandler]]:
-    """Every route handler with its path, but for those that the framework adds for OPTIONS."""
+    """Every route handler with its path, except for those that the framework adds for OPTIONS."""
     found: list[tuple[str, HTTPRouteHandler]] = []
     for route in server.routes:
         own = getattr(route, "route_handlers", ())

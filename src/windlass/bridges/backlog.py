@@ -36,12 +36,17 @@ class Gate:
 
     async def opens(self, going: Going, most: int) -> int:
         """How many messages may be read now, at most `most`. 0: it has waited a moment, ask again."""
-        if not self.paused and (self._room > 0 or await self._has_room()):
+        if not self.paused and (self.has_room or await self._asks_for_room()):
             going.waits_for = ""
             return min(most, self._room)
         going.waits_for = "paused" if self.paused else f"{self._bound:,} jobs are ready: reading waits"
         await self._pace.sleep(LOOK)
         return 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room left, as far as is known; nobody is asked."""
+        return self._room > 0
 
     def passed(self, jobs: Collection[NewJob]) -> None:
         """Note the jobs that messages became: of their queues, too."""
@@ -54,7 +59,7 @@ class Gate:
         """
         self._room = 0
 
-    async def _has_room(self) -> bool:
+    async def _asks_for_room(self) -> bool:
         counts = await self._broker.counts()
         ready = [row.count for row in counts.rows if row.state is State.READY and row.queue in self._queues]
         self._room = self._bound - sum(ready)

@@ -16,7 +16,7 @@ import msgspec
 
 from windlass.bridges.fields import Unreadable
 from windlass.bridges.message import Message, Outgoing
-from windlass.core.units import SECOND, Micros
+from windlass.core.units import MAX_INTEGER, SECOND, Micros
 
 _JSON = "application/json"
 _CODINGS = ("", "utf-8", "utf8", "us-ascii", "ascii", "binary")
@@ -209,7 +209,10 @@ def _time(value: Any, name: str) -> Micros | None:
         since = when - datetime(1970, 1, 1, tzinfo=UTC)
     except (TypeError, ValueError, OverflowError):
         raise Unreadable(f"{name} is not a time in ISO 8601") from None
-    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
+    at = (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
+    if at > MAX_INTEGER:
+        raise Unreadable(f"{name} is after the year 2255, which no store can keep")
+    return at
 
 
 def _written(at: Micros) -> str:

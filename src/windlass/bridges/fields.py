@@ -110,7 +110,7 @@ def whole_of(value: Scalar, *, name: str) -> int:
     """The value as a whole number; `Unreadable`."""
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         number = 0.5
     if not number.is_integer():
         raise Unreadable(f"{name} is not a whole number")

@@ -76,6 +76,8 @@ class LogIntake:
             at, goes_on = await self._take(at, piece)
             if not goes_on:
                 return at
+            if not self._gate.has_room:
+                break  # a message may be a thousand jobs; the rest is read again when there is room
         if messages:
             await self._tell_the_broker(at)
         return at

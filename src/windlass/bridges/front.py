@@ -11,11 +11,14 @@ from typing import Any
 import msgspec
 
 from windlass.bridges.dead_letters import NewId, dead_letter, origin, those_that_fit
+from windlass.bridges.fields import Unreadable
 from windlass.bridges.mapped import Mapped
 from windlass.bridges.message import Message, Outgoing
-from windlass.core.intake import FRONT, UNREAD
-from windlass.core.job import NewJob, check_new_job
-from windlass.core.names import MAX_HEADERS, is_reserved
+from windlass.core.foreign import check_foreign
+from windlass.core.group import too_large
+from windlass.core.intake import FRONT
+from windlass.core.job import NewJob
+from windlass.core.names import MAX_HEADERS
 from windlass.core.outcome import Error
 from windlass.core.units import SECOND, Micros
 from windlass.errors import InvalidOption
@@ -65,26 +68,23 @@ class FrontMapper:
         self._now = now
 
     def map(self, message: Message) -> Mapped:
-        """The jobs of a message; one that is born dead if nobody can read it."""
-        why = self._not_ours(message)
-        if why is not None:
-            return self.unfit(message, why)
-        jobs = _decoded(message)
-        if not jobs:
-            return self.unfit(message, "its body has no jobs as a front door writes them")
+        """The jobs of a message; one that is born dead, with its bytes, if nobody can read it."""
         try:
-            return Mapped(tuple(self._arrived(check_new_job(job), message) for job in jobs))
-        except InvalidOption as error:
-            return self.unfit(message, str(error))
+            jobs = _jobs_of(message)
+        except (Unreadable, InvalidOption) as why:
+            job = self._new_id(message)
+            return dead_letter(FRONT, message, str(why), job=job, pattern=None, kind="UnreadableMessage")
+        if message.headers.get(NAMESPACE_HEADER) != self._namespace:
+            why = f'it is for another namespace than "{self._namespace}": each needs a topic of its own'
+            return self._letters(jobs, message, why)
+        return Mapped(tuple(self._arrived(job, message) for job in jobs))
 
     def unfit(self, message: Message, why: str) -> Mapped:
-        """The dead letters of a message whose jobs the store has refused, one for each job; one with the
-        bytes of the message if nobody can read it.
-        """
-        jobs = _decoded(message)
-        if not jobs:
-            job = self._new_id(message)
-            return dead_letter(FRONT, message, why, job=job, pattern=None, kind="UnreadableMessage")
+        """The dead letters of a message whose jobs the store has refused."""
+        return self._letters(_jobs_of(message), message, why)
+
+    def _letters(self, jobs: Sequence[NewJob], message: Message, why: str) -> Mapped:
+        """One for each job, under its id: its producer finds it."""
         letters = tuple(self._letter(job, message) for job in jobs)
         return Mapped(letters, Error(type="RefusedMessage", message=why, retryable=False))
 
@@ -93,18 +93,9 @@ class FrontMapper:
         known = self._tasks.get(job.task)
         return msgspec.structs.replace(
             job,
-            task=UNREAD if is_reserved(job.task) else job.task,
             queue="default" if known is None else known.pattern.queue,
             headers={**those_that_fit(job.headers), **origin(FRONT, message)},
         )
-
-    def _not_ours(self, message: Message) -> str | None:
-        version, namespace = message.headers.get(VERSION_HEADER), message.headers.get(NAMESPACE_HEADER)
-        if version != VERSION:
-            return f"it is no message of a front door of version {VERSION}"
-        if namespace != self._namespace:
-            return f'it is for another namespace than "{self._namespace}": each needs a topic of its own'
-        return None
 
     def _arrived(self, job: NewJob, message: Message) -> NewJob:
         """A job whose durations count from when the message broker took it."""
@@ -121,9 +112,18 @@ class FrontMapper:
         return msgspec.structs.replace(job, **changed)
 
 
-def _decoded(message: Message) -> tuple[NewJob, ...]:
-    """The jobs of a message; none if its body cannot be decoded."""
+def _jobs_of(message: Message) -> tuple[NewJob, ...]:
+    """The jobs of a message, each as a store can hold it and all as one step can take them. `Unreadable`,
+    `InvalidOption`: there are none.
+    """
+    if message.headers.get(VERSION_HEADER) != VERSION:
+        raise Unreadable(f"it is no message of a front door of version {VERSION}")
     try:
-        return _decoder.decode(message.body or b"")
+        jobs = _decoder.decode(message.body or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ()
+        jobs = ()
+    if not jobs:
+        raise Unreadable("its body has no jobs as a front door writes them")
+    for _, why in too_large(jobs).values():
+        raise Unreadable(why)
+    return tuple(check_foreign(job) for job in jobs)

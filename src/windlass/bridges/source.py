@@ -83,9 +83,10 @@ class Log(Protocol):
         ...
 
     async def commit(self, offset: str) -> None:
-        """Tell the message broker how far it was taken: for those who look at it there. It may do nothing.
+        """Tell the message broker how far the source was read, so that its own tools can show it. It may do
+        nothing.
 
-        - nothing_depends_on_commit: whatever was told, reading goes by the offset alone.
+        - nothing_depends_on_commit: reading goes on by the offset alone, whatever was told.
         """
         ...
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from windlass.bridges.dead_letters import LARGEST
 from windlass.bridges.mapped import Mapped, Mapper
 from windlass.bridges.message import Message
 from windlass.core.job import GROUP_BYTES, GROUP_EDGES, GROUP_JOBS, NewJob, Receipt, Refusal, Status
@@ -60,7 +61,9 @@ class Taking:
         jobs = size = edges = 0
         for message in messages:
             mapped = self._mapper.map(message)
-            more = sum(len(job.payload) for job in mapped.jobs)
+            # The larger of both: if the store refuses its jobs, they become a dead letter with its body.
+            payloads = sum(len(job.payload) for job in mapped.jobs)
+            more = max(payloads, min(len(message.body or b""), LARGEST)) if mapped.jobs else 0
             after = sum(len(job.after) for job in mapped.jobs)
             if kept and (
                 jobs + len(mapped.jobs) > GROUP_JOBS

@@ -101,12 +101,24 @@ class Operate(Protocol):
         """
         ...
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
-        """Remove dead letters; their edges' policies act. With `overdue` because their time is over: events
-        tell it as the move `prune`.
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        """Remove dead letters; their edges' policies act.
 
         - discard_removes_dead_letters: and nothing but dead ones.
-        - discard_of_the_overdue_is_a_prune: in events; all else is the same.
+        """
+        ...
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        """Remove finished jobs as sweep does, whether or not their time is over: payload, headers, tags,
+        result, errors, progress, log lines. How they ended is remembered for the resend window; unique keys
+        go with their window; edges' policies act.
+
+        - prune_removes_finished_jobs: done, cancelled and dead ones, and no others; events tell it as the
+          move `prune`.
+        - prune_refuses_what_is_needed: CONFLICT, and nothing changes, while a job that has not ended needs a
+          done or cancelled one.
+        - prune_keeps_what_sweep_keeps: the same id sent again makes no second job, and a unique key absorbs
+          calls to the end of its window.
         """
         ...
 

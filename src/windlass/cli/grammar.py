@@ -13,6 +13,7 @@ FLAGS = frozenset(
         *(
             "--all",
             "--alive",
+            "--dry-run",
             "--help",
             "-h",
             "--exit-if-store-is-down",

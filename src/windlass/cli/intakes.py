@@ -46,12 +46,12 @@ def show_intake(app: given.App, name: Name, /, *, json: given.Json = False) -> i
 
 
 def pause_intake(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Stop reading. The message broker keeps what comes; jobs that were taken run."""
+    """Pause an intake. The message broker keeps new messages; jobs that were taken run."""
     return _pause(app, name, paused=True, json=json)
 
 
 def resume_intake(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Go on reading where the intake was paused."""
+    """Resume an intake where it was paused."""
     return _pause(app, name, paused=False, json=json)
 
 

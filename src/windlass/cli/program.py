@@ -202,6 +202,11 @@ def build(only: str | None = None) -> App:
     add("workers", "workers:list_workers", "windlass workers tasks:app --alive")
     add("history", "history:show_history", _HISTORY)
     add("explain", "explain:explain_job", f"windlass explain tasks:app {_ID}")
+    add(
+        "forget",
+        "forget:forget_tag",
+        "windlass forget tasks:app --tag user:42 --dry-run\nwindlass forget tasks:app --tag user:42",
+    )
     add("check", "check:check_queues", "windlass check tasks:app --queue mail --oldest 15m --dead 100")
     add("export", "transfer:export_jobs", "windlass export tasks:app --queue mail > mail.jsonl")
     add("import", "transfer:import_jobs", "windlass import tasks:app mail.jsonl")

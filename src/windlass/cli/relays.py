@@ -42,12 +42,12 @@ def show_relay(app: given.App, name: Name, /, *, json: given.Json = False) -> in
 
 
 def pause_relay(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Stop telling. A relay that is paused for longer than the event log keeps events misses some."""
+    """Pause a relay. If it is paused for longer than the event log keeps events, it misses some."""
     return _pause(app, name, paused=True, json=json)
 
 
 def resume_relay(app: given.App, name: Name, /, *, json: given.Json = False) -> int:
-    """Go on telling where the relay was paused."""
+    """Resume a relay where it was paused."""
     return _pause(app, name, paused=False, json=json)
 
 

@@ -14,6 +14,7 @@ SUMMARIES = {
     "enqueue": "Enqueue a task. Its arguments are checked against the function's signature.",
     "explain": "Explain why a job waits, and what to do about it.",
     "export": "Print waiting jobs and dead letters as JSON lines, with their arguments, including secrets.",
+    "forget": "Remove the jobs with a tag; blank what history and archive hold of them. Exit code 1: some are left.",
     "history": "Show failure rates, waiting and run times by task, throughput, and how busy workers were. The app's history= or $WINDLASS_HISTORY says where this is stored.",
     "import": "Enqueue the jobs of an exported file, with old ids. Jobs that the store has already are skipped.",
     "intake": "Take messages from message brokers and make jobs of them, until stopped. It runs no jobs.",

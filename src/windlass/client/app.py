@@ -70,8 +70,9 @@ class Windlass(Bridges):
         """A worker inside this process, for applications and scripts: `async with app.worker(): ...`.
 
         The block ends when its jobs have ended, or when their grace is over. `windlass worker` promises more:
-        see `windlass.worker.embedded`. An app with queues in several namespaces gets one for each, with so
-        many slots each. Without `intakes` those of the app are left to others.
+        see `windlass.worker.embedded`. An app with queues in several namespaces gets a worker for each
+        namespace, each with `concurrency` slots. With `intakes=False` it leaves the intakes of the app to
+        other workers.
         """
         from windlass.client.working import embedded  # noqa: PLC0415 - producers need none of it
 
@@ -80,7 +81,9 @@ class Windlass(Bridges):
         )
 
     def observe(self, observer: Observer) -> Observer:
-        """Call a function with every verb that the store was asked, from now on; see `broker.observed`."""
+        """From now on, call a function after each call that this app makes to the store; see
+        `broker.observed`.
+        """
         if not callable(observer):
             raise InvalidOption(f"an observer is a function of an Observation, not {shown(observer)}")
         for place in self.namespaces.values():
@@ -115,7 +118,7 @@ class Windlass(Bridges):
     def send_jobs(
         self, calls: Sequence[Call[T]], jobs: Sequence[NewJob], connection: object = None
     ) -> list[Job[T]]:
-        """Send one group of calls, of which the jobs are already made."""
+        """Send one group of calls whose jobs are already made."""
         spans = active_spans()
         if spans is None:
             return self._deliver(calls, jobs, connection)
@@ -152,17 +155,17 @@ class Windlass(Bridges):
         return Job(self._tagged(check_job_id(job_id)), job_id)
 
     def flow(self, flow: str) -> Flow:
-        """The handle of a flow by its name. One that was named by you is looked for in this namespace; see
-        `within`.
+        """The handle of a flow by its name. A flow with a name of yours is looked for in this namespace only;
+        see `within`.
         """
         return Flow(self._tagged(check_flow(flow)), flow)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run async code that asks the store, from blocking code."""
+        """From blocking code, run async code that asks the store."""
         return self.connection.run(work)
 
     def close(self) -> None:
-        """Close what was opened. The app can be used again: it opens anew."""
+        """Close the connections to the store. You can use the app again: it then opens new ones."""
         for place in self.namespaces.values():
             place.connection.shut()
 

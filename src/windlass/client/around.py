@@ -68,7 +68,7 @@ class Around(Namespaces):
         """Call a function with each job that this app is about to send. It may set the lane, add tags and
         headers, or raise to refuse.
         """
-        check_hook(function, "on_enqueue", ["the job"])
+        check_hook(function, "on_enqueue", ["job"])
         if inspect.iscoroutinefunction(function):
             name = getattr(function, "__qualname__", function)
             raise InvalidOption(f"app.on_enqueue calls {name}() from blocking code, too: write it as def")

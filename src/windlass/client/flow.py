@@ -52,7 +52,7 @@ class Shape:
         return _app_of(self).config.namespace
 
     def jobs(self, flow: str = "") -> list[NewJob]:
-        """The jobs that this shape amounts to, parents first."""
+        """The jobs of this flow, parents first."""
         return [call.job for call in self._laid(flow or None)[2].calls]
 
     def _laid(self, flow: str | None) -> "tuple[Windlass, str, _Laid]":

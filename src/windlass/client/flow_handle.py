@@ -42,7 +42,7 @@ class FlowState(StrEnum):
 
 
 class FlowView(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be seen of a flow. Finished jobs that are kept no longer are not counted."""
+    """What can be seen of a flow. Finished jobs that the store no longer keeps are not counted."""
 
     id: str
     state: FlowState
@@ -65,7 +65,9 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flow:
-    """One flow, by its name. Asking costs a round trip for each thousand jobs; nothing is cached."""
+    """One flow, by its name. Each method asks the store: a round trip for each thousand jobs. Nothing is
+    cached.
+    """
 
     __slots__ = ("_app", "_ends", "id", "jobs")
 
@@ -143,8 +145,8 @@ class Flow:
         return view
 
     async def aresults(self, timeout: Duration | None = None) -> list[Any]:
-        """Wait for the jobs that nothing of the flow waits for, and return what their tasks returned, in the
-        order in which they were written. Raises what `Job.aresult` raises.
+        """Wait for the last jobs of the flow, those that no other job of it waits for. Return what their
+        tasks returned, in the order in which they were written. Raises what `Job.aresult` raises.
         """
         length = None if timeout is None else micros(timeout, name="timeout") / SECOND
         end = None if length is None else time.monotonic() + length

@@ -12,7 +12,8 @@ from windlass.bridges.front import front_message, why_not
 from windlass.bridges.message import Outgoing
 from windlass.bridges.sink import Sink
 from windlass.client.resend import Resend
-from windlass.core.job import GROUP_JOBS, NewJob, Receipt, Refusal, Status
+from windlass.core.group import too_large
+from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.errors import BridgeRefused, BridgeUnavailable
 
 Open = Callable[[Address], Awaitable[Sink]]
@@ -62,7 +63,7 @@ class FrontDoor:
             return self._sink
 
     async def close(self) -> None:
-        """Let go of the message broker; whoever still sends gets an error."""
+        """Let go of the message broker; callers that still send get an error."""
         sink, self._sink = self._sink, None
         if sink is not None:
             await sink.close()
@@ -91,8 +92,8 @@ async def _send(sink: Sink, messages: Sequence[Outgoing]) -> list[str | None]:
 def _refused_at_once(group: Sequence[NewJob]) -> list[Receipt] | None:
     if not group:
         return []
-    if len(group) > GROUP_JOBS:
-        return _refused(group, f"a group has at most {GROUP_JOBS:,} jobs, not {len(group):,}")
+    for _, why in too_large(group).values():
+        return _refused(group, why)
     why = why_not(group)
     return None if why is None else _refused(group, why, Refusal.UNKNOWN_PARENT)
 

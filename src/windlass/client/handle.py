@@ -40,7 +40,7 @@ class Progress(NamedTuple):
 
 
 class Job(Generic[R]):
-    """One job, by its id. Asking costs a round trip; nothing is cached."""
+    """One job, by its id. Each method asks the store, in one round trip. Nothing is cached."""
 
     __slots__ = ("_accepted", "_app", "_exists", "_sent", "_signature", "_store", "created", "id")
 
@@ -86,7 +86,7 @@ class Job(Generic[R]):
 
     @property
     def accepted(self) -> bool:
-        """Whether a front door has it, and this handle has not seen it in the store yet."""
+        """Whether a front door has accepted the job, and this handle has not seen it in the store yet."""
         return self._accepted
 
     # --- blocking -------------------------------------------------------------------------------------------
@@ -134,7 +134,8 @@ class Job(Generic[R]):
         """Wait for the job to finish and return what its task returned.
 
         `ResultTimeout` (a TimeoutError): it has not finished within `timeout`; None waits for ever.
-        `JobFailed`: it is dead. `JobCancelled`. `ResultExpired`: it is done, its result is kept no longer.
+        `JobFailed`: it is dead. `JobCancelled`: it was cancelled. `ResultExpired`: it is done, but the store
+        no longer keeps its result.
         `JobNotFound`: the store has no record of it. `JobLost`: the same, but the store must have a record.
         `ValuesUnavailable`: it is done, and object storage, where its result is, does not answer.
         """

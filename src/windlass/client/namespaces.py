@@ -96,7 +96,7 @@ class Namespaces:
         return self.connection.values
 
     def renew(self) -> None:
-        """Draw other ids than the parent, in the child of a fork."""
+        """In the child of a fork: draw other ids than the parent."""
         self.new_id.reseed()
 
     def within(self, namespace: str) -> Self:

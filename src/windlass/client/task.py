@@ -132,8 +132,8 @@ def _timeouts(soft: Duration | None, hard: Duration | None) -> tuple[Micros | No
 
 
 class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
-    """A call that has not been sent: arguments, checked and encoded, and options. It keeps its id, so it
-    makes one job, however often it is sent.
+    """A call that has not been sent: its checked and encoded arguments, and its options. It keeps its id, so
+    it makes one job, however often you send it.
     """
 
     task: "Sender[Any, R]"
@@ -272,7 +272,7 @@ class Sender(Generic[P, R]):
         # What all jobs have in common, before and after their payload: to make one takes half as long by
         # position as by name.
         self.pattern = NewJob("", **fields)
-        """A job of this task, but for id and payload."""
+        """A job of this task, except for id and payload."""
         _, *common = msgspec.structs.astuple(self.pattern)
         self._before, self._behind = tuple(common[: _PAYLOAD - 1]), tuple(common[_PAYLOAD:])
         self.edges = len(fields.get("after", ()))
@@ -348,9 +348,7 @@ class Sender(Generic[P, R]):
 
 
 class Task(Sender[P, R], Generic[P, C, R]):
-    """A registered function. Called, it is the plain function; `C` is what that returns, `R` what a job
-    returns.
-    """
+    """A registered function. A direct call runs the function itself and returns `C`. A job returns `R`."""
 
     def __init__(
         self,

@@ -278,7 +278,7 @@ async def test_replay_takes_its_key_again__within_its_own_window(store: Harness)
 
 @pytest.mark.parametrize("state", State)
 async def test_replay_takes_its_key_again__or_conflicts(store: Harness, state: State) -> None:
-    """Whoever holds the key: a job that waits, one that runs, or one that finished within its window."""
+    """Any job that holds the key: one that waits, one that runs, or one that finished within its window."""
     first = await store.reach(State.DEAD, key="k")
     holder = await store.reach(state, key="k", window=MINUTE)
     before = await store.everything()

@@ -279,6 +279,10 @@ class Harness:
         """Discard one job."""
         return (await self.broker.discard([Target(job, expect)]))[0]
 
+    async def prune(self, job: JobId, expect: State | None = None) -> Operated:
+        """Prune one job."""
+        return (await self.broker.prune([Target(job, expect)]))[0]
+
     # read
 
     async def get(self, job: JobId) -> JobDetail:

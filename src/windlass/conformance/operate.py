@@ -1,4 +1,4 @@
-"""Operate: cancel, replay and discard, and the state that an operator expects."""
+"""Operate: cancel, replay, discard and prune, and the state that an operator expects."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from windlass.core.operate import Edit, Effect, Operated, Purged, Target
 from windlass.core.outcome import CauseKind, Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import HOLD_LIMIT
-from windlass.core.state import Reason, State
+from windlass.core.state import TERMINAL, Reason, State
 from windlass.core.units import DAY, HOUR, MINUTE, SECOND, JobId
 from windlass.errors import ContractError
 
@@ -132,6 +132,7 @@ _MEANT_FOR = {
     "cancel": {State.BLOCKED, State.SCHEDULED, State.READY, State.RUNNING},
     "replay": {State.DEAD},
     "discard": {State.DEAD},
+    "prune": TERMINAL,
     "edit": {State.BLOCKED, State.SCHEDULED, State.READY, State.DEAD},
 }
 
@@ -144,6 +145,8 @@ async def _operate(store: Harness, verb: str, job: JobId, expect: State | None =
             return await store.replay(job, expect)
         case "discard":
             return await store.discard(job, expect)
+        case "prune":
+            return await store.prune(job, expect)
         case _:
             return (await store.broker.edit([Edit(job=job, expect=expect, payload=b"edited")]))[0]
 
@@ -196,7 +199,7 @@ async def test_operation_respects_the_expected_state__of_each_by_itself(store: H
 async def test_operation_respects_the_expected_state__of_a_thousand_jobs_a_call(store: Harness) -> None:
     targets = [Target(job) for job in [*await store.add_many(CALL_ITEMS), await store.add()]]
     before = await store.count(State.READY)
-    for verb in (store.broker.cancel, store.broker.replay, store.broker.discard):
+    for verb in (store.broker.cancel, store.broker.replay, store.broker.discard, store.broker.prune):
         with pytest.raises(ContractError):
             await verb(targets)
     with pytest.raises(ContractError):

@@ -283,7 +283,7 @@ async def test_retried_job_takes_a_new_place__after_a_second_crash(store: Harnes
 
 
 async def test_retried_job_takes_a_new_place__when_it_becomes_due(store: Harness) -> None:
-    """Behind what was ready before, and in the order of the due times, whoever was accepted first."""
+    """Behind what was ready before, and in the order of the due times, not of acceptance."""
     later = await store.add(delay=20 * SECOND)
     sooner = await store.add(delay=10 * SECOND)
     ready = await store.add()

@@ -1,11 +1,10 @@
-"""Dead letters whose time is over: left to the program that archives them, which then discards them."""
+"""Dead letters whose time is over: left to the program that archives them, which then prunes them."""
 
 from windlass.conformance.harness import Harness
-from windlass.core.event import FROM_NOW, Emit
 from windlass.core.job import Edge, OnFailure
 from windlass.core.operate import Effect, Target
 from windlass.core.session import OVERDUE
-from windlass.core.state import Move, State
+from windlass.core.state import State
 from windlass.core.units import HOUR, MINUTE, SECOND, JobId
 
 
@@ -15,7 +14,7 @@ async def _kept(store: Harness, jobs: list[JobId]) -> list[bool]:
 
 
 async def test_sweep_leaves_dead_letters_to_their_archive(store: Harness) -> None:
-    """They stay and are named, pass by pass, until they are discarded; all else is pruned as ever."""
+    """They stay and are named, pass by pass, until they are pruned; all else is pruned as ever."""
     await store.queue("q", retention=MINUTE, dead_retention=HOUR)
     worker = await store.worker()
     jobs = await store.add_many(4)
@@ -32,7 +31,7 @@ async def test_sweep_leaves_dead_letters_to_their_archive(store: Harness) -> Non
     assert (again.overdue, again.pruned, again.more) == (tuple(jobs[:3]), 0, False)
     assert await _kept(store, jobs) == [True, True, True, False]
     await store.replay(jobs[0])
-    answers = await store.broker.discard([Target(job, State.DEAD) for job in jobs[:2]], overdue=True)
+    answers = await store.broker.prune([Target(job, State.DEAD) for job in jobs[:2]])
     assert [answer.effect for answer in answers] == [Effect.WRONG_STATE, Effect.APPLIED]
     assert (await store.broker.sweep(limit=1_000, keep_dead=True)).overdue == (jobs[2],)
     assert (await store.broker.sweep(limit=1_000)).pruned == 1
@@ -40,7 +39,7 @@ async def test_sweep_leaves_dead_letters_to_their_archive(store: Harness) -> Non
 
 
 async def test_sweep_leaves_dead_letters_to_their_archive__some_at_a_time(store: Harness) -> None:
-    """Those that nobody discards hide nothing but dead letters of their own queue."""
+    """Those that nobody prunes hide nothing but dead letters of their own queue."""
     for queue in ("q", "other"):
         await store.queue(queue, retention=MINUTE, dead_retention=MINUTE)
     worker = await store.worker()
@@ -56,19 +55,3 @@ async def test_sweep_leaves_dead_letters_to_their_archive__some_at_a_time(store:
     overdue = (await store.broker.sweep(limit=1, keep_dead=True)).overdue
     assert len(overdue) == len(set(overdue)) == 2 * OVERDUE
     assert not {parent, child} & set(overdue)
-
-
-async def test_discard_of_the_overdue_is_a_prune(store: Harness) -> None:
-    await store.queue("q", emit=Emit.ALL)
-    worker = await store.worker()
-    jobs = await store.add_many(2)
-    for lease in await worker.take(2):
-        await store.dead(lease)
-    place = (await store.broker.events(FROM_NOW, 1, 0)).cursor
-    await store.broker.discard([Target(jobs[0])], overdue=True)
-    await store.broker.discard([Target(jobs[1])])
-    told = (await store.broker.events(place, 100, 0)).items
-    assert [(event.job, event.move, event.after) for event in told] == [
-        (jobs[0], Move.PRUNE, None),
-        (jobs[1], Move.DISCARD, None),
-    ]

@@ -347,7 +347,7 @@ async def test_prune_keeps_what_is_needed__not_by_another_job_that_has_the_id_of
 async def test_prune_keeps_what_is_needed__not_a_job_that_has_the_id_of_a_parent_that_was_gone(
     store: Harness,
 ) -> None:
-    """Who names a parent of which only the end is known is not tied to whoever takes its id later."""
+    """Who names a parent of which only the end is known is not tied to a later job with its id."""
     await store.queue("q", retention=0, result_ttl=0, dead_retention=0)
     worker = await store.worker()
     parent = await store.add()
@@ -460,7 +460,7 @@ async def test_prune_keeps_what_is_needed__by_a_replayed_job_though_its_parent_i
 async def test_prune_keeps_what_is_needed__and_tells_those_of_a_parent_that_died_though_its_id_is_taken(
     store: Harness,
 ) -> None:
-    """More than one step tells: the rest is told later, whoever depends on the new job meanwhile."""
+    """More than one step tells: the rest is told later, even if a job depends on the new one meanwhile."""
     await store.queue("q", retention=HOUR, dead_retention=HOUR)
     worker = await store.worker()
     parent = await store.add(priority=50)

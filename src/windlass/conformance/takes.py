@@ -136,7 +136,7 @@ async def test_offset_moves_once__further_on(store: Harness) -> None:
 
 
 async def test_offset_moves_once__again(store: Harness) -> None:
-    """Whoever repeats a take whose answer was lost is told where the offset is."""
+    """A caller that repeats a take whose answer was lost is told where the offset is."""
     take = take_of((store.job(),))
     first = await accepted(store, take)
     store.advance(MINUTE)

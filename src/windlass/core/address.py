@@ -1,7 +1,7 @@
 """Addresses that a program may be sent to by somebody else's word: those of the public Internet, and what the
 configuration allows. Pure: names are resolved elsewhere, and every address that they have is judged here.
 
-Whoever names the URL of a webhook could otherwise make workers talk to what only they can reach: a database
+The author of a webhook's URL could otherwise make workers talk to what only they can reach: a database
 on loopback, a router, the metadata service of a cloud. So an address is refused unless it is known to be
 public; one that carries another inside (IPv6 forms of IPv4, 6to4, Teredo, NAT64) is judged by that, too.
 """

@@ -187,8 +187,17 @@ class _Graph:
 def _needs(signature: inspect.Signature, label: str) -> dict[str, Source]:
     found: dict[str, Source] = {}
     for name, parameter in signature.parameters.items():
+        if isinstance(parameter.annotation, Dependency):
+            raise InvalidOption(
+                f'{label}: parameter "{name}" has {parameter.annotation!r} in place of a type: write '
+                f"{name}: TYPE = {parameter.annotation!r}"
+            )
         written = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
         for each in written:
+            if each is Depends:
+                raise InvalidOption(
+                    f'{label}: parameter "{name}" has Depends without a function: write Depends(f)'
+                )
             if _is_another(each):
                 package = type(each).__module__.partition(".")[0]
                 raise InvalidOption(

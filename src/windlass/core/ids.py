@@ -53,9 +53,11 @@ def new_job_id(now_ms: int, random_bits: bytes | int, tag: int | None = None) ->
 
 
 def derived_id(at: Micros, tag: int, *about: object) -> JobId:
-    """The id of a job that follows from something else: the same each time, so that there is one such job."""
+    """The id of a job that follows from something else: the same each time, so that there is one such job.
+    Its time may be anybody's: one that no id can hold is that of the first or the last id.
+    """
     text = "\x00".join(str(part) for part in about).encode(errors="surrogatepass")
-    return new_job_id(max(0, at) // 1_000, hashlib.blake2b(text, digest_size=10).digest(), tag)
+    return new_job_id(min(max(0, at) // 1_000, _MAX_MS), hashlib.blake2b(text, digest_size=10).digest(), tag)
 
 
 def is_job_id(text: str) -> bool:
@@ -89,7 +91,7 @@ def namespace_tag(namespace: str) -> int:
 
 
 class JobIds:
-    """Makes job ids, each greater than the one before (but for those that a signal handler asks for while
+    """Makes job ids, each greater than the one before (except for those that a signal handler asks for while
     one is made).
 
     Within a millisecond, or while the clock is behind, the last bits count up in random steps; the rest is

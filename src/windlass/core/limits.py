@@ -93,9 +93,9 @@ def taken(bucket: Bucket, rate: Rate, now: Micros) -> Bucket:
 def returned(bucket: Bucket, rate: Rate, now: Micros, claimed_at: Micros) -> Bucket:
     """The bucket after a token came back from work that was claimed and never started.
 
-    It is worth what the bucket has not gained since the claim. Had nobody claimed, a full bucket would have
-    gained nothing meanwhile: with a whole token on top of that gain, a job given back late would let a window
-    have one start more than `rate * w + burst`.
+    The bucket gets back only the part of the token that it has not gained since the claim. Without the claim,
+    a full bucket would have gained nothing in that time. If it got a whole token on top of that gain, a
+    window could have one start more than `rate * w + burst`.
     """
     current = refilled(bucket, rate, now)
     elapsed = max(0, now - claimed_at)

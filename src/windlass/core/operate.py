@@ -37,7 +37,7 @@ class Effect(StrEnum):
     WRONG_STATE = "wrong state"
     NOT_FOUND = "not found"
     CONFLICT = "conflict"
-    """Another job holds its unique key."""
+    """Another job stands in the way: it holds the unique key, or it has not ended and needs this one."""
 
 
 class Operated(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Operated(msgspec.Struct, frozen=True):
     effect: Effect
     state: State | None = None
     by: JobId | None = None
-    """With conflict: who holds the key."""
+    """With conflict: who holds the key; None if it is needed."""
 
 
 class Purged(msgspec.Struct, frozen=True):

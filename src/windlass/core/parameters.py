@@ -127,7 +127,7 @@ class Parameters:
         return is_secret_name(place, self._secret_names)
 
     def described(self, place: Place) -> str:
-        """An argument that `bind` has let pass, as messages name it."""
+        """The name of an argument in messages. `bind` has accepted it before."""
         if isinstance(place, str):
             return f"argument {quoted(place)}"
         if place < len(self.positional):

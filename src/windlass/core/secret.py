@@ -43,7 +43,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 class Secret:
-    """Marks an argument or a field whose value must be shown nowhere: `Annotated[str, Secret]`."""
+    """Marks an argument or a field whose value must not be shown anywhere: `Annotated[str, Secret]`."""
 
 
 def plain_name(name: str) -> str:

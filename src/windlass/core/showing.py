@@ -1,5 +1,5 @@
 """What may be seen of a job from the outside: its arguments, result, headers and errors, with secrets and
-private values masked. Whoever shows a job (API, command line, archive, relays) asks here.
+private values masked. All that show a job (API, command line, archive, relays) ask here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,6 @@ from windlass.core.secret import masked
 from windlass.core.signature import Signature
 from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
-
-ERASED = "[erased]"
-"""What is shown in the place of arguments that somebody had erased."""
 
 
 class Shower:
@@ -52,8 +49,6 @@ class Shower:
 
     def arguments(self, payload: bytes) -> Any:
         """The arguments of a payload; in words why, if they cannot be read."""
-        if not payload:
-            return ERASED
         if is_reference(payload):
             return elsewhere(payload)
         try:

@@ -216,8 +216,8 @@ class Signature:
     # --- secrets --------------------------------------------------------------------------------------------
 
     def secrets_in(self, payload: bytes) -> frozenset[str]:
-        """The secret values of a payload, to be kept out of texts. It is read as plain JSON: no code of the
-        app runs, and it need not fit this signature.
+        """The secret values of a payload, so that they can be removed from texts. The payload is read as
+        plain JSON: no code of the app runs, and the payload need not fit this signature.
         """
         try:
             opened = open_payload(payload)

@@ -25,8 +25,9 @@ class Unique:
 
         @app.task(unique=Unique("user_id", window="1h"))
 
-    Without names all arguments count. `mode` and `window` are those of unique keys: what a later call does
-    while the first job is unfinished (`ignore`, `replace`, `throttle`), and for how long after it.
+    Without names all arguments count. `mode` and `window` are those of unique keys. `mode` says what a later
+    call does while the first job is unfinished: `ignore`, `replace` or `throttle`. `window` says for how long
+    after its end the key is held.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class Fleet:
 
 
 def _end_with_input() -> None:
-    """Whoever started this holds the other end."""
+    """The process that started this one holds the other end."""
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -56,7 +56,7 @@ def _append(*, ended: bool) -> None:
         at=time.time(),
         ended=ended,
     )
-    # One write of one line to a file opened for appending is whole, whoever else writes.
+    # One write of one line to a file opened for appending is whole, even if other processes write.
     file = os.open(ledger_path(Path(os.environ[FOLDER])), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, msgspec.json.encode(line) + b"\n")

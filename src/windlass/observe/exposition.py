@@ -32,7 +32,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     help: str
     labels: Labels = ()
     bounds: tuple[float, ...] = ()
-    """Of a histogram: the upper bounds of its buckets, but for the last, which has none."""
+    """Of a histogram: the upper bounds of its buckets, except for the last, which has none."""
     kept_elsewhere: bool = False
     """Of a counter: somebody else counts, and every process shows the same."""
 

@@ -1,4 +1,4 @@
-"""Failed runs: one line in the log for each, and a call to whoever else listens, such as Sentry.
+"""Failed runs: one line in the log for each, and a call to each listener, such as Sentry.
 
 A failure is reported once, in the process where the code ran, with the exception itself. Where that process
 died, a supervisor reports it. A listener that fails is logged and changes nothing.
@@ -53,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def level(self) -> int:
-        """A dead letter is an error, a retry a warning. A retry that the task asked for is neither."""
+        """A dead letter is an error, a retry a warning. A retry that the task asked for is information."""
         if self.is_dead:
             return logging.ERROR
         return logging.INFO if self.asked_for else logging.WARNING

@@ -149,6 +149,8 @@ def begin_logging() -> None:
     if not root.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(TextFormatter())
+        if wanted == "text":
+            handler.addFilter(_is_new)
         root.addHandler(handler)
         root.setLevel(level)
     if os.environ.get(LEVEL_VARIABLE):  # it was asked for, also where the app has a level of its own
@@ -166,6 +168,27 @@ def _enable() -> None:
     for name, found in list(logging.root.manager.loggerDict.items()):
         if name.split(".", 1)[0] == "windlass" and isinstance(found, logging.Logger):
             found.disabled = False
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    """Whether no handler of a logger of the app's has written the record to the same place: Django has such
+    a handler while `DEBUG` is on.
+    """
+    logger: logging.Logger | None = logging.getLogger(record.name)
+    while logger is not None and logger is not logging.root:
+        if any(_writes(handler, record) for handler in logger.handlers):
+            return False
+        logger = logger.parent
+    return True
+
+
+def _writes(handler: logging.Handler, record: logging.LogRecord) -> bool:
+    return (
+        isinstance(handler, logging.StreamHandler)
+        and _is_standard(handler)
+        and record.levelno >= handler.level
+        and bool(handler.filter(record))
+    )
 
 
 def _is_standard(handler: Any) -> bool:

@@ -60,7 +60,7 @@ class Meter:
             counted(seen)
 
     def refresh(self) -> None:
-        """Before somebody reads: what grows by itself."""
+        """Update what grows by itself, before somebody reads it."""
         if self._swept_at is not None:
             self.registry.set(measures.SWEEP_LAG, self._now() - self._swept_at)
 

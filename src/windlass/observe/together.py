@@ -1,9 +1,9 @@
 """The counts of several processes that answer on one port, such as those of `windlass serve --workers 4`.
 
 Each keeps what it has counted in a file of its own, in a folder that they share: once a second, and whenever
-it is asked for metrics. Whoever is asked shows its own and what the files of the others say. A file outlives
-its process, and is brought up to date before its process shows what is in it, so nobody is shown a counter
-that goes back.
+it is asked for metrics. The process that is asked shows its own and what the files of the others say. A
+file outlives its process, and is brought up to date before its process shows what is in it, so nobody is
+shown a counter that goes back.
 """
 
 import os

@@ -224,7 +224,7 @@ class Bench(BenchBase):
     @overload
     def run(self, what: Sender[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def run(self, what: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue one call and run it, after what is ready before it; returns what its job returned."""
+        """Enqueue one call, and run it after the jobs that are ready. Return what its job returned."""
         job: Job[Any] = self._app.send([_call(what, args, kwargs)])[0]
         at_once(self._ran(job.id))
         return job.result()
@@ -254,7 +254,7 @@ class AsyncBench(BenchBase):
     @overload
     async def run(self, what: Sender[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def run(self, what: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue one call and run it, after what is ready before it; returns what its job returned."""
+        """Enqueue one call, and run it after the jobs that are ready. Return what its job returned."""
         job: Job[Any] = await self._app.asend_one(_call(what, args, kwargs))
         await self._ran(job.id)
         return await job.aresult()

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from windlass.broker.contract import Options
 from windlass.client.app import Windlass
+from windlass.client.around import Lifespan
 from windlass.client.connection import Connection
 from windlass.client.options import check_known
 from windlass.clock import ManualClock
@@ -22,6 +23,7 @@ from windlass.testing.store import TestStore, at_once
 from windlass.testing.timeline import Timeline
 from windlass.testing.times import beginning
 from windlass.testing.worker import TestWorker
+from windlass.worker.surroundings import opener
 
 __tracebackhide__ = True  # a test that fails is shown without these frames
 
@@ -44,6 +46,8 @@ class BlockOptions(TypedDict, total=False):
     """Whether schedules fire when the clock moves."""
     follow: Callable[[datetime], object] | None
     """Called with the time whenever it moves."""
+    lifespan: Lifespan | None
+    """Entered in place of the app's; None: the app's own."""
 
 
 class Block:
@@ -117,6 +121,9 @@ class _Open(Generic[_B]):
             is_elsewhere=lambda task: task in app.tasks and app.tasks[task].options.external,
         )
         self._app = app
+        self._own_lifespan = app.surroundings.open
+        lifespan = options.get("lifespan")
+        opened = self._own_lifespan if lifespan is None else opener(lifespan, app)
         self._places = tuple(app.namespaces.values())
         for place in self._places:
             at_once(place.declare(self._store))
@@ -138,6 +145,7 @@ class _Open(Generic[_B]):
             place.connection = (
                 inline_connection(own, self._store, runs) if inline else own.to(self._store, Connection)
             )
+        app.surroundings.open = opened
 
     async def leave(self) -> None:
         """Leave the lifespan on the loop of the test."""
@@ -147,6 +155,7 @@ class _Open(Generic[_B]):
         """Leave the lifespan, and give the app its own store back."""
         self._in_thread.close()
         self._on_loop.close()
+        self._app.surroundings.open = self._own_lifespan
         for place, own in zip(self._places, self._own, strict=True):
             connection, place.connection = place.connection, own
             connection.shut()
@@ -169,7 +178,7 @@ def testing(app: Windlass, /, **options: Unpack[BlockOptions]) -> Block:
 
     `now` is where its clock starts. `raises=False` leaves what tasks raise to their retry policies.
     `jitter` (1) is how much of its possible wait a retry waits. `schedules=False` leaves schedules alone.
-    `follow` is called with the time whenever it moves.
+    `follow` is called with the time whenever it moves. `lifespan` is entered in place of the app's.
     """
     return Block(app, inline=False, options=options)
 

@@ -46,7 +46,7 @@ class Enqueued:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Those that were given, by name."""
+        """The arguments that the call gave, by name."""
         return dict(_bound(self._app, self.asked).arguments)
 
     def __repr__(self) -> str:

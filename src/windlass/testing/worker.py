@@ -69,7 +69,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the code raised an error. `Retry`, `Snooze`, `GiveUp` and `Cancelled` are none."""
+        """Whether the code raised an error. `Retry`, `Snooze`, `GiveUp` and `Cancelled` are no errors."""
         said = self.exception is None or isinstance(self.exception, Signal)
         return not said and self.outcome in ("retry", "dead")
 
@@ -158,7 +158,7 @@ class TestWorker:
     # --- sessions -------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Stay alive, but for sessions that were lost."""
+        """Stay alive, except for sessions that were lost."""
         mine = [one for one in (self._session, self._alone) if one is not None]
         pulses = at_once(self._store.beat([Beat(session=one.id) for one in mine]))
         if not pulses[0].alive:

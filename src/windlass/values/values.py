@@ -177,6 +177,10 @@ class Values:
 
     # --- removing -------------------------------------------------------------------------------------------
 
+    async def keep_no_longer(self, job: JobId) -> None:
+        """Forget which result a job had: then its objects go when the store forgets the job."""
+        await self.bucket.remove([kept_key(self.namespace, job)])
+
     async def remove_payload(self, job: JobId) -> None:
         """Remove the payload of a job, if there is one here."""
         await self.bucket.remove([payload_key(self.namespace, job)])

@@ -351,7 +351,7 @@ class Nemesis(_Event, tag="nemesis"):
     target: str = ""
     """The name of a process or session, or "store"."""
     details: dict[str, str] = {}
-    """For people, but for two: `lost_seconds` says that the store lost the writes of the last so many seconds
+    """For people, except two: `lost_seconds` says that the store lost the writes of the last so many seconds
     (a failover, an older copy), `outage` that calls could not be answered while it lasted. Faults whose kind
     speaks of store, messages, freeze or cut are outages by themselves."""
 

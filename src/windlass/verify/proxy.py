@@ -8,7 +8,7 @@ a `Weather` per line from its input and answers each with its door. It ends with
     hold        chunks of that direction wait until the weather changes: a partition that heals
     lose        chunks of that direction are swallowed; such a connection is reset when the weather changes
     half_open   the store's side is closed, the client's stays open and silent, for good; new ones as well
-    refuse      everybody is reset, and whoever comes
+    refuse      every connection is reset, and so is each new one
     reset       everybody who is connected now is reset, once
 """
 

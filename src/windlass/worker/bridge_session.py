@@ -59,7 +59,7 @@ class BridgeSession:
 
 
 async def who_runs(broker: Read, intake: str, *, silent: Micros) -> set[SessionId]:
-    """The sessions of the processes that run an intake, but for those that have been silent for so long."""
+    """The sessions of the processes that run an intake, except those that have been silent for so long."""
     mark, found = runs_intake(intake), set[SessionId]()
     after: SessionId = ""
     while page := await broker.sessions(after, _PAGE):

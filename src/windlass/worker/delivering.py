@@ -65,10 +65,13 @@ async def deliver(url: Annotated[str, Secret], event: dict[str, Any]) -> None:
     raise Undelivered(said)
 
 
-def delivery(job: JobId, url: str, event: dict[str, Any]) -> NewJob:
-    """The job that sends a message about an event to a receiver."""
+def delivery(job: JobId, url: str, event: dict[str, Any], tags: tuple[str, ...] = ()) -> NewJob:
+    """The job that sends a message about an event to a receiver. It has the tags of the job that it tells of:
+    who forgets a tag forgets the message, too.
+    """
     return NewJob(
         id=job,
+        tags=tags,
         task=TASK,
         queue=QUEUE,
         lane=check_target(url).origin[:_LONGEST_LANE],

@@ -101,7 +101,9 @@ class Performer:
             return self._conclude.raised(run, task, error)
 
     def read(self, run: Run, task: Registered) -> Arguments | Settlement:
-        """The arguments. After the start: reading may run users' code, and what that does is the job's."""
+        """Read the arguments. This comes after the start, since it may run users' code: what that code does
+        is charged to the job.
+        """
         try:
             return task.signature.decode(run.lease.payload)
         except (UnreadablePayload, InvalidPayload) as error:

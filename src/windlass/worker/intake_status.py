@@ -78,10 +78,14 @@ class IntakeReports:
                 pause = backoff.failed()
             await self._pace.sleep(pause)
 
-    async def _step(self) -> None:
+    async def hear(self) -> None:
+        """Hear what operators have said."""
         document = await document_of(self._broker, declared_as(self._name))
         control = None if document is None else decoded(document.override, Control)
         self._gate.paused = control is not None and control.paused
+
+    async def _step(self) -> None:
+        await self.hear()
         trouble = {partition: going.trouble for partition, going in self._going.items()}
         if trouble != self._told or self._pace.now() >= self._next:
             await self._tell()

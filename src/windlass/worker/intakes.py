@@ -106,6 +106,7 @@ class Intakes:
             while True:
                 try:
                     await running.reports.ask_the_time()
+                    await running.reports.hear()  # before anything is read: it may be paused
                     source = await self._open_source(intake.address)
                     async with _closing(source):
                         running.reports.forget(self._session.session)  # that it could not be opened

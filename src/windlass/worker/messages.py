@@ -114,7 +114,7 @@ async def read_to_child(stream: asyncio.StreamReader) -> ToChild | None:
 
 
 async def read_to_supervisor(stream: asyncio.StreamReader) -> ToSupervisor | None:
-    """The next word of a child; None: it says no more."""
+    """The next message of a child. None: there will be no more."""
     body = await _frame(stream)
     return None if body is None else _to_supervisor.decode(body)
 

@@ -67,7 +67,7 @@ class Program(Protocol):
 
     @property
     def tasks(self) -> Mapping[str, Any]:
-        """By name. Each is `Registered`, but for those that live elsewhere (`options.external`), which have
+        """By name. Each is `Registered`, except those that live elsewhere (`options.external`), which have
         no function.
         """
         ...
@@ -132,7 +132,7 @@ class Program(Protocol):
 
 
 class Application(Program, Protocol):
-    """An application as it was written, with what it has in other namespaces."""
+    """An application with its parts in all its namespaces."""
 
     @property
     def namespaces(self) -> "Mapping[str, Application]":

@@ -351,12 +351,10 @@ class Supervisor:
         elif supervised.fails_for_now:
             _log.error("child %d ended: %s", supervised.pid, detail)
         elif supervised.going or self._started or supervised.failed is None:  # else it is said at the end
-            _log.error(
-                "child %d ended: %s; it is charged to %s that had started",
-                supervised.pid,
-                detail,
-                counted(len(verdict.started)),
+            charged = (
+                f"is charged to {counted(started)}" if (started := len(verdict.started)) else "had no job"
             )
+            _log.error("child %d ended: %s; it %s that had started", supervised.pid, detail, charged)
 
     # --- suspects -------------------------------------------------------------------------------------------
 

@@ -66,19 +66,22 @@ def opener(lifespan: object, app: object) -> Callable[[], Manager]:
         return lambda: function(app)
     if _accepts(function):
         return function
-    raise InvalidOption(f"lifespan {_called(lifespan)} takes the app, or nothing; its parameters are others")
+    raise InvalidOption(
+        f"lifespan {_called(lifespan)} is called with the app or without arguments: write its parameters as "
+        "(app) or ()"
+    )
 
 
 def check_middleware(function: object) -> None:
     """Refuse what cannot be called around a run."""
+    if not callable(function):
+        raise InvalidOption(f"app.middleware takes a function, not {shown(function)}")
+    written = f"async def {getattr(function, '__name__', 'name')}(job, run)"
     if not inspect.iscoroutinefunction(function):
-        raise InvalidOption(
-            f"middleware is written as async def name(job, run), and {shown(function)} is not"
-        )
+        raise InvalidOption(f"middleware {_called(function)} is no coroutine function: write {written}")
     if not _accepts(function, None, None):
         raise InvalidOption(
-            f"middleware {_called(function)} takes two arguments, the job and run: "
-            f"async def {getattr(function, '__name__', 'name')}(job, run)"
+            f"middleware {_called(function)} takes two arguments, the job and run: write {written}"
         )
 
 
@@ -87,8 +90,11 @@ def check_hook(function: object, name: str, takes: Sequence[str] = ()) -> None:
     if not callable(function):
         raise InvalidOption(f"app.{name} takes a function, not {shown(function)}")
     if not _accepts(function, *takes):
-        given = ", ".join(takes) or "no argument"
-        raise InvalidOption(f"app.{name} calls {_called(function)} with {given}; its parameters are others")
+        given = ", ".join(takes)
+        raise InvalidOption(
+            f"app.{name} calls {_called(function)} with {given or 'no argument'}: "
+            f"write def {getattr(function, '__name__', 'name')}({given})"
+        )
 
 
 def _accepts(function: Any, *given: object) -> bool:

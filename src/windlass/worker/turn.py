@@ -32,7 +32,7 @@ HELD: Micros = 30 * SECOND
 """How long the others leave the reading to the one who has it."""
 SURE = HELD / SECOND / 2
 """Seconds for which it is not asked again whose turn it is: each write makes all workers read their settings
-again. Whoever has the turn knows that nobody else reads for at least as long after that.
+again. The holder of the turn knows that nobody else reads for at least as long after that.
 """
 LEAVING = 1.0
 """Seconds that a store is given to hear that a reader leaves."""

@@ -151,7 +151,8 @@ class Webhooks:
         body = message(event, end, namespace=self._namespace, error=told)
         about = (self._namespace, event.job, event.fence, end, name)
         try:
-            yield delivery(derived_id(event.at, self._tag, *about), url, body)
+            tags = () if job is None else job.tags
+            yield delivery(derived_id(event.at, self._tag, *about), url, body, tags)
         except InvalidOption as refused:
             _log.warning("webhooks: job %s: its callback is not told: %s", event.job, refused)
 

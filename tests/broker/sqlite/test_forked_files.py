@@ -14,7 +14,7 @@ from tests.broker.sqlite.children import QUEUE, new_job
 from windlass.broker.sqlite import SqliteBroker
 from windlass.broker.sqlite.library import library
 from windlass.errors import StoreError
-from windlass.observe.history.attempt import Slots
+from windlass.observe.history.attempt import Batch, Slots
 from windlass.observe.history.sink import Window, open_sink
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -148,7 +148,7 @@ def test_history_goes_on_after_a_fork(tmp_path: Path) -> None:
         assert await sink.turn("s", "r", 1.0, 2.0) is not None
         fork = asyncio.to_thread(in_child, lambda: opened(tmp_path / "history.db"))
         assert await fork == "0"
-        await sink.write("s", "r", [], [Slots(at=1, host="a", processes=1, slots=2, leases=1)], "c")
+        await sink.write("s", "r", Batch(slots=[Slots(at=1, host="a", processes=1, slots=2, leases=1)]), "c")
         assert await sink.used("s", Window(since=0, until=10))
         await sink.close()
 

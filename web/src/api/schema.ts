@@ -588,6 +588,11 @@ export interface Moved {
   identity: string | null
 }
 
+export interface NewForgetting {
+  tag: string
+  reason?: string
+}
+
 export interface NewOperation {
   verb: "discard" | "replay"
   queue?: string | null
@@ -648,7 +653,7 @@ export interface Operated {
 
 export interface OperationShown {
   id: string
-  verb: "discard" | "replay"
+  verb: "discard" | "forget" | "replay"
   state: "done" | "failed" | "lost" | "running" | "stopped" | "stopping"
   by: string
   chosen: Record<string, string>
@@ -938,6 +943,13 @@ export interface Summary {
   busy_seconds: number
   wait: Percentiles
   run: Percentiles
+}
+
+export interface TagCount {
+  jobs: number
+  waiting: number
+  running: number
+  cursor?: string | null
 }
 
 export interface TaskEntry {

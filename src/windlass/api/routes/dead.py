@@ -153,14 +153,16 @@ async def count_dead(
 
 @post("/v1/dead/replay", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def replay_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
-    """Send dead letters back, by id: ready, with all their attempts. What became of each, in order."""
+    """Send dead letters back, by id: they become ready, with all their attempts. The answer says what became
+    of each, in order.
+    """
     return await each(context, data, "replayed", context.service.dead.replay)
 
 
 @post("/v1/dead/discard", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def discard_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
-    """Remove dead letters for good, by id, with the reason of it: their traces go to the archive, if the app
-    has one. What became of each, in order.
+    """Remove dead letters for good, by id, with a reason. Their traces go to the archive, if the app has one.
+    The answer says what became of each, in order.
     """
     if not data.reason.strip():
         raise invalid("say why they are discarded: what is left of them is that", field="reason")
@@ -170,7 +172,7 @@ async def discard_dead(context: RouteContext, data: JSONBody[Ids]) -> list[Opera
 
 @patch("/v1/dead/{job:str}", guards=[requires(Scope.OPERATE)], tags=["dead"])
 async def edit_dead(context: RouteContext, job: FromPath[str], data: JSONBody[DeadChange]) -> Operated:
-    """Change a dead letter, and send it back if asked. New arguments are checked as those of a call."""
+    """Change a dead letter, and send it back if asked. New arguments are checked like those of a call."""
     found = await context.seen_job(job)
     if found.state is not State.DEAD:
         raise conflict(f"job {job} is not dead but {found.state}")
@@ -231,7 +233,7 @@ async def list_operations(context: RouteContext) -> list[OperationShown]:
 
 @get("/v1/dead/operations/{operation:str}", guards=[requires(Scope.READ)], tags=["dead"])
 async def show_operation(context: RouteContext, operation: FromPath[str]) -> OperationShown:
-    """How far an operation is."""
+    """The progress of an operation."""
     return await _operation(context, operation)
 
 
@@ -239,7 +241,7 @@ async def show_operation(context: RouteContext, operation: FromPath[str]) -> Ope
     "/v1/dead/operations/{operation:str}", status_code=200, guards=[requires(Scope.OPERATE)], tags=["dead"]
 )
 async def stop_operation(context: RouteContext, operation: FromPath[str]) -> OperationShown:
-    """Stop an operation, on whichever server it runs; what is done is done."""
+    """Stop an operation, on whichever server it runs. What it has done stays done."""
     await _operation(context, operation)
     stopped = await context.service.operations.stop(operation)
     await context.record("operation stopped", {"operation": operation}, jobs=0, wanted=0)

@@ -79,8 +79,8 @@ async def events(
     ] = "now",
     last_event_id: Annotated[str | None, HeaderParameter(name="last-event-id", max_length=200)] = None,
 ) -> Stream:
-    """Events as server-sent events: `hello` (which queues write what), `job` (one transition), `gap` (some
-    were dropped before you read them), `bye`. Only queues whose `emit` is final or all write any.
+    """Events as server-sent events: hello (which queues write what), job (one transition), gap (some were
+    dropped before you read them), bye. Only queues whose `emit` is final or all write any.
     """
     if context.server_state.stopping.is_set():
         raise Refusal(503, "stopping", "the server is about to stop", headers={"retry-after": "1"})

@@ -26,7 +26,7 @@ class MoveWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @get("/v1/intakes", guards=[requires(Scope.READ)], tags=["intakes"])
 async def list_intakes(context: RouteContext) -> list[IntakeShown]:
-    """Where jobs are taken from, how many messages wait, and who reads each partition."""
+    """All intakes: where each reads, how many messages wait, and who reads each partition."""
     return [each for each in await context.service.intakes.all() if _sees(context.caller, each)]
 
 
@@ -38,21 +38,21 @@ async def show_intake(context: RouteContext, name: FromPath[str]) -> IntakeShown
 
 @post("/v1/intakes/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["intakes"])
 async def pause_intake(context: RouteContext, name: FromPath[str]) -> IntakeShown:
-    """Stop reading. The message broker keeps what comes; jobs that were taken run."""
+    """Pause an intake. The message broker keeps new messages; jobs that were taken run."""
     return await _paused(context, name, paused=True)
 
 
 @post("/v1/intakes/{name:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["intakes"])
 async def resume_intake(context: RouteContext, name: FromPath[str]) -> IntakeShown:
-    """Go on reading where it was paused."""
+    """Resume an intake where it was paused."""
     return await _paused(context, name, paused=False)
 
 
 @post("/v1/intakes/{name:str}/move", status_code=200, guards=[requires(Scope.OPERATE)], tags=["intakes"])
 async def move_intake(context: RouteContext, name: FromPath[str], data: JSONBody[MoveWanted]) -> Moved:
-    """Let it go on at another place of a partition, also where a source was deleted and made anew. Messages
-    between the two places are taken again, or left out. 409: the offset is not the expected one, or the
-    message broker refuses; 502: it does not answer.
+    """Let an intake go on at another place of a partition, also where a source was deleted and made anew.
+    Messages between the two places are taken again, or left out. 409: the offset is not the expected one, or
+    the message broker refuses; 502: it does not answer.
     """
     known = (await _mine(context, name)).name
     with field("to"):

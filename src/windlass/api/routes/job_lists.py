@@ -109,8 +109,8 @@ async def count_jobs(context: RouteContext, chosen: Chosen) -> Counted:
 
 @post("/v1/jobs/cancel", status_code=200, guards=[requires(Scope.OPERATE)], tags=["jobs"])
 async def cancel_jobs(context: RouteContext, data: JSONBody[Ids]) -> list[Operated]:
-    """Cancel jobs, by id: those that wait at once; workers are asked to stop those that run (`flagged`). What
-    became of each, in order.
+    """Cancel jobs, by id: waiting jobs at once; for running jobs, workers are asked to stop them (`flagged`).
+    The answer says what became of each, in order.
     """
     return await each(context, data, "cancelled", context.service.jobs.cancel)
 

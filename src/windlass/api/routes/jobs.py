@@ -342,7 +342,7 @@ async def show_job(
 
 @patch("/v1/jobs/{job:str}", guards=[requires(Scope.OPERATE)], tags=["jobs"])
 async def edit_job(context: RouteContext, job: FromPath[str], data: JSONBody[Change]) -> Done:
-    """Change a job that waits, or a dead letter. New arguments are checked as those of a call. 409 if it runs
+    """Change a waiting job, or a dead letter. New arguments are checked like those of a call. 409 if it runs
     or has finished.
     """
     service, found = await context.seen_job_anywhere(job)
@@ -353,7 +353,7 @@ async def edit_job(context: RouteContext, job: FromPath[str], data: JSONBody[Cha
 
 @post("/v1/jobs/{job:str}/cancel", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
 async def cancel_job(context: RouteContext, job: FromPath[str]) -> Done:
-    """Cancel a job: one that waits at once; of one that runs, the worker is asked to stop it."""
+    """Cancel a job: a waiting job at once; for a running job, its worker is asked to stop it."""
     service, found = await context.seen_job_anywhere(job)
     done = _done(await service.jobs.cancel_one(found.id), "cancelled")
     await context.record("cancelled", {"job": job}, jobs=1, wanted=1)
@@ -362,7 +362,7 @@ async def cancel_job(context: RouteContext, job: FromPath[str]) -> Done:
 
 @post("/v1/jobs/{job:str}/replay", guards=[requires(Scope.OPERATE)], status_code=200, tags=["jobs"])
 async def replay_job(context: RouteContext, job: FromPath[str]) -> Done:
-    """Send a dead letter back: ready, with all its attempts."""
+    """Send a dead letter back: it becomes ready, with all its attempts."""
     service, found = await context.seen_job_anywhere(job)
     done = _done(await service.dead.replay_one(found.id), "replayed")
     await context.record("replayed", {"job": job}, jobs=1, wanted=1)

@@ -72,7 +72,7 @@ async def list_lanes(
 
 @post("/v1/lanes/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
 async def pause_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneState:
-    """Stop handing out the jobs of one lane; what runs goes on."""
+    """Pause a lane: the store stops handing out its jobs. Running jobs go on."""
     queue, lane = await _mine(context, data)
     await context.service.lanes.pause(queue, lane)
     await context.record("lane paused", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
@@ -81,7 +81,7 @@ async def pause_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneSt
 
 @post("/v1/lanes/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
 async def resume_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneState:
-    """Let the jobs of a lane go on."""
+    """Resume a lane: the store hands out its jobs again."""
     queue, lane = await _mine(context, data)
     await context.service.lanes.resume(queue, lane)
     await context.record("lane resumed", {"queue": queue, "lane": lane}, jobs=0, wanted=0)
@@ -100,7 +100,7 @@ async def override_lane(context: RouteContext, data: JSONBody[LaneChange]) -> La
 
 @post("/v1/lanes/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["lanes"])
 async def reset_lane(context: RouteContext, data: JSONBody[LanePlace]) -> LaneState:
-    """Let the declared settings of a lane count again."""
+    """Drop the override of a lane: its declared settings apply again."""
     queue, lane = await _mine(context, data)
     if await context.service.lanes.reset(queue, lane):
         await context.record("lane reset", {"queue": queue, "lane": lane}, jobs=0, wanted=0)

@@ -165,7 +165,7 @@ def _lease(context: Context, handed: Handed) -> LeaseShown:
 
 @post("/v1/leases/{lease:str}/settle", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
 async def settle(context: RouteContext, lease: FromPath[str], data: JSONBody[Settle]) -> Settled:
-    """End a lease. Said again it is answered the same; a lease that was taken away is 409."""
+    """End a lease. The same request again gets the same answer. 409: the lease was taken away."""
     opened, known = await _opened(context, [lease])
     answer = (await context.service.leases.settle([_ending(opened[0], data, "")], known))[0]
     _check(answer.verdict, answer.why)
@@ -229,7 +229,7 @@ def _settled(answer: Answer) -> Settled:
 
 @post("/v1/leases/{lease:str}/extend", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
 async def extend(context: RouteContext, lease: FromPath[str], data: JSONBody[Extend]) -> Extended:
-    """Let a lease stand for longer, counted from now. The answer says if the job is to be cancelled."""
+    """Extend a lease, counted from now. The answer says whether the job is to be cancelled."""
     ((job, fence),), known = await _opened(context, [lease])
     more = _visibility(context, data.visibility)
     verdict, cancel = await context.service.leases.note(job, fence, extend=more, known=known)
@@ -239,7 +239,7 @@ async def extend(context: RouteContext, lease: FromPath[str], data: JSONBody[Ext
 
 @post("/v1/leases/{lease:str}/progress", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"])
 async def progress(context: RouteContext, lease: FromPath[str], data: JSONBody[Progress]) -> Extended:
-    """Say how far a run is, and keep log lines."""
+    """Report the progress of a run, and keep log lines."""
     ((job, fence),), known = await _opened(context, [lease])
     more = None if data.visibility is None else _visibility(context, data.visibility)
     verdict, cancel = await context.service.leases.note(
@@ -260,7 +260,7 @@ async def progress(context: RouteContext, lease: FromPath[str], data: JSONBody[P
 
 @post("/v1/leases/sessions", guards=[requires(Scope.WORK)], tags=["leases"])
 async def open_session(context: RouteContext, data: JSONBody[OpenSession]) -> SessionOpened:
-    """Open a session: its leases have no deadline, and stand for as long as it beats."""
+    """Open a session. Its leases have no deadline: they live as long as the session sends heartbeats."""
     with field("queues"):
         check_work(data.queues)
     for queue in data.queues:
@@ -292,7 +292,7 @@ async def open_session(context: RouteContext, data: JSONBody[OpenSession]) -> Se
     "/v1/leases/sessions/{session:str}/beat", guards=[requires(Scope.WORK)], status_code=200, tags=["leases"]
 )
 async def beat(context: RouteContext, session: FromPath[str], data: JSONBody[BeatGiven]) -> BeatAnswer:
-    """Say that a session is alive."""
+    """Send the heartbeat of a session."""
     pulse = await context.service.leases.beat(_session(context, session), data.memory)
     return BeatAnswer(
         alive=pulse.alive, cancel=[context.seals.lease(job, fence) for job, fence in pulse.cancel]
@@ -301,7 +301,7 @@ async def beat(context: RouteContext, session: FromPath[str], data: JSONBody[Bea
 
 @delete("/v1/leases/sessions/{session:str}", guards=[requires(Scope.WORK)], status_code=204, tags=["leases"])
 async def end_session(context: RouteContext, session: FromPath[str]) -> None:
-    """End a session: what it holds goes back at once, and nobody is charged."""
+    """End a session: its jobs go back at once, and spend no attempt."""
     await context.service.leases.end(_session(context, session))
 
 

@@ -58,7 +58,7 @@ async def show_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
 
 @post("/v1/queues/{queue:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
 async def pause_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
-    """Stop handing out its jobs; what runs goes on."""
+    """Pause a queue: the store stops handing out its jobs. Running jobs go on."""
     name = await _mine(context, queue)
     await context.service.queues.pause(name)
     await context.record("queue paused", {"queue": name}, jobs=0, wanted=0)
@@ -67,7 +67,7 @@ async def pause_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown
 
 @post("/v1/queues/{queue:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
 async def resume_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
-    """Let a paused queue hand out jobs again."""
+    """Resume a queue: the store hands out its jobs again."""
     name = await _mine(context, queue)
     await context.service.queues.resume(name)
     await context.record("queue resumed", {"queue": name}, jobs=0, wanted=0)
@@ -78,7 +78,7 @@ async def resume_queue(context: RouteContext, queue: FromPath[str]) -> QueueShow
 async def override_queue(
     context: RouteContext, queue: FromPath[str], data: JSONBody[QueueChange]
 ) -> QueueShown:
-    """Override some of its settings until they are reset; other overrides stay."""
+    """Override some settings of a queue until they are reset; other overrides stay."""
     name = await _mine(context, queue)
     settings = overrides(data, QueueSettings, queue_settings, check_queue_settings)
     await context.service.queues.override(name, settings)
@@ -88,7 +88,7 @@ async def override_queue(
 
 @delete("/v1/queues/{queue:str}/override", status_code=200, guards=[requires(Scope.OPERATE)], tags=["queues"])
 async def reset_queue(context: RouteContext, queue: FromPath[str]) -> QueueShown:
-    """Let its declared settings count again."""
+    """Drop the override of a queue: its declared settings apply again."""
     name = await _mine(context, queue)
     if await context.service.queues.reset(name):
         await context.record("queue reset", {"queue": name}, jobs=0, wanted=0)

@@ -13,7 +13,7 @@ from windlass.api.problems import conflict, not_found
 
 @get("/v1/relays", guards=[requires(Scope.READ)], tags=["relays"])
 async def list_relays(context: RouteContext) -> list[RelayShown]:
-    """Which message broker is told of which ends of jobs, and how far behind that is."""
+    """All relays: which ends of jobs each tells to which message broker, and how far behind it is."""
     return [each for each in await context.service.relays.all() if _sees(context.caller, each)]
 
 
@@ -25,13 +25,13 @@ async def show_relay(context: RouteContext, name: FromPath[str]) -> RelayShown:
 
 @post("/v1/relays/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["relays"])
 async def pause_relay(context: RouteContext, name: FromPath[str]) -> RelayShown:
-    """Stop telling. If it is paused for longer than the event log keeps events, it misses some."""
+    """Pause a relay. If it is paused for longer than the event log keeps events, it misses some."""
     return await _paused(context, name, paused=True)
 
 
 @post("/v1/relays/{name:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["relays"])
 async def resume_relay(context: RouteContext, name: FromPath[str]) -> RelayShown:
-    """Go on telling where it was paused."""
+    """Resume a relay where it was paused."""
     return await _paused(context, name, paused=False)
 
 

@@ -89,7 +89,7 @@ async def preview_schedule(
 
 @post("/v1/schedules/preview", status_code=200, guards=[requires(Scope.READ)], tags=["schedules"])
 async def preview_rule(context: RouteContext, data: JSONBody[PreviewWanted]) -> list[datetime]:
-    """The next times of a rule that is not kept; for forms."""
+    """The next times of a rule. No schedule is made."""
     return await context.service.schedules.preview_rule(_timing(data), data.count)
 
 
@@ -127,7 +127,7 @@ async def edit_schedule(context: RouteContext, name: FromPath[str], data: JSONBo
 
 @post("/v1/schedules/{name:str}/reset", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
 async def reset_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
-    """Let what the code declares count again."""
+    """Drop the override of a schedule: the declared rule applies again."""
     known = (await _mine(context, name)).name
     if await context.service.schedules.reset(known):
         await context.record("schedule reset", {"schedule": known}, jobs=0, wanted=0)
@@ -136,7 +136,7 @@ async def reset_schedule(context: RouteContext, name: FromPath[str]) -> Schedule
 
 @post("/v1/schedules/{name:str}/pause", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"])
 async def pause_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
-    """Stop its firing; what becomes of the ticks meanwhile is what `catch_up` says."""
+    """Pause a schedule. `catch_up` says what becomes of its ticks until it is resumed."""
     return await _paused(context, name, paused=True)
 
 
@@ -144,13 +144,13 @@ async def pause_schedule(context: RouteContext, name: FromPath[str]) -> Schedule
     "/v1/schedules/{name:str}/resume", status_code=200, guards=[requires(Scope.OPERATE)], tags=["schedules"]
 )
 async def resume_schedule(context: RouteContext, name: FromPath[str]) -> ScheduleShown:
-    """Let its firing go on."""
+    """Resume a schedule."""
     return await _paused(context, name, paused=False)
 
 
 @post("/v1/schedules/{name:str}/run", guards=[requires(Scope.OPERATE)], tags=["schedules"])
 async def run_schedule(context: RouteContext, name: FromPath[str]) -> Ran:
-    """Make its call now, besides its ticks."""
+    """Enqueue the job of a schedule now. Its next ticks stay as they are."""
     known = (await _mine(context, name)).name
     job = await context.service.schedules.run_now(known)
     await context.record("schedule run", {"schedule": known}, jobs=1, wanted=1)

@@ -68,13 +68,13 @@ async def log_in(request: Request[Any, Any, Any], data: JSONBody[Login]) -> Resp
 
 @get("/v1/session", guards=[requires(*Scope)], tags=["session"])
 async def who(request: Request[Any, Any, Any]) -> Who:
-    """Who I am."""
+    """The caller: who it is, and what it may do."""
     return _who(request)
 
 
 @delete("/v1/session", guards=[OPEN], status_code=204, tags=["session"])
 async def log_out(request: Request[Any, Any, Any]) -> Response[None]:
-    """Log out: the cookie opens nothing any more, wherever it is."""
+    """Log out: no server accepts the cookie any more."""
     server_state = _server_state(request)
     cookie = cookie_of(request.headers.get("cookie", "").encode("latin-1", "replace"))
     if cookie is not None:

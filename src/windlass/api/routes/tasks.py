@@ -79,7 +79,7 @@ async def resume_task(context: RouteContext, task: FromPath[str]) -> Striking | 
 
 @get("/v1/strikes", guards=[requires(Scope.READ, unbound=True)], tags=["tasks"])
 async def list_strikes(context: RouteContext) -> list[StrikeShown]:
-    """Strikes in force; one without conditions pauses its task."""
+    """The strikes in force. A strike without conditions pauses its task."""
     return [strike async for strike in context.service.strikes.all()]
 
 

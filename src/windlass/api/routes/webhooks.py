@@ -64,7 +64,7 @@ async def put_webhook(context: RouteContext, name: FromPath[str], data: JSONBody
 
 @delete("/v1/webhooks/{name:str}", guards=[requires(Scope.OPERATE)], tags=["webhooks"])
 async def remove_webhook(context: RouteContext, name: FromPath[str]) -> None:
-    """Tell it no more; what is on its way is delivered."""
+    """Remove a webhook. Messages that wait for delivery are still sent."""
     require_whole_queues(context.caller)
     found = await _found(context, named(name))
     if found is None:

@@ -21,7 +21,7 @@ async def list_workers(context: RouteContext) -> list[WorkerWhole]:
 
 @get("/v1/workers/{worker:str}", guards=[requires(Scope.READ)], tags=["workers"])
 async def show_worker(context: RouteContext, worker: FromPath[str]) -> WorkerWhole:
-    """One of them."""
+    """One worker process."""
     async for each in _seen(context):
         if each.id == worker:
             return each

@@ -28,7 +28,7 @@ async def open_source(address: Address) -> LogSource | QueueSource:
         info = await stream_of(link, stream)
         if info.config.retention == "limits":
             return _log(link, stream, address)
-        queue = WorkQueue(link, info, address)
+        queue = WorkQueue(link, stream, address)
         await queue.begin()
     except BaseException:
         await link.close()

@@ -14,7 +14,6 @@ from windlass.bridges.nats.said import (
     NO_CONSUMER,
     ApiError,
     ConsumerInfo,
-    StreamInfo,
     refusal,
     stream_of,
 )
@@ -32,13 +31,12 @@ class WorkQueue:
     """A durable consumer, shared by all who read the queue."""
 
     names_messages = True
-    """The number in the stream is the same for every delivery."""
+    """Number and time in the stream are the same for every delivery."""
 
-    def __init__(self, link: Link, info: StreamInfo, address: Address) -> None:
+    def __init__(self, link: Link, stream: str, address: Address) -> None:
         self._link = link
         self._address = address
-        self._stream = info.config.name
-        self._identity = info.identity
+        self._stream = stream
         self._consumer = address.options.get("consumer", _CONSUMER)
         self._filter = address.options.get("subject", "")
         self._pulling: Pulling | None = None
@@ -61,7 +59,8 @@ class WorkQueue:
 
     def _message(self, said: Msg) -> Message:
         place = place_of(said)
-        number = f"{self._identity} {place.sequence}"
+        # With its time: a stream that was made anew, or has lost its end, gives the same numbers to others.
+        number = f"{self._stream} {place.sequence} {place.time}"
         return message_of(said, place, stream=self._stream, after=said.reply, otherwise=number)
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:

@@ -13,6 +13,7 @@ from aiormq import exceptions as amqp
 
 from windlass.bridges.addresses import Address
 from windlass.bridges.rabbitmq.place import tls_of
+from windlass.bridges.rabbitmq.strange import bear
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable
 
 _T = TypeVar("_T")
@@ -20,6 +21,8 @@ _T = TypeVar("_T")
 # All that it says is said once more in our words, and not again with every try. Who wants it sets its level.
 if (_client_log := logging.getLogger("aiormq")).level == logging.NOTSET:
     _client_log.setLevel(logging.CRITICAL)
+
+bear()
 
 ANSWERS_WITHIN = 10.0
 """Seconds that RabbitMQ may take for an answer."""

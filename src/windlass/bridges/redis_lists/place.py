@@ -36,7 +36,7 @@ class Place(msgspec.Struct, frozen=True):
         return self._of_step(self.steps[max(0, bisect_right(self.steps, turned(priority or 0)) - 1)])
 
     def named(self, name: str) -> "Place":
-        """Another list of the same server; empty: this one."""
+        """The list of this name on the same server; without a name, this list."""
         return msgspec.structs.replace(self, list=name) if name else self
 
     @property

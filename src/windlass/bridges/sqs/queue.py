@@ -92,9 +92,9 @@ class Queue:
         """Wait for one call at least. What it has brought has arrived, whoever is still waiting for it."""
         done, _ = await asyncio.wait(self._receiving, return_when=asyncio.FIRST_COMPLETED)
         self._receiving -= done
-        for call in done:
-            if (error := call.exception()) is not None and not self._arrived:
-                raise error
+        errors = [error for call in done if (error := call.exception()) is not None]
+        if errors and not self._arrived:
+            raise errors[0]
 
     async def _receive(self, count: int, timeout: float) -> int:
         asked: dict[str, Any] = {

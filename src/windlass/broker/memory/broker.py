@@ -73,7 +73,7 @@ class MemoryBroker:
 
     @property
     def transact(self) -> Transact | None:
-        """It has no transactions of its callers."""
+        """Refuse: this store cannot take part in transactions of its callers."""
         return None
 
     async def warnings(self) -> Sequence[str]:
@@ -219,9 +219,13 @@ class MemoryBroker:
         with self._step():
             return operate.replay(self._ns, targets)
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
         with self._step():
-            return operate.discard(self._ns, targets, overdue=overdue)
+            return operate.discard(self._ns, targets)
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        with self._step():
+            return operate.prune(self._ns, targets)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         with self._step():

@@ -10,7 +10,7 @@ from windlass.core.dedup import held_until
 from windlass.core.edge import EdgeRuling, rule_edge
 from windlass.core.event import Event, is_logged
 from windlass.core.group import key_place
-from windlass.core.job import Delivery, Moved, OnFailure
+from windlass.core.job import Delivery, Moved, NewJob, OnFailure
 from windlass.core.outcome import Cause, Error, Outcome
 from windlass.core.settlement import Ruling, is_crash
 from windlass.core.state import TERMINAL, UNFINISHED, WAITING, Move, Reason, State, permitted
@@ -374,6 +374,10 @@ def drop(ns: Namespace, job: Job, move: Move) -> None:
         ns.remembered[job.id] = Remembered(job, last.outcome if last and last.settled else None, until)
     transition(ns, job, move, None)
     job.state, job.reason = was, why  # for those who still ask how it ended
+    job.asked = NewJob(id=job.id, task=job.asked.task, queue=job.asked.queue, lane=job.asked.lane)
+    job.held = job.progress = job.result = job.error = None
+    job.deliveries.clear()
+    job.logs.clear()
     del ns.jobs[job.id]
     ns.dependents.pop(job.id, None)
     if was is State.DEAD:

@@ -26,9 +26,14 @@ def replay(ns: Namespace, targets: Sequence[Target]) -> tuple[Operated, ...]:
     return _each(ns, targets, _replay)
 
 
-def discard(ns: Namespace, targets: Sequence[Target], *, overdue: bool) -> tuple[Operated, ...]:
+def discard(ns: Namespace, targets: Sequence[Target]) -> tuple[Operated, ...]:
     """Remove dead letters."""
-    return _each(ns, targets, _prune if overdue else _discard)
+    return _each(ns, targets, _discard)
+
+
+def prune(ns: Namespace, targets: Sequence[Target]) -> tuple[Operated, ...]:
+    """Remove finished jobs that nothing needs."""
+    return _each(ns, targets, _prune)
 
 
 def edit(ns: Namespace, edits: Sequence[Edit]) -> tuple[Operated, ...]:
@@ -88,17 +93,18 @@ def _still_holds(ns: Namespace, key: Key) -> bool:
 
 
 def _discard(ns: Namespace, job: Job, _: Target) -> Operated:
-    return _remove(ns, job, Move.DISCARD)
+    if job.state is not State.DEAD:
+        return Operated(job.id, Effect.WRONG_STATE, job.state)
+    lifecycle.drop(ns, job, Move.DISCARD)
+    return Operated(job.id, Effect.APPLIED)
 
 
 def _prune(ns: Namespace, job: Job, _: Target) -> Operated:
-    return _remove(ns, job, Move.PRUNE)
-
-
-def _remove(ns: Namespace, job: Job, move: Move) -> Operated:
-    if job.state is not State.DEAD:
+    if job.state not in TERMINAL:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
-    lifecycle.drop(ns, job, move)
+    if job.state is not State.DEAD and lifecycle.is_needed(ns, job):
+        return Operated(job.id, Effect.CONFLICT, job.state)
+    lifecycle.drop(ns, job, Move.PRUNE)
     return Operated(job.id, Effect.APPLIED)
 
 

@@ -267,8 +267,11 @@ class PostgresBroker:
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
         return await self._store.run(verbs.operate("replay", targets))
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
-        return await self._store.run(verbs.operate("prune" if overdue else "discard", targets))
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("discard", targets))
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("prune", targets))
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         return await self._store.run(verbs.edit(edits))

@@ -188,7 +188,7 @@ class Pool:
 
 
 def _for_calls(location: Location) -> int:
-    """How many connections there are but for the one that listens."""
+    """How many connections there are except for the one that listens."""
     return location.connections - location.listens
 
 

@@ -16,7 +16,7 @@ server syncs its file; `sadd` and `smembers` on `windlass:namespaces` to be list
 
 
 def rules(namespace: str, *more: str) -> tuple[str, ...]:
-    """The rules of an `ACL SETUSER`, but for its password."""
+    """The rules of an `ACL SETUSER`, except for its password."""
     place = f"{prefix(namespace)}*"
     # In a pattern a brace stands for itself.
     return (

@@ -60,7 +60,7 @@ class RedisBroker:
 
     @property
     def transact(self) -> Transact | None:
-        """It has no transactions of its callers."""
+        """Refuse: this store cannot take part in transactions of its callers."""
         return None
 
     async def warnings(self) -> Sequence[str]:
@@ -215,8 +215,11 @@ class RedisBroker:
     async def replay(self, targets: Sequence[Target]) -> Sequence[Operated]:
         return await self._store.run(verbs.operate("replay", targets))
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
-        return await self._store.run(verbs.discard(targets, overdue=overdue))
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("discard", targets))
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        return await self._store.run(verbs.operate("prune", targets))
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         return await self._store.run(verbs.edit(edits))

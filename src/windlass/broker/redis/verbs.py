@@ -318,14 +318,9 @@ def schedules(after: Cursor, limit: int) -> ScriptCall[Schedules]:
 
 
 def operate(verb: str, targets: Sequence[Target]) -> ScriptCall[tuple[Operated, ...]]:
-    """Cancel or replay."""
+    """Cancel, replay, discard or prune."""
     check_items("jobs", targets)
     return _operate(verb, targets, [encoding.target(one) for one in targets])
-
-
-def discard(targets: Sequence[Target], *, overdue: bool) -> ScriptCall[tuple[Operated, ...]]:
-    check_items("jobs", targets)
-    return _operate("discard", targets, [[*encoding.target(one), overdue] for one in targets])
 
 
 def edit(edits: Sequence[Edit]) -> ScriptCall[tuple[Operated, ...]]:

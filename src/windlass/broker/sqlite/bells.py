@@ -188,7 +188,7 @@ class Bells:
         self.ring()
 
     def let_go(self) -> None:
-        """Close the FIFOs, but for those that a loop still looks at: their numbers must not be reused yet."""
+        """Close the FIFOs, except those that a loop still looks at: their numbers must not be reused yet."""
         with self._guard:
             watched = {fifo for waiting in list(self._loops.values()) for fifo in list(waiting)}
             for name in [name for name, fifo in self._fifos.items() if fifo not in watched]:

@@ -139,7 +139,7 @@ class SqliteBroker:
 
     @property
     def transact(self) -> Transact | None:
-        """It has no transactions of its callers."""
+        """Refuse: this store cannot take part in transactions of its callers."""
         return None
 
     async def warnings(self) -> Sequence[str]:
@@ -260,9 +260,13 @@ class SqliteBroker:
         check_items("jobs", targets)
         return await self._write(operate.replay, targets)
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
         check_items("jobs", targets)
-        return await self._write(operate.discard, targets, overdue)
+        return await self._write(operate.discard, targets)
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        check_items("jobs", targets)
+        return await self._write(operate.prune, targets)
 
     async def edit(self, edits: Sequence[Edit]) -> Sequence[Operated]:
         check_items("jobs", edits)

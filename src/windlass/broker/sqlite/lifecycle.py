@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from windlass.broker.sqlite import filing, flows, keys
 from windlass.broker.sqlite.records import (
     CODES,
@@ -20,6 +22,7 @@ from windlass.broker.sqlite.records import (
     Queue,
     delivery_record,
     pack,
+    read_delivery,
 )
 from windlass.broker.sqlite.statements import statements
 from windlass.broker.sqlite.transaction import Transaction, count_move
@@ -379,10 +382,23 @@ def drop(tx: Transaction, job: Job, move: Move) -> None:
 def _remember(tx: Transaction, job: Job, until: Micros) -> None:
     """Keep how a job ended, for those who ask again; everything else goes."""
     job.pruned_until = until
+    job.held = None
     tx.run(SQL["drop_body"], (job.n,))
     _drop_words(tx, job)
     tx.run(SQL["drop_deliveries"], (job.n, job.fence))
+    if job.state is not State.DONE:  # those that are done went wrong in none of what is left
+        _bare_end(tx, job)
     tx.touch(job)
+
+
+def _bare_end(tx: Transaction, job: Job) -> None:
+    """Of the last end keep what is told to who settles it again; not what went wrong, which may tell of a
+    person.
+    """
+    record = tx.value(SQL["delivery"], (job.n, job.fence))
+    if record is not None:
+        last = msgspec.structs.replace(read_delivery(job.fence, record), cause=None, error=None)
+        tx.run(SQL["save_delivery"], (job.n, job.fence, delivery_record(last)))
 
 
 def remove(tx: Transaction, job: Job) -> None:

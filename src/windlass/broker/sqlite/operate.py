@@ -29,9 +29,20 @@ def replay(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     return _each(tx, targets, _replay)
 
 
-def discard(tx: Transaction, targets: Sequence[Target], overdue: bool) -> tuple[Operated, ...]:  # noqa: FBT001
+def discard(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     """Remove dead letters."""
-    return _each(tx, targets, _prune if overdue else _discard)
+    return _each(tx, targets, _discard)
+
+
+def prune(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
+    """Remove finished jobs that nothing needs. Somebody may have asked for it: pages that they leave are
+    overwritten. Sweep spares itself this: to free a gigabyte it would write one.
+    """
+    tx.run("PRAGMA secure_delete = ON")
+    try:
+        return _each(tx, targets, _prune)
+    finally:
+        tx.run("PRAGMA secure_delete = FAST")
 
 
 def edit(tx: Transaction, edits: Sequence[Edit]) -> tuple[Operated, ...]:
@@ -93,17 +104,18 @@ def _replay(tx: Transaction, job: Job, _: Target) -> Operated:
 
 
 def _discard(tx: Transaction, job: Job, _: Target) -> Operated:
-    return _remove(tx, job, Move.DISCARD)
+    if job.state is not State.DEAD:
+        return Operated(job.id, Effect.WRONG_STATE, job.state)
+    lifecycle.drop(tx, job, Move.DISCARD)
+    return Operated(job.id, Effect.APPLIED)
 
 
 def _prune(tx: Transaction, job: Job, _: Target) -> Operated:
-    return _remove(tx, job, Move.PRUNE)
-
-
-def _remove(tx: Transaction, job: Job, move: Move) -> Operated:
-    if job.state is not State.DEAD:
+    if job.state not in TERMINAL:
         return Operated(job.id, Effect.WRONG_STATE, job.state)
-    lifecycle.drop(tx, job, move)
+    if job.state is not State.DEAD and lifecycle.is_needed(tx, job):
+        return Operated(job.id, Effect.CONFLICT, job.state)
+    lifecycle.drop(tx, job, Move.PRUNE)
     return Operated(job.id, Effect.APPLIED)
 
 

@@ -76,7 +76,7 @@ def _overdue(tx: Transaction, queue: Queue, budget: Budget, *, keep_dead: bool) 
 
 
 def _too_many(tx: Transaction, queue: Queue, count: int, budget: Budget) -> Iterator[int]:
-    """The oldest of those that nothing needs, but for the newest so many."""
+    """The oldest of those that nothing needs, except for the newest so many."""
     over = tx.value(SQL["count_finished"], (queue.q,)) - count
     if over > 0:
         over -= tx.value(SQL["count_needed"], (queue.q,))

@@ -26,6 +26,7 @@ MOVES: Mapping[str, Collection[Move]] = {
     "cancel": {Move.CANCEL, *_FATE},
     "replay": {Move.REPLAY},
     "discard": {Move.DISCARD, *_FATE},
+    "prune": _FATE,
     "edit": {Move.EDIT},
     "purge": {Move.PURGE, *_FATE},
     "unhold": {Move.UNHOLD},

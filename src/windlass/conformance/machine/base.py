@@ -337,7 +337,7 @@ class Machine(RuleBasedStateMachine):
         return False
 
     def _left(self) -> list[object]:
-        """What is unfinished, but for what waits for a dead letter to be replayed or discarded."""
+        """What is unfinished, except for what waits for a dead letter to be replayed or discarded."""
         views = [view for view in self.ledger.last.jobs.values() if view is not None]
         stuck = {view.id for view in views if view.state is State.DEAD}
         while True:

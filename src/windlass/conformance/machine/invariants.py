@@ -187,7 +187,7 @@ _STEADY = (
 
 
 def _check_untouched(ledger: Ledger, entry: Entry, view: JobDetail) -> None:
-    """What no word of this step was about stays as it was, but for what its state says."""
+    """What no word of this step was about stays as it was, except for what its state says."""
     before = ledger.view(entry.id)
     if before is None or entry.id in ledger.touched or before.state is not view.state:
         return

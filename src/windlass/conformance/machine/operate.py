@@ -7,7 +7,15 @@ from hypothesis.stateful import precondition, rule
 
 from windlass.conformance.machine import draws
 from windlass.conformance.machine.base import Machine
-from windlass.conformance.machine.ledger.operate import cancelled, discarded, edited, purged, replayed, unheld
+from windlass.conformance.machine.ledger.operate import (
+    cancelled,
+    discarded,
+    edited,
+    pruned,
+    purged,
+    replayed,
+    unheld,
+)
 from windlass.conformance.machine.universe import APPS, HOLD_KEYS, LANES, NOWHERE, QUEUES, job_id
 from windlass.core.operate import Edit, Target
 from windlass.core.settings import Body, Kind, LaneSettings, QueueSettings, Subject
@@ -58,18 +66,18 @@ def _body(subject: Subject, said: Said) -> Body | None:
 
 
 class OperateJobs(Machine):
-    """Cancel, replay, discard, edit, purge, unhold."""
+    """Cancel, replay, discard, prune, edit, purge, unhold."""
 
     @rule(act=st.sampled_from(("cancel", "replay", "discard", "prune")), jobs=_targets)
     def operate(self, act: str, jobs: list[tuple[int, State | None]]) -> None:
-        """Cancel jobs, replay or discard dead letters."""
+        """Cancel jobs, replay or discard dead letters, prune finished jobs."""
         self._operate(act, [Target(job_id(number), expect) for number, expect in jobs])
 
     @rule(act=st.sampled_from(("cancel", "replay", "discard", "prune")))
     def operate_on_all(self, act: str) -> None:
-        """Cancel whatever runs; replay or discard whatever is dead, twice at once."""
-        state = State.RUNNING if act == "cancel" else State.DEAD
-        jobs = [Target(view.id) for view in self.ledger.last.listed if view.state is state]
+        """Cancel what runs; replay or discard what is dead; prune what has ended; twice at once."""
+        states = {"cancel": {State.RUNNING}, "prune": TERMINAL}.get(act, {State.DEAD})
+        jobs = [Target(view.id) for view in self.ledger.last.listed if view.state in states]
         self._operate(act, [*jobs, *jobs])
 
     def _operate(self, act: str, targets: list[Target]) -> None:
@@ -78,10 +86,10 @@ class OperateJobs(Machine):
                 cancelled(self.ledger, targets, self.on(act, lambda broker: broker.cancel(targets)))
             case "replay":
                 replayed(self.ledger, targets, self.on(act, lambda broker: broker.replay(targets)))
+            case "prune":
+                pruned(self.ledger, targets, self.on(act, lambda broker: broker.prune(targets)))
             case _:
-                overdue = act == "prune"
-                answers = self.on("discard", lambda broker: broker.discard(targets, overdue=overdue))
-                discarded(self.ledger, targets, answers)
+                discarded(self.ledger, targets, self.on(act, lambda broker: broker.discard(targets)))
 
     @rule(
         job=_jobs,

@@ -115,7 +115,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """What an ask asks for, whoever asks."""
+    """What an ask of any session asks for."""
 
     queues: tuple[str, ...] = QUEUES
     slots: int = 3
@@ -128,7 +128,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """What a session does with the jobs that it has: all are done, but for some."""
+    """What a session does with the jobs that it has: all are done, except for some."""
 
     left: frozenset[int] = frozenset()
     """The nth of them, from 0, which it keeps."""

@@ -37,8 +37,8 @@ class Archive(Protocol):
         ...
 
     async def forget(self, namespace: str, tag: str) -> int:
-        """Blank what entries with a tag hold of a person (arguments, headers, error); how many it did so to.
-        That a job was there, and who removed it, stays.
+        """Blank what entries with a tag hold of a person (arguments, headers, error). How many held
+        something. That a job was there, and who removed it, stays.
         """
         ...
 

@@ -55,10 +55,9 @@ class DatabaseArchive:
         while page := await self._rows.rows(Archived.PAGE, namespace, *place, PAGE):
             for job, died_at, line in page:
                 entry = decode(line)
-                if tag in entry.tags:
-                    await self._rows.rows(
-                        Archived.REPLACE, namespace, job, died_at, encode(forgotten(entry)).decode()
-                    )
+                blank = forgotten(entry)
+                if tag in entry.tags and blank != entry:
+                    await self._rows.rows(Archived.REPLACE, namespace, job, died_at, encode(blank).decode())
                     blanked += 1
             place = (page[-1][0], page[-1][1])
         return blanked

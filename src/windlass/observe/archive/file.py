@@ -132,9 +132,10 @@ def _blank(path: Path, namespace: str, tag: str) -> int:
             except msgspec.MsgspecError:
                 file.write(line)  # not one of ours, or of a newer version
                 continue
-            mine = entry.namespace == namespace and tag in entry.tags
+            blank = forgotten(entry)
+            mine = entry.namespace == namespace and tag in entry.tags and blank != entry
             blanked += mine
-            file.write(encode(forgotten(entry)) + b"\n" if mine else line)
+            file.write(encode(blank) + b"\n" if mine else line)
         file.flush()
         os.fsync(file.fileno())
     if blanked:

@@ -53,7 +53,7 @@ class Remover:
             dead = [job for job in found if job is not None and job.state is State.DEAD and not job.pruned]
             what = "pruned" if overdue else "discarded"
             await self._keep([self._entry(job, what=what, at=at, by=by, reason=reason) for job in dead])
-        return await self._broker.discard(targets, overdue=overdue)
+        return await (self._broker.prune if overdue else self._broker.discard)(targets)
 
     async def prune(self, jobs: Sequence[JobId], *, by: str) -> Sequence[Operated]:
         """Remove dead letters whose time is over."""

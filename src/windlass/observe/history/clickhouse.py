@@ -112,6 +112,22 @@ class ClickHouseSink:
                 async with _telling():
                     await self._client.command(gone, parameters=parameters)
 
+    async def blank(self, source: str, tag: str) -> int:
+        """See `Sink`. The parts of the table that hold such rows are written anew; the server drops the old
+        ones within minutes.
+        """
+        count, parameters = 0, {"source": source, "tag": tag}
+        for table, (blanked, where) in sql.BLANK.items():
+            # A table and columns of ours; values are parameters.
+            found = f"SELECT count() FROM windlass_history_{table} FINAL WHERE {where}"  # noqa: S608
+            rows: int = (await self._rows(found, parameters))[0][0]
+            if rows:
+                change = f"ALTER TABLE windlass_history_{table} UPDATE {blanked} WHERE {where}"
+                async with _telling():
+                    await self._client.command(change, parameters=parameters, settings={"mutations_sync": 2})
+            count += rows
+        return count
+
     async def _insert(
         self,
         table: str,

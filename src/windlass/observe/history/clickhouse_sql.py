@@ -103,6 +103,13 @@ SCHEMA = (
 AGES: Mapping[str, str] = {"attempt": "at", "enqueue": "at", "slots": "at", "worker": "seen_at"}
 """What tells how old a row of each table is."""
 
+_TAGGED = "source = {source:String} AND has(tags, {tag:String})"
+BLANK: Mapping[str, tuple[str, str]] = {
+    "attempt": ("error = ''", f"{_TAGGED} AND error != ''"),
+    "enqueue": ("unique_key = NULL", f"{_TAGGED} AND unique_key IS NOT NULL"),
+}
+"""By table: what is blanked, and where."""
+
 _BACK = ", ".join(f"'{outcome.value}'" for outcome in GIVEN_BACK)
 _BAD = ", ".join(f"'{outcome.value}'" for outcome in FAILED)
 _CHOSEN = """source = {source:String} AND at >= {since:Int64} AND at < {until:Int64}

@@ -41,7 +41,7 @@ ODD = "it's \"a\"\\ {b}\n%s ?1 $1 ✓ 中文 ''"
 
 
 def attempt(number: int, **said: object) -> Attempt:
-    """An attempt that is done, but for what is said."""
+    """An attempt that is done, except for what is said."""
     fields: dict[str, object] = {
         "job": f"01900000-0000-7000-8000-{number:012x}",
         "fence": number,
@@ -200,6 +200,32 @@ async def what_is_old_is_dropped(sink: Sink) -> None:
     gone = await sink.trail("s", attempt(1).job)
     assert (gone.enqueued, list(gone.attempts)) == (None, [])
     assert (await total(sink, source="other")).done == 2
+
+
+async def blanked_rows_keep_their_figures(sink: Sink) -> None:
+    """See `Sink.blank`."""
+    said = {"outcome": Outcome.DEAD, "move": Move.DEAD, "error_type": "E", "error": ODD, "fingerprint": "f"}
+    near = ('x","user:42', "user:421", ',"user:42"', "[user:42]", "user:42,")
+    mine, others = ("a", "user:42"), [*((tag,) for tag in near), ()]
+    attempts = [attempt(number, tags=tags, **said) for number, tags in enumerate((mine, *others), 1)]
+    jobs = [enqueued(number, key=ODD, tags=tags) for number, tags in enumerate((mine, *others), 1)]
+    for source in ("s", "other"):
+        await write(sink, Batch(attempts=attempts, enqueued=jobs), source=source)
+    before = await total(sink)
+    assert [await sink.blank("s", "user:42") for _ in range(2)] == [2, 0]
+    check(await total(sink), attempts)
+    assert await total(sink) == before
+    held = [(await sink.trail("s", each.job), await sink.trail("other", each.job)) for each in attempts]
+    for number, (here, there) in enumerate(held):
+        blank = {"error": ""} if number == 0 else {}
+        (told,) = here.attempts
+        assert told == attempt(number + 1, tags=attempts[number].tags, **{**said, **blank})
+        assert here.enqueued is not None
+        assert here.enqueued.key == (None if number == 0 else ODD)
+        assert [each.error for each in there.attempts] == [ODD]
+    odd = attempt(100, tags=("it's \\ 中\n",), **said)
+    await write(sink, Batch(attempts=[odd]), cursor="10")
+    assert await sink.blank("s", "it's \\ 中\n") == 1
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -403,6 +429,7 @@ OBLIGATIONS: Mapping[str, Callable[[Sink], Awaitable[None]]] = {
         what_is_written_twice_is_one,
         text_is_data,
         what_is_old_is_dropped,
+        blanked_rows_keep_their_figures,
         minutes_count_as_one_would_by_hand,
         slots_add_up_by_minute,
         groups_count_as_one_would_by_hand,

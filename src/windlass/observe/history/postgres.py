@@ -82,6 +82,10 @@ class PostgresSink:
         for statement in sql.FORGET:
             await self._rows(statement, source, before)
 
+    async def blank(self, source: str, tag: str) -> int:
+        """See `Sink`."""
+        return await sql.blanked(self._rows, source, tag)
+
     # --- reading --------------------------------------------------------------------------------------------
 
     async def minutes(

@@ -126,6 +126,15 @@ class Sink(Protocol):
         """
         ...
 
+    async def blank(self, source: str, tag: str) -> int:
+        """Blank what the rows with a tag hold of a person: the errors of attempts, the unique keys of jobs.
+        How many rows held something.
+
+        - blanked_rows_keep_their_figures: reports and trails tell all but these two; of this tag and source
+          alone, however many rows there are.
+        """
+        ...
+
     async def minutes(self, source: str, window: Window, step: Micros = MINUTE) -> Sequence[Minute]:
         """Every minute of every task in which something ended. A sink that adds up as it reads may answer by
         steps, which are whole minutes.
@@ -193,7 +202,7 @@ async def open_sink(url: str, broker: Configure | None = None) -> Sink:
 
 
 def _mark(url: str) -> str:
-    """The same for URLs of one place, whoever logs in there."""
+    """The same for URLs of one place, with any user and password."""
     parts = urlsplit(url)
     there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return hashlib.sha256(there.encode()).hexdigest()[:16]

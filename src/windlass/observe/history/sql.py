@@ -3,7 +3,7 @@ name of bytes, and what a sink does around them.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -93,6 +93,28 @@ FORGET = (
     """DELETE FROM windlass_history_slots WHERE source = $1 AND at < $2""",
     """DELETE FROM windlass_history_worker WHERE source = $1 AND seen_at < $2""",
 )
+
+
+BLANKED_AT_ONCE = 20_000
+"""Rows that are looked at in one transaction: who writes meanwhile waits for no more."""
+_BLANKED: Mapping[str, tuple[str, str]] = {
+    "attempt": ("error = ''", "error <> ''"),
+    "enqueue": ("unique_key = NULL", "unique_key IS NOT NULL"),
+}
+"""By table: what is blanked, and where there is something to blank."""
+
+
+def blank(table: str) -> tuple[str, str]:
+    """Of a table: the job behind which the next rows end, and what blanks those of them that have a tag. In
+    the JSON of tags it is looked for with the comma before it and with its quotes, as it stands nowhere else.
+    """
+    change, where = _BLANKED[table]
+    end = f"""SELECT job FROM windlass_history_{table} WHERE source = $1 AND job > $2
+        ORDER BY job LIMIT 1 OFFSET {BLANKED_AT_ONCE - 1}"""  # noqa: S608 - names of ours, no values
+    update = f"""UPDATE windlass_history_{table} SET {change} WHERE source = $1 AND job > $2
+        AND (CAST($3 AS text) IS NULL OR job <= $3) AND {where}
+        AND replace(',' || substr(tags, 2), $4, '') <> ',' || substr(tags, 2) RETURNING 1"""  # noqa: S608
+    return end, update
 
 
 class Archived:
@@ -195,6 +217,20 @@ def enqueue_row(source: str, enqueued: Enqueued) -> tuple[Any, ...]:
     """The parameters of `ADD_ENQUEUE`."""
     *fields, tags = msgspec.structs.astuple(enqueued)
     return (source, *fields, _tags_text(tags))
+
+
+async def blanked(rows: Callable[..., Awaitable[Sequence[Any]]], source: str, tag: str) -> int:
+    """Blank the rows with a tag, some at a time; how many held something."""
+    wanted, count = "," + _tags_text((tag,))[1:-1], 0
+    for table in _BLANKED:
+        end, update = blank(table)
+        place: str | None = ""
+        while place is not None:
+            found = await rows(end, source, place)
+            last: str | None = found[0][0] if found else None
+            count += len(await rows(update, source, place, last, wanted))
+            place = last
+    return count
 
 
 def slots_row(source: str, slots: Slots) -> tuple[Any, ...]:

@@ -87,6 +87,14 @@ class SqliteSink:
         for statement in sql.FORGET:
             await self._rows(statement, (source, before))
 
+    async def blank(self, source: str, tag: str) -> int:
+        """See `Sink`. What was there is not left in the file, nor in the log beside it, unless another
+        process reads at this moment.
+        """
+        count = await sql.blanked(self.rows, source, tag)
+        await self._rows("PRAGMA wal_checkpoint(TRUNCATE)", ())
+        return count
+
     # --- reading --------------------------------------------------------------------------------------------
 
     async def minutes(
@@ -182,6 +190,7 @@ def _opened(path: str) -> Any:
         _check(connection, path)
         _set_wal_mode(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")  # what is blanked is overwritten
         with connection:
             connection.execute(f"PRAGMA application_id = {_OURS}")
             for statement in sql.SCHEMA:

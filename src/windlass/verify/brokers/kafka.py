@@ -119,7 +119,7 @@ class OwnKafka(Server):
             return False
 
     def admin(self) -> Any:
-        """A client for the words of whoever runs it. It must be closed: the garbage collector may run in a
+        """A client that operators would use. It must be closed: the garbage collector may run in a
         thread of the client's own, and taking it down from there ends the process.
         """
         return _library().AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})

@@ -88,14 +88,6 @@ class Rabbit:
         self._start(self._nodes[node])
         self._await(self._nodes[node])
 
-    def begin(self, node: int = 0) -> None:
-        """Start a node that was ended, and do not wait for it: it may wait for others itself."""
-        self._start(self._nodes[node])
-
-    def await_answer(self, node: int = 0) -> None:
-        """Wait until a node answers that was begun."""
-        self._await(self._nodes[node])
-
     def kill(self, node: int = 0) -> None:
         """End a node at once, with all its processes."""
         one, self._nodes[node].process = self._nodes[node].process, None

@@ -74,7 +74,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         self.now = START
         self.slow_callback_duration = 1e9
         self.outside = Context()
-        """The context of whoever is no process."""
+        """The context of code that belongs to no process."""
         self._every_task: list[asyncio.Task[Any]] = []
         self.set_task_factory(self._made)
 

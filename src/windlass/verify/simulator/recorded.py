@@ -155,9 +155,13 @@ class Recorded:
         """Replay jobs."""
         return await self._operated("replay", targets, self._broker.replay(targets))
 
-    async def discard(self, targets: Sequence[Target], *, overdue: bool = False) -> Sequence[Operated]:
+    async def discard(self, targets: Sequence[Target]) -> Sequence[Operated]:
         """Discard jobs."""
-        return await self._operated("discard", targets, self._broker.discard(targets, overdue=overdue))
+        return await self._operated("discard", targets, self._broker.discard(targets))
+
+    async def prune(self, targets: Sequence[Target]) -> Sequence[Operated]:
+        """Prune jobs by hand: to who reads the history it is a discard."""
+        return await self._operated("discard", targets, self._broker.prune(targets))
 
     async def pause(self, queue: str, lane: str | None = None) -> bool:
         """Pause a queue or lane."""

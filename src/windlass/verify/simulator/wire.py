@@ -27,7 +27,7 @@ from windlass.verify.simulator.recorded import Refused
 
 T = TypeVar("T")
 
-UNFENCED = frozenset({"pause", "resume", "cancel", "replay", "discard"})
+UNFENCED = frozenset({"pause", "resume", "cancel", "replay", "discard", "prune"})
 """An operator's word that comes twice, and late, is another word: a pause after its resume."""
 MOST_STEPS = 12_000
 """A run takes a few hundred."""
@@ -98,7 +98,7 @@ class Network:
 
     def execute_again(self, verb: str, args: tuple[Any, ...], more: dict[str, Any]) -> None:
         """A copy has arrived that nobody waits for. A pass of a sweep moves the liveness clock and may give
-        sessions up, whoever asked for it: the history has to tell, and its caller cannot.
+        sessions up, in any call of it: the history has to tell, and its caller cannot.
         """
         with contextlib.suppress(WindlassError):
             if verb != "sweep":
@@ -111,7 +111,7 @@ class Network:
 
 
 class Wire:
-    """The store as one process sees it. Verbs that wait (`wait`, `watch`) are not for here but for `wait`."""
+    """The store as one process sees it. Verbs that wait (`wait`, `watch`) are not for here, except `wait`."""
 
     def __init__(self, network: Network, process: SimProcess) -> None:
         self._network = network

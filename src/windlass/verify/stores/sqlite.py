@@ -37,7 +37,7 @@ class OwnSqlite(OwnStore):
         return f"sqlite:///{self.path}"
 
     def start(self) -> None:
-        """Whoever opens it first makes it."""
+        """The first process that opens the file makes it."""
 
     def close(self) -> None:
         """Its folder is removed with the run's."""

@@ -14,10 +14,9 @@ for i = #late, 1, -1 do
     redis.call('ZREM', due, late[i])
     if kept then
         local colon = string.find(kept, ':', 1, true)
-        local list = KEYS[2 + tonumber(string.sub(kept, 1, colon - 1))]
-        if list then
-            redis.call('RPUSH', list, string.sub(kept, colon + 1))
-        end
+        -- Whoever took it may have had more steps of priority than this reader: then it goes to the last list.
+        local list = KEYS[2 + tonumber(string.sub(kept, 1, colon - 1))] or KEYS[#KEYS]
+        redis.call('RPUSH', list, string.sub(kept, colon + 1))
     end
 end
 

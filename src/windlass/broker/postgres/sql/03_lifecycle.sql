@@ -284,6 +284,16 @@ BEGIN
     END IF;
 END $$;
 
+-- The last end of a job, for who settles it again: without what went wrong, which may tell of a person.
+CREATE OR REPLACE FUNCTION _bare_end(p_ends ended[]) RETURNS ended[] LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    e ended := p_ends[cardinality(p_ends)];
+BEGIN
+    e.cause := NULL;
+    e.error := NULL;
+    RETURN CASE WHEN cardinality(p_ends) > 0 THEN ARRAY[e] END;
+END $$;
+
 -- Remove a finished job. How it ended is remembered for the resend window; a dead one's edges act.
 CREATE OR REPLACE FUNCTION _drop(j job, p_move text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -299,7 +309,7 @@ BEGIN
             DELETE FROM log WHERE n = j.n;
         END IF;
         UPDATE job SET pruned_until = v_until, timer = v_until, kept = NULL, size = 0, payload = '', headers = NULL, tags = NULL,
-            result = NULL, error = NULL, message = NULL, deliveries = deliveries[cardinality(deliveries):]
+            result = NULL, error = NULL, message = NULL, key = NULL, hold_reason = NULL, deliveries = _bare_end(deliveries)
         WHERE n = j.n;
     ELSE
         PERFORM _remove(j.n);

@@ -28,11 +28,7 @@ BEGIN
         ELSIF p_verb = 'replay' THEN
             SELECT r.effect, r.held_by INTO effect, held_by FROM _replay(j) r;
         ELSIF p_verb IN ('discard', 'prune') THEN
-            effect := CASE WHEN j.state = STATE_DEAD THEN 'applied' ELSE 'wrong state' END;
-            IF j.state = STATE_DEAD THEN
-                PERFORM _drop(j, p_verb);
-                state := NULL;
-            END IF;
+            effect := _remove_finished(j, p_verb);
         ELSE
             effect := _edit(j, p_payloads[v_i], p_headers[v_i], p_tags[v_i], p_priorities[v_i], p_max_attempts[v_i]);
         END IF;
@@ -40,6 +36,8 @@ BEGIN
             state := STATE_CANCELLED;
         ELSIF effect = 'applied' AND p_verb = 'replay' THEN
             state := STATE_READY;
+        ELSIF effect = 'applied' AND p_verb IN ('discard', 'prune') THEN
+            state := NULL;
         END IF;
         RETURN NEXT;
     END LOOP;
@@ -56,6 +54,22 @@ BEGIN
         RETURN 'flagged';
     END IF;
     PERFORM _cancel_waiting(j, 'cancel', 'cancelled on request');
+    RETURN 'applied';
+END $$;
+
+-- Discard a dead letter, or prune a finished job.
+CREATE OR REPLACE FUNCTION _remove_finished(j job, p_verb text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF j.state < STATE_DONE OR (p_verb = 'discard' AND j.state <> STATE_DEAD) THEN
+        RETURN 'wrong state';
+    ELSIF j.state <> STATE_DEAD AND _is_needed(j) THEN
+        RETURN 'conflict';
+    END IF;
+    -- A row of the past is never changed, and it stays until its segment is emptied: its job is brought back, and goes from here.
+    IF NOT EXISTS (SELECT FROM job WHERE n = j.n) THEN
+        PERFORM _recall(j.id);
+    END IF;
+    PERFORM _drop(j, p_verb);
     RETURN 'applied';
 END $$;
 

@@ -68,6 +68,11 @@ SELECT fence, record FROM delivery WHERE n = ?1 ORDER BY fence;
 -- cost: ten rows: all but the one of this fence
 DELETE FROM delivery WHERE n = ?1 AND fence < ?2;
 
+-- name: save_delivery
+-- in:   ?1 n, ?2 fence, ?3 record
+-- cost: one row
+UPDATE delivery SET record = ?3 WHERE n = ?1 AND fence = ?2;
+
 -- name: said
 -- in:   ?1 n
 -- out:  permille, message, error

@@ -8,7 +8,7 @@ from windlass.conformance.machine.ledger.enqueue import enqueued
 from windlass.conformance.machine.ledger.records import Entry, Ledger, key_of
 from windlass.conformance.machine.violated import require
 from windlass.core.operate import Edit, Effect, Operated, Target
-from windlass.core.state import TERMINAL, WAITING, State
+from windlass.core.state import TERMINAL, UNFINISHED, WAITING, State
 from windlass.core.timetable import Fire, Fired, FireStatus, ScheduleView
 
 
@@ -44,6 +44,29 @@ def discarded(ledger: Ledger, targets: Sequence[Target], answers: Sequence[Opera
     """Discards were answered."""
     for target, answer, entry in _judged(ledger, targets, answers, frozenset({State.DEAD})):
         require("a dead letter is discarded", answer.effect is Effect.APPLIED, target, answer)
+        ledger.removed.add(entry.id)
+
+
+def pruned(ledger: Ledger, targets: Sequence[Target], answers: Sequence[Operated]) -> None:
+    """Prunes were answered."""
+    for target, answer, entry in _judged(ledger, targets, answers, TERMINAL):
+        children = [
+            ledger.view(other.id)
+            for other in ledger.entries.values()
+            if any(tie.parent is entry for tie in other.ties.values())
+        ]
+        if answer.effect is Effect.CONFLICT:
+            require("what no job was to wait for is pruned", children, target, answer)
+            continue
+        require("a finished job is pruned", answer.effect is Effect.APPLIED, target, answer)
+        needed = [child.id for child in children if child is not None and child.state in UNFINISHED]
+        stays = (
+            needed
+            and _state(ledger, entry) is not State.DEAD
+            and not ledger.removed
+            and not ledger.touched - {entry.id}
+        )
+        require("a job stays while one that has not ended needs it", not stays, target, answer, needed)
         ledger.removed.add(entry.id)
 
 
