@@ -47,7 +47,8 @@ def store_of_kind(kind: str, folder: Path) -> Iterator[SomeStore]:
         with running(redis_binary(), "--appendonly", "yes") as server:
             yield SomeStore(server.url, lambda: _frozen(server.process.pid))
     else:
-        postgres = Server(programs())
+        # It crashes: what it has accepted must be there afterwards, as a message was acknowledged for it.
+        postgres = Server(programs(), synchronous_commit="on")
         try:
             yield SomeStore(postgres.dsn, lambda: _crashed(postgres))
         finally:

@@ -28,6 +28,8 @@ class Saboteur:
 
     notices: ClassVar[str] = ""
     """What the machine says of it: a regular expression."""
+    by_hand: ClassVar[bool] = False
+    """Random steps seldom come to what it breaks: a test takes them."""
     blocking = None
 
     def __init__(self, inner: MemoryBroker, clock: ManualClock) -> None:
@@ -405,6 +407,17 @@ class ReplaysTwice(Saboteur):
         return [change(answer, effect=Effect.APPLIED) if answer.job in done else answer for answer in answers]
 
 
+class PrunesWhatIsNeeded(Saboteur):
+    """Says of a job that another one needs that it is pruned."""
+
+    notices = "a job stays while one that has not ended needs it"
+    by_hand = True
+
+    async def prune(self, targets: Any) -> Any:
+        answers = await self.inner.prune(targets)
+        return [Operated(each.job, Effect.APPLIED) for each in answers]
+
+
 class FiresTwice(Saboteur):
     """Fires a tick for everybody who wishes."""
 
@@ -421,6 +434,7 @@ class FiresBesideOneThatWaits(Saboteur):
     """Makes a job of each tick, whether or not the one before has started."""
 
     notices = "a tick makes no job while a job waits"
+    by_hand = True
 
     async def fire(self, fire: Any) -> Any:
         return await self.inner.fire(change(fire, unless_waiting=False))

@@ -16,6 +16,7 @@ from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
 from windlass.core.bridging import Bridging, bridging, decoded, is_silent, lag_of
 from windlass.core.intake import (
+    IDS_KNOWN,
     IntakeSettings,
     IntakeStatus,
     PartitionStatus,
@@ -301,7 +302,7 @@ class _Look(msgspec.Struct, frozen=True, kw_only=True):
             queues=None if settings is None else self._queues(settings),
             fields=msgspec.to_builtins(said.fields),
             start=said.start,
-            window=seconds(said.window),
+            window=seconds(IDS_KNOWN if said.window is None else said.window),
             tombstones=said.tombstones,
             backlog=said.backlog,
             app="" if document is None else document.app,

@@ -10,7 +10,7 @@ import msgspec
 from windlass.bridges.dead_letters import origin
 from windlass.bridges.fields import Opened, Reader, reader, readers_of, text_of, whole_of
 from windlass.core.duration import micros
-from windlass.core.intake import IntakeSettings
+from windlass.core.intake import IDS_KNOWN, IntakeSettings
 from windlass.core.job import HIGHEST_PRIORITY, LOWEST_PRIORITY, NewJob, check_new_job
 from windlass.core.names import check_headers, check_key, check_lane, check_own_queue
 from windlass.errors import InvalidOption
@@ -46,8 +46,11 @@ class JobOptions:
             # As AMQP has it: more than our highest counts as that.
             priority = max(LOWEST_PRIORITY, min(message.priority, HIGHEST_PRIORITY))
             said.setdefault("priority", priority)
+        if "key" in said and self._window is not None:
+            said["window"] = self._window
         if self._keyed and "key" not in said and job.key is None and message.id is not None:
-            said.update(key=message_key(self._intake, message.id), window=self._window)
+            window = IDS_KNOWN if self._window is None else self._window
+            said.update(key=message_key(self._intake, message.id), window=window)
         said["headers"] = self._headers_of(opened, job)
         return check_new_job(msgspec.structs.replace(job, **said))
 

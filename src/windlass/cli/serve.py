@@ -127,7 +127,7 @@ def run_serve(
             say(f"Serving {app} on {found.url}")
         if found.token is not None and not json:
             say(
-                "There are no API keys: callers show the token in this address (Authorization: Bearer TOKEN)."
+                "There are no API keys: callers send the token in this address (Authorization: Bearer TOKEN)."
             )
         if trust_local and not found.needs_keys:
             say_aside(_TRUSTING)

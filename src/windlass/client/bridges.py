@@ -22,7 +22,7 @@ from windlass.core.option import choice, shown, whole
 from windlass.core.relay import ENDS, RelaySettings, check_to
 from windlass.core.relay import declared_as as relay_document
 from windlass.core.retry import RetryPolicy
-from windlass.core.units import DAY, MAX_INTEGER
+from windlass.core.units import MAX_INTEGER
 from windlass.errors import InvalidOption
 
 End = Literal["done", "dead", "cancelled"]
@@ -210,7 +210,7 @@ def _intake_settings(address: Address, options: IntakeOptions) -> IntakeSettings
         tasks=named,
         fields=fields,
         start=cast("Any", choice(options.get("start", "first"), name="start", among=("first", "last"))),
-        window=micros(options.get("window", DAY / 1_000_000), name="window"),
+        window=micros(options["window"], name="window") if "window" in options else None,
         tombstones=cast(
             "Any", choice(options.get("tombstones", "dead"), name="tombstones", among=("dead", "skip"))
         ),

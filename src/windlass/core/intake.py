@@ -26,6 +26,10 @@ _RUNS = "intake "
 """How the mark of an intake begins among the queues of a session."""
 
 
+IDS_KNOWN: Micros = DAY
+"""For how long after the end of its job the id of a message of a queue is known."""
+
+
 class Fields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the options of a job come from: a path into the message (`headers.tenant`), or a fixed value.
 
@@ -60,8 +64,10 @@ class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     fields: Fields = Fields()
     start: Literal["first", "last"] = "first"
     """Where a log without an offset is begun."""
-    window: Micros = DAY
-    """Queues: how long the id of a message is known after its job has ended."""
+    window: Micros | None = None
+    """For how long after the end of its job the `key` is known; where there is none, the id of a message of a
+    queue. None: the key as its task says, the id for `IDS_KNOWN`.
+    """
     tombstones: Literal["dead", "skip"] = "dead"
     """What becomes of a message of Kafka without a body, which says that what its key names is gone."""
     backlog: int = 10_000

@@ -99,7 +99,7 @@ class Plan(Intake):
 
     @rule(
         name=_names,
-        act=draws.mostly("declare", "override", "reset", "pause", "resume", "delete"),
+        act=st.sampled_from(("declare", "override", "reset", "pause", "resume", "delete")),
         spec=st.sampled_from((b"x", b"y")),
         first_in=st.sampled_from((-SECOND, 0, SECOND, HOUR)),
         off=draws.mostly(0, 1),
@@ -144,7 +144,7 @@ class Plan(Intake):
         then_in=st.sampled_from((None, SECOND, HOUR)),
         off=draws.mostly(0, 1),
         missed=st.integers(0, 2),
-        unless_waiting=draws.mostly(True, False),
+        unless_waiting=st.booleans(),
     )
     def fire_twice(
         self,
