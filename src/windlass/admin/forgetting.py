@@ -5,7 +5,7 @@ when they have ended. A finished job that one which has not ended needs is left 
 of a job is in docs/personal-data.md.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
@@ -124,22 +124,35 @@ class Forgetting:
         self._add(jobs=len(gone), cancelled=waited, running=len(flagged) + lively)
         return [*flagged, *answers]
 
-    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
-        """Remove finished jobs and their objects in object storage. Returns the answers, and which are gone.
-
-        The records go first: a result that an unfinished job may still read must stay, and only the store
-        knows. Objects that a kill in between leaves behind are swept as all objects of unknown jobs are.
-        """
-        answers = await self._broker.prune(targets)
-        gone = {answer.job for answer in answers if answer.effect in _GONE}
-        values = self._app.values
-        if values is not None:
-            for job in gone:
-                await values.remove(job)
-        return answers, gone
-
     async def _cancel(self, jobs: Sequence[JobView]) -> Sequence[Operated]:
         return await self._broker.cancel([Target(job.id) for job in jobs]) if jobs else ()
+
+    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
+        """Remove finished jobs and their objects. Returns what became of each, and which are gone.
+
+        The records go first: only the store knows whether an unfinished job still needs a result.
+        """
+        # Object storage that is away stops this here, while the records still name the objects.
+        await self._let_results_go(targets)
+        answers = await self._broker.prune(targets)
+        gone = {answer.job for answer in answers if answer.effect in _GONE}
+        await self._remove_values(gone)
+        return answers, gone
+
+    async def _let_results_go(self, targets: Sequence[Target]) -> None:
+        """From here on no large result of these outlasts its record: what a kill leaves is swept."""
+        values = self._app.values
+        if values is not None:
+            await values.check()
+            for target in targets:
+                await values.keep_no_longer(target.job)
+
+    async def _remove_values(self, jobs: Collection[JobId]) -> None:
+        values = self._app.values
+        if values is not None:
+            for job in jobs:
+                await values.remove_payload(job)
+                await values.remove_results(job)
 
     async def _blank_archive(self) -> int:
         config = self._app.config
