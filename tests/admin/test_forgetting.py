@@ -5,7 +5,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,12 @@ Dump = Callable[[], Awaitable[bytes]]
 class Place:
     """A namespace of a store, and all its bytes."""
 
-    def __init__(self, url: str, dump: Dump, folder: Path, namespace: str, *, remembers: bool) -> None:
+    def __init__(
+        self, url: str, dump: Dump, folder: Path, namespace: str, settings: Mapping[str, str]
+    ) -> None:
         self.folder = folder
         self.namespace = namespace
-        settings = {
-            "history": f"sqlite:///{folder / 'history.db'}",
-            "archive": f"file://{folder / 'dead.jsonl'}",
-        }
-        self.app = Windlass(url, namespace=namespace, **(settings if remembers else {}))
+        self.app = Windlass(url, namespace=namespace, **settings)
         self.dump = dump
         self._seq = 0
 
@@ -127,16 +125,28 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def place(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    yield from _place(store, request, tmp_path, remembers=True)
+    settings = {
+        "history": f"sqlite:///{tmp_path / 'history.db'}",
+        "archive": f"file://{tmp_path / 'dead.jsonl'}",
+    }
+    yield from _place(store, request, tmp_path, settings)
 
 
 @pytest.fixture
 def plain_place(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Without history and archive."""
-    yield from _place(store, request, tmp_path, remembers=False)
+    yield from _place(store, request, tmp_path, {})
 
 
-def _place(store: str, request: pytest.FixtureRequest, folder: Path, *, remembers: bool) -> Iterator[Place]:
+@pytest.fixture
+def place_with_objects(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Where large payloads and results lie in a folder."""
+    yield from _place(store, request, tmp_path, {"values": f"file://{tmp_path / 'objects'}"})
+
+
+def _place(
+    store: str, request: pytest.FixtureRequest, folder: Path, settings: Mapping[str, str]
+) -> Iterator[Place]:
     name = f"forget_{os.getpid()}_{next(_numbers)}"
 
     async def in_memory() -> bytes:
@@ -166,7 +176,7 @@ def _place(store: str, request: pytest.FixtureRequest, folder: Path, *, remember
         case _:
             found: Namespaces = request.getfixturevalue("namespaces")
             url, dump = found.server.dsn, on_postgres
-    made = Place(url, dump, folder, name, remembers=remembers)
+    made = Place(url, dump, folder, name, settings)
     yield made
     made.app.close()
 
@@ -325,6 +335,39 @@ def test_what_was_planted_is_nowhere__of_many_that_ended_together(plain_place: P
     story(place, told)
 
 
+def test_what_was_planted_is_nowhere__in_object_storage(place_with_objects: Place) -> None:
+    """The result that an unfinished job needs stays until that job has ended."""
+    place = place_with_objects
+    objects = place.folder / "objects"
+
+    def held() -> set[bytes]:
+        found = [path.read_bytes() for path in objects.rglob("*") if path.is_file()]
+        return {who.encode() for who in (ADA, BOB) for held in found if who.encode() in held}
+
+    async def told() -> None:
+        values = place.app.values
+        assert values is not None
+        tagged = place.greet.using(tags=(TAG,))
+        parent = await tagged.aenqueue(ADA * 10_000)
+        await place.greet.aenqueue(BOB * 10_000)
+        for who in (ADA, BOB):
+            lease = await place.take()
+            result = f'"{who * 10_000}"'.encode()
+            settlement = Settlement(
+                job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1, result=result
+            )
+            await (await place.broker()).settle([await values.settled(settlement)])
+        child = await place.greet.using(after=[parent], delay=3_600).aenqueue(BOB)
+        assert len([path for path in objects.rglob("*") if path.is_file()]) == 4
+        assert (await forget(place)).needed == 1
+        assert ADA.encode() in held()
+        await child.acancel()
+        assert await forget(place) == Forgotten(jobs=1)
+        assert held() == {BOB.encode()}
+
+    story(place, told)
+
+
 def test_all_of_many_are_found__and_parents_behind_their_children(place: Place) -> None:
     """On many pages, among others; what needs a parent is in front of it in the listing."""
 
@@ -390,35 +433,3 @@ def test_what_was_planted_is_nowhere__of_a_queue_that_keeps_nothing(plain_place:
         assert ADA.encode() not in await place.dump()
 
     story(place, told)
-
-
-def test_large_values_go_from_object_storage(tmp_path: Path) -> None:
-    """With values that the app would keep for long after their jobs; and of nobody else."""
-    folder = tmp_path / "values"
-    app = Windlass("memory://", values=f"file://{folder}", values_over=1_000, values_kept="30d")
-
-    @app.task
-    def greet(email: str) -> str:
-        return email
-
-    async def told() -> None:
-        jobs = [
-            await greet.using(tags=(tag,)).aenqueue(f"{who} " * 1_000)
-            for who, tag in ((ADA, TAG), (BOB, "user:43"))
-        ]
-        async with app.worker(concurrency=1):
-            for job in jobs:
-                await job.aresult(timeout=30)
-        assert [len(_files(folder, who)) for who in (ADA, BOB)] == [2, 2]
-        forgetting = Forgetting(app, await app.broker(), TAG)
-        async for _ in forgetting.steps():
-            pass
-        assert forgetting.done == Forgotten(jobs=1)
-        assert [len(_files(folder, who)) for who in (ADA, BOB)] == [0, 2]
-        await app.aclose()
-
-    asyncio.run(told())
-
-
-def _files(folder: Path, who: str) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and who.encode() in path.read_bytes()]

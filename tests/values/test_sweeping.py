@@ -184,6 +184,20 @@ def test_a_page_never_ends_between_the_results_of_a_job(
     run(shop, story)
 
 
+def test_what_others_have_put_there_is_left_alone(folder_shop: Shop) -> None:
+    shop = folder_shop
+
+    async def story() -> None:
+        for key in ("p/windlass/readme.txt", "p/windlass/a/b", "r/windlass/x", "r/windlass/w/y/z"):
+            await shop.values.bucket.put(key, b".", blocking=False)
+        job = shop.new_id()
+        await shop.values.bucket.put(f"r/windlass/{job}/kept", b"no mark of ours", blocking=False)
+        before = await shop.objects()
+        assert await shop.swept() == [key for key in before if job not in key]
+
+    run(shop, story)
+
+
 def test_one_worker_sweeps_and_the_others_rest(folder_shop: Shop) -> None:
     shop = folder_shop
 

@@ -5,8 +5,7 @@ when they have ended. A finished job that one which has not ended needs is left 
 of a job is in docs/personal-data.md.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
@@ -125,21 +124,35 @@ class Forgetting:
         self._add(jobs=len(gone), cancelled=waited, running=len(flagged) + lively)
         return [*flagged, *answers]
 
-    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
-        """Remove the records of jobs, then what lies in object storage under their ids; which are gone."""
-        values = self._app.values
-        if values is not None:
-            await values.check()  # else nothing is removed: without their records nobody finds the objects
-        answers = await self._broker.prune(targets)
-        gone = [answer.job for answer in answers if answer.effect in _GONE]
-        if values is not None:
-            for start in range(0, len(gone), _OBJECTS_AT_ONCE):
-                some = gone[start : start + _OBJECTS_AT_ONCE]
-                await asyncio.gather(*map(values.remove_payload, some), *map(values.remove_results, some))
-        return answers, set(gone)
-
     async def _cancel(self, jobs: Sequence[JobView]) -> Sequence[Operated]:
         return await self._broker.cancel([Target(job.id) for job in jobs]) if jobs else ()
+
+    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
+        """Remove finished jobs and their objects. Returns what became of each, and which are gone.
+
+        The records go first: only the store knows whether an unfinished job still needs a result.
+        """
+        # Object storage that is away stops this here, while the records still name the objects.
+        await self._let_results_go(targets)
+        answers = await self._broker.prune(targets)
+        gone = {answer.job for answer in answers if answer.effect in _GONE}
+        await self._remove_values(gone)
+        return answers, gone
+
+    async def _let_results_go(self, targets: Sequence[Target]) -> None:
+        """From here on no large result of these outlasts its record: what a kill leaves is swept."""
+        values = self._app.values
+        if values is not None:
+            await values.check()
+            for target in targets:
+                await values.keep_no_longer(target.job)
+
+    async def _remove_values(self, jobs: Collection[JobId]) -> None:
+        values = self._app.values
+        if values is not None:
+            for job in jobs:
+                await values.remove_payload(job)
+                await values.remove_results(job)
 
     async def _blank_archive(self) -> int:
         config = self._app.config
@@ -167,4 +180,3 @@ class Forgetting:
 
 _GONE = (Effect.APPLIED, Effect.NOT_FOUND)
 _AT_ONCE = 1_000
-_OBJECTS_AT_ONCE = 20

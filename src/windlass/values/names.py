@@ -1,5 +1,6 @@
 """The names of objects. They follow from the job, and from nothing that a message or a user says."""
 
+from windlass.core.ids import is_job_id
 from windlass.core.units import Fence, JobId
 
 KEPT = "kept"
@@ -46,6 +47,7 @@ def trial_key(namespace: str, unique: str) -> str:
     return f"t/{namespace}/{unique}"
 
 
-def job_of(key: str) -> JobId:
-    """The job of a payload or a result."""
-    return key.split("/")[2]
+def job_of(key: str) -> JobId | None:
+    """The job of a payload or a result; None: somebody else has put this object here."""
+    parts = key.split("/")
+    return parts[2] if len(parts) == (3 if parts[0] == "p" else 4) and is_job_id(parts[2]) else None

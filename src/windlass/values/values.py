@@ -161,7 +161,10 @@ class Values:
 
     async def _kept(self, job: JobId) -> Kept | None:
         kept = await self.bucket.get(kept_key(self.namespace, job), blocking=False)
-        return None if kept is None else _decode_kept(kept)
+        try:
+            return None if kept is None else _decode_kept(kept)
+        except msgspec.MsgspecError:
+            return None  # somebody else has put it there
 
     async def _read(self, key: str, document: bytes, *, blocking: bool) -> bytes:
         if not is_reference(document):
@@ -176,6 +179,10 @@ class Values:
         return check_referred(reference, found)
 
     # --- removing -------------------------------------------------------------------------------------------
+
+    async def keep_no_longer(self, job: JobId) -> None:
+        """Forget which result a job had: then its objects go when the store forgets the job."""
+        await self.bucket.remove([kept_key(self.namespace, job)])
 
     async def remove_payload(self, job: JobId) -> None:
         """Remove the payload of a job, if there is one here."""
@@ -204,7 +211,7 @@ class Values:
     async def owner(self) -> str | None:
         """Of which store these are, as the first sweeper has noted; None: nobody has yet."""
         owner = await self.bucket.get(owner_key(self.namespace), blocking=False)
-        return None if owner is None else owner.decode()
+        return None if owner is None else owner.decode(errors="replace")
 
     async def own(self, store: str) -> None:
         """Note of which store these are, unless that is noted already."""

@@ -13,8 +13,7 @@ Also here, in every worker: jobs that are held because object storage was away a
 
 import logging
 import uuid
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -97,6 +96,9 @@ class ValueSweeping:
                 except ValuesError as error:
                     backoff.tell("object storage: %s; trying until it works", error)
                     pause = backoff.failed()
+                except Exception:  # noqa: BLE001 - whatever it is, the worker goes on
+                    _log.exception("object storage: sweeping has failed; it is tried again")
+                    pause = max(LOOK, backoff.failed())
                 await self._pace.sleep(pause)
         finally:
             await self._turn.leave_at_end()
@@ -149,40 +151,40 @@ class ValueSweeping:
     async def _page(self, after: str) -> str:
         """Sweep the objects behind a name, first payloads and then results; where to go on, "" at the end."""
         namespace = self._values.namespace
-        prefix = payloads(namespace) if after.startswith("p") else results(namespace)
+        are_payloads = after.startswith("p/")
+        prefix = payloads(namespace) if are_payloads else results(namespace)
         found = await self._values.bucket.page(prefix, after, PAGE)
         is_last = len(found) < PAGE
-        if prefix == payloads(namespace):
-            await self._sweep_payloads(found)
+        if are_payloads:
+            await self._sweep_payloads(_by_job(found))
             return results(namespace) if is_last else found[-1].key
-        if not is_last:
-            found = await self._with_all_of_last(found)
-        await self._sweep_results(found)
+        of_job = _by_job(found)
+        if not is_last and (last := job_of(found[-1].key)) is not None:
+            # The results of a job are judged together: a page must not end between them.
+            of_job[last] = await self._values.bucket.page(results_of(namespace, last), "", MOST_OF_A_JOB)
+            found = [*found, *of_job[last]]
+        await self._sweep_results(of_job)
         return "" if is_last else found[-1].key
 
-    async def _with_all_of_last(self, found: Sequence[Stored]) -> list[Stored]:
-        """The results of a job are judged together: a page must not end between them."""
-        last = job_of(found[-1].key)
-        before = [stored for stored in found if job_of(stored.key) != last]
-        prefix = results_of(self._values.namespace, last)
-        return before + await self._values.bucket.page(prefix, "", MOST_OF_A_JOB)
-
-    async def _sweep_payloads(self, found: Sequence[Stored]) -> None:
-        jobs = await self._jobs([job_of(stored.key) for stored in found])
+    async def _sweep_payloads(self, of_job: Mapping[JobId, Sequence[Stored]]) -> None:
+        jobs = await self._jobs(list(of_job))
         now = await self._turn.now()
         await self._remove(
-            [judge_payload(stored, jobs[job_of(stored.key)], now, self._rules) for stored in found]
+            [
+                judge_payload(each, jobs[job], now, self._rules)
+                for job, found in of_job.items()
+                for each in found
+            ]
         )
 
-    async def _sweep_results(self, found: Sequence[Stored]) -> None:
-        of_job = {job: list(some) for job, some in groupby(found, lambda stored: job_of(stored.key))}
+    async def _sweep_results(self, of_job: Mapping[JobId, Sequence[Stored]]) -> None:
         jobs = await self._jobs(list(of_job))
         now = await self._turn.now()
         judged: list[Judged] = []
-        for job, stored in of_job.items():
+        for job, found in of_job.items():
             detail = jobs[job]
-            marked = await self._values.kept_fence(job) if any(each.is_mark for each in stored) else None
-            verdict = judge_results(stored, detail, marked, now, self._rules)
+            marked = await self._values.kept_fence(job) if any(each.is_mark for each in found) else None
+            verdict = judge_results(found, detail, marked, now, self._rules)
             if verdict.keep is not None and detail is not None:
                 await self._values.keep_result(detail)
             judged.append(verdict)
@@ -202,6 +204,15 @@ class ValueSweeping:
         if keys:
             await self._values.bucket.remove(keys)
             _log.info("object storage: removed %d objects that no job needs any more", len(keys))
+
+
+def _by_job(found: Sequence[Stored]) -> dict[JobId, list[Stored]]:
+    """Objects by their jobs, without those that somebody else has put there."""
+    of_job: dict[JobId, list[Stored]] = {}
+    for stored in found:
+        if (job := job_of(stored.key)) is not None:
+            of_job.setdefault(job, []).append(stored)
+    return of_job
 
 
 def _slim(job: JobDetail) -> JobDetail:
