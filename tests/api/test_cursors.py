@@ -141,8 +141,9 @@ def test_every_route_with_a_cursor_is_looked_at(memory_house: House) -> None:
         if isinstance(kwarg := parameter.kwarg_definition, ParameterKwarg)
         and (kwarg.name == "cursor" or (kwarg.param_type is ParamType.HEADER and "event" in str(kwarg.name)))
     }
-    counted = "/v1/dead/count"  # without a limit: tests/api/test_counted_dead.py looks at its cursors
-    assert paths == {path for path, _ in LISTINGS.values()} | {"/v1/events", counted}
+    # Without a limit: tests/api/test_counted_dead.py and test_forget_routes.py look at their cursors.
+    counted = {"/v1/dead/count", "/v1/forget/count"}
+    assert paths == {path for path, _ in LISTINGS.values()} | {"/v1/events"} | counted
 
 
 async def event_id(house: House) -> str:
