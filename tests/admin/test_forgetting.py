@@ -5,7 +5,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +42,16 @@ Dump = Callable[[], Awaitable[bytes]]
 class Place:
     """A namespace of a store, and all its bytes."""
 
-    def __init__(self, url: str, dump: Dump, folder: Path, namespace: str, *, remembers: bool) -> None:
+    def __init__(
+        self, url: str, dump: Dump, folder: Path, namespace: str, settings: Mapping[str, str]
+    ) -> None:
         self.folder = folder
         self.namespace = namespace
-        settings = {
-            "history": f"sqlite:///{folder / 'history.db'}",
-            "archive": f"file://{folder / 'dead.jsonl'}",
-        }
-        self.app = Windlass(url, namespace=namespace, **(settings if remembers else {}))
+        self.app = Windlass(url, namespace=namespace, **settings)
         self.dump = dump
         self._seq = 0
+
+        self.app.queue("brief", retention=0)
 
         @self.app.task
         def greet(email: str) -> str:
@@ -125,16 +125,28 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def place(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    yield from _place(store, request, tmp_path, remembers=True)
+    settings = {
+        "history": f"sqlite:///{tmp_path / 'history.db'}",
+        "archive": f"file://{tmp_path / 'dead.jsonl'}",
+    }
+    yield from _place(store, request, tmp_path, settings)
 
 
 @pytest.fixture
 def plain_place(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Without history and archive."""
-    yield from _place(store, request, tmp_path, remembers=False)
+    yield from _place(store, request, tmp_path, {})
 
 
-def _place(store: str, request: pytest.FixtureRequest, folder: Path, *, remembers: bool) -> Iterator[Place]:
+@pytest.fixture
+def place_with_objects(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Where large payloads and results lie in a folder."""
+    yield from _place(store, request, tmp_path, {"values": f"file://{tmp_path / 'objects'}"})
+
+
+def _place(
+    store: str, request: pytest.FixtureRequest, folder: Path, settings: Mapping[str, str]
+) -> Iterator[Place]:
     name = f"forget_{os.getpid()}_{next(_numbers)}"
 
     async def in_memory() -> bytes:
@@ -164,7 +176,7 @@ def _place(store: str, request: pytest.FixtureRequest, folder: Path, *, remember
         case _:
             found: Namespaces = request.getfixturevalue("namespaces")
             url, dump = found.server.dsn, on_postgres
-    made = Place(url, dump, folder, name, remembers=remembers)
+    made = Place(url, dump, folder, name, settings)
     yield made
     made.app.close()
 
@@ -323,6 +335,39 @@ def test_what_was_planted_is_nowhere__of_many_that_ended_together(plain_place: P
     story(place, told)
 
 
+def test_what_was_planted_is_nowhere__in_object_storage(place_with_objects: Place) -> None:
+    """The result that an unfinished job needs stays until that job has ended."""
+    place = place_with_objects
+    objects = place.folder / "objects"
+
+    def held() -> set[bytes]:
+        found = [path.read_bytes() for path in objects.rglob("*") if path.is_file()]
+        return {who.encode() for who in (ADA, BOB) for held in found if who.encode() in held}
+
+    async def told() -> None:
+        values = place.app.values
+        assert values is not None
+        tagged = place.greet.using(tags=(TAG,))
+        parent = await tagged.aenqueue(ADA * 10_000)
+        await place.greet.aenqueue(BOB * 10_000)
+        for who in (ADA, BOB):
+            lease = await place.take()
+            result = f'"{who * 10_000}"'.encode()
+            settlement = Settlement(
+                job=lease.job, fence=lease.fence, outcome=Outcome.DONE, runtime=1, result=result
+            )
+            await (await place.broker()).settle([await values.settled(settlement)])
+        child = await place.greet.using(after=[parent], delay=3_600).aenqueue(BOB)
+        assert len([path for path in objects.rglob("*") if path.is_file()]) == 4
+        assert (await forget(place)).needed == 1
+        assert ADA.encode() in held()
+        await child.acancel()
+        assert await forget(place) == Forgotten(jobs=1)
+        assert held() == {BOB.encode()}
+
+    story(place, told)
+
+
 def test_all_of_many_are_found__and_parents_behind_their_children(place: Place) -> None:
     """On many pages, among others; what needs a parent is in front of it in the listing."""
 
@@ -371,5 +416,20 @@ def test_a_waiting_parent_takes_those_along_that_wait_for_it(place: Place) -> No
         done = await forget(place)
         assert await place.states(parent, child) == [None, State.CANCELLED]
         assert done == Forgotten(jobs=1, cancelled=1)
+
+    story(place, told)
+
+
+def test_what_was_planted_is_nowhere__of_a_queue_that_keeps_nothing(plain_place: Place) -> None:
+    """Its jobs go when they are cancelled; large ones leave whole pages."""
+    place = plain_place
+
+    async def told() -> None:
+        jobs = [await place.add(ADA, queue="brief", delay=delay) for delay in (0, 60)]
+        large = place.greet.using(tags=(TAG,), queue="brief")
+        jobs.append((await large.aenqueue(f"{ADA} " * 2_000)).id)
+        assert await forget(place) == Forgotten(jobs=3, cancelled=3)
+        assert await place.states(*jobs) == [None] * 3
+        assert ADA.encode() not in await place.dump()
 
     story(place, told)

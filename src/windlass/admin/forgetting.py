@@ -102,9 +102,8 @@ class Forgetting:
         self._add(needed=len(needed))
         if needed:
             for start in range(0, len(needed), _AT_ONCE):
-                answers = await self._broker.prune(needed[start : start + _AT_ONCE])
-                gone = sum(answer.effect in _GONE for answer in answers)
-                self._add(jobs=gone, needed=-gone)
+                answers, gone = await self._prune(needed[start : start + _AT_ONCE])
+                self._add(jobs=len(gone), needed=-len(gone))
                 yield answers
         self._add(archive=await self._blank_archive(), history=await self._blank_history())
 
@@ -118,12 +117,7 @@ class Forgetting:
         cancelled = await self._cancel([job for job in jobs if job.state not in TERMINAL])
         flagged = [answer for answer in cancelled if answer.effect is Effect.FLAGGED]
         left = {answer.job for answer in flagged}
-        targets = [Target(job.id) for job in jobs if job.id not in left]
-        # Object storage that is away stops this here, while the records still name the objects.
-        await self._let_results_go(targets)
-        answers = await self._broker.prune(targets)
-        gone = {answer.job for answer in answers if answer.effect in _GONE}
-        await self._remove_values(gone)
+        answers, gone = await self._prune([Target(job.id) for job in jobs if job.id not in left])
         # One that was released or replayed in this moment is not finished, and is left as those that run.
         lively = sum(answer.effect is Effect.WRONG_STATE for answer in answers)
         waited = sum(answer.effect is Effect.APPLIED and answer.job in gone for answer in cancelled)
@@ -132,6 +126,18 @@ class Forgetting:
 
     async def _cancel(self, jobs: Sequence[JobView]) -> Sequence[Operated]:
         return await self._broker.cancel([Target(job.id) for job in jobs]) if jobs else ()
+
+    async def _prune(self, targets: Sequence[Target]) -> tuple[Sequence[Operated], set[JobId]]:
+        """Remove finished jobs and their objects. Returns what became of each, and which are gone.
+
+        The records go first: only the store knows whether an unfinished job still needs a result.
+        """
+        # Object storage that is away stops this here, while the records still name the objects.
+        await self._let_results_go(targets)
+        answers = await self._broker.prune(targets)
+        gone = {answer.job for answer in answers if answer.effect in _GONE}
+        await self._remove_values(gone)
+        return answers, gone
 
     async def _let_results_go(self, targets: Sequence[Target]) -> None:
         """From here on no large result of these outlasts its record: what a kill leaves is swept."""

@@ -49,7 +49,7 @@ def connect(path: Path, *, writes: bool) -> Handle:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         if writes:
-            # What is deleted is overwritten on pages that are written anyway. (The rest: `operate.prune`.)
+            # What is deleted is overwritten on pages that are written anyway. (The rest: `operate`.)
             connection.execute("PRAGMA secure_delete = FAST")
             _keep_freed_memory()
         else:

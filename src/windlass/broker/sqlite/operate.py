@@ -1,6 +1,7 @@
 """What operators do to jobs, queues and lanes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from windlass.broker.sqlite import filing, flows, keys, lifecycle
@@ -21,7 +22,8 @@ _T = TypeVar("_T", Target, Edit)
 
 def cancel(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
     """Cancel waiting jobs, flag running ones."""
-    return _each(tx, targets, _cancel)
+    with _overwriting(tx):  # where nothing is kept, they go at once
+        return _each(tx, targets, _cancel)
 
 
 def replay(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
@@ -35,19 +37,26 @@ def discard(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
 
 
 def prune(tx: Transaction, targets: Sequence[Target]) -> tuple[Operated, ...]:
-    """Remove finished jobs that nothing needs. Somebody may have asked for it: pages that they leave are
-    overwritten. Sweep spares itself this: to free a gigabyte it would write one.
-    """
-    tx.run("PRAGMA secure_delete = ON")
-    try:
+    """Remove finished jobs that nothing needs."""
+    with _overwriting(tx):
         return _each(tx, targets, _prune)
-    finally:
-        tx.run("PRAGMA secure_delete = FAST")
 
 
 def edit(tx: Transaction, edits: Sequence[Edit]) -> tuple[Operated, ...]:
     """Change waiting or dead jobs."""
     return _each(tx, edits, _edit)
+
+
+@contextmanager
+def _overwriting(tx: Transaction) -> Generator[None]:
+    """Overwrite pages that jobs leave, since a person may have asked for it. Sweep spares itself this: to
+    free a gigabyte it would write one.
+    """
+    tx.run("PRAGMA secure_delete = ON")
+    try:
+        yield
+    finally:
+        tx.run("PRAGMA secure_delete = FAST")
 
 
 def _each(
