@@ -21,6 +21,7 @@ from windlass.core.lease import Ask
 from windlass.core.outcome import Outcome
 from windlass.core.query import JobQuery
 from windlass.errors import PayloadTooLarge
+from windlass.testing import testing
 from windlass.values.values import Values
 
 ASK = Ask(queues=("mail", "images", "default"), slots=1, limit=1, visibility=60_000_000)
@@ -221,3 +222,16 @@ def test_nothing_is_left_of_the_trial(outside: Outside) -> None:
         assert await outside.values.bucket.page("t/", "", 10) == []
 
     asyncio.run(main())
+
+
+def test_a_test_keeps_everything_in_its_store(outside: Outside) -> None:
+    @outside.app.task(name="length")
+    def length(text: str) -> int:
+        return len(text)
+
+    with testing(outside.app) as t:
+        job = length.enqueue("x" * 2_000_000)
+        t.drain()
+        assert job.result() == 2_000_000
+    assert asyncio.run(outside.values.bucket.page("p/", "", 10)) == []
+    outside.app.close()

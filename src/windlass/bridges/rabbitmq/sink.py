@@ -148,6 +148,9 @@ class RabbitSink:
                 )
         for error in errors:
             if isinstance(error, amqp.DeliveryError):
+                # By another channel it may be taken at once: after the leader of a quorum queue was killed,
+                # RabbitMQ (3.10) refused all that came by channels of before, for as long as they were open.
+                self._link.drop()
                 raise BridgeUnavailable(
                     f"{self._link.shown}: a queue takes no messages for now: it is full, or lost its nodes"
                 )
