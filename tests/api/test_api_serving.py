@@ -112,7 +112,7 @@ def _until_refused(port: int) -> None:
 def _takes_connections(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: it stood in line as the socket was closed
         return False
     return True
 

@@ -179,6 +179,7 @@ async def _operate(broker: RedisBroker) -> None:
     waiting = [view.id for view in (await broker.list(JobQuery(states=frozenset({State.READY})))).jobs]
     await broker.edit([Edit(job=job, priority=5, payload=b"y", headers={"a": "b"}) for job in waiting[:2]])
     await broker.cancel([Target(job) for job in waiting[:1]])
+    await broker.prune([Target(job) for job in waiting[:2]])
     await broker.unhold("task:t", 10)
     await broker.pause("plain")
     await broker.pause("laned", "a")
