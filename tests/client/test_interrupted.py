@@ -22,6 +22,7 @@ from tests.broker.postgres.servers import Server, programs
 from tests.broker.redis.servers import redis_binary, running
 
 from windlass import Windlass
+from windlass.client import task
 from windlass.client.uninterrupted import Uninterrupted
 from windlass.core.state import State
 from windlass.errors import WindlassError
@@ -32,6 +33,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 class Interrupted(Exception):
     """What a signal handler raises."""
+
+
+@pytest.fixture(autouse=True)
+def _lock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Steps` raises also between a lock's `with` and its body, where Python runs no signal handler. If such a
+    test leaves a lock of the whole process locked, that must not stop the threads of the tests behind it.
+    """
+    monkeypatch.setattr(task, "_making", task._Making())
 
 
 @pytest.fixture(scope="module")
