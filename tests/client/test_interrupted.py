@@ -37,8 +37,8 @@ class Interrupted(Exception):
 
 @pytest.fixture(autouse=True)
 def _lock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`Steps` raises also between a lock's `with` and its body, where Python runs no signal handler. If such a
-    test leaves a lock of the whole process locked, that must not stop the threads of the tests behind it.
+    """`Steps` raises also between a lock's `with` and its body, where Python runs no signal handler. A test
+    that leaves a lock of the whole process locked must not stop the threads of the tests behind it.
     """
     monkeypatch.setattr(task, "_making", task._Making())
 
