@@ -29,6 +29,7 @@ from windlass.worker.failure import (
     as_error,
     clipped,
     formatted,
+    leaves,
     said,
     shortened,
     users_frames,
@@ -83,6 +84,7 @@ class Concluder:
         """The settlement of a run that raised, whatever it raised."""
         if twins.pid != self._pid:
             twins.end_twin(task.name)
+        error = _signal_in(error)
         if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
             length = (task.options.timeout or 0) / SECOND
             late = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
@@ -180,6 +182,12 @@ class Concluder:
 
     def _runtime(self, run: Run) -> Micros:
         return int((self._now() - run.started) * SECOND + 0.5)  # never below zero: the clock does not go back
+
+
+def _signal_in(error: BaseException) -> BaseException:
+    """The first signal of a group that holds nothing else, as a task group raises it; else the error."""
+    found = leaves(error)
+    return found[0] if all(isinstance(each, Signal) for each in found) else error
 
 
 def _interrupted(error: BaseException) -> RunInterrupted:
