@@ -144,3 +144,24 @@ def test_readers_whose_sessions_have_ended_are_shown_no_more() -> None:
         await bench.until_told(lambda told: set(told.partitions) == {second})
 
     bench.play(story)
+
+
+def test_keys_that_are_numbers_differ_in_every_digit() -> None:
+    bench, queue = Bench(key="body.at", window="1h", arguments={"n": "body.n"}), Queue()
+    keys = (1763532000.1, 1763532000.2, 1234567.0, 1234567, 1234567.5, 12345678901234567890)
+
+    async def story() -> None:
+        await bench.start(partial(FakeQueueSource, queue, bench.pace))
+        for number, key in enumerate(keys):
+            queue.put({"n": number, "at": key}, f"m{number}")
+        await bench.until_taken(0, 1, 2, 4, 5)
+        found = {msgspec.json.decode(job.payload)["k"]["n"]: job.key for job in await bench.jobs()}
+        assert found == {
+            0: "1763532000.1",
+            1: "1763532000.2",
+            2: "1234567",
+            4: "1234567.5",
+            5: "12345678901234567890",
+        }
+
+    bench.play(story)
