@@ -199,8 +199,8 @@ def _outcome_of_failure(task: Registered, error: BaseException) -> Outcome:
 
 
 def _cause(run: Run, task: Registered, error: BaseException) -> BaseException:
-    """The error to judge: a timeout stops the code with errors that say nothing of it, and a task group raises
-    a group. One that holds nothing but signals counts as the first of them.
+    """The error to judge: a timeout stops the code with errors that say nothing of it. A task group raises a
+    group: one that holds nothing but signals counts as the first of them.
     """
     inner = leaves(error)
     if all(isinstance(each, Signal) for each in inner):
