@@ -27,7 +27,7 @@ _Verb = Callable[[Sequence[Target]], Awaitable[Sequence[Operated]]]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters; what is None does not matter."""
+    """A filter for dead letters. A field that is None matches all."""
 
     queue: str | None = None
     task: str | None = None
