@@ -29,6 +29,7 @@ from windlass.worker.failure import (
     as_error,
     clipped,
     formatted,
+    leaves,
     said,
     shortened,
     users_frames,
@@ -198,7 +199,12 @@ def _outcome_of_failure(task: Registered, error: BaseException) -> Outcome:
 
 
 def _cause(run: Run, task: Registered, error: BaseException) -> BaseException:
-    """The error to judge: a timeout stops the code with errors that say nothing of it."""
+    """The error to judge: a timeout stops the code with errors that say nothing of it. A task group raises a
+    group: one that holds nothing but signals counts as the first of them.
+    """
+    inner = leaves(error)
+    if all(isinstance(each, Signal) for each in inner):
+        return inner[0]
     if not run.timed_out or not isinstance(error, TimeoutError | asyncio.CancelledError):
         return error
     length = (task.options.timeout or 0) / SECOND
