@@ -144,12 +144,18 @@ class LogIntake:
 
 async def offset_of(broker: Offsets, name: str) -> Offset | None:
     """The offset of a source; None: it has none."""
-    after = name[: name.rindex("/") + 1]
+    after = _just_before(name)
     while True:
-        page = await broker.offsets(after, 1_000)
-        for offset in page:
-            if offset.source.name == name:
-                return offset
-        if not page or page[-1].source.name > name:
+        page = await broker.offsets(after, 1)
+        if not page or page[0].source.name > name:
             return None
-        after = page[-1].source.name
+        if page[0].source.name == name:
+            return page[0]
+        after = page[0].source.name
+
+
+def _just_before(name: str) -> str:
+    """A text with no other name of a source between it and this one: there may be hundreds of partitions."""
+    last = ord(name[-1])
+    before = 0xD7FF if last == 0xE000 else last - 1  # what is between them is no character
+    return f"{name[:-1]}{chr(before)}\U0010ffff"
