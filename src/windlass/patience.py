@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from typing import Any, TypeVar
 
 from windlass.errors import DescriptorClosed, StoreError, StoreReplaced
@@ -44,7 +44,7 @@ class Backoff:
         self._said.clear()
 
     @contextlib.contextmanager
-    def trying(self) -> Iterator[None]:
+    def trying(self) -> Generator[None]:
         """Note that what goes on for longer than the longest pause has worked, however it ends."""
         began = self._pace.now()
         try:

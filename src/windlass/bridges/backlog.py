@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from typing import Protocol
 
 from windlass.bridges.going import Going
@@ -56,7 +56,7 @@ class Gate:
         return self._room > 0
 
     @contextlib.contextmanager
-    def passing(self, jobs: Collection[NewJob]) -> Iterator[None]:
+    def passing(self, jobs: Collection[NewJob]) -> Generator[None]:
         """While jobs of messages are taken. They use up room from the beginning on, so that other readers do
         not take it as well; what the store refuses is found again by the next look.
         """
