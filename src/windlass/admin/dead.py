@@ -196,7 +196,7 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _removing(self, reason: str, by: str | None) -> AsyncGenerator[_Verb]:
-        remover = Remover(self._broker, self._app.config, self._app.signature_of)
+        remover = Remover(self._broker, self._app.config, self._app.signature_of, self._app.values)
         try:
             yield partial(remover.discard, by=by or operator_name(), reason=reason.strip())
         finally:
