@@ -109,7 +109,7 @@ CLAIMS = [
     ("retries-and-errors.md", f"whole for {Retention().dead_retention // DAY} days"),
     ("retries-and-errors.md", f"shows the last {audit.KEPT:,}"),
     ("retries-and-errors.md", f"doubles from {settlement.HOLD_FIRST // SECOND} s to {settlement.HOLD_CAP // MINUTE} min"),
-    ("retries-and-errors.md", f"After {WORDS[settlement.HOLD_LIMIT // DAY]} days it is a dead letter"),
+    ("retries-and-errors.md", f"held for {WORDS[settlement.HOLD_LIMIT // DAY]} days becomes a dead letter"),
     ("schedules.md", {60: "a minute by default"}[GRACE // SECOND]),
     ("schedules.md", f"; {CAP} by default"),
     ("tasks.md", f"up to {names.MAX_TAGS} short texts"),

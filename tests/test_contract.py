@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker import every_verb
 
 from windlass import conformance
 from windlass.broker.contract import Broker, Consume, Produce, obligations
@@ -108,6 +109,12 @@ def test_the_model_has_every_verb(verb: str) -> None:
     assert found is not None
     assert inspect.iscoroutinefunction(found) == inspect.iscoroutinefunction(wanted)
     assert inspect.signature(found, eval_str=True) == inspect.signature(wanted, eval_str=True)
+
+
+def test_refusals_are_tried_with_every_verb() -> None:
+    """A verb that is not in the table could raise an error of a driver, and no test would see it."""
+    coroutines = {name for name, member in VERBS.items() if inspect.iscoroutinefunction(member)}
+    assert {every_verb.verb_of(name) for name in every_verb.VERBS} == coroutines - {"close"}
 
 
 def test_the_model_has_no_other_verb() -> None:

@@ -26,6 +26,7 @@ from windlass.worker.documents import document_of
 from windlass.worker.host import Machine
 from windlass.worker.intakes import Intakes
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 __all__ = ["Bench", "LosesAnswers", "run"]
 
@@ -92,7 +93,9 @@ class Bench:
             open_source=open_source,
         )
         self.processes.append(intakes)
-        janitor = Janitor(self.model, self.pace, self.app.config)
+        janitor = Janitor(
+            self.model, self.pace, self.app.config, pruning=Pruning(self.model, self.app, self.pace)
+        )
 
         async def both() -> None:
             async with asyncio.TaskGroup() as group:

@@ -278,6 +278,33 @@ def test_the_status_tells_lag_and_rate_and_the_outage_of_the_message_broker_and_
     bench.play(story)
 
 
+def test_after_an_outage_a_process_tells_of_its_own_share_alone() -> None:
+    bench, topic = Bench(), Topic(*map(str, range(12)))
+
+    async def story() -> None:
+        await bench.start(partial(FakeLogSource, topic, bench.pace))
+        await bench.until_told(lambda told: len(told.partitions) == 12)
+        topic.away = True
+        await bench.until_told(lambda told: all("away" in each.error for each in told.partitions.values()))
+        await bench.start(partial(FakeLogSource, topic, bench.pace))
+        await bench.pace.sleep(30)
+        topic.away = False
+        sessions = {process.session for process in bench.processes}
+        await bench.until_told(
+            lambda told: {each.owner for each in told.partitions.values() if not each.error} == sessions
+        )
+        await bench.pace.sleep(30)
+        owners = {name: each.owner for name, each in (await bench.status()).partitions.items()}
+        assert len(owners) == 12
+        for _ in range(60):
+            await bench.pace.sleep(1)
+            told = await bench.status()
+            assert {name: each.owner for name, each in told.partitions.items()} == owners
+            assert not _error(told)
+
+    bench.play(story)
+
+
 def test_an_error_of_ours_is_shown_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     bench, topic = Bench(), Topic("0")
     topic.put({"n": 1})

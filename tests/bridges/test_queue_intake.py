@@ -12,11 +12,12 @@ from tests.bridges.fake_sources import FakeQueueSource, Queue, Trouble
 from windlass.broker.contract import Options
 from windlass.core.job import HIGHEST_PRIORITY
 from windlass.core.lease import Ask
-from windlass.core.outcome import Outcome
+from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Retention
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.errors import BridgeUnavailable
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -142,5 +143,70 @@ def test_readers_whose_sessions_have_ended_are_shown_no_more() -> None:
         await bench.until_told(lambda told: set(told.partitions) == {first, second})
         await bench.stop(bench.running[0])
         await bench.until_told(lambda told: set(told.partitions) == {second})
+
+    bench.play(story)
+
+
+def test_a_reader_whose_session_was_lost_is_shown_once_by_its_new_one() -> None:
+    bench, queue = Bench(), Queue()
+
+    async def story() -> None:
+        source = partial(FakeQueueSource, queue, bench.pace)
+        await bench.start(source)
+        await bench.start(source)
+        lost, other = (process.session for process in bench.processes)
+        await bench.until_told(lambda told: set(told.partitions) == {lost, other})
+        await bench.model.end_session(lost, Cause(CauseKind.STOP, "stopped"))
+        status = await bench.until_told(
+            lambda told: lost not in told.partitions and bench.processes[0].session in told.partitions
+        )
+        assert set(status.partitions) == {bench.processes[0].session, other}
+        assert all(partition == each.owner for partition, each in status.partitions.items())
+        await bench.stop(bench.running[0])
+        await bench.until_told(lambda told: set(told.partitions) == {other})
+
+    bench.play(story)
+
+
+def test_a_queue_that_could_not_be_opened_is_shown_once_after_its_session_was_lost() -> None:
+    bench, queue = Bench(), Queue()
+    refused = [BridgeUnavailable("away")]
+
+    def opens() -> FakeQueueSource:
+        if refused:
+            raise refused[0]
+        return FakeQueueSource(queue, bench.pace)
+
+    async def story() -> None:
+        await bench.start(opens)
+        (process,) = bench.processes
+        lost = process.session
+        await bench.until_told(lambda told: told.partitions[lost].error == "away")
+        await bench.model.end_session(lost, Cause(CauseKind.STOP, "stopped"))
+        await bench.until_told(lambda told: set(told.partitions) == {process.session} != {lost})
+        refused.clear()
+        await bench.until_told(lambda told: not told.partitions[process.session].error)
+        assert set((await bench.status()).partitions) == {process.session}
+
+    bench.play(story)
+
+
+def test_keys_that_are_numbers_differ_in_every_digit() -> None:
+    bench, queue = Bench(key="body.at", window="1h", arguments={"n": "body.n"}), Queue()
+    keys = (1763532000.1, 1763532000.2, 1234567.0, 1234567, 1234567.5, 12345678901234567890)
+
+    async def story() -> None:
+        await bench.start(partial(FakeQueueSource, queue, bench.pace))
+        for number, key in enumerate(keys):
+            queue.put({"n": number, "at": key}, f"m{number}")
+        await bench.until_taken(0, 1, 2, 4, 5)
+        found = {msgspec.json.decode(job.payload)["k"]["n"]: job.key for job in await bench.jobs()}
+        assert found == {
+            0: "1763532000.1",
+            1: "1763532000.2",
+            2: "1234567",
+            4: "1234567.5",
+            5: "12345678901234567890",
+        }
 
     bench.play(story)

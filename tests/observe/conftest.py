@@ -8,7 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.bridges.servers import without
-from tests.broker.postgres.namespaces import Namespaces, namespaces
+from tests.broker.postgres.namespaces import Namespaces
+from tests.each_store import namespaces, redis_server, store
 
 from windlass.observe.history.sql import TABLES
 from windlass.verify.brokers.clickhouse import OwnClickHouse
@@ -16,7 +17,7 @@ from windlass.verify.brokers.places import Missing
 from windlass.verify.guardian import Guardian
 from windlass.verify.processes import Starter
 
-__all__ = ["namespaces"]
+__all__ = ["namespaces", "redis_server", "store"]
 
 
 @pytest.fixture(scope="session")

@@ -3,20 +3,17 @@
 import contextlib
 import http.client
 import itertools
-import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.postgres.namespaces import Namespaces, namespaces
-from tests.broker.redis.fixtures import redis_server
-from tests.broker.redis.servers import Server
+from tests.each_store import namespaces, redis_server, store
 
-__all__ = ["namespaces", "redis_server"]
+__all__ = ["namespaces", "redis_server", "store"]
 
 _buckets = itertools.count()
 
@@ -88,21 +85,3 @@ def values_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def unused_port() -> int:
     """A port at which nobody answers."""
     return _free_port()
-
-
-_namespaces = itertools.count()
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Mapping[str, str]:
-    """Where an app keeps its jobs: the keywords for it."""
-    namespace = f"values_{os.getpid()}_{next(_namespaces)}"
-    if request.param == "redis":
-        server: Server = request.getfixturevalue("redis_server")
-        return {"url": server.url, "namespace": namespace}
-    if request.param == "postgres":
-        places: Namespaces = request.getfixturevalue("namespaces")
-        return {"url": places.server.dsn, "namespace": namespace}
-    if request.param == "sqlite":
-        return {"url": f"sqlite:///{tmp_path / 'windlass.db'}", "namespace": namespace}
-    return {"url": "memory://", "namespace": namespace}

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from windlass import Windlass
 from windlass.broker.memory import MemoryBroker
 from windlass.clock import ManualClock
 from windlass.config import Config
@@ -24,6 +25,7 @@ from windlass.core.units import SECOND, SessionId
 from windlass.worker.messages import Begin, Drain, Ready, ToChild, ToSupervisor
 from windlass.worker.options import Group
 from windlass.worker.plan import Plan
+from windlass.worker.pruning import Pruning
 from windlass.worker.supervisor import Supervisor
 from windlass.worker.table import Table
 
@@ -244,6 +246,7 @@ class World:
             pace=self.pace,
             host=self.host,
             config=self.config,
+            pruning=Pruning(self.broker, Windlass("memory://"), self.pace),
             place=self.place,
             once_started=self._count,
         )

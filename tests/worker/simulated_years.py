@@ -23,6 +23,7 @@ from windlass.errors import StoreUnavailable
 from windlass.pace import MachinePace
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3_600 * SECOND, 86_400 * SECOND
@@ -282,7 +283,14 @@ class Simulation:
 
     def _janitor(self, mortal: Mortal) -> Janitor:
         broker = cast("Broker", mortal)
-        return Janitor(broker, MachinePace(), self.app.config, fire=Firing(broker, self.app.new_id).due)
+        pace = MachinePace()
+        return Janitor(
+            broker,
+            pace,
+            self.app.config,
+            pruning=Pruning(broker, self.app, pace),
+            fire=Firing(broker, self.app.new_id).due,
+        )
 
     async def _compare(
         self, broker: Broker, due: dict[str, list[int]], jobs: dict[str, int], at: int

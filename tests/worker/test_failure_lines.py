@@ -40,6 +40,7 @@ from windlass.observe.failures import Failure
 from windlass.observe.logs import JsonFormatter, TextFormatter
 from windlass.pace import MachinePace
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 ONCE = RetryPolicy(max_attempts=1)
 _logger = logging.getLogger(runs.LOGGER)
@@ -303,7 +304,8 @@ def test_a_job_whose_worker_fell_silent_has_a_line(log: Log) -> None:
         await broker.enqueue([[job]])
         await broker.beat([Beat(session="gone", open=SessionInfo(ttl=SECOND))])
         await broker.claim(Ask(queues=("default",), slots=1, limit=1, session="gone", seq=1))
-        janitor = Janitor(broker, MachinePace(), Config())
+        pace = MachinePace()
+        janitor = Janitor(broker, pace, Config(), pruning=Pruning(broker, app, pace))
         for _ in range(20):  # the liveness clock moves by a part of the TTL with each sweep
             clock.time += SECOND // 5
             await janitor.sweep()

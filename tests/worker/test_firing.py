@@ -13,6 +13,7 @@ from windlass.core.state import State
 from windlass.core.timetable import FireRecord
 from windlass.worker.firing import Firing
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 
 async def swept_for(bench: Bench, seconds: float, *, janitors: int = 1) -> None:
@@ -23,6 +24,7 @@ async def swept_for(bench: Bench, seconds: float, *, janitors: int = 1) -> None:
                 bench.broker,
                 bench.pace,
                 bench.app.config,
+                pruning=Pruning(bench.broker, bench.app, bench.pace),
                 fire=Firing(bench.broker, bench.app.new_id).due,
             ).run()
         )

@@ -6,11 +6,13 @@ from typing import Any
 import msgspec
 from tests.worker.simulated import ManualPace, capture
 
+from windlass import Windlass
 from windlass.config import Config
 from windlass.core.session import Swept
 from windlass.core.units import MILLISECOND, SECOND
 from windlass.errors import StoreUnavailable
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 BUSY = Swept(promoted=1, since=250 * MILLISECOND)
 QUIET = Swept(since=250 * MILLISECOND)
@@ -28,7 +30,8 @@ class Broom:
         self.takes = 0.0
         self._pace = pace
 
-    async def sweep(self, *, limit: int, every: int, keep_dead: bool = False) -> Swept:
+    async def sweep(self, *, limit: int, every: int, keep_dead: bool) -> Swept:
+        assert keep_dead
         self.times.append(self._pace.now())
         self.asked.append((limit, every))
         if self.takes:
@@ -51,7 +54,8 @@ def swept(answer: Swept | Exception, *first: Swept | Exception, seconds: float, 
         pace.draw = more.get("draw", 0.0)
         broom: Any = Broom(pace, answer)
         broom.answers, broom.takes = list(first), more.get("takes", 0.0)
-        janitor = Janitor(broom, pace, more.get("config", Config()))
+        pruning = Pruning(broom, Windlass("memory://"), pace)
+        janitor = Janitor(broom, pace, more.get("config", Config()), pruning=pruning)
         running = asyncio.create_task(janitor.run())
         await pace.advance(seconds)
         running.cancel()

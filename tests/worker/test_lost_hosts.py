@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.worker.virtual import LoopClock, run
 
+from windlass import Windlass
 from windlass.broker.contract import Options
 from windlass.broker.memory import MemoryBroker
 from windlass.config import Config
@@ -16,6 +17,7 @@ from windlass.core.session import Beat, SessionInfo, SessionState, Swept
 from windlass.core.units import SECOND, Micros
 from windlass.worker import janitor
 from windlass.worker.janitor import Janitor
+from windlass.worker.pruning import Pruning
 
 TTL = Options().session_ttl / SECOND
 BEAT = Config().beat / SECOND
@@ -72,7 +74,8 @@ class Fleet:
 
     async def _sweeps(self) -> None:
         await asyncio.sleep(self.pace.jitter())
-        await Janitor(self.broker, self.pace, Config()).run()
+        pruning = Pruning(self.broker, Windlass("memory://"), self.pace)
+        await Janitor(self.broker, self.pace, Config(), pruning=pruning).run()
 
     def lose(self, count: int) -> set[str]:
         for tasks in self.hosts[:count]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from windlass import Windlass
 from windlass.broker.sqlite import SqliteBroker
 from windlass.config import Config
 from windlass.conformance.harness import new_id
@@ -29,6 +30,7 @@ from windlass.worker.host import Machine
 from windlass.worker.messages import Begin, Failed, Ready
 from windlass.worker.options import Group
 from windlass.worker.plan import Plan
+from windlass.worker.pruning import Pruning
 from windlass.worker.supervisor import Supervisor
 from windlass.worker.table import Table
 
@@ -149,13 +151,15 @@ class Real:
         self.folder = folder
         self.broker: Any = broker
         given: dict[str, Any] = {"processes": 1, "grace": 5.0, **plan}
+        pace = MachinePace()
         self.supervisor = Supervisor(
             Plan(app="tasks:app", name="app", groups=GROUPS, **given),
             broker=self.broker,
             spawner=fake(what),
-            pace=MachinePace(),
+            pace=pace,
             host=Machine(),
             config=Config(beat=100 * MILLISECOND),
+            pruning=Pruning(self.broker, Windlass("memory://"), pace),
             place=lambda session: folder / session,
         )
 

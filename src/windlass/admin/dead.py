@@ -27,7 +27,7 @@ _Verb = Callable[[Sequence[Target]], Awaitable[Sequence[Operated]]]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters; what is None does not matter."""
+    """A filter for dead letters. A field that is None matches all."""
 
     queue: str | None = None
     task: str | None = None
@@ -196,7 +196,7 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _removing(self, reason: str, by: str | None) -> AsyncGenerator[_Verb]:
-        remover = Remover(self._broker, self._app.config, self._app.signature_of)
+        remover = Remover(self._broker, self._app.config, self._app.signature_of, self._app.values)
         try:
             yield partial(remover.discard, by=by or operator_name(), reason=reason.strip())
         finally:

@@ -108,7 +108,7 @@ class IntakeShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """An offset after an operator has moved it, or has not."""
+    """The result of moving an offset."""
 
     intake: str
     partition: str

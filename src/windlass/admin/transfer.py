@@ -190,7 +190,7 @@ async def imported(
             for job, receipt in zip(group, receipts, strict=True)
         )
         told(len(receipts))
-    while kept and (await broker.sweep(limit=GROUP_JOBS)).more:
+    while kept and (await broker.sweep(limit=GROUP_JOBS, keep_dead=True)).more:
         pass
     return Imported(created=created, known=known, dead=kept, left=left)
 

@@ -53,7 +53,7 @@ def require_whole_queues(caller: Caller) -> None:
 
 
 def require_named_scope(caller: Caller, queue: str | None, lane: str | None) -> None:
-    """Refuse a wish for "all" from a key that does not see all: it has to say which of its own it means."""
+    """Refuse a request for everything from a bound key: its caller must name a queue or lane of the key."""
     if caller.queues is not None and (queue is None or not caller.sees_queue(queue)):
         _refuse("queue", caller.queues)
     if caller.lanes is not None and (lane is None or not caller.sees_lane(lane)):

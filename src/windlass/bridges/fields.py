@@ -102,8 +102,8 @@ def _scalar(value: object, path: str) -> Scalar | None:
 
 
 def text_of(value: Scalar) -> str:
-    """The value as text: a whole number without a point."""
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    """The value as text: every digit of a number counts, and a whole number has no point (7.0 is "7")."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def whole_of(value: Scalar, *, name: str) -> int:

@@ -33,8 +33,8 @@ class Log(Protocol):
     def identity(self) -> str:
         """Which log of that name it is. Known once opened.
 
-        - identity_is_of_one_log: the same whoever opens it and when; another one after the log was deleted
-          and made anew.
+        - identity_is_of_one_log: the same for every process and at any time; another one after the log was
+          deleted and made anew.
         """
         ...
 
@@ -152,9 +152,10 @@ class QueueSource(Protocol):
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         """Let the message broker forget them. They are the whole of what `receive` gave, in its order, or
-        a part. Those it has taken back meanwhile are passed over: they come again, and are known.
+        a part. Messages that it has taken back are skipped: it sends them again, and the store knows
+        their ids.
 
-        - acknowledged_never_comes_again: whoever reads, also after an outage.
+        - acknowledged_never_comes_again: to no reader, also after an outage.
         - acknowledged_in_parts: the other parts are still held, and come again when they are given back.
         - late_acknowledge_is_passed_over: of what was given back, or lost in an outage.
         """

@@ -16,7 +16,7 @@ Every command is "windlass NOUN [APP] [VERB] ...". APP is module:app; by default
 
 
 def build(only: str | None = None) -> App:
-    """Define the program. With `only`, other commands are a name and a line: nothing of them is imported."""
+    """Define the program. With `only`, just that command is imported: the others have a name and a line."""
     program = App(
         name="windlass",
         help=_HELP,

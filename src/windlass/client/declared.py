@@ -51,16 +51,16 @@ class Declared:
 
     @property
     def weights(self) -> dict[str, int]:
-        """The queues, in the order in which they were first said, with their shares of a worker."""
+        """The queues, in the order of their first declaration, with their shares of a worker."""
         names = (subject.name for subject in self._documents if subject.kind is Kind.QUEUE)
         return {name: self._weights.get(name, 1) for name in names}
 
     def weigh(self, queue: str, weight: int) -> None:
-        """Give a queue its share of a worker. Stores are not told: an order of asks is all it comes to."""
+        """Give a queue its share of a worker. Stores do not learn it: it only orders the asks of a worker."""
         self._weights[queue] = whole(weight, name="weight", least=1, most=MAX_WEIGHT)
 
     def emit_by_default(self, emit: Emit) -> None:
-        """Change what queues write that do not say so; those that the store knows are declared anew."""
+        """Change which events a queue writes if its declaration does not say. Declares known queues again."""
         if self._emit is not emit:
             self._emit = emit
             for subject in self._documents:

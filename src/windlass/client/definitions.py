@@ -264,7 +264,7 @@ class Definitions(Around):
         return places[0] if places else self
 
     def expect_callbacks(self, queue: str, url: str) -> None:
-        """Let it be known that jobs of a queue may carry a URL of their own, which is told of their ends."""
+        """Declare that jobs of a queue may name a callback URL, which Windlass calls when the job ends."""
         check_callback(self.config, url)
         if not self._declared.emits(queue):
             # Not of any queue that a caller of the API may name: each is kept, in this process and the store.

@@ -122,7 +122,7 @@ async def test_suspects_run_alone__until_they_are_replayed(store: Harness) -> No
 
 
 async def test_suspects_are_reported(store: Harness) -> None:
-    """To every asker of the queue, and to no other."""
+    """Every claim on the queue reports them, and no claim on another queue does."""
     await store.queue("other")
     await _suspects(store, 2)
     worker, alone = await store.worker(), await store.worker()

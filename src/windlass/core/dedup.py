@@ -38,7 +38,8 @@ def held_until(mode: Mode, window: Micros, accepted_at: Micros, finished_at: Mic
     """When the key of a finished job is free: `throttle` counts its window from acceptance, the others from
     the end.
 
-    One call per window is what a throttle promises; counted from the end it would be one per window and run.
+    A throttle promises one call per window. If the window began at the end of the run, there would be one
+    call per window plus run time.
     """
     if mode is Mode.THROTTLE:
         return max(finished_at, accepted_at + window)

@@ -1,7 +1,7 @@
-"""A job that comes as data, from a file or through a front door: none of our producers may have written it.
+"""A job that comes as data, from a file or through a front door: perhaps no producer of Windlass wrote it.
 
-Producers of ours check each value where it is given. Here all of it is checked at once: text ends up in SQL,
-Lua and logs, and a number that a store cannot hold would stop whoever hands it in.
+Producers of Windlass check each value where it is given. Here all values are checked at once: text ends up in
+SQL, Lua and logs, and a number that no store can hold would stop the process that hands the job in.
 """
 
 import msgspec

@@ -6,7 +6,7 @@ from django.utils.module_loading import autodiscover_modules
 
 
 class WindlassConfig(AppConfig):
-    """Windlass in a project."""
+    """The Django app config of Windlass."""
 
     name = "windlass.django"
     label = "windlass"

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class BenchBase:
-    """What needs no waiting: looking, and arranging what is to happen."""
+    """Methods that do not run jobs: they read the store, or arrange what is to happen."""
 
     __test__ = False
 

@@ -21,6 +21,7 @@ from windlass.worker.intakes import Intakes
 from windlass.worker.janitor import Janitor
 from windlass.worker.opening import opened, when_store_answers
 from windlass.worker.program import Application, Program
+from windlass.worker.pruning import Pruning
 from windlass.worker.registration import declare_anew
 
 _log = logging.getLogger("windlass.worker")
@@ -92,6 +93,7 @@ def _services(program: Program, broker: Broker, pace: Pace) -> list[Coroutine[An
     intakes = Intakes(
         program, broker, declare=lambda: declare_anew(broker, program, pace), pace=pace, host=host
     )
+    janitor = Janitor(broker, pace, program.config, pruning=Pruning(broker, program, pace))
     orphans = Orphans(broker, pace, host)
 
     async def end_orphans() -> None:
@@ -101,6 +103,6 @@ def _services(program: Program, broker: Broker, pace: Pace) -> list[Coroutine[An
 
     return [
         guarded("intakes", intakes.run, pace),
-        guarded("janitor", Janitor(broker, pace, program.config).run, pace),
+        guarded("janitor", janitor.run, pace),
         guarded("search for orphans", end_orphans, pace),
     ]

@@ -4,7 +4,7 @@ It is written every ten seconds, and at once when a trouble comes or goes. Sever
 one document, by compare-and-set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -30,6 +30,10 @@ EVERY = 10.0
 PROMPT = 0.5
 """Seconds: an answer that took longer says too little of what time it is."""
 TRIES = 5
+WHOLE = ""
+"""In place of a partition: a queue, or a source that cannot be opened. Operators see it by the session of its
+reader, which a process may lose and have anew.
+"""
 _PAGE = 1_000
 
 
@@ -53,16 +57,17 @@ class IntakeReports:
         self.warnings: tuple[str, ...] = ()
 
     def going(self, partition: str) -> Going:
-        """How the reading of a partition goes, from now on; for a queue, that of this process."""
+        """How the reading of a partition goes, from now on; `WHOLE`: that of a queue."""
         return self._going.setdefault(partition, Going(self._pace))
 
-    def forget(self, partition: str) -> None:
-        """Leave a partition to who reads it now."""
-        self._going.pop(partition, None)
+    def keep(self, partitions: Collection[str]) -> None:
+        """Leave all others to those who read them now."""
+        for partition in self._going.keys() - set(partitions):
+            del self._going[partition]
 
     def fails(self, error: object) -> None:
         """Note a trouble that is no partition's: the source cannot be opened."""
-        for going in self._going.values() or (self.going(self._session.session),):
+        for going in self._going.values() or (self.going(WHOLE),):
             going.fails(error)
 
     async def run(self) -> None:
@@ -108,7 +113,8 @@ class IntakeReports:
         now = await self.ask_the_time()
         me, info = self._session.session, self._session.info
         mine = {
-            partition: going.status(me, info.host, info.pid, now) for partition, going in self._going.items()
+            partition or me: going.status(me, info.host, info.pid, now)
+            for partition, going in self._going.items()
         }
         subject = status_of(self._name)
         for _ in range(TRIES):

@@ -29,7 +29,7 @@ from windlass.patience import Backoff, cancelled
 from windlass.worker.bridge_session import BridgeSession, who_runs
 from windlass.worker.heart import Heart
 from windlass.worker.host import Host
-from windlass.worker.intake_status import IntakeReports
+from windlass.worker.intake_status import WHOLE, IntakeReports
 from windlass.worker.program import Program
 
 _log = logging.getLogger("windlass.bridges")
@@ -109,7 +109,6 @@ class Intakes:
                     await running.reports.hear()  # before anything is read: it may be paused
                     source = await self._open_source(intake.address)
                     async with _closing(source):
-                        running.reports.forget(self._session.session)  # that it could not be opened
                         await running.look_at_settings(source)
                         await self._run(running, source)
                 except (BridgeError, InvalidOption, StoreError) as error:
@@ -125,7 +124,7 @@ class Intakes:
 
     async def _run(self, running: "_Running", source: LogSource | QueueSource) -> None:
         if is_queue(source):
-            going = running.going(self._session.session)
+            going = running.going(WHOLE)
             await running.again(going, lambda: running.queue(source, going))
         else:
             await self._share(running, cast("LogSource", source))
@@ -141,7 +140,7 @@ class Intakes:
                 mine = share_of(self._session.session, others, partitions)
                 for partition in reading.keys() - mine:
                     await cancelled([reading.pop(partition)])
-                    running.reports.forget(partition)
+                running.reports.keep(mine)
                 for partition in mine - reading.keys():
                     reading[partition] = asyncio.create_task(running.keep_partition(source, partition))
                 for task in reading.values():

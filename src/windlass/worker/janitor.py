@@ -50,12 +50,12 @@ class Janitor:
         pace: Pace,
         config: Config,
         *,
+        pruning: Pruning,
         fire: Callable[[], Awaitable[None]] | None = None,
         look: Callable[[], Awaitable[None]] | None = None,
-        pruning: Pruning | None = None,
     ) -> None:
-        """`fire` is called when a schedule is due, `look` every ten seconds or so, for alerts. `pruning`
-        takes the dead letters whose time is over; without it sweeps drop them, and leave no trace.
+        """`pruning` takes the dead letters whose time is over: no sweep drops them without a trace. `fire` is
+        called when a schedule is due, `look` every ten seconds or so, for alerts.
         """
         self._broker = broker
         self._pace = pace
@@ -75,18 +75,14 @@ class Janitor:
             while True:
                 await self._pace.sleep(await self.sweep())
         finally:
-            if self._pruning is not None:
-                await self._pruning.close()
+            await self._pruning.close()
 
     async def sweep(self) -> float:
         """One pass; how long to wait for the next. `StoreReplaced`: there can be none."""
         began = self._pace.now()
         try:
-            swept = await self._broker.sweep(
-                limit=ITEMS, every=round(self._apart * SECOND), keep_dead=self._pruning is not None
-            )
-            if self._pruning is not None:
-                self._pruning.begin(swept.overdue)
+            swept = await self._broker.sweep(limit=ITEMS, every=round(self._apart * SECOND), keep_dead=True)
+            self._pruning.begin(swept.overdue)
             if swept.schedules_due and self._fire is not None:
                 await self._fire()
             await self._look_at_alerts()

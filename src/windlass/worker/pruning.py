@@ -26,7 +26,7 @@ class Pruning:
     """
 
     def __init__(self, broker: Broker, program: Program, pace: Pace) -> None:
-        self._remover = Remover(broker, program.config, program.signature_of)
+        self._remover = Remover(broker, program.config, program.signature_of, program.values)
         self._pace = pace
         self._by = f"retention, on {platform.node()}"
         self._backoff = Backoff(pace, first=FIRST_PAUSE, most=LONGEST_PAUSE)

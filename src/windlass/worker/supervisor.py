@@ -65,11 +65,11 @@ class Supervisor:
         pace: Pace,
         host: Host,
         config: Config,
+        pruning: Pruning,
         place: Callable[[SessionId], Path] = table_path,
         once_started: Callable[[], Awaitable[None]] | None = None,
         fire: Callable[[], Awaitable[None]] | None = None,
         look: Callable[[], Awaitable[None]] | None = None,
-        pruning: Pruning | None = None,
         declare: Callable[[], Awaitable[None]] | None = None,
         watch: Watch | None = None,
         beside: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
@@ -109,7 +109,7 @@ class Supervisor:
         self._lives: set[asyncio.Task[None]] = set()
         self._others: set[asyncio.Task[None]] = set()
         self._heart = Heart(broker, pace, config, self._beating)
-        self._janitor = Janitor(broker, pace, config, fire=fire, look=look, pruning=pruning)
+        self._janitor = Janitor(broker, pace, config, pruning=pruning, fire=fire, look=look)
         self._lookout = Lookout(
             pace,
             lambda: self.all_supervised,
@@ -196,7 +196,7 @@ class Supervisor:
             pause = place.pause()
             if pause and not self._over.is_set():
                 if self._started or place.fails_for_now:
-                    _log.warning("a child ended before it could work; the next starts in %.1f s", pause)
+                    _log.warning("a child has failed; the next starts in %.1f s", pause)
                 await until(self._pace, self._over, pause)
 
     async def _placed(

@@ -187,7 +187,7 @@ class Table:
         _DEADLINE.pack_into(self._map, self._records_at + slot * _RECORD_SIZE + _DEADLINE_AT, deadline)
 
     def clear(self, slot: int) -> None:
-        """The settlement was answered, or the job given back."""
+        """Free a slot: the store has answered the settlement, or the job was given back."""
         self._map[_HEADER_SIZE + slot] = FREE
 
     def clear_all(self, slots: Iterable[int]) -> None:

@@ -5,8 +5,8 @@ removed is decided by `values/orphans.py`. It removes nothing before the store h
 worker that waited for the store through an outage settles first what it has put.
 
 The objects of a namespace belong to one store. The first sweeper notes an identity there, and in the store;
-whoever finds another one there removes nothing. Otherwise an empty store, such as a developer's, would take
-every object of the real one for an orphan.
+a sweeper that finds another one there removes nothing. Otherwise an empty store, such as a developer's,
+would take every object of the real one for an orphan.
 
 Also here, in every worker: jobs that are held because object storage was away are freed when it answers.
 """

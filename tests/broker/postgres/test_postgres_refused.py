@@ -3,29 +3,19 @@ our errors, and goes on when the operator has put it right.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tests.broker.every_verb import QUEUE, VERBS, call_all, new_job, told_by_all
 from tests.broker.postgres.servers import Server, programs
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
 from windlass.broker.postgres.trouble import Refusal, in_words
 from windlass.broker.postgres.url import Location
-from windlass.conformance.harness import APP, new_id
-from windlass.core.event import FROM_START
-from windlass.core.job import NewJob
-from windlass.core.lease import Ask
-from windlass.core.outcome import Cause, CauseKind
-from windlass.core.query import JobQuery
-from windlass.core.session import Beat
-from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.errors import StoreError, StoreUnavailable
 
-_ASK = Ask(queues=("q",), slots=10, limit=10, visibility=10**9)
-_QUEUE = Declaration(subject=Subject(Kind.QUEUE, "q"), body=QueueSettings(), app=APP)
 NAMESPACE = "refused"
 
 
@@ -40,27 +30,6 @@ def server() -> Iterator[Server]:
         server.remove()
 
 
-def _job() -> NewJob:
-    return NewJob(id=new_id(), task="t", queue="q", payload=b"secret")
-
-
-VERBS: dict[str, Callable[[PostgresBroker], Awaitable[Any]]] = {
-    "enqueue": lambda broker: broker.enqueue([[_job()]]),
-    "enqueue many": lambda broker: broker.enqueue([[_job(), _job()]]),
-    "claim": lambda broker: broker.claim(_ASK),
-    "beat": lambda broker: broker.beat([Beat(session="s", memory=0)]),
-    "end session": lambda broker: broker.end_session("s", Cause(CauseKind.STOP, "")),
-    "sweep": lambda broker: broker.sweep(limit=10),
-    "declare": lambda broker: broker.declare([_QUEUE]),
-    "get": lambda broker: broker.get([new_id()]),
-    "list": lambda broker: broker.list(JobQuery()),
-    "counts": lambda broker: broker.counts(),
-    "watch": lambda broker: broker.watch([new_id()], 0.1),
-    "wait": lambda broker: broker.wait(["q"], 0.1),
-    "events": lambda broker: broker.events(FROM_START, 10, 0.0),
-    "schedules": lambda broker: broker.schedules(),
-    "explain": lambda broker: broker.explain(new_id()),
-}
 HARM = {
     "usage revoked": (
         f"REVOKE USAGE ON SCHEMA {NAMESPACE} FROM humble",
@@ -83,7 +52,7 @@ HARM = {
 
 async def _opened(server: Server) -> PostgresBroker:
     owner = await PostgresBroker.open(Location(server.dsn), options=Options(namespace=NAMESPACE))
-    await owner.declare([_QUEUE])
+    await owner.declare([QUEUE])
     await owner.close()
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(f"GRANT USAGE ON SCHEMA {NAMESPACE} TO humble")
@@ -91,8 +60,7 @@ async def _opened(server: Server) -> PostgresBroker:
             connection.execute(f"GRANT ALL ON ALL {kind} IN SCHEMA {NAMESPACE} TO humble")
     place = Location(server.dsn.replace("windlass@", "humble@"))
     broker = await PostgresBroker.open(place, options=Options(namespace=NAMESPACE))
-    for verb in VERBS.values():
-        await verb(broker)
+    await call_all(broker)
     return broker
 
 
@@ -101,29 +69,42 @@ def test_every_verb_answers_with_one_of_our_errors(server: Server, harm: str) ->
     async def scenario() -> None:
         broker = await _opened(server)
         blocking = broker.blocking
-        await asyncio.to_thread(blocking.enqueue, [[_job()]])
+        await asyncio.to_thread(blocking.enqueue, [[new_job()]])
         before, after = HARM[harm]
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute(before)
-            told: dict[str, BaseException | None] = {}
-            for name, verb in VERBS.items():
-                try:
-                    await verb(broker)
-                except BaseException as error:  # noqa: BLE001 - which it is is the question
-                    told[name] = error
+            told = await told_by_all(broker)
             for _ in range(2):
                 with pytest.raises(StoreError) as caught:
-                    await asyncio.to_thread(blocking.enqueue, [[_job()]])
+                    await asyncio.to_thread(blocking.enqueue, [[new_job()]])
                 assert "refused" in str(caught.value)
             connection.execute(after)
         assert {type(error) for error in told.values()} <= {Refusal, StoreUnavailable}, told
-        assert told.keys() >= {"enqueue", "enqueue many", "claim", "get"}, told
+        needed = {"enqueue", "claim", "settle", "take", "get"} if harm == "table renamed" else VERBS.keys()
+        assert needed <= told.keys(), needed - told.keys()
         for error in told.values():
             assert "secret" not in str(error)
             assert "docs/postgres.md" in str(error) or "windlass migrate" in str(error), error
-        for verb in VERBS.values():
-            await verb(broker)
-        await asyncio.to_thread(blocking.enqueue, [[_job()]])
+        await call_all(broker)
+        await asyncio.to_thread(blocking.enqueue, [[new_job()]])
+        await broker.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_table_that_is_gone_is_one_of_our_errors_whichever_it_is(server: Server) -> None:
+    async def scenario() -> None:
+        broker = await _opened(server)
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [NAMESPACE])
+            tables = [str(name) for (name,) in rows]
+            assert {"job", "lease", "queue", "schedule", "edge"} <= set(tables), tables
+            for table in tables:
+                connection.execute(f"ALTER TABLE {NAMESPACE}.{table} RENAME TO elsewhere")
+                told = await told_by_all(broker)
+                connection.execute(f"ALTER TABLE {NAMESPACE}.elsewhere RENAME TO {table}")
+                assert {type(error) for error in told.values()} <= {Refusal, StoreUnavailable}, (table, told)
+        await call_all(broker)
         await broker.close()
 
     asyncio.run(scenario())

@@ -41,7 +41,7 @@ class Topic(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The offsets of the oldest message of a partition, and the one behind the newest."""
+    """The offset of the oldest message of a partition, and the offset behind its newest message."""
 
     oldest: int
     newest: int
@@ -178,8 +178,8 @@ def _closed(client: Any) -> None:
 
 
 def _on_this_loop(future: "Future[Any]") -> "asyncio.Future[Future[Any]]":
-    """Tells the running loop when it is done. Cancelling whoever waits does not cancel it: librdkafka would
-    still answer it.
+    """A future of the running loop that ends with the given one. Cancelling the caller does not cancel the
+    given one, since librdkafka would still answer it.
     """
     loop = asyncio.get_running_loop()
     told: asyncio.Future[Future[Any]] = loop.create_future()

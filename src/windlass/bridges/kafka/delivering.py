@@ -47,8 +47,8 @@ class Deliverer:
         self._threads: list[threading.Thread] = []
 
     async def deliver(self, records: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return when all are acknowledged, but for those that cannot be taken: their numbers. `BridgeError`:
-        others were not acknowledged.
+        """Wait until Kafka has acknowledged all records. Returns the numbers of records that cannot be
+        accepted. Raises `BridgeError` if others were not acknowledged.
         """
         errors = await self._sent(records)
         # A batch of several may be too large where each of them is not.

@@ -66,7 +66,7 @@ class Inbox:
         self._error = self._error or error
 
     def fail(self, failure: Exception) -> None:
-        """The pump has failed by an error that nobody expected: whoever reads gets it."""
+        """The pump has failed by an error that nobody expected: the reader gets it."""
         self._failure = failure
 
     def put_end(self, offset: int) -> None:
@@ -74,7 +74,7 @@ class Inbox:
         self._end = offset
 
     def tell(self) -> None:
-        """Wake whoever waits, if there is something to take."""
+        """Wake the reader, if there is something to take."""
         if self.awaited and not self._is_empty():
             self.awaited = False
             with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -110,7 +110,7 @@ class Pump:
         except KafkaException as raised:
             error = error_in(raised)
             self._end_all(lambda inbox: inbox.put_error(error))
-        except Exception as failure:  # noqa: BLE001 - whoever reads is to know
+        except Exception as failure:  # noqa: BLE001 - the reader must know
             self._end_all(lambda inbox, failure=failure: inbox.fail(failure))
         finally:
             self._is_stopping = True

@@ -1,4 +1,4 @@
-"""The connection to NATS. When it is lost, a new one is made by whoever asks for it next.
+"""The connection to NATS. When it is lost, the next call makes a new one.
 
 The client's own way to connect anew is switched off: it keeps what was published meanwhile and sends it
 later, when nobody knows any more whether it is still meant.

@@ -1,8 +1,9 @@
-"""Who we are to NATS, and that nobody hears it who must not.
+"""How a process logs in to NATS without showing its password to a third party.
 
-The client encrypts a connection if the server asks for it, and sends the password as it is if not: whoever
-stands between both could leave the question out. So where the URL asks for TLS, the password is given to the
-client at the moment when it wants to send it, and only if the connection is encrypted by then.
+The client encrypts a connection if the server asks for that. If the server does not ask, the client sends
+the password as it is, so an attacker between both could drop the server's request. Therefore, where the URL
+asks for TLS, the client gets the password only when it wants to send it, and only if the connection is
+encrypted by then.
 """
 
 import ssl

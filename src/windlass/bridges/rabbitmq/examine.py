@@ -1,5 +1,5 @@
-"""What a queue or an exchange is made of. AMQP has no question for that: whoever declares one that is
-there in another way than it was made is told what differs, and nothing is changed.
+"""Find the properties of a queue or an exchange. AMQP has no request for that. But a client that declares an
+existing one with other properties is refused: the error says what differs, and nothing is changed.
 """
 
 import re

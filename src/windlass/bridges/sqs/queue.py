@@ -89,7 +89,7 @@ class Queue:
         self._receiving.add(asyncio.create_task(self._receive(count, timeout)))
 
     async def _some(self) -> None:
-        """Wait for one call at least. What it has brought has arrived, whoever is still waiting for it."""
+        """Wait for one call at least. Its messages have arrived, even if nobody waits for them any more."""
         done, _ = await asyncio.wait(self._receiving, return_when=asyncio.FIRST_COMPLETED)
         self._receiving -= done
         errors = [error for call in done if (error := call.exception()) is not None]

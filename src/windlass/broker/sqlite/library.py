@@ -74,7 +74,7 @@ class Library(Gate):
     # --- called around a fork -------------------------------------------------------------------------------
 
     def on_quiet(self) -> None:
-        """Close every connection. One that does not close is found open in the child."""
+        """Close every connection. If one does not close, the child finds it open and refuses the store."""
         self.generation += 1
         for connection in list(self._open):
             with contextlib.suppress(apsw.Error):

@@ -33,7 +33,7 @@ class Ground(ABC):
         self.runner = runner
 
     def needs(self, ability: str) -> None:
-        """Skip the test, aloud, where a message broker lacks an ability by its nature."""
+        """Skip the test with a line that says why, where a message broker lacks an ability by its nature."""
         if not getattr(self, ability):
             pytest.skip(f"{type(self).__name__} declares no {ability}")
 

@@ -19,7 +19,7 @@ class Rows(Protocol):
     """A sink that answers statements: those of PostgreSQL, with numbered parameters."""
 
     async def rows(self, statement: str, *parameters: Any) -> Sequence[Any]:
-        """Execute a statement for good: when it returns it outlasts this machine."""
+        """Execute a statement durably: when this returns, the change survives a crash of the machine."""
         ...
 
 

@@ -2,23 +2,31 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from windlass.broker.management import Operate, Plan, Read
 from windlass.config import Config
 from windlass.core.job import JobDetail
-from windlass.core.operate import Operated, Target
+from windlass.core.operate import Effect, Operated, Target
 from windlass.core.showing import Shower
 from windlass.core.signature import Signature
 from windlass.core.state import State
 from windlass.core.units import JobId
+from windlass.errors import UnreadablePayload, ValueMissing
 from windlass.observe.archive.archive import Archive, open_archive
 from windlass.observe.archive.entry import Entry, entry_of
+
+if TYPE_CHECKING:
+    from windlass.values.values import Values
 
 _log = logging.getLogger("windlass.dead")
 
 READ_AT_ONCE = 20
 """Dead letters that are read whole at once: each may carry a payload and a result of 1 MiB."""
+WRITTEN_AT_ONCE = 16 * 2**20
+"""Bytes of payloads after which the entries so far are written, before more is read from object storage."""
 OVER = "its retention is over"
 
 
@@ -32,28 +40,45 @@ class Remover:
     """
 
     def __init__(
-        self, broker: Store, config: Config, signature_of: Callable[[str], Signature | None]
+        self,
+        broker: Store,
+        config: Config,
+        signature_of: Callable[[str], Signature | None],
+        values: "Values | None",
     ) -> None:
+        """`values` has the payloads that are too large for the store."""
         self._broker = broker
         self._config = config
         self._signature_of = signature_of
+        self._values = values
         self._archive: Archive | None = None
 
     async def discard(
         self, targets: Sequence[Target], *, by: str, reason: str, overdue: bool = False
     ) -> Sequence[Operated]:
-        """Discard dead letters, as `Operate.discard` does. `StoreUnavailable`: the archive does not take
-        their traces, and none of them is removed.
+        """Discard dead letters, as `Operate.discard` does. `StoreUnavailable`, `ValuesUnavailable`: a trace
+        cannot be written, and none of them is removed.
         """
         targets = [Target(target.job, State.DEAD) for target in targets]
         at = (await self._broker.schedules(limit=1)).now
         ids = list(dict.fromkeys(target.job for target in targets))
+        others: dict[JobId, Operated] = {}
         for start in range(0, len(ids), READ_AT_ONCE):
-            found = await self._broker.get(ids[start : start + READ_AT_ONCE])
-            dead = [job for job in found if job is not None and job.state is State.DEAD and not job.pruned]
-            what = "pruned" if overdue else "discarded"
-            await self._keep([self._entry(job, what=what, at=at, by=by, reason=reason) for job in dead])
-        return await (self._broker.prune if overdue else self._broker.discard)(targets)
+            few = ids[start : start + READ_AT_ONCE]
+            dead: list[JobDetail] = []
+            for asked, job in zip(few, await self._broker.get(few), strict=True):
+                if job is None or job.pruned:
+                    others[asked] = Operated(asked, Effect.NOT_FOUND)
+                elif job.state is not State.DEAD:
+                    others[asked] = Operated(asked, Effect.WRONG_STATE, job.state)
+                else:
+                    dead.append(job)
+            await self._trace(dead, what="pruned" if overdue else "discarded", at=at, by=by, reason=reason)
+        # One that dies after it was looked at has no trace, so it is not sent.
+        traced = [target for target in targets if target.job not in others]
+        remove = self._broker.prune if overdue else self._broker.discard
+        answers = iter(await remove(traced) if traced else ())
+        return [others[target.job] if target.job in others else next(answers) for target in targets]
 
     async def prune(self, jobs: Sequence[JobId], *, by: str) -> Sequence[Operated]:
         """Remove dead letters whose time is over."""
@@ -66,10 +91,31 @@ class Remover:
         if archive is not None:
             await archive.close()
 
-    def _entry(self, job: JobDetail, *, what: str, at: int, by: str, reason: str) -> Entry:
-        shower = Shower(self._signature_of(job.task), self._config.private_patterns)
-        namespace = self._config.namespace
-        return entry_of(job, shower, namespace=namespace, what=what, at=at, by=by, reason=reason)
+    async def _trace(self, dead: Sequence[JobDetail], *, what: str, at: int, by: str, reason: str) -> None:
+        entries: list[Entry] = []
+        size = 0
+        for job in dead:
+            whole, missing = await self._whole(job)
+            shower = Shower(self._signature_of(job.task), self._config.private_patterns)
+            namespace = self._config.namespace
+            entry = entry_of(whole, shower, namespace=namespace, what=what, at=at, by=by, reason=reason)
+            entries.append(msgspec.structs.replace(entry, payload=missing) if missing else entry)
+            size += len(whole.payload)
+            if size >= WRITTEN_AT_ONCE:
+                await self._keep(entries)
+                entries, size = [], 0
+        await self._keep(entries)
+
+    async def _whole(self, job: JobDetail) -> tuple[JobDetail, str]:
+        """A dead letter with its payload, and why that cannot be read. No wait would bring back what is
+        missing, so such a letter goes; `ValuesUnavailable` passes by itself, and the letter stays.
+        """
+        if self._values is None or self._config.archive is None:
+            return job, ""
+        try:
+            return await self._values.whole(job, most=self._config.max_payload), ""
+        except (ValueMissing, UnreadablePayload) as error:
+            return job, str(error)
 
     async def _keep(self, entries: Sequence[Entry]) -> None:
         url = self._config.archive

@@ -35,7 +35,7 @@ class AttemptShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnqueuedShown(msgspec.Struct, frozen=True, kw_only=True):
-    """That a job was accepted, and on whose word."""
+    """When a job was accepted, and who enqueued it."""
 
     at: datetime
     key: str | None

@@ -39,6 +39,7 @@ from windlass.worker.messages import (
 )
 from windlass.worker.options import Group
 from windlass.worker.plan import Plan
+from windlass.worker.pruning import Pruning
 from windlass.worker.supervisor import Supervisor
 from windlass.worker.worker import Worker
 
@@ -291,6 +292,7 @@ class Machine:
             pace=world.pace,
             host=self,
             config=world.app.config,
+            pruning=Pruning(broker, world.app, world.pace),
             place=lambda session: world.folder / f"windlass-{session}",
             fire=firing.due,
         )
