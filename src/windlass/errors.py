@@ -13,7 +13,7 @@
     │   ├── JobNotFound                 the store has no record of such a job
     │   ├── JobLost                     the store accepted the job and has lost it
     │   └── ResultExpired               it is done, and its result is kept no longer
-    ├── LifespanFailed                  the lifespan of an app cannot be entered: no worker can begin
+    ├── LifespanFailed                  the lifespan of an app has failed: no worker can begin, or go on
     ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
     ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do what was asked
     │   ├── BridgeUnavailable           it did not answer, or not in time
@@ -138,7 +138,9 @@ class EnqueueRefused(WindlassError):
 
 
 class LifespanFailed(WindlassError):
-    """The lifespan of an app cannot be entered. Its `__cause__` is the error of the lifespan."""
+    """The lifespan of an app cannot be entered, or has ended before its process. Its `__cause__` is the
+    error of the lifespan.
+    """
 
 
 class LeaseLost(WindlassError):

@@ -28,7 +28,15 @@ def django_site() -> None:
                 "BACKEND": "windlass.django.backend.TasksBackend",
                 "QUEUES": ["default", "mail"],
                 "OPTIONS": {"retry": {"max_attempts": 2}},
-            }
+            },
+            "picky": {
+                "BACKEND": "windlass.django.backend.TasksBackend",
+                "OPTIONS": {"retry": {"retry_on": (LookupError, OSError), "give_up_on": (KeyError,)}},
+            },
+            "once": {
+                "BACKEND": "windlass.django.backend.TasksBackend",
+                "OPTIONS": {"retry": {"max_attempts": 1}},
+            },
         },
         USE_TZ=True,
     )
@@ -115,6 +123,60 @@ def test_the_signals_tell_how_a_task_ends(tasks: Any, t: Any) -> None:
         t.finish()
     task_finished.disconnect(listen)
     assert told == [("meaning", "SUCCESSFUL"), ("fails", "FAILED"), ("unkept", "FAILED")]
+
+
+@pytest.fixture
+def ends() -> Iterator[list[tuple[int, str]]]:
+    """What `task_finished` tells: the attempt, and the status."""
+    from windlass.django.backend import task_finished
+
+    told: list[tuple[int, str]] = []
+
+    def listen(task_result: Any, **_: Any) -> None:
+        told.append((task_result.attempts, str(task_result.status)))
+
+    task_finished.connect(listen)
+    yield told
+    task_finished.disconnect(listen)
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt"),
+    [
+        ("given_up", 1),
+        ("not_retried", 1),
+        ("gives_up", 1),
+        ("stops_itself", 1),
+        ("asks_again", 2),
+        ("fails", 2),
+    ],
+)
+def test_a_job_that_ends_in_a_run_has_finished(
+    tasks: Any, t: Any, ends: list[tuple[int, str]], name: str, attempt: int
+) -> None:
+    result = getattr(tasks, name).enqueue()
+    t.finish()
+    result.refresh()
+    assert result.status == "FAILED"
+    assert result.attempts == attempt
+    assert ends == [(attempt, "FAILED")]
+
+
+@pytest.mark.parametrize("name", ["loses_its_lease", "snoozes", "is_given_back"])
+def test_a_job_that_goes_back_has_not_finished(
+    tasks: Any, t: Any, ends: list[tuple[int, str]], name: str
+) -> None:
+    result = getattr(tasks, name).enqueue()
+    t.finish()
+    result.refresh()
+    assert result.status == "SUCCESSFUL"
+    assert ends == [(1, "SUCCESSFUL")]
+
+
+def test_a_run_that_somebody_cancels_has_finished(tasks: Any, t: Any, ends: list[tuple[int, str]]) -> None:
+    t.cancel_running(tasks.asks_again.enqueue().id)
+    t.finish()
+    assert ends == [(1, "FAILED")]
 
 
 def test_async_tasks_run_and_async_code_enqueues(tasks: Any) -> None:

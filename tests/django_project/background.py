@@ -1,6 +1,10 @@
 """Tasks of Django's kind, for the tests of the backend."""
 
+import asyncio
 from typing import Any
+
+from windlass import Cancelled, GiveUp, Retry, Snooze
+from windlass.worker.run import running
 
 try:
     from django.tasks import TaskContext, task
@@ -42,3 +46,67 @@ def unkept() -> Any:
 def who(context: TaskContext, word: str) -> list[Any]:
     """Return what the context says."""
     return [context.task_result.id, context.attempt, word]
+
+
+@task(backend="picky")
+def given_up() -> None:
+    """Raise an error after which there is no other attempt."""
+    raise KeyError("nobody")
+
+
+@task(backend="picky")
+def not_retried() -> None:
+    """Raise an error that is not tried again."""
+    raise RuntimeError("broken")
+
+
+@task()
+def gives_up() -> None:
+    """Say that this job can never be done."""
+    raise GiveUp("no such customer")
+
+
+@task()
+def stops_itself() -> None:
+    """Cancel this job."""
+    raise Cancelled("withdrawn")
+
+
+@task()
+def loses_its_lease() -> None:
+    """Stop in the first run as if another worker had the job."""
+    if not _first("loses_its_lease"):
+        return
+    stop = Cancelled()
+    stop.lease_lost = True
+    raise stop
+
+
+@task()
+def asks_again() -> None:
+    """Ask for another attempt, always."""
+    raise Retry(after=1)
+
+
+@task(backend="once")
+def snoozes() -> None:
+    """Ask once for a later run."""
+    if _first("snoozes"):
+        raise Snooze(1)
+
+
+@task(backend="once")
+async def is_given_back() -> None:
+    """Be stopped once, as by a worker whose grace is over."""
+    if _first("is_given_back"):
+        running.get().released = True
+        raise asyncio.CancelledError
+
+
+_ran: set[str] = set()
+
+
+def _first(name: str) -> bool:
+    is_first = name not in _ran
+    _ran.add(name)
+    return is_first

@@ -1,6 +1,7 @@
 """The page of a worker: who may read it, and how little HTTP it speaks."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -98,11 +99,33 @@ def test_who_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     served(story)
 
 
-def test_only_so_many_are_served_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "CALLERS", 0)
+def test_silent_callers_do_not_shut_others_out() -> None:
+    async def story(ask: Ask, port: int) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * listener.CALLERS)]
+        assert " 200 " in await ask("GET /metrics HTTP/1.1\nHost: localhost\n\n")
+        for _, writer in silent:
+            writer.close()
 
-    async def story(ask: Ask, _: int) -> None:
-        assert await ask("GET /metrics HTTP/1.1\nHost: localhost\n\n") == ""
+    served(story)
+
+
+def test_of_too_many_silent_callers_the_first_of_the_commonest_address_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "CALLERS", 3)
+
+    async def story(_: Ask, port: int) -> None:
+        async def call(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+
+        other, (first, cut), *rest = [await call(f"127.0.0.{last}") for last in (2, *[1] * listener.CALLERS)]
+        with contextlib.suppress(ConnectionError):
+            assert await first.read() == b""
+        cut.close()
+        for reader, writer in (other, *rest):
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
 
     served(story)
 

@@ -1,5 +1,6 @@
 """`Cancelled`: raised by a task, and by `current.check_cancelled()` when somebody asked for it."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from tests.worker.virtual import Bench, run
 
-from windlass import Cancelled, RetryPolicy, Secret, Windlass, current
+from windlass import Cancelled, GiveUp, Retry, RetryPolicy, Secret, Snooze, Windlass, current
 from windlass.admin.views import job_whole
 from windlass.core.job import JobDetail
 from windlass.core.outcome import Outcome
@@ -111,3 +112,59 @@ def test_a_run_that_stops_because_its_lease_may_be_lost_goes_back(
 def test_it_belongs_to_a_run() -> None:
     with pytest.raises(LookupError):
         current.check_cancelled()
+
+
+async def _raise(error: Exception) -> None:
+    raise error
+
+
+async def _together(*errors: Exception) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in errors:
+            group.create_task(_raise(each))
+
+
+@pytest.mark.parametrize(
+    ("errors", "outcome"),
+    [
+        ((Cancelled("sold out"),), "cancelled"),
+        ((GiveUp("sold out"),), "dead"),
+        ((Snooze(5),), "snooze"),
+        ((Retry(after=7), GiveUp("sold out")), "retry"),
+        ((Cancelled("sold out"), ValueError("no stock")), "dead"),
+    ],
+)
+def test_a_signal_in_a_task_group_means_what_it_means_outside(
+    errors: tuple[Exception, ...], outcome: str
+) -> None:
+    app = Windlass("memory://")
+
+    @app.task(retry=RetryPolicy(max_attempts=2, give_up_on=ExceptionGroup))
+    async def ship() -> None:
+        try:
+            await _together(*errors)
+        except ExceptionGroup as group:  # in one more
+            raise ExceptionGroup("outer", [group]) from None
+
+    with testing(app, raises=False) as t:
+        job = ship.enqueue()
+        t.drain()
+        (found,) = t.runs(job)
+        assert found.outcome == outcome
+        assert found.delay == {"snooze": 5, "retry": 7}.get(outcome)
+
+
+def test_being_cancelled_is_heard_inside_a_task_group(
+    app: Windlass, bench: Callable[[Windlass], Bench]
+) -> None:
+    @app.task
+    async def crawl() -> None:
+        running.get().cancelled = True  # as a heartbeat says
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_check())
+
+    async def _check() -> None:
+        current.check_cancelled()
+
+    (found,) = ended(bench(app), crawl.call())
+    assert found.state is State.CANCELLED

@@ -10,6 +10,7 @@ import pytest
 
 from windlass import RetryPolicy, Windlass, current
 from windlass.core.secret import without_credentials
+from windlass.core.state import State
 from windlass.errors import InvalidOption, JobFailed, LifespanFailed
 from windlass.worker import lifespan as module
 from windlass.worker.process_place import ProcessPlace
@@ -133,6 +134,78 @@ def test_leaving_it_is_given_up_in_the_end(
     assert "the lifespan was not left within 0.01 s, and is given up" in caplog.text
 
 
+class Consumed:
+    """An app whose lifespan has a background task, which fails when a job says so."""
+
+    def __init__(self) -> None:
+        self.lives: Lives = []
+        self.fail, self.left = asyncio.Event(), asyncio.Event()
+
+        @contextlib.asynccontextmanager
+        async def lifespan() -> AsyncIterator[str]:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.consume())
+                yield "pool"
+                self.lives.append("left")
+                self.left.set()
+
+        self.app = Windlass("memory://", beat=0.2, session_ttl=5, grace=10, lifespan=lifespan)
+
+        @self.app.task
+        async def harm() -> Any:
+            self.fail.set()
+            for _ in range(50):  # the lifespan has ended by now, and is left when this job has ended
+                await asyncio.sleep(0)
+            self.lives.append("harmed")
+            return current.resources
+
+    async def consume(self) -> None:
+        await self.fail.wait()
+        raise ConnectionError("no way to redis://:hunter22@cache")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_one_whose_background_task_fails_ends_the_worker(
+    caplog: pytest.LogCaptureFixture, *, several: bool
+) -> None:
+    made = Consumed()
+    app = made.app
+    if several:
+        app.task(queue="far", namespace="elsewhere", name="far")(_coroutine)
+
+    async def main() -> None:
+        try:
+            with pytest.raises(  # noqa: PT012
+                LifespanFailed, match=r"has ended before its process: ConnectionError: no way"
+            ) as raised:
+                async with app.worker(concurrency=1):
+                    job = await app.tasks["harm"].aenqueue()
+                    assert await job.aresult(timeout=30) == "pool"
+                    await made.left.wait()
+                    later = await app.tasks["harm"].aenqueue()
+                    made.lives.append("still in the block")
+            assert "hunter22" not in str(raised.value)
+            assert await later.astate() is State.READY
+        finally:
+            await app.aclose()
+
+    asyncio.run(main())
+    assert made.lives == ["harmed", "left", "still in the block"]
+    assert "was cancelled from inside" in caplog.text
+    assert "in consume" in caplog.text, "the traceback"
+    assert "hunter22" not in caplog.text
+
+
+def test_a_lifespan_that_fails_after_an_hour_is_tried_again_soon() -> None:
+    place: Any = ProcessPlace()
+    supervised: Any = _SupervisedChild(3_600.0)
+    for going, pause in ((False, 0.5), (False, 1.0), (True, 0.5), (True, 0.5)):
+        supervised.going = going
+        place.take(supervised)
+        place.leave(supervised, "ended as told")
+        assert place.pause() == pause
+
+
 def test_resources_that_are_not_there_say_why() -> None:
     with pytest.raises(LookupError, match=r"Windlass\(lifespan=\.\.\.\)"):
         current.resources  # noqa: B018
@@ -185,7 +258,7 @@ def test_hooks_that_cannot_be_called_are_refused() -> None:
 class _SupervisedChild:
     """As much of one as a place looks at."""
 
-    draining, charged, born = False, 0, 0.0
+    draining, charged, born, going = False, 0, 0.0, False
 
     def __init__(self, died: float) -> None:
         self.died = died

@@ -8,14 +8,14 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.audit import LONGEST_REASON, ActShown, recorded
+from windlass.admin.audit import LONGEST_REASON, ActShown
 from windlass.admin.dead import Selection, reason_in_bulk
 from windlass.admin.groups import DeadGroup
 from windlass.admin.jobs import JobChange
 from windlass.admin.service import Service
 from windlass.admin.views import DeadShown
 from windlass.cli import parameters as given
-from windlass.cli.effects import show_effects
+from windlass.cli.effects import put_on_record, record_effects, show_effects
 from windlass.cli.enqueue import read_document
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import LONGEST_CELL, Ids, check_limit, no_match, show_job
@@ -169,12 +169,19 @@ def edit_dead(
         raise UsageError("name a change: new arguments, --priority or --max-attempts")
     document = None if arguments is None else read_document(arguments)
     change = JobChange(arguments=document, priority=priority, max_attempts=max_attempts)
+    # Never the values, as the API records it.
+    news = {"arguments": arguments, "priority": priority, "max_attempts": max_attempts}
+    said = {name: "new" for name, value in news.items() if value is not None}
 
     async def work(service: Service) -> int:
         async def edited() -> AsyncIterator[Sequence[Operated]]:
             answer = await service.jobs.edit(await service.jobs.one(job), change)
+            if answer.effect is Effect.APPLIED:
+                await put_on_record(service, "edited", {"job": job, **said}, jobs=1, wanted=1)
             if replay and answer.effect is Effect.APPLIED:
                 async for answers in service.dead.replay([job]):
+                    done = sum(each.effect is Effect.APPLIED for each in answers)
+                    await put_on_record(service, "replayed", {"job": job}, jobs=done, wanted=1)
                     yield answers
             else:
                 yield [answer]
@@ -185,7 +192,7 @@ def edit_dead(
 
 
 def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json = False) -> int:
-    """Show who replayed and discarded which dead letters, how many and why; the newest first."""
+    """Show what operators changed: when, who, what, how many jobs, and why; the newest first."""
     check_limit(limit)
 
     async def work(service: Service) -> None:
@@ -193,7 +200,7 @@ def audit_dead(app: given.App, /, *, limit: given.Limit = None, json: given.Json
             Column("at", lambda act: clock(act.at)),
             Column("by", lambda act: act.by, wraps=True),
             Column("what", lambda act: act.what),
-            Column("jobs", lambda act: f"{act.jobs:,} of {act.wanted:,}", right=True),
+            Column("jobs", lambda act: f"{act.jobs:,} of {act.wanted:,}" if act.wanted else "", right=True),
             Column("chosen", lambda act: ", ".join(f"{k}={v}" for k, v in act.chosen.items()), wraps=True),
             Column("reason", lambda act: act.reason, wraps=True),
         )
@@ -243,39 +250,15 @@ def _act(wish: _Wish) -> int:
             return 0
         said = wish.chosen.said() or ({"ids": f"{len(ids):,}"} if ids else {"all": "yes"})
         reason = _reason(wish, said)
-        counted = Applied(_batches(service, wish, chosen, rate, count, reason))
-        try:
-            return await show_effects(counted.batches(), _DONE[verb], total=count, json=wish.json)
-        finally:
-            failed = await recorded(
-                service.audit,
-                _DONE[verb],
-                said,
-                jobs=counted.count,
-                wanted=count,
-                reason=reason,
-            )
-            if failed:
-                say_aside(f"windlass: this is missing in the audit log: {failed}")
+        batches = _batches(service, wish, chosen, rate, count, reason)
+        return await record_effects(
+            service, batches, _DONE[verb], said, total=count, json=wish.json, reason=reason
+        )
 
     return with_service(wish.app, work)
 
 
 _DONE = {"replay": "replayed", "discard": "discarded"}
-
-
-class Applied:
-    """Counts what was done as it happens, so that an interrupted replay is in the audit log, too."""
-
-    def __init__(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
-        self._batches = batches
-        self.count = 0
-
-    async def batches(self) -> AsyncIterator[Sequence[Operated]]:
-        """The same batches."""
-        async for batch in self._batches:
-            self.count += sum(operated.effect is Effect.APPLIED for operated in batch)
-            yield batch
 
 
 def _reason(wish: _Wish, said: Mapping[str, str]) -> str:

@@ -1,13 +1,64 @@
-"""Print what a command did to each job."""
+"""What a command did: printed, for each job, and put on record."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
+from windlass.admin.audit import recorded
+from windlass.admin.service import Service
 from windlass.cli.output import progress, say, say_aside, say_json
 from windlass.core.operate import Effect, Operated
 
 _SHOWN = 20
 """Failures that are printed one by one; the rest is counted."""
+
+
+async def put_on_record(
+    service: Service,
+    what: str,
+    chosen: Mapping[str, str],
+    *,
+    jobs: int = 0,
+    wanted: int = 0,
+    reason: str = "",
+) -> None:
+    """Put in the audit log what was done. If the store cannot keep it, the command says so: what is done is
+    done.
+    """
+    failed = await recorded(service.audit, what, chosen, jobs=jobs, wanted=wanted, reason=reason)
+    if failed:
+        say_aside(f"windlass: this is missing in the audit log: {failed}")
+
+
+async def record_effects(
+    service: Service,
+    batches: AsyncIterator[Sequence[Operated]],
+    verb: str,
+    chosen: Mapping[str, str],
+    *,
+    total: int,
+    json: bool,
+    reason: str = "",
+) -> int:
+    """The same as `show_effects`, and put it in the audit log, also if it was interrupted."""
+    counted = Counted(batches)
+    try:
+        return await show_effects(counted.batches(), verb, total=total, json=json)
+    finally:
+        await put_on_record(service, verb, chosen, jobs=counted.count, wanted=total, reason=reason)
+
+
+class Counted:
+    """Counts the jobs that were changed, as it happens."""
+
+    def __init__(self, batches: AsyncIterator[Sequence[Operated]]) -> None:
+        self._batches = batches
+        self.count = 0
+
+    async def batches(self) -> AsyncIterator[Sequence[Operated]]:
+        """The same batches."""
+        async for batch in self._batches:
+            self.count += sum(_is_done(operated) for operated in batch)
+            yield batch
 
 
 async def show_effects(

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from windlass.admin.flows import FlowSeen
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.jobs import check_limit, job_columns
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
@@ -89,7 +90,9 @@ def cancel_flow(
         if not confirm(f'cancel flow "{flow}" ({_counted(found.jobs)})', yes=yes):
             say_aside("nothing was done")
             return
-        _tell(flow, "cancelled", await service.flows.cancel(flow), json=json)
+        count = await service.flows.cancel(flow)
+        await put_on_record(service, "flow cancelled", {"flow": flow}, jobs=count, wanted=found.total)
+        _tell(flow, "cancelled", count, json=json)
 
     return with_service(app, work)
 
@@ -98,8 +101,10 @@ def replay_flow(app: given.App, flow: FlowName, /, *, json: given.Json = False) 
     """Replay the dead letters of a flow. The jobs that wait for them run when they are done."""
 
     async def work(service: Service) -> None:
-        await service.flows.one(flow)
-        _tell(flow, "replayed", await service.flows.replay(flow), json=json)
+        dead = (await service.flows.one(flow)).jobs.get("dead", 0)
+        count = await service.flows.replay(flow)
+        await put_on_record(service, "flow replayed", {"flow": flow}, jobs=count, wanted=dead)
+        _tell(flow, "replayed", count, json=json)
 
     return with_service(app, work)
 

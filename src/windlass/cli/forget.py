@@ -6,10 +6,11 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from windlass.admin.audit import LONGEST_REASON, recorded
+from windlass.admin.audit import LONGEST_REASON
 from windlass.admin.forgetting import Forgetting, Forgotten
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.failure import UsageError
 from windlass.cli.opening import with_service
 from windlass.cli.output import confirm, progress, say, say_aside, say_json
@@ -88,9 +89,5 @@ async def _forget(
     finally:
         done = forgetting.done
         said = {"tag": tag, **done.words()}
-        failed = await recorded(
-            service.audit, "forgotten", said, jobs=done.jobs, wanted=wanted, reason=reason
-        )
-        if failed:
-            say_aside(f"windlass: this is missing in the audit log: {failed}")
+        await put_on_record(service, "forgotten", said, jobs=done.jobs, wanted=wanted, reason=reason)
     return forgetting.done

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from windlass.admin.audit import recorded
 from windlass.admin.intakes import IntakeShown, PartitionShown
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show, show_fields
 from windlass.cli.text import since
@@ -96,7 +96,7 @@ def move_intake(
                 "from": moved.before or "",
                 "to": moved.offset or "",
             }
-            await _record(service, "intake moved", chosen)
+            await put_on_record(service, "intake moved", chosen)
         if json:
             say_json(moved)
         elif moved.moved:
@@ -119,7 +119,7 @@ def forget_intake(app: given.App, name: Name, /, *, yes: given.Yes = False, json
             say_aside("nothing was done")
             return
         forgotten = await service.intakes.forget(name)
-        await _record(service, "intake forgotten", {"intake": name, "offsets": str(forgotten.offsets)})
+        await put_on_record(service, "intake forgotten", {"intake": name, "offsets": str(forgotten.offsets)})
         say_json(forgotten) if json else say(f'intake "{name}" is forgotten')
 
     return with_service(app, work)
@@ -130,18 +130,12 @@ def _pause(app: str, name: str, *, paused: bool, json: bool) -> int:
         changed = await service.intakes.pause(name, paused=paused)
         effect = "paused" if paused else "resumed"
         if changed:
-            await _record(service, f"intake {effect}", {"intake": name})
+            await put_on_record(service, f"intake {effect}", {"intake": name})
         else:
             effect = "paused already" if paused else "not paused"
         say_json({"intake": name, "effect": effect}) if json else say(f'intake "{name}": {effect}')
 
     return with_service(app, work)
-
-
-async def _record(service: Service, what: str, chosen: dict[str, str]) -> None:
-    failed = await recorded(service.audit, what, chosen, jobs=0, wanted=0)
-    if failed:
-        say_aside(f"windlass: this is missing in the audit log: {failed}")
 
 
 def _partition(intake: IntakeShown, name: str) -> PartitionShown | None:

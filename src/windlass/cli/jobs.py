@@ -11,7 +11,7 @@ from windlass.admin.filtering import wanted
 from windlass.admin.service import Service
 from windlass.admin.views import JobShown, JobWhole
 from windlass.cli import parameters as given
-from windlass.cli.effects import show_effects
+from windlass.cli.effects import record_effects
 from windlass.cli.failure import UsageError
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, say, say_json, show, show_fields
@@ -100,7 +100,10 @@ def cancel_jobs(app: given.App, ids: Ids = (), /, *, json: given.Json = False) -
         raise UsageError("name the jobs: windlass jobs APP cancel ID...")
 
     async def work(service: Service) -> int:
-        return await show_effects(service.jobs.cancel(ids), "cancelled", total=len(ids), json=json)
+        said = {"job": ids[0]} if len(ids) == 1 else {"ids": f"{len(ids):,}"}
+        return await record_effects(
+            service, service.jobs.cancel(ids), "cancelled", said, total=len(ids), json=json
+        )
 
     return with_service(app, work)
 

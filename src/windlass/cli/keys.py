@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from windlass.admin.keys import KeyShown, NewKey, Scope
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_aside, say_json, show
 from windlass.cli.text import clock, since
@@ -60,6 +61,10 @@ def create_key(
 
     async def work(service: Service) -> None:
         text, key = await service.keys.create(wanted)
+        said = {"label": label, "queues": ", ".join(queue), "lanes": ", ".join(lane), "expires": expires}
+        chosen = {"key": key.id, "scopes": ", ".join(key.scopes)}
+        chosen.update({name: value for name, value in said.items() if value})
+        await put_on_record(service, "key made", chosen)
         if json:
             say_json({"key": text, "id": key.id, "scopes": key.scopes, "expires_at": key.expires_at})
         else:
@@ -74,6 +79,7 @@ def revoke_key(app: given.App, key: KeyId, /, *, json: given.Json = False) -> in
 
     async def work(service: Service) -> None:
         revoked = await service.keys.revoke(key)
+        await put_on_record(service, "key revoked", {"key": revoked.id})
         if json:
             say_json(revoked)
         else:

@@ -1,6 +1,6 @@
 """`windlass lanes`: list the lanes of a queue, pause and resume them, override their settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from windlass.admin.service import Service
 from windlass.admin.views import LaneShown
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import check_limit
 from windlass.cli.opening import with_service
@@ -49,6 +50,7 @@ def pause_lane(
 
     async def work(service: Service) -> None:
         await service.lanes.pause(queue, lane)
+        await put_on_record(service, "lane paused", {"queue": queue, "lane": lane})
         _tell(queue, lane, "paused", json=json)
 
     return with_service(app, work)
@@ -61,6 +63,7 @@ def resume_lane(
 
     async def work(service: Service) -> None:
         await service.lanes.resume(queue, lane)
+        await put_on_record(service, "lane resumed", {"queue": queue, "lane": lane})
         _tell(queue, lane, "resumed", json=json)
 
     return with_service(app, work)
@@ -82,10 +85,13 @@ def set_lane(
     json: given.Json = False,
 ) -> int:
     """Override settings of one lane until you reset them."""
-    settings = _read({"weight": weight, "concurrency": concurrency, "rate": rate})
+    options = {"weight": weight, "concurrency": concurrency, "rate": rate}
+    said = {name: value for name, value in options.items() if value is not None}
+    settings = _read(said)
 
     async def work(service: Service) -> None:
         await service.lanes.override(queue, lane, settings)
+        await put_on_record(service, "lane overridden", {"queue": queue, "lane": lane, **said})
         _tell(queue, lane, "overridden", json=json)
 
     return with_service(app, work)
@@ -98,17 +104,18 @@ def reset_lane(
 
     async def work(service: Service) -> None:
         changed = await service.lanes.reset(queue, lane)
+        if changed:
+            await put_on_record(service, "lane reset", {"queue": queue, "lane": lane})
         _tell(queue, lane, "reset" if changed else "not overridden", json=json)
 
     return with_service(app, work)
 
 
-def _read(said: dict[str, str | None]) -> LaneSettings:
-    given_ = {name: value for name, value in said.items() if value is not None}
-    if not given_:
+def _read(said: Mapping[str, str]) -> LaneSettings:
+    if not said:
         raise UsageError("name a setting, such as --weight 2; the verb reset drops an override")
-    unlimited = {name for name in ("concurrency", "rate") if given_.get(name) == NO_LIMIT}
-    options = {name: as_number(name, value) for name, value in given_.items() if name not in unlimited}
+    unlimited = {name for name in ("concurrency", "rate") if said.get(name) == NO_LIMIT}
+    options = {name: as_number(name, value) for name, value in said.items() if name not in unlimited}
     settings = lane_settings(LaneOptions(**options))  # pyright: ignore[reportArgumentType]
     return msgspec.structs.replace(settings, **dict.fromkeys(unlimited))
 

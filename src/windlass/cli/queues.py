@@ -1,7 +1,7 @@
 """`windlass queues`: list and show queues, pause and resume them, override their settings."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from windlass.admin.service import Service
 from windlass.admin.views import QueueShown
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.failure import UsageError
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_json, show
@@ -55,6 +56,7 @@ def pause_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json =
 
     async def work(service: Service) -> None:
         await service.queues.pause(queue)
+        await put_on_record(service, "queue paused", {"queue": queue})
         _tell(queue, "paused", json=json)
 
     return with_service(app, work)
@@ -65,6 +67,7 @@ def resume_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json 
 
     async def work(service: Service) -> None:
         await service.queues.resume(queue)
+        await put_on_record(service, "queue resumed", {"queue": queue})
         _tell(queue, "resumed", json=json)
 
     return with_service(app, work)
@@ -85,20 +88,21 @@ def set_queue(
     json: given.Json = False,
 ) -> int:
     """Override settings of a queue until you reset them. The declared settings are shown beside them."""
-    settings = read_settings(
-        {
-            "concurrency": concurrency,
-            "rate": rate,
-            "lane_concurrency": lane_concurrency,
-            "lane_rate": lane_rate,
-            "retention": retention,
-            "result_ttl": result_ttl,
-            "dead_retention": dead_retention,
-        }
-    )
+    options = {
+        "concurrency": concurrency,
+        "rate": rate,
+        "lane_concurrency": lane_concurrency,
+        "lane_rate": lane_rate,
+        "retention": retention,
+        "result_ttl": result_ttl,
+        "dead_retention": dead_retention,
+    }
+    said = {name: value for name, value in options.items() if value is not None}
+    settings = read_settings(said)
 
     async def work(service: Service) -> None:
         await service.queues.override(queue, settings)
+        await put_on_record(service, "queue overridden", {"queue": queue, **said})
         _tell(queue, "overridden", json=json)
 
     return with_service(app, work)
@@ -109,18 +113,19 @@ def reset_queue(app: given.App, queue: given.QueueName, /, *, json: given.Json =
 
     async def work(service: Service) -> None:
         changed = await service.queues.reset(queue)
+        if changed:
+            await put_on_record(service, "queue reset", {"queue": queue})
         _tell(queue, "reset" if changed else "not overridden", json=json)
 
     return with_service(app, work)
 
 
-def read_settings(said: dict[str, str | None]) -> QueueSettings:
+def read_settings(said: Mapping[str, str]) -> QueueSettings:
     """Return the settings that the options name; "none" means no limit."""
-    given_ = {name: value for name, value in said.items() if value is not None}
-    if not given_:
+    if not said:
         raise UsageError("name a setting, such as --concurrency 5; the verb reset drops an override")
-    unlimited = {name for name in _LIMITS if given_.get(name) == NO_LIMIT}
-    options = {name: as_number(name, value) for name, value in given_.items() if name not in unlimited}
+    unlimited = {name for name in _LIMITS if said.get(name) == NO_LIMIT}
+    options = {name: as_number(name, value) for name, value in said.items() if name not in unlimited}
     settings = queue_settings(QueueOptions(**options))  # pyright: ignore[reportArgumentType]
     return msgspec.structs.replace(settings, **dict.fromkeys(unlimited))
 

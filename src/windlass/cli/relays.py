@@ -5,10 +5,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from windlass.admin.audit import recorded
 from windlass.admin.relays import RelayShown
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, each, say, say_aside, say_json, show, show_fields
 from windlass.cli.text import age, clock
@@ -56,9 +56,7 @@ def _pause(app: str, name: str, *, paused: bool, json: bool) -> int:
         changed = await service.relays.pause(name, paused=paused)
         effect = "paused" if paused else "resumed"
         if changed:
-            failed = await recorded(service.audit, f"relay {effect}", {"relay": name}, jobs=0, wanted=0)
-            if failed:
-                say_aside(f"windlass: this is missing in the audit log: {failed}")
+            await put_on_record(service, f"relay {effect}", {"relay": name})
         else:
             effect = "paused already" if paused else "not paused"
         say_json({"relay": name, "effect": effect}) if json else say(f'relay "{name}": {effect}')

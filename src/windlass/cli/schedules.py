@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from windlass.admin.schedules import FireShown, ScheduleShown, moment_given
 from windlass.admin.service import Service
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.enqueue import read_document, saying_what_is_wanted
 from windlass.cli.failure import UsageError
 from windlass.cli.opening import with_service
@@ -130,6 +131,7 @@ def create_schedule(
             await service.queues.check(queue)
         with saying_what_is_wanted(service.app, task):
             made = await service.schedules.create(name, task, document, said, options)
+        await put_on_record(service, "schedule created", {"schedule": name, "task": task})
         _told(made, "created", json=json)
 
     return with_service(app, work)
@@ -149,7 +151,10 @@ def edit_schedule(
         raise UsageError('name a change, such as --cron "0 4 * * *"; the verb reset drops an override')
 
     async def work(service: Service) -> None:
-        _told(await service.schedules.edit(name, options), "changed", json=json)
+        edited = await service.schedules.edit(name, options)
+        said = {option: str(value) for option, value in options.items()}
+        await put_on_record(service, "schedule edited", {"schedule": name, **said})
+        _told(edited, "changed", json=json)
 
     return with_service(app, work)
 
@@ -158,7 +163,10 @@ def reset_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -
     """Drop the override of a schedule: the declared rule applies again."""
 
     async def work(service: Service) -> None:
-        _tell(name, "reset" if await service.schedules.reset(name) else "not overridden", json=json)
+        changed = await service.schedules.reset(name)
+        if changed:
+            await put_on_record(service, "schedule reset", {"schedule": name})
+        _tell(name, "reset" if changed else "not overridden", json=json)
 
     return with_service(app, work)
 
@@ -168,6 +176,7 @@ def pause_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -
 
     async def work(service: Service) -> None:
         await service.schedules.pause(name, paused=True)
+        await put_on_record(service, "schedule paused", {"schedule": name})
         _tell(name, "paused", json=json)
 
     return with_service(app, work)
@@ -178,6 +187,7 @@ def resume_schedule(app: given.App, name: Name, /, *, json: given.Json = False) 
 
     async def work(service: Service) -> None:
         await service.schedules.pause(name, paused=False)
+        await put_on_record(service, "schedule resumed", {"schedule": name})
         _tell(name, "resumed", json=json)
 
     return with_service(app, work)
@@ -188,6 +198,7 @@ def run_schedule(app: given.App, name: Name, /, *, json: given.Json = False) -> 
 
     async def work(service: Service) -> None:
         job = await service.schedules.run_now(name)
+        await put_on_record(service, "schedule run", {"schedule": name, "job": job}, jobs=1, wanted=1)
         if json:
             say_json({"schedule": name, "id": job})
         else:
@@ -207,6 +218,7 @@ def delete_schedule(
             say_aside("nothing was done")
             return
         await service.schedules.delete(name)
+        await put_on_record(service, "schedule deleted", {"schedule": name})
         _tell(name, "deleted", json=json)
 
     return with_service(app, work)

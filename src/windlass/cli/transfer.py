@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from windlass.admin.service import Service
 from windlass.admin.transfer import DIED_OF, Dead
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.failure import UsageError
 from windlass.cli.jobs import States
 from windlass.cli.opening import with_service
@@ -30,6 +31,8 @@ def export_jobs(
 
     Running jobs are left out. For a complete backup, pause the queues first and wait until no job runs.
     """
+    options = {"states": ", ".join(state), "queue": queue, "task": task, "lane": lane}
+    chosen = {name: value for name, value in options.items() if value} or {"all": "yes"}
     query = JobQuery(
         queue=queue, task=task, lane=lane, states=frozenset(state) if state else frozenset(State)
     )
@@ -39,9 +42,12 @@ def export_jobs(
             await service.queues.check(queue)
         count = 0
         left: list[str] = []
-        async for line in service.exported(query, left=left.append):
-            say(msgspec.json.encode(line).decode())
-            count += 1
+        try:
+            async for line in service.exported(query, left=left.append):
+                say(msgspec.json.encode(line).decode())
+                count += 1
+        finally:
+            await put_on_record(service, "exported, with secrets", chosen, jobs=count, wanted=count)
         say_aside(f"{count:,} job{'' if count == 1 else 's'}")
         if left:
             say_aside(f"{len(left):,} of Windlass itself left out: webhooks that are not delivered yet")
@@ -73,6 +79,7 @@ def import_jobs(
             opened.seek(0)
             with progress("imported", total, shown=not json) as told:
                 done = await service.imported(opened, dead=dead, told=told)
+        await put_on_record(service, "imported", {"file": file.name}, jobs=done.created, wanted=total)
         if json:
             say_json(done)
             return

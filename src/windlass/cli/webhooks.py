@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from windlass.admin.audit import operator_name, recorded
+from windlass.admin.audit import operator_name
 from windlass.admin.service import Service
 from windlass.admin.webhooks import HookShown
 from windlass.cli import parameters as given
+from windlass.cli.effects import put_on_record
 from windlass.cli.opening import with_service
 from windlass.cli.output import Column, confirm, each, say, say_aside, say_json, show
 from windlass.cli.text import clock
@@ -49,7 +50,7 @@ def add_webhook(
 
     async def work(service: Service) -> None:
         made = await service.webhooks.put(name, queue=queue, url=url, on=on, by=operator_name())
-        await _record(service, "webhook set", {"webhook": name, "queue": queue, "url": made.url})
+        await put_on_record(service, "webhook set", {"webhook": name, "queue": queue, "url": made.url})
         say_json(made) if json else say(
             f'webhook "{name}" sends messages about queue "{queue}" to {made.url}'
         )
@@ -62,7 +63,7 @@ def remove_webhook(app: given.App, name: Name, /) -> int:
 
     async def work(service: Service) -> None:
         await service.webhooks.remove(name)
-        await _record(service, "webhook removed", {"webhook": name})
+        await put_on_record(service, "webhook removed", {"webhook": name})
         say(f'webhook "{name}" is removed')
 
     return with_service(app, work)
@@ -73,7 +74,7 @@ def show_secret(app: given.App, url: Url, /, *, json: given.Json = False) -> int
 
     async def work(service: Service) -> None:
         found = await service.webhooks.secret(url)
-        await _record(service, "webhook secret read", {"receiver": found.receiver})
+        await put_on_record(service, "webhook secret read", {"receiver": found.receiver})
         say_json(found) if json else say(found.secret)
 
     return with_service(app, work)
@@ -87,17 +88,11 @@ def rotate_secrets(app: given.App, /, *, yes: given.Yes = False, json: given.Jso
             say_aside("nothing was done")
             return
         rotated = await service.webhooks.rotate()
-        await _record(service, "webhook secrets rotated", {})
+        await put_on_record(service, "webhook secrets rotated", {})
         said = f"the old secrets are valid until {clock(rotated.both_until)}"
         say_json(rotated) if json else say(said)
 
     return with_service(app, work)
-
-
-async def _record(service: Service, what: str, chosen: dict[str, str]) -> None:
-    failed = await recorded(service.audit, what, chosen, jobs=0, wanted=0)
-    if failed:
-        say_aside(f"windlass: this is missing in the audit log: {failed}")
 
 
 _COLUMNS: Sequence[Column[HookShown]] = (

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Self
 
 from windlass.core.duration import Duration, micros
 from windlass.worker.embedded import EmbeddedWorker
-from windlass.worker.handing import OnThreads
-from windlass.worker.lifespan import Held
 from windlass.worker.options import WorkerOptions
 from windlass.worker.several import SeveralWorkers, shared_out
 
@@ -38,7 +36,7 @@ def embedded(
         return _made(app, options)
     shares = shared_out(options, app.namespaces, lambda queue: app.place_of(queue).config.namespace)
     workers = [_made(app.namespaces[name], share) for name, share in shares.items()]
-    return SeveralWorkers(workers, Held(app, OnThreads()))
+    return SeveralWorkers(app, workers)
 
 
 class IdleWorker(EmbeddedWorker):

@@ -25,8 +25,9 @@ from windlass.core.state import State
 from windlass.core.units import SECOND, Micros
 from windlass.django.project import ProjectApp, project_app
 from windlass.errors import InvalidOption, InvalidPayload
-from windlass.signals import GiveUp, Signal
+from windlass.worker.conclude import ends_job
 from windlass.worker.current import current
+from windlass.worker.run import running
 
 try:
     from django.tasks import TaskContext, TaskResult, TaskResultStatus
@@ -212,7 +213,7 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             self._ended(result, TaskResultStatus.SUCCESSFUL)
 
     def _raised(self, result: TaskResult, error: BaseException) -> None:
-        if _is_last(error):
+        if ends_job(running.get(), self.app.runnable[result.task.module_path], error):
             self._ended(result, TaskResultStatus.FAILED)
 
     def _ended(self, result: TaskResult, status: TaskResultStatus) -> None:
@@ -233,13 +234,6 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
         ):
             object.__setattr__(result, name, value)
         return result
-
-
-def _is_last(error: BaseException) -> bool:
-    """Whether a job that raised this ends with it."""
-    if isinstance(error, Signal):
-        return isinstance(error, GiveUp)
-    return current.attempt >= current.job.max_attempts
 
 
 def _untyped(function: Any) -> Any:

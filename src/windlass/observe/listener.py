@@ -12,7 +12,8 @@ import errno
 import hmac
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import NamedTuple
 
 from windlass.errors import InvalidOption
@@ -24,8 +25,10 @@ TOKEN_VARIABLE = "WINDLASS_METRICS_TOKEN"
 LONGEST_HEAD = 8_192
 PATIENCE = 5.0
 """Seconds for a request and its answer."""
-CALLERS = 16
-"""At once; more are turned away."""
+CALLERS = 128
+"""Whose request has not come yet; beyond that, the one that has been waited for longest is closed. More than
+the 100 that may be accepted at once, so that a caller can say what it wants before others take its place.
+"""
 _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -107,7 +110,8 @@ class Listener:
         self._token = token.encode() if token else None
         self._to_all = to_all
         self._server: asyncio.Server | None = None
-        self._callers = 0
+        self._silent: dict[asyncio.StreamWriter, str] = {}
+        """Callers whose request has not come yet, in the order in which they came, with their addresses."""
 
     async def open(self) -> None:
         """Listen. `InvalidOption`: the address is not to be had."""
@@ -135,21 +139,35 @@ class Listener:
                     await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._callers += 1
         try:
-            if self._callers <= CALLERS:
-                async with asyncio.timeout(PATIENCE):
-                    writer.write(await self._answer(reader))
-                    await writer.drain()
+            async with asyncio.timeout(PATIENCE):
+                writer.write(await self._answer(reader, writer))
+                await writer.drain()
         except (TimeoutError, OSError):
             pass  # who does not speak, or hangs up, is owed nothing
         finally:
-            self._callers -= 1
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+    @contextlib.contextmanager
+    def _silence_of(self, caller: asyncio.StreamWriter) -> Generator[None]:
+        """A caller is waited for meanwhile. If there are too many of them, one gives up its place: of the
+        address with the most of them, the one that has been waited for longest.
+        """
+        if len(self._silent) >= CALLERS:
+            most, _ = Counter(self._silent.values()).most_common(1)[0]
+            victim = next(each for each, address in self._silent.items() if address == most)
+            del self._silent[victim]
+            victim.transport.abort()
+        self._silent[caller] = (caller.get_extra_info("peername") or ("",))[0]
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
+            yield
+        finally:
+            self._silent.pop(caller, None)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        try:
+            with self._silence_of(writer):
+                head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             return _response("431 Request Header Fields Too Large", "the request is too long\n")
         except asyncio.IncompleteReadError:

@@ -31,7 +31,7 @@ from windlass.worker import messages
 from windlass.worker.handing import OnThreads
 from windlass.worker.leaving import BROKEN, CLOSED, end_broken, leave_soon
 from windlass.worker.lifelines import Lifelines
-from windlass.worker.lifespan import entered
+from windlass.worker.lifespan import Held
 from windlass.worker.messages import (
     Begin,
     Cancel,
@@ -150,10 +150,14 @@ class Child:
     async def run(self) -> int:
         """Enter the lifespan and serve, on this loop; ends cleanly. Returns the exit code."""
         waiting = asyncio.create_task(self._wait_for_lifespan())
+        lifespan = Held(self._program, OnThreads(), on_end=lambda: self.worker.drain(self.grace))
         try:
-            async with entered(self._program, OnThreads()):
-                waiting.cancel()
-                await self._serve()
+            context = await lifespan.enter()
+            waiting.cancel()
+            try:
+                await asyncio.create_task(self._serve(), context=context)
+            finally:
+                await lifespan.leave()
         except LifespanFailed as error:
             self._control.sendall(messages.framed(Failed(str(error), passes=True)))
             return FAILED

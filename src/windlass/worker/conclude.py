@@ -29,6 +29,7 @@ from windlass.worker.failure import (
     as_error,
     clipped,
     formatted,
+    leaves,
     said,
     shortened,
     users_frames,
@@ -83,10 +84,7 @@ class Concluder:
         """The settlement of a run that raised, whatever it raised."""
         if twins.pid != self._pid:
             twins.end_twin(task.name)
-        if run.timed_out and isinstance(error, TimeoutError | asyncio.CancelledError):
-            length = (task.options.timeout or 0) / SECOND
-            late = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
-            error = late.with_traceback(error.__traceback__)  # where the code was at that moment
+        error = _cause(run, task, error)
         try:
             return _reported(run.lease, self._judged(run, task, error), error, run.clean)
         except BaseException as trouble:  # noqa: BLE001
@@ -97,18 +95,13 @@ class Concluder:
             return _reported(run.lease, self._settlement(run, Outcome.RETRY, delay=SECOND, error=kept))
 
     def _judged(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        if run.released:
-            return self._settlement(run, Outcome.RELEASE)
-        if run.cancelled:
-            return self._settlement(run, Outcome.CANCELLED)
-        if isinstance(error, Signal):
-            return self._signalled(run, task, error)
-        return self._failed(run, task, error)
+        return self._told(run, task, _outcome(run, task, error), error)
 
     def refused(self, run: Run, task: Registered, why: str) -> Settlement:
         """The settlement of a run that returned, but spawned jobs that the store refuses."""
         error = RuntimeError(f"what it spawned was refused: {why}")
-        return _reported(run.lease, self._failed(run, task, error), error, run.clean)
+        outcome = _outcome_of_failure(task, error)
+        return _reported(run.lease, self._told(run, task, outcome, error), error, run.clean)
 
     def dropped(self, run: Run | None, settlement: Settlement, why: str) -> Settlement:
         """The settlement of a lease on which the store takes no other word: a dead letter."""
@@ -130,36 +123,25 @@ class Concluder:
         delay = crash_delay(run.lease.attempt)
         return _reported(run.lease, self._settlement(run, Outcome.RETRY, delay=delay, error=error))
 
-    def _signalled(self, run: Run, task: Registered, signal: Signal) -> Settlement:
-        match signal:
-            case Cancelled() if signal.lease_lost:
-                return self._settlement(run, Outcome.RELEASE)  # refused, if it is lost
-            case Cancelled():
-                why = clipped(run.clean(signal.why), MESSAGE_CHARS)
-                error = said("Cancelled", f"{CANCELLED_ITSELF}: {why}" if why else CANCELLED_ITSELF)
-                return self._settlement(run, Outcome.CANCELLED, error=error)
-            case Snooze():
-                return self._settlement(run, Outcome.SNOOZE, delay=signal.delay)
-            case GiveUp():
-                kept = as_error(signal, retryable=False, clean=run.clean)
-                return self._settlement(run, Outcome.DEAD, error=kept)
-            case Retry() if signal.after is not None:
-                kept = as_error(signal, retryable=True, clean=run.clean)
-                return self._settlement(run, Outcome.RETRY, delay=signal.after, error=kept)
+    def _told(self, run: Run, task: Registered, outcome: Outcome, error: BaseException) -> Settlement:
+        """The settlement of a run that ends so, with what is kept of its error."""
+        match outcome:
+            case Outcome.RETRY:
+                kept = as_error(error, retryable=True, clean=run.clean)
+                after = error.after if isinstance(error, Retry) else None
+                delay = self._delay(task.options.retry, run, task) if after is None else after
+                return self._settlement(run, outcome, delay=delay, error=kept)
+            case Outcome.DEAD:
+                kept = as_error(error, retryable=False, clean=run.clean)
+                return self._settlement(run, outcome, error=kept)
+            case Outcome.SNOOZE if isinstance(error, Snooze):
+                return self._settlement(run, outcome, delay=error.delay)
+            case Outcome.CANCELLED if isinstance(error, Cancelled) and not run.cancelled:
+                why = clipped(run.clean(error.why), MESSAGE_CHARS)
+                kept = said("Cancelled", f"{CANCELLED_ITSELF}: {why}" if why else CANCELLED_ITSELF)
+                return self._settlement(run, outcome, error=kept)
             case _:
-                delay = self._delay(task.options.retry, run, task)
-                kept = as_error(signal, retryable=True, clean=run.clean)
-                return self._settlement(run, Outcome.RETRY, delay=delay, error=kept)
-
-    def _failed(self, run: Run, task: Registered, error: BaseException) -> Settlement:
-        policy = task.options.retry
-        judged = error if isinstance(error, Exception) else _interrupted(error)
-        stop = policy.gives_up(judged)
-        kept = as_error(error, retryable=not stop, clean=run.clean)
-        if stop:
-            return self._settlement(run, Outcome.DEAD, error=kept)
-        # On the last attempt, too: the store counts attempts and makes the job a dead letter with this error.
-        return self._settlement(run, Outcome.RETRY, delay=self._delay(policy, run, task), error=kept)
+                return self._settlement(run, outcome)
 
     def _delay(self, policy: RetryPolicy, run: Run, task: Registered) -> Micros:
         try:
@@ -180,6 +162,54 @@ class Concluder:
 
     def _runtime(self, run: Run) -> Micros:
         return int((self._now() - run.started) * SECOND + 0.5)  # never below zero: the clock does not go back
+
+
+def ends_job(run: Run, task: Registered, error: BaseException) -> bool:
+    """Whether a run that raises this is the last of its job: for what is around a task's code."""
+    outcome = _outcome(run, task, _cause(run, task, error))
+    ruled = outcome_of(run.lease, Settlement(job=run.lease.job, fence=run.lease.fence, outcome=outcome))
+    return ruled in (Outcome.DEAD, Outcome.CANCELLED)
+
+
+def _outcome(run: Run, task: Registered, error: BaseException) -> Outcome:
+    """The one place where what was raised becomes an outcome.
+
+    RETRY on the last attempt, too: the store counts attempts and makes the job a dead letter.
+    """
+    if run.released:
+        return Outcome.RELEASE
+    if run.cancelled:
+        return Outcome.CANCELLED
+    match error:
+        case Cancelled():
+            return Outcome.RELEASE if error.lease_lost else Outcome.CANCELLED  # refused, if it is lost
+        case Snooze():
+            return Outcome.SNOOZE
+        case GiveUp():
+            return Outcome.DEAD
+        case Signal():
+            return Outcome.RETRY
+        case _:
+            return _outcome_of_failure(task, error)
+
+
+def _outcome_of_failure(task: Registered, error: BaseException) -> Outcome:
+    judged = error if isinstance(error, Exception) else _interrupted(error)
+    return Outcome.DEAD if task.options.retry.gives_up(judged) else Outcome.RETRY
+
+
+def _cause(run: Run, task: Registered, error: BaseException) -> BaseException:
+    """The error to judge: a timeout stops the code with errors that say nothing of it. A task group raises a
+    group: one that holds nothing but signals counts as the first of them.
+    """
+    inner = leaves(error)
+    if all(isinstance(each, Signal) for each in inner):
+        return inner[0]
+    if not run.timed_out or not isinstance(error, TimeoutError | asyncio.CancelledError):
+        return error
+    length = (task.options.timeout or 0) / SECOND
+    late = RunTimedOut(f"it ran for longer than its timeout of {length:g} s")
+    return late.with_traceback(error.__traceback__)  # where the code was at that moment
 
 
 def _interrupted(error: BaseException) -> RunInterrupted:

@@ -35,7 +35,7 @@ from windlass.worker.heart import Heart
 from windlass.worker.holds import Holds, own_tasks
 from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
-from windlass.worker.lifespan import entered
+from windlass.worker.lifespan import Held
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.program import Program
 from windlass.worker.pruning import Pruning
@@ -113,11 +113,26 @@ class EmbeddedWorker:
             self._serving.cancel()  # its lifespan has not been entered
             await asyncio.wait({self._serving})
 
+    def end(self) -> None:
+        """Claim no more, and end when what runs has ended, or the grace."""
+        self._leaving = True
+        if self._runs:
+            self._worker.drain(self._grace)
+
+    async def ended(self) -> None:
+        """Wait until it has ended, however it did."""
+        if self._runs:
+            await asyncio.wait({self._serving})
+
     async def _surrounded(self) -> None:
         if self.context is not None:
             return await self._serve()
-        async with entered(self._program, OnThreads()):
-            return await self._serve()
+        lifespan = Held(self._program, OnThreads(), on_end=self.end)
+        context = await lifespan.enter()
+        try:
+            await asyncio.create_task(self._serve(), context=context)
+        finally:
+            await lifespan.leave()
 
     async def _serve(self) -> None:
         while not self._leaving:

@@ -9,6 +9,7 @@ import hashlib
 import traceback
 from collections.abc import Callable
 from types import CodeType, TracebackType
+from typing import cast
 
 from windlass.core.outcome import Error, type_name
 
@@ -96,6 +97,14 @@ def shortened(text: str) -> str:
         return text
     half = TRACEBACK_CHARS // 2
     return f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors of a group and of the groups in it; else the error itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for each in group.exceptions for leaf in leaves(each)]
 
 
 def users_frames(found: TracebackType | None) -> TracebackType | None:

@@ -19,7 +19,7 @@ from windlass.completed import complete
 from windlass.core.outcome import Verdict
 from windlass.core.session import Note
 from windlass.core.settlement import Settlement
-from windlass.errors import StoreError
+from windlass.errors import LifespanFailed, StoreError
 from windlass.loading import load_app
 from windlass.observe.failures import flush_listeners, must_flush
 from windlass.observe.logs import begin_logging
@@ -108,13 +108,13 @@ class JobProcess:
         self._tasks = self._program.runnable
         self._performer = performer_for(Concluder(MachinePace()))
         self._stage = Stage()
-        self._held = Held(self._program, self._stage)
+        self._held = Held(self._program, self._stage, on_end=_told)
         self._context = self._stage.run(self._held.enter())
         self._run: Run | None = None
 
     def serve(self) -> None:
-        """Until the worker is gone."""
-        while isinstance(work := self._door.hear(), Work):
+        """Until the worker is gone, or the lifespan has ended: then another process takes the next job."""
+        while not self._held.has_ended and isinstance(work := self._door.hear(), Work):
             self._heed_signals()
             self._door.say(Begun())
             settlement = self._context.copy().run(self._execute, work)
@@ -127,7 +127,8 @@ class JobProcess:
 
     def leave(self) -> None:
         """Leave the lifespan: the last job has ended."""
-        self._stage.run(self._held.leave())
+        with contextlib.suppress(LifespanFailed):  # it has logged why
+            self._stage.run(self._held.leave())
         self._stage.close()
 
     def _heed_signals(self) -> None:
@@ -171,6 +172,10 @@ class JobProcess:
             return Returned(self._stage.run(awaited(run, value)) if inspect.isawaitable(value) else value)
         finally:
             self._run = None
+
+
+def _told() -> None:
+    """The lifespan has ended, which is looked at between jobs."""
 
 
 def main(argument: str) -> None:

@@ -41,7 +41,9 @@ class ProcessPlace:
         if supervised.draining or supervised.died is None:
             return
         self.fails_for_now = supervised.fails_for_now
-        if supervised.fails_for_now:
+        if supervised.fails_for_now and supervised.going and supervised.died - supervised.born >= QUICK:
+            self._streak, self.hopeless = 2, None  # it has worked: this is the first failure of a new row
+        elif supervised.fails_for_now:
             self._streak, self.hopeless = max(1, self._streak) + 1, None  # it is not tried again at once
         elif supervised.charged or supervised.died - supervised.born >= QUICK:
             self._streak, self.hopeless = 0, None

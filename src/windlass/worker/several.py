@@ -4,6 +4,7 @@ A namespace is the unit of atomicity, so a session, an ask and a sweep concern o
 command, its signals and its end.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -13,6 +14,7 @@ import msgspec
 
 from windlass.errors import InvalidOption
 from windlass.worker.embedded import EmbeddedWorker
+from windlass.worker.handing import OnThreads
 from windlass.worker.lifespan import Held
 from windlass.worker.options import WorkerOptions, groups_of
 from windlass.worker.program import Program
@@ -53,10 +55,10 @@ def _groups_shared_out(
 class SeveralWorkers:
     """Workers inside an application, one for each namespace; entered and left together."""
 
-    def __init__(self, workers: Sequence[EmbeddedWorker], lifespan: Held) -> None:
+    def __init__(self, program: Program, workers: Sequence[EmbeddedWorker]) -> None:
         """The lifespan is that of the process, so it is entered once for all of them."""
         self.workers = tuple(workers)
-        self._lifespan = lifespan
+        self._lifespan = Held(program, OnThreads(), on_end=self._end)
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -73,3 +75,14 @@ class SeveralWorkers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
+
+    def _end(self) -> None:
+        """The lifespan has ended: no worker begins a job any more, and it is left when they have ended."""
+        self._ending = asyncio.create_task(self._left_early())
+
+    async def _left_early(self) -> None:
+        for worker in self.workers:
+            worker.end()
+        for worker in self.workers:
+            await worker.ended()
+        self._lifespan.let_go()

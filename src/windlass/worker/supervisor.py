@@ -196,7 +196,7 @@ class Supervisor:
             pause = place.pause()
             if pause and not self._over.is_set():
                 if self._started or place.fails_for_now:
-                    _log.warning("a child ended before it could work; the next starts in %.1f s", pause)
+                    _log.warning("a child has failed; the next starts in %.1f s", pause)
                 await until(self._pace, self._over, pause)
 
     async def _placed(

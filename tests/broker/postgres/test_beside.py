@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
+from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
+from windlass.clock import ManualClock
 from windlass.conformance.harness import new_id
 from windlass.core.job import GROUP_BYTES, NewJob, Status
 from windlass.core.lease import Ask, Lease
@@ -17,6 +19,7 @@ from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import QueueSettings
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
+from windlass.core.units import SECOND
 
 __all__ = ["namespaces"]
 _PROCESSES = 4
@@ -177,15 +180,78 @@ def test_a_janitor_does_not_stand_in_line_for_long(namespaces: Namespaces) -> No
         async with namespaces.several(1, q=QueueSettings()) as (broker,):
             await broker.sweep(limit=10)
             busy = await namespaces.connect()
-            lock = (
-                f"pg_advisory_xact_lock_shared(1464422980, '{broker.namespace}.job'::regclass::oid::integer)"
-            )
             async with busy, busy.transaction():
-                await busy.execute(f"SELECT {lock}".encode())
+                await busy.execute(_shared(broker))
                 async with asyncio.timeout(20):
                     assert (await broker.sweep(limit=10, every=1)).early
                 waiting = asyncio.create_task(broker.sweep(limit=10))
             assert not (await waiting).early, "one that was asked for by itself waits"
             assert not (await broker.sweep(limit=10, every=1)).early
+
+    asyncio.run(test())
+
+
+def _shared(broker: PostgresBroker) -> bytes:
+    """What a step does that shares the namespace with others."""
+    return (
+        f"SELECT pg_advisory_xact_lock_shared(1464422980, '{broker.namespace}.job'::regclass::oid::integer)"
+    ).encode()
+
+
+def test_a_janitor_waits_for_a_long_step_once_the_last_pass_is_long_ago(namespaces: Namespaces) -> None:
+    """A tenth of the time would be over before the step is."""
+
+    async def test() -> None:
+        clock = ManualClock()
+        broker = await namespaces.open(clock, Options(session_ttl=60 * SECOND))
+        try:
+            await broker.sweep(limit=10)
+            clock.advance(4 * SECOND)
+            async with await namespaces.connect() as busy, busy.transaction():
+                await busy.execute(_shared(broker))
+                sweep = asyncio.create_task(broker.sweep(limit=10, every=1))
+                await busy.execute(b"SELECT pg_sleep(0.8)")
+            assert not (await sweep).early
+        finally:
+            await broker.close()
+
+    asyncio.run(test())
+
+
+def test_there_is_a_pass_in_time_though_long_steps_leave_no_gap(namespaces: Namespaces) -> None:
+    """Else the liveness clock takes it for an outage, and lost hosts are noticed after minutes."""
+
+    async def test() -> None:
+        clock = ManualClock()
+        ttl = 60 * SECOND
+        broker = await namespaces.open(clock, Options(session_ttl=ttl))
+        busy = asyncio.Event()
+        ended = False
+
+        async def step(begin: float) -> None:
+            async with await namespaces.connect() as connection:
+                await connection.execute(f"SELECT pg_sleep({begin})".encode())
+                while not ended:
+                    async with connection.transaction():
+                        await connection.execute(_shared(broker))
+                        busy.set()
+                        await connection.execute(b"SELECT pg_sleep(1.4)")
+
+        turns: list[asyncio.Task[None]] = []
+        try:
+            await broker.sweep(limit=10)
+            turns = [asyncio.create_task(step(begin)) for begin in (0, 0.5, 1)]
+            await busy.wait()
+            gaps: list[int] = []
+            while len(gaps) < 3:
+                clock.advance(SECOND)
+                swept = await broker.sweep(limit=10, every=SECOND // 4)
+                if not swept.early:
+                    gaps.append(swept.since)
+            assert max(gaps) <= ttl // 5
+        finally:
+            ended = True
+            await asyncio.gather(*turns)
+            await broker.close()
 
     asyncio.run(test())

@@ -38,10 +38,38 @@ async def lifespan(_app: Windlass) -> AsyncIterator[dict[str, Any]]:
     loop = asyncio.get_running_loop()
     tenant.set("acme")
     tell("entered")
-    yield {"loop": id(loop), "pid": os.getpid()}
+    async with asyncio.TaskGroup() as group:
+        consuming = group.create_task(consume()) if "BB_CONSUMES" in os.environ else None
+        yield {"loop": id(loop), "pid": os.getpid()}
+        if consuming is not None:
+            consuming.cancel()
     tell("left", same=asyncio.get_running_loop() is loop)
     if "BB_HANGS" in os.environ:
         await asyncio.sleep(3_600)
+
+
+async def consume() -> None:
+    """A background task, which fails once."""
+    failed = Path(os.environ[TOLD] + ".failed")
+    if failed.exists():  # noqa: ASYNC240
+        return
+    fail.set_loop(asyncio.get_running_loop())
+    await fail.event.wait()
+    failed.touch()  # noqa: ASYNC240
+    raise ConnectionResetError("no broker at amqp://shop:hunter22@mq")
+
+
+class Fail:
+    """Lets the background task fail, said on any thread."""
+
+    def set_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop, self.event = loop, asyncio.Event()
+
+    def now(self) -> None:
+        self.loop.call_soon_threadsafe(self.event.set)
+
+
+fail = Fail()
 
 
 def seen() -> dict[str, Any]:
@@ -88,6 +116,23 @@ def build(url: str | None = None) -> Windlass:  # noqa: C901 - many tasks
 
     app.task(name="in_loop", run="loop")(on_loop)
     app.task(name="in_process_loop", run="process")(on_loop)
+
+    @app.task(name="harm")
+    def harm() -> int:
+        if current.attempt > 1:
+            return -1
+        if not Path(os.environ[TOLD] + ".failed").exists():
+            fail.now()
+            while not current.cancelled:
+                threading.Event().wait(0.02)
+        return os.getpid()
+
+    @app.task(name="harm_apart", run="process")
+    async def harm_apart() -> int:
+        fail.now()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return os.getpid()
 
     @app.task(name="in_thread")
     def in_thread() -> dict[str, Any]:

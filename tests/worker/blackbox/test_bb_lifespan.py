@@ -135,7 +135,7 @@ def test_a_worker_waits_for_what_its_lifespan_needs(fleet: Fleet) -> None:
         in log
     )
     assert "bb_lifespan.py, line " in log
-    assert "a child ended before it could work; the next starts in 0.5 s" in log
+    assert "a child has failed; the next starts in 0.5 s" in log
     assert "hunter22" not in log
     assert worker.stop() == 0
 
@@ -159,6 +159,35 @@ def test_a_job_is_held_while_its_own_process_cannot_enter_it(fleet: Fleet) -> No
     door.unlink()
     assert job.result(timeout=60)["ours"]
     assert fleet.detail(job.id).attempt == 1
+
+
+def test_a_background_task_that_fails_charges_no_job(fleet: Fleet) -> None:
+    worker = fleet.start("processes=1, concurrency=2, grace=1", app=APP, BB_CONSUMES="1")
+    job = fleet.app.tasks["harm"].enqueue()
+    assert job.result(timeout=60) > 0
+    detail = fleet.detail(job.id)
+    assert (detail.attempt, detail.crashes) == (1, 0)
+    log = worker.log.read_text()
+    assert (
+        "the lifespan has ended before its process: ConnectionResetError: no broker at amqp://[secret]@mq"
+        in log
+    )
+    assert "in consume" in log
+    assert "hunter22" not in log
+    assert "a child has failed; the next starts in 0.5 s" in log
+    assert worker.stop() == 0
+
+
+def test_a_process_of_a_job_ends_with_its_lifespan(fleet: Fleet) -> None:
+    worker = fleet.start("processes=1, concurrency=1", app=APP, BB_CONSUMES="1", BB_APART="1")
+    first = fleet.app.tasks["harm_apart"].enqueue().result(timeout=30)
+    again = fleet.app.tasks["in_process"].enqueue()
+    assert again.result(timeout=30)["ours"]
+    assert fleet.detail(again.id).attempt == 1
+    assert worker.stop() == 0
+    assert of_each(fleet)[first] == ["entered", "started", "stopped"]
+    assert sum(told == WHOLE for told in of_each(fleet).values()) == 2, "the worker's own, and another's"
+    assert "ConnectionResetError: no broker at amqp://[secret]@mq" in fleet.trouble()
 
 
 def test_a_stop_ends_a_worker_that_cannot_begin(fleet: Fleet) -> None:

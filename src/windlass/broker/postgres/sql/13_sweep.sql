@@ -26,8 +26,7 @@ BEGIN
     SELECT * INTO m FROM meta;
     early := _is_early(v_at - m.swept_at, p_every, m.left_work);
     IF NOT early AND p_every > 0 THEN
-        -- A janitor comes again. It holds others up for a tenth of the time at most, so the longer ago the last pass is, the longer it waits.
-        early := NOT _lock_within(least(greatest(20, (v_at - m.swept_at) / 10000), 60000));
+        early := NOT _lock_within(_sweep_patience(v_at - m.swept_at, m.session_ttl));
     END IF;
     IF NOT early THEN
         PERFORM _begin_exclusive(p_now);
