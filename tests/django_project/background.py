@@ -48,6 +48,19 @@ def who(context: TaskContext, word: str) -> list[Any]:
     return [context.task_result.id, context.attempt, word]
 
 
+@task(takes_context=True)
+def where(context: TaskContext) -> list[Any]:
+    """Return what the context says of how it was asked for."""
+    asked = context.task_result.task
+    return [asked.queue_name, asked.priority]
+
+
+@task(backend="patient")
+def patient() -> None:
+    """Fail, many times."""
+    raise ValueError("this failed")
+
+
 @task(backend="picky")
 def given_up() -> None:
     """Raise an error after which there is no other attempt."""

@@ -10,11 +10,12 @@ import pytest
 from windlass.conformance.harness import Harness, new_id
 from windlass.core.job import Edge, Finished
 from windlass.core.lease import Ask, Lease
+from windlass.core.limits import Rate
 from windlass.core.outcome import CauseKind, Error
 from windlass.core.state import Reason, State
 from windlass.core.take import Source, Take
 from windlass.core.timetable import Fire, NewSchedule
-from windlass.core.units import MINUTE, SECOND
+from windlass.core.units import HOUR, MINUTE, SECOND
 
 _AT_ONCE = 5.0
 """Seconds within which a call must return that has something to return for."""
@@ -195,13 +196,29 @@ async def test_settlement_wakes_a_waiter__by_freeing_a_slot(store: Harness) -> N
     await store.queue("q", concurrency=1)
     await store.queue("lanes", lane_concurrency=1)
     await store.queue("sequence", sequence=True)
-    for queue in ("q", "lanes", "sequence"):
-        await store.add_many(2, queue=queue, lane="acme")
-        lease = await (await store.worker()).one(queue)
-        await _use_up_wakes(store, queue)
-        async with _waiter(store.broker.wait([queue], _LONG)) as waiter:
-            await store.done(lease)
-            await _at_once(waiter)
+    for lane in ("", "acme"):
+        for queue in ("q", "lanes", "sequence"):
+            await store.add_many(2, queue=queue, lane=lane)
+            lease = await (await store.worker()).one(queue)
+            await _use_up_wakes(store, queue)
+            async with _waiter(store.broker.wait([queue], _LONG)) as waiter:
+                await store.done(lease)
+                await _at_once(waiter)
+            await store.done(await (await store.worker()).one(queue))
+
+
+@pytest.mark.parametrize("lane", ["", "acme"])
+@pytest.mark.parametrize("limit", ["rate", "lane_rate"])
+async def test_settlement_wakes_a_waiter__by_giving_a_token_back(
+    store: Harness, limit: str, lane: str
+) -> None:
+    await store.queue("q", **{limit: Rate(count=1, per=HOUR)})
+    await store.add_many(2, lane=lane)
+    lease = await (await store.worker()).one()
+    await _use_up_wakes(store)
+    async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
+        await store.hold(lease)
+        await _at_once(waiter)
 
 
 async def test_settlement_wakes_a_waiter__only_if_there_is_work(store: Harness) -> None:
@@ -251,6 +268,19 @@ async def test_settlement_wakes_a_waiter__as_operators_do(store: Harness) -> Non
     await wakes(store.queue("q", concurrency=1), store.add(lane="acme"), worker.one(), store.queue("q"))
     assert await store.state(held) is State.RUNNING
     await wakes(store.lane("q", "acme", concurrency=1), store.lane("q", "acme"))
+
+
+@pytest.mark.parametrize("lane", ["", "acme"])
+async def test_settlement_wakes_a_waiter__as_the_cancelled_head_of_a_line_does(
+    store: Harness, lane: str
+) -> None:
+    await store.queue("q", sequence=True)
+    head = await store.add(lane=lane, delay=MINUTE)
+    await store.add(lane=lane)
+    await _use_up_wakes(store)
+    async with _waiter(store.broker.wait(["q"], _LONG)) as waiter:
+        await store.cancel(head)
+        await _at_once(waiter)
 
 
 async def test_settlement_wakes_a_waiter__as_a_sweep_does(store: Harness) -> None:

@@ -291,12 +291,19 @@ def kept_away(lease: Lease, error: Exception) -> Settlement:
 
 
 def held(
-    lease: Lease, error: Error, *, why: str = "", raised: BaseException | None = None, clean: Clean = str
+    lease: Lease,
+    error: Error,
+    *,
+    key: str = "",
+    why: str = "",
+    raised: BaseException | None = None,
+    clean: Clean = str,
 ) -> Settlement:
-    """The settlement of a lease that this worker cannot run, though another may: it is held under its task's
-    key, and no attempt is spent. It carries no error, since nothing ran; the error is reported.
+    """The settlement of a lease that this worker cannot run, though another may: it is held, under its task's
+    key if there is no other, and no attempt is spent. It carries no error, since nothing ran; the error is
+    reported.
     """
-    hold = HoldKey(hold_key(lease.task), clipped(why or error.message, 500))
+    hold = HoldKey(key or hold_key(lease.task), clipped(why or error.message, 500))
     settlement = _unstarted(lease, Outcome.HOLD, hold=hold)
     _reported(lease, msgspec.structs.replace(settlement, error=error), raised, clean)
     return settlement

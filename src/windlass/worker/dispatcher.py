@@ -59,12 +59,17 @@ class Dispatcher:
         app_name: str,
         with_values: bool = False,
         on_failure: Callable[[BaseException], None],
+        on_process: Callable[[], None] = lambda: None,
     ) -> None:
-        """Made on the loop that is to run tasks."""
+        """Made on the loop that is to run tasks. `on_process` is called when a process of a job has begun
+        after others could not.
+        """
         self._local_leases = local_leases
         self.loop = TaskLoop(pace, on_failure)
         performer = performer_for(conclude)
-        processes = Processes(app_name, conclude, table=str(local_leases.table.path))
+        processes = Processes(
+            app_name, conclude, pace, table=str(local_leases.table.path), on_begun=on_process
+        )
         slots = sum(line.slots for line in local_leases.lines)
         follow = self._follow
         self._in_loop = InLoop(self.loop, executor, performer, pace, follow=follow)

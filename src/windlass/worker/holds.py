@@ -44,6 +44,14 @@ def hold_key(task: str) -> str:
     return f"task:{task}"
 
 
+def process_key(task: str) -> str:
+    """The key of jobs of `run="process"` that are held because no process begins, as when the lifespan cannot
+    be entered. The worker that held them frees them when a process has begun. `Holds` frees them only once,
+    when its worker starts: they would be held again at once.
+    """
+    return f"process:{task}"
+
+
 class Holds:
     """Frees what is held for the tasks of a program."""
 
@@ -76,7 +84,8 @@ class Holds:
         counts = await self._broker.counts()
         waiting = {row.task for row in counts.rows if row.state is State.SCHEDULED and row.count}
         tasks = [task for task in self._tasks if task.name in waiting]
-        return await free(self._broker, [task for task in tasks if await self._could_run_one(task)])
+        runnable = [hold_key(task.name) for task in tasks if await self._could_run_one(task)]
+        return await _free_under(self._broker, runnable)
 
     async def _could_run_one(self, task: Registered) -> bool:
         query = JobQuery(task=task.name, states=frozenset((State.SCHEDULED,)))
@@ -89,12 +98,25 @@ class Holds:
 
 
 async def free(broker: Broker, tasks: Sequence[Registered]) -> int:
-    """Make the held jobs of these tasks ready. Returns how many."""
+    """Make the held jobs of these tasks ready, when their worker starts. Returns how many."""
+    freed = await _free_under(broker, [hold_key(task.name) for task in tasks])
+    return freed + await free_waiting_for_process(broker, tasks)
+
+
+async def _free_under(broker: Broker, keys: Sequence[str]) -> int:
+    """Make the jobs ready that are held under these keys. Returns how many."""
     freed = 0
-    for at in range(0, len(tasks), AT_ONCE):
-        some = tasks[at : at + AT_ONCE]
-        freed += sum(await asyncio.gather(*(unhold(broker, hold_key(task.name)) for task in some)))
+    for at in range(0, len(keys), AT_ONCE):
+        some = keys[at : at + AT_ONCE]
+        freed += sum(await asyncio.gather(*(unhold(broker, key) for key in some)))
     return freed
+
+
+async def free_waiting_for_process(broker: Broker, tasks: Sequence[Registered]) -> int:
+    """Make the jobs of these tasks ready that were held because no process began. Returns how many."""
+    return await _free_under(
+        broker, [process_key(task.name) for task in tasks if task.options.run == "process"]
+    )
 
 
 def own_tasks(program: Program) -> list[Registered]:

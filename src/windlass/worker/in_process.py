@@ -13,9 +13,12 @@ from windlass.core.session import Note
 from windlass.core.settlement import Settlement
 from windlass.core.units import SECOND
 from windlass.errors import StoreError
+from windlass.pace import Pace
+from windlass.patience import Backoff
 from windlass.worker.conclude import Concluder, given_back, held
 from windlass.worker.executor import Executor
 from windlass.worker.failure import said
+from windlass.worker.holds import process_key
 from windlass.worker.in_loop import TaskLoop
 from windlass.worker.local_leases import Ticket
 from windlass.worker.process import (
@@ -37,6 +40,8 @@ LONGEST_IMPORT = 120.0
 """Seconds that a process may take to import its app and to enter its lifespan. A job that waits for one is
 not given to others.
 """
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds between two tries to have a process, when one could not begin."""
 
 
 class InProcess:
@@ -103,7 +108,8 @@ class Invocation:
         try:
             self._process = await self._processes.ready()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job is not at fault
-            return held(ticket.lease, said("NoProcess", f"no process for it: {error}"))
+            key = process_key(ticket.lease.task) if self._processes.may_begin_later else ""
+            return held(ticket.lease, said("NoProcess", f"no process for it: {error}"), key=key)
         return None
 
     async def perform(self, run: Run, task: Registered) -> Settlement:
@@ -119,20 +125,73 @@ class Invocation:
 
 
 class Processes:
-    """The processes of a worker."""
+    """The processes of a worker.
 
-    def __init__(self, app_name: str, conclude: Concluder, *, table: str = "") -> None:
+    When one could not begin, no job starts another: each would import the app and fail. The worker tries by
+    itself, ever more seldom, and meanwhile has the same answer for all jobs that find no idle process.
+    """
+
+    def __init__(
+        self,
+        app_name: str,
+        conclude: Concluder,
+        pace: Pace,
+        *,
+        table: str = "",
+        on_begun: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_begun` is called when a process has begun after others could not."""
         self._prepare = Prepare(app_name, table)
         self._conclude = conclude
         self._folder = _current_folder()
         """From which the app is found; a task may go elsewhere."""
         self._idle: list[ProcessHandle] = []
+        self._pace = pace
+        self._on_begun = on_begun
+        self._why = ""
+        """Why the last one could not begin; it is tried again."""
+        self._trying: asyncio.Task[None] | None = None
+
+    @property
+    def may_begin_later(self) -> bool:
+        """Whether there may be one later, if there is none now."""
+        return bool(self._prepare.app)
 
     async def ready(self) -> ProcessHandle:
         """A process that takes work. `StoreError`, `OSError`: there is none to be had."""
         if not self._prepare.app:
             raise StoreError("this worker was not told how its app is imported")
-        process = await self._take_idle() or await ProcessHandle.start(self._prepare, _if_there(self._folder))
+        process = await self._take_idle()
+        if process is not None:
+            return process
+        if self._why:
+            raise StoreError(self._why)
+        try:
+            return await self._begun()
+        except Exception as error:
+            self._why = str(error)
+            if self._trying is None:
+                self._trying = asyncio.create_task(self._try_again(error))
+            raise
+
+    async def _try_again(self, error: Exception) -> None:
+        """Until a process begins."""
+        backoff = Backoff(self._pace, first=FIRST_PAUSE, most=LONGEST_PAUSE)
+        while True:
+            backoff.tell('no process for tasks of run="process": %s; trying until one begins', error)
+            await self._pace.sleep(backoff.failed())
+            try:
+                process = await self._begun()
+                break
+            except Exception as again:  # noqa: BLE001 - whatever it is, it may pass
+                error, self._why = again, str(again)
+        self._why, self._trying = "", None
+        self.keep(process)
+        self._on_begun()
+
+    async def _begun(self) -> ProcessHandle:
+        """A new process that takes work."""
+        process = await ProcessHandle.start(self._prepare, _if_there(self._folder))
         try:
             async with asyncio.timeout(LONGEST_IMPORT):
                 prepared = await process.prepared()
@@ -141,6 +200,9 @@ class Processes:
             raise StoreError(
                 f"it was not ready within {LONGEST_IMPORT:g} s: does an import or the lifespan hang?"
             ) from None
+        except BaseException:
+            await process.close()
+            raise
         if not prepared:
             cause = await process.ended()
             raise StoreError(process.unfit or f"it died while it began: {cause}")
@@ -217,6 +279,9 @@ class Processes:
 
     async def close(self) -> None:
         """End those that are idle."""
+        if self._trying is not None:
+            self._trying.cancel()
+            await asyncio.wait({self._trying})
         await asyncio.gather(*(process.end() for process in self._idle))
 
 

@@ -15,6 +15,7 @@ from windlass.worker.conclude import Concluder
 from windlass.worker.dispatcher import Dispatcher
 from windlass.worker.executor import Carries, Executor
 from windlass.worker.fetcher import Fetcher, Parts
+from windlass.worker.holds import free_waiting_for_process, own_tasks
 from windlass.worker.local_leases import LocalLeases
 from windlass.worker.notes import Notes
 from windlass.worker.options import Group
@@ -86,6 +87,7 @@ class Worker:
         self._told_lost = False
         self._strikes = Strikes()
         self._changed = asyncio.Event()
+        self._may_begin = asyncio.Event()
         self._alive_until = 0.0
         self._fetcher: Fetcher | None = None
         self._drain_grace: float | None = None
@@ -168,6 +170,7 @@ class Worker:
             app_name=self._app_name,
             with_values=self._program.values is not None,
             on_failure=self._on_failure,
+            on_process=self._process_has_begun,
         )
         self._parts = Parts(
             local_leases, dispatcher, self._executor, self._settler, self._notes, self._strikes
@@ -239,6 +242,7 @@ class Worker:
                 self.go.set()
         beside = asyncio.create_task(self._beside(self, broker))
         checking = asyncio.create_task(self._check_again())
+        freeing = asyncio.create_task(self._free_waiting(broker))
         try:
             await _first(self.go.wait(), beside)
             await _first(self._read_strikes(broker), beside)
@@ -253,6 +257,7 @@ class Worker:
             raise
         finally:
             checking.cancel()
+            freeing.cancel()
             beside.cancel()
             await asyncio.gather(beside, return_exceptions=True)
             await self._at_end(broker)
@@ -262,6 +267,20 @@ class Worker:
         while self._check is not None:
             self._check()
             await self._pace.sleep(CHECK_EVERY)
+
+    def _process_has_begun(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.soon(self._may_begin.set)
+
+    async def _free_waiting(self, broker: Broker) -> None:
+        """Free what waits for a process of its own, whenever one has begun after others could not."""
+        while True:
+            await self._may_begin.wait()
+            self._may_begin.clear()
+            try:
+                await free_waiting_for_process(broker, own_tasks(self._program))
+            except StoreError as error:  # they come back by themselves, within five minutes
+                _log.debug("jobs that wait for a process were not freed: %s", error)
 
     # --- strikes --------------------------------------------------------------------------------------------
 

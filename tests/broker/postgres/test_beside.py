@@ -191,6 +191,35 @@ def test_a_janitor_does_not_stand_in_line_for_long(namespaces: Namespaces) -> No
     asyncio.run(test())
 
 
+_SILENT = "UPDATE {}.session SET seen = seen - 10^12"
+_BEAT = """
+    SELECT alive FROM {}.beat(
+        NULL, '{{s}}', ARRAY[NULL]::bytea[], ARRAY[NULL]::bigint[], ARRAY[NULL], '{{0}}')
+"""
+_WAITS = "SELECT FROM pg_locks WHERE pid <> pg_backend_pid() AND NOT granted"
+
+
+def test_a_beat_that_comes_while_the_janitor_looks_counts(namespaces: Namespaces) -> None:
+    """Its sender was told that it lives, and goes on with its jobs."""
+
+    async def test() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,), await namespaces.connect() as other:
+            await broker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
+            await other.execute(_SILENT.format(broker.namespace).encode())
+            async with other.transaction():
+                beat = await other.execute(_BEAT.format(broker.namespace).encode())
+                assert await beat.fetchall() == [(True,)]
+                sweep = asyncio.create_task(broker.sweep(limit=10))
+                async with asyncio.timeout(20):
+                    # Until it has looked: it has ended, or waits for this transaction.
+                    while not sweep.done() and not (await other.execute(_WAITS)).rowcount:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            assert (await sweep).reaped == ()
+            assert (await broker.beat([Beat(session="s")]))[0].alive
+
+    asyncio.run(test())
+
+
 def _shared(broker: PostgresBroker) -> bytes:
     """What a step does that shares the namespace with others."""
     return (

@@ -13,13 +13,14 @@ from tests.broker.postgres.waking import ASK, NEVER, House, Run, only_told, run
 from windlass.conformance.harness import APP, new_id
 from windlass.core.job import Edge, NewJob
 from windlass.core.lease import Ask, Lease
+from windlass.core.limits import Rate
 from windlass.core.operate import Target
 from windlass.core.outcome import Cause, CauseKind, Outcome
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.timetable import Fire, NewSchedule
-from windlass.core.units import MINUTE, SECOND
+from windlass.core.units import HOUR, MINUTE, SECOND
 
 __all__ = ["namespaces", "only_told", "run"]
 _SHARING = """
@@ -28,6 +29,17 @@ _SHARING = """
         WHERE hashtext(name) & 63 = 0 ORDER BY name LIMIT 2)) u
 """
 """Two queues that have the same bells, and but one of them; in the order in which a call rings for them."""
+_RATE = Rate(count=1, per=HOUR)
+_IN_THE_WAY = {
+    "slot of the queue": QueueSettings(concurrency=1),
+    "slot of lane ''": QueueSettings(lane_concurrency=1),
+    "token of the queue": QueueSettings(rate=_RATE),
+    "token of lane ''": QueueSettings(lane_rate=_RATE),
+    "place in line": QueueSettings(sequence=True),
+    "head cancelled": QueueSettings(sequence=True),
+    "head expired": QueueSettings(sequence=True),
+}
+"""What the job before leaves to the next when it ends, and the settings by which it had it."""
 
 
 @pytest.mark.usefixtures("only_told")
@@ -41,8 +53,7 @@ _SHARING = """
         "retried",
         "spawned",
         "freed",
-        "limit of the queue",
-        "limit of lane ''",
+        *_IN_THE_WAY,
         "let go",
         "fired",
         "taken in",
@@ -104,15 +115,8 @@ class _Ways:
                 await broker.enqueue([[msgspec.structs.replace(job, after=(Edge(parent.id),))]])
                 done = Settlement(job=parent.id, fence=lease.fence, outcome=Outcome.DONE)
                 return (lambda: broker.settle([done])) if how == "freed" else (lambda: self._settle_own(done))
-            case "limit of the queue" | "limit of lane ''":
-                of_queue = how == "limit of the queue"
-                settings = QueueSettings(concurrency=1) if of_queue else QueueSettings(lane_concurrency=1)
-                await broker.declare([Declaration(subject=Subject(Kind.QUEUE, "q"), body=settings, app=APP)])
-                first = NewJob(id=new_id(), task="t", queue="q")
-                lease = await self._lease_of(first)
-                await broker.enqueue([[job]])
-                done = Settlement(job=first.id, fence=lease.fence, outcome=Outcome.DONE)
-                return lambda: broker.settle([done])
+            case _ if how in _IN_THE_WAY:
+                return await self._end_what_is_in_the_way(job, how)
             case "let go":
                 lease = await self._lease_of(job)
                 hold = HoldKey("k", "r")
@@ -126,6 +130,23 @@ class _Ways:
                 (declared,) = (await broker.schedules()).schedules
                 fire = Fire(name="s", version=declared.version, expect=at, then=at + MINUTE, jobs=(job,))
                 return lambda: broker.fire(fire)
+
+    async def _end_what_is_in_the_way(self, job: NewJob, how: str) -> Callable[[], Awaitable[object]]:
+        """Another job keeps this one from being handed out, until it has ended."""
+        broker, first = self._broker, NewJob(id=new_id(), task="t", queue="q")
+        queue = Declaration(subject=Subject(Kind.QUEUE, "q"), body=_IN_THE_WAY[how], app=APP)
+        await broker.declare([queue])
+        if how.startswith("head"):
+            await broker.enqueue([[msgspec.structs.replace(first, delay=MINUTE, expires=1)], [job]])
+            cancelled = how == "head cancelled"
+            return lambda: broker.cancel([Target(first.id)]) if cancelled else broker.sweep(limit=10)
+        lease = await self._lease_of(first)
+        await broker.enqueue([[job]])
+        settlement = Settlement(job=first.id, fence=lease.fence, outcome=Outcome.DONE)
+        if how.startswith("token"):
+            hold = HoldKey("k", "r")
+            settlement = msgspec.structs.replace(settlement, outcome=Outcome.HOLD, hold=hold)
+        return lambda: broker.settle([settlement])
 
     async def _lease_of(self, job: NewJob, **asker: Any) -> Lease:
         await self._broker.enqueue([[job]])

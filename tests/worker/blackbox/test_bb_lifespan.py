@@ -161,6 +161,26 @@ def test_a_job_is_held_while_its_own_process_cannot_enter_it(fleet: Fleet) -> No
     assert fleet.detail(job.id).attempt == 1
 
 
+def test_many_jobs_whose_processes_cannot_begin_start_few(fleet: Fleet) -> None:
+    door = fleet.folder / "door"
+    door.touch()
+    worker = fleet.start("processes=1, concurrency=4", app=APP, BB_APART="1")
+    jobs = [fleet.app.tasks["in_process"].enqueue() for _ in range(60)]
+
+    def held_again() -> bool:
+        found = [fleet.detail(job.id).held for job in jobs]
+        return all(each is not None and each.times >= 2 for each in found)
+
+    eventually("all are held, and held again", held_again, hint=fleet.trouble)
+    refused = [what for what, _ in words(fleet)].count("refused")
+    assert 1 <= refused <= 4 + 10, "four at once, and tries that get more seldom"
+    assert "process:in_process" in {found.key for job in jobs if (found := fleet.detail(job.id).held)}
+    door.unlink()
+    assert all(job.result(timeout=60)["ours"] for job in jobs)
+    assert {fleet.detail(job.id).attempt for job in jobs} == {1}
+    assert worker.stop() == 0
+
+
 def test_a_background_task_that_fails_charges_no_job(fleet: Fleet) -> None:
     worker = fleet.start("processes=1, concurrency=2, grace=1", app=APP, BB_CONSUMES="1")
     job = fleet.app.tasks["harm"].enqueue()

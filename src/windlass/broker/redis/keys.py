@@ -1,4 +1,4 @@
-"""The keys of a namespace: a fixed set in one hash slot, declared by every script (as in `lua/base.lua`)."""
+"""The keys of a namespace: a fixed set in one hash slot, declared by every script as in `parts/store.lua`."""
 
 from typing import Final
 

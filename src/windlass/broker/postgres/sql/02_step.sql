@@ -123,10 +123,11 @@ BEGIN
     END IF;
 END $$;
 
--- Note that these queues have fewer leases. A lane that may have one more enters its ring, which notes its queue; this is for limits of the whole
--- queue, and of lane '' in a queue without lanes.
+-- Note that these queues have fewer leases, or shorter lines. A lane that may have one more lease enters its ring, which notes its queue; this is for
+-- limits of the whole queue, and of lane '' in a queue without lanes.
 CREATE OR REPLACE FUNCTION _note_freed(p_queues text[]) RETURNS void LANGUAGE sql AS $$
-    SELECT _note(name) FROM queue WHERE name = ANY (p_queues) AND (concurrency IS NOT NULL OR (NOT laned AND lane_concurrency IS NOT NULL))
+    SELECT _note(name) FROM queue
+    WHERE name = ANY (p_queues) AND (concurrency IS NOT NULL OR (NOT laned AND (lane_concurrency IS NOT NULL OR sequence)))
 $$;
 
 -- Ring for the queues that were noted. The last thing that a verb does: a bell that was rung stays so if the transaction fails. Keys touched: bell_0 …

@@ -207,7 +207,10 @@ BEGIN
         CASE WHEN p_before = STATE_RUNNING THEN greatest(0, j.claimed_at - j.due_at) END);
     j.finished_at := _at();
     j.cancel_requested := false;
-    j.line := NULL;
+    IF j.line IS NOT NULL THEN
+        PERFORM _note_freed(ARRAY[j.queue]);   -- the next of its line may go
+        j.line := NULL;
+    END IF;
     j.kept := CASE WHEN p_state = STATE_DEAD THEN KEPT_DEAD WHEN j.result IS NULL THEN KEPT_PLAIN ELSE KEPT_WITH_RESULT END;
     IF j.has_memos THEN
         DELETE FROM memo WHERE n = j.n;

@@ -389,6 +389,7 @@ BEGIN
         UPDATE queue SET level_at = greatest(v_at, q.level_at), level_per = q.rate_per,
             level = _returned(q.level, q.level_at, q.level_per, q.rate_count, q.rate_per, q.rate_size, v_at, p_claimed_at)
         WHERE name = p_queue;
+        PERFORM _note(p_queue);
     END IF;
     IF q.unlimited AND NOT q.laned THEN
         RETURN;
@@ -398,6 +399,7 @@ BEGIN
         UPDATE lane SET level_at = greatest(v_at, l.level_at), level_per = l.rate_per,
             level = _returned(l.level, l.level_at, l.level_per, l.rate_count, l.rate_per, l.rate_size, v_at, p_claimed_at)
         WHERE queue = p_queue AND name = p_lane;
+        PERFORM _note(p_queue);
     END IF;
 END $$;
 

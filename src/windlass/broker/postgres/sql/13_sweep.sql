@@ -89,17 +89,15 @@ DECLARE
 BEGIN
     reaped := '{}';
     remaining := p_limit;
+    -- Locked, they stay as silent as they were found. One that another step has locked is giving a sign of life.
     FOR v_id, v_seen IN
-        SELECT id, seen FROM session WHERE ended_at IS NULL AND v_live - seen > ttl ORDER BY i LIMIT p_limit
+        SELECT id, seen FROM session WHERE ended_at IS NULL AND v_live - seen > ttl ORDER BY i LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     LOOP
         PERFORM _mark_ended(v_id,
             convert_to(format('{"kind":"lost","detail":"silent for %s s"}', (v_live - v_seen) / 1000000), 'UTF8'),
             'lost', NULL, NULL);
-        -- Its beat may have come while this was looking.
-        IF EXISTS (SELECT FROM session WHERE id = v_id AND cause_kind = 'lost' AND ended_at IS NOT NULL) THEN
-            reaped := reaped || v_id;
-            remaining := remaining - 1;
-        END IF;
+        reaped := reaped || v_id;
+        remaining := remaining - 1;
     END LOOP;
     FOR v_id IN SELECT s.id FROM session s WHERE s.ended_at IS NOT NULL AND _has_leases(s.id) ORDER BY s.i
     LOOP
