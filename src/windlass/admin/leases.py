@@ -25,7 +25,14 @@ from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note, Pulse, 
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.signature import Signature
 from windlass.core.units import HOUR, SECOND, Fence, JobId, Micros, SessionId
-from windlass.errors import InvalidOption, UnreadablePayload, ValueMissing, ValuesError, ValuesUnavailable
+from windlass.errors import (
+    InvalidOption,
+    UnreadablePayload,
+    ValueConflict,
+    ValueMissing,
+    ValuesError,
+    ValuesUnavailable,
+)
 from windlass.worker.conclude import given_back, kept_away
 from windlass.worker.failure import MESSAGE_CHARS, clipped, said, shortened
 from windlass.worker.holds import hold_key
@@ -181,13 +188,28 @@ class Leases:
             found = await self._broker.get(wanting) if wanting else ()
             details = {job.id: job for job in found if job is not None}
         settlements = [await self._settlement(ending, details.get(ending.job)) for ending in endings]
-        if (values := self._app.values) is not None:
-            settlements = [await values.settled(settlement) for settlement in settlements]
-        settled = await self._broker.settle(settlements)
+        carried = [await self._carried(settlement) for settlement in settlements]
+        settled = await self._broker.settle(
+            [each or _back(asked) for each, asked in zip(carried, settlements, strict=True)]
+        )
         for settlement, answer in zip(settlements, settled.answers, strict=True):
             if answer.verdict is not Verdict.REFUSED:
                 self._cleaners.pop(settlement.job, None)
-        return list(settled.answers)
+        return [
+            answer if each is not None else Answer(Verdict.STALE, state=answer.state)
+            for each, answer in zip(carried, settled.answers, strict=True)
+        ]
+
+    async def _carried(self, settlement: Settlement) -> Settlement | None:
+        """A settlement with its result in object storage, if that is large. None: another result lies under
+        this fence, so the job goes back, and its worker has lost the lease. Under its next fence the name is
+        free.
+        """
+        values = self._app.values
+        try:
+            return settlement if values is None else await values.settled(settlement)
+        except ValueConflict:
+            return None
 
     async def _settlement(self, ending: Ending, job: JobDetail | None) -> Settlement:
         outcome = ending.outcome
@@ -340,6 +362,10 @@ def check_visibility(visibility: Micros, *, name: str) -> Micros:
 def _needs_job(ending: Ending) -> bool:
     by_policy = ending.outcome is Outcome.RETRY and ending.delay is None
     return by_policy or ending.error is not None or ending.outcome is Outcome.HOLD
+
+
+def _back(settlement: Settlement) -> Settlement:
+    return Settlement(job=settlement.job, fence=settlement.fence, outcome=Outcome.RELEASE)
 
 
 def _hold(job: JobId, fence: Fence, task: str, why: str) -> Settlement:

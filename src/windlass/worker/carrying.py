@@ -86,7 +86,8 @@ class Carrier:
                     raise  # not meant for this run: its loop ends
             except WindlassError as error:
                 if isinstance(error, ValueConflict) and error.job == run.lease.job:
-                    return given_back(run.lease)  # under its next fence the name is free
+                    _log.warning("job %s runs again, under another fence: %s", error.job, error)
+                    return given_back(run.lease)
                 return self._conclude.raised(run, ticket.task, error)
         return given_back(run.lease)
 
