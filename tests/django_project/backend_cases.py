@@ -318,6 +318,18 @@ def test_signals_are_sent_once_for_each_step(tasks: Any, t: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["queries", "aqueries"])
+def test_a_run_leaves_no_connection_to_the_database(tasks: Any, t: Any, name: str) -> None:
+    tasks.used.clear()
+    result = getattr(tasks, name).enqueue()
+    t.drain()
+    result.refresh()
+    assert result.status == "SUCCESSFUL"
+    ((database, connection),) = tasks.used
+    assert connection is not None
+    assert database.connection is None
+
+
 def test_other_threads_have_the_same_tasks(tasks: Any, t: Any) -> None:
     import threading
 
