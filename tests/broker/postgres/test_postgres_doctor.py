@@ -128,12 +128,13 @@ def test_a_slot_that_pins_vacuum_is_named(namespaces: Namespaces) -> None:
 
 def _feed_back(dsn: str, other: "psycopg.Connection[Any]", slot: str) -> None:
     """Say as a standby does which transactions it still needs, until the slot says so."""
-    (row,) = other.execute("SELECT pg_current_xact_id()::text::bigint").fetchall()
+    query = "SELECT pg_current_xact_id()::text::bigint, pg_current_wal_lsn()::text"
+    ((transaction, position),) = other.execute(query).fetchall()
     connection = pq.PGconn.connect(f"{dsn}&replication=true".encode())
     try:
-        started = connection.exec_(f"START_REPLICATION SLOT {slot} PHYSICAL 0/0".encode())
+        started = connection.exec_(f"START_REPLICATION SLOT {slot} PHYSICAL {position}".encode())
         assert started.status == pq.ExecStatus.COPY_BOTH, started.error_message
-        connection.put_copy_data(b"h" + struct.pack(">qIIII", 0, row[0], 0, 0, 0))
+        connection.put_copy_data(b"h" + struct.pack(">qIIII", 0, transaction, 0, 0, 0))
         connection.flush()
         _until(other, "SELECT FROM pg_replication_slots WHERE xmin IS NOT NULL")
     finally:

@@ -63,8 +63,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             " end it"
             if open_for > _LONG
             else "",
-            f"{self.pinned_by} has hindered vacuum for {self.pinned_for:,} transactions: look for a long query"
-            " on the standby, or drop the slot of one that is gone"
+            f"{self.pinned_by} has hindered vacuum for {self.pinned_for:,} transactions: look for a long"
+            " query on the standby, or drop the slot of one that is gone"
             if self.pinned_for > _MANY_TRANSACTIONS
             else "",
             f"{self.rows_dead:,} dead rows beside {self.rows_live:,} live ones: see that autovacuum runs"
