@@ -243,10 +243,10 @@ func (w *Worker) work(stopping context.Context) {
 		for _, lease := range claimed.Leases {
 			free <- struct{}{}
 			w.ended.Add(1)
-			go func() {
+			go func(lease Lease) {
 				defer func() { <-free; w.ended.Done() }()
 				w.run(lease)
-			}()
+			}(lease)
 		}
 	}
 }

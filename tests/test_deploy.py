@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,6 +21,7 @@ from windlass.api.routes.scale import show_scale
 from windlass.config import Config
 from windlass.core.units import SECOND
 from windlass.worker.health import Health, health_address, health_served
+from windlass.worker.options import WorkerOptions
 from windlass.worker.supervised_child import KILL_AFTER
 from windlass.worker.supervisor import STORE_PATIENCE
 
@@ -199,9 +201,11 @@ def test_the_autoscaler_asks_the_server_what_the_api_answers() -> None:
     (trigger,) = scaled["triggers"]
     asked = trigger["metadata"]
     url = urlsplit(asked["url"])
-    assert ("Service", url.hostname) in OBJECTS
-    assert url.port == OBJECTS["Service", "windlass-serve"]["spec"]["ports"][0]["port"]
-    assert url.hostname in container(PODS["Deployment", "windlass-serve"])["args"]  # --allow-host
+    assert url.hostname is not None
+    service, namespace, *rest = url.hostname.split(".")  # a short name would be one of KEDA's own namespace
+    assert (namespace, rest) == ("default", ["svc"])
+    assert url.port == OBJECTS["Service", service]["spec"]["ports"][0]["port"]
+    assert {service, url.hostname} <= allowed_hosts(container(PODS["Deployment", "windlass-serve"])["args"])
     assert url.path in show_scale.paths
     assert set(parse_qs(url.query)) <= set(inspect.signature(show_scale.fn).parameters)
     assert asked["valueLocation"] in Scale.__struct_fields__
@@ -209,10 +213,17 @@ def test_the_autoscaler_asks_the_server_what_the_api_answers() -> None:
     assert ("TriggerAuthentication", trigger["authenticationRef"]["name"]) in OBJECTS
 
 
-def test_a_pod_stands_for_as_many_processes_as_it_has() -> None:
+def allowed_hosts(arguments: list[str]) -> set[str]:
+    return {value for option, value in pairwise(arguments) if option == "--allow-host"}
+
+
+def test_a_pod_stands_for_as_many_processes_and_slots_as_it_has() -> None:
     arguments = container(PODS["Deployment", "windlass-worker"])["args"]
     processes = int(arguments[arguments.index("--processes") + 1])
     scaled = OBJECTS["ScaledObject", "windlass-worker"]["spec"]
     asked = scaled["triggers"][0]["metadata"]
     assert processes == int(asked["targetValue"])
-    assert scaled["maxReplicaCount"] * processes == int(parse_qs(urlsplit(asked["url"]).query)["most"][0])
+    query = parse_qs(urlsplit(asked["url"]).query)
+    assert scaled["maxReplicaCount"] * processes == int(query["most"][0])
+    assert WorkerOptions().concurrency == int(query["slots"][0])
+    assert "--concurrency" not in arguments

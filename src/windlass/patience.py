@@ -1,8 +1,9 @@
 """Waiting for something or for a time, and asking a store again until it answers."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Generator
 from typing import Any, TypeVar
 
 from windlass.errors import DescriptorClosed, StoreError, StoreReplaced
@@ -41,6 +42,16 @@ class Backoff:
         """Begin anew."""
         self._tries = 0
         self._said.clear()
+
+    @contextlib.contextmanager
+    def trying(self) -> Generator[None]:
+        """Note that what goes on for longer than the longest pause has worked, however it ends."""
+        began = self._pace.now()
+        try:
+            yield
+        finally:
+            if self._pace.now() - began > self._most:
+                self.worked()
 
     def tell(self, words: str, error: Exception) -> None:
         """Log an error, before `failed`: when it is new, and from then on ever more seldom, with a count.

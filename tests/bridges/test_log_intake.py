@@ -2,21 +2,24 @@
 
 import logging
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
-from tests.bridges.bench import Bench, LosesAnswers
+from tests.bridges.bench import Bench, LosesAnswers, run
 from tests.bridges.fake_sources import FakeLogSource, Topic, Trouble
 
+from windlass.bridges.from_log import offset_of
+from windlass.broker.memory import MemoryBroker
 from windlass.core.intake import INTAKE_HEADER, PLACE_HEADER, IntakeStatus
 from windlass.core.lease import Ask
 from windlass.core.outcome import Outcome
 from windlass.core.session import Beat, SessionInfo
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
-from windlass.core.take import Source, Take, TakeStatus
+from windlass.core.take import Offset, Source, Take, Taken, TakeStatus
 from windlass.errors import InvalidOption, StoreUnavailable
 
 
@@ -276,6 +279,54 @@ def test_the_status_tells_lag_and_rate_and_the_outage_of_the_message_broker_and_
         await bench.until_taken(*range(31))
 
     bench.play(story)
+
+
+def test_a_short_outage_after_a_long_one_and_an_hour_of_work_is_over_soon() -> None:
+    bench, topic = Bench(), Topic("0")
+
+    async def story() -> None:
+        await bench.start(partial(FakeLogSource, topic, bench.pace))
+        for outage, work in ((300, 3_600), (4, 0)):
+            topic.away = True
+            await bench.pace.sleep(outage)
+            topic.away = False
+            await bench.pace.sleep(work)
+        topic.put({"n": 1})
+        await bench.pace.sleep(8)
+        assert await bench.numbers() == [1]
+
+    bench.play(story)
+
+
+def test_an_offset_is_found_without_reading_all_others() -> None:
+    broker, read = MemoryBroker(), 0
+
+    class Counting:
+        async def offsets(self, after: str = "", limit: int = 100) -> Sequence[Offset]:
+            nonlocal read
+            page = await broker.offsets(after, limit)
+            read += len(page)
+            return page
+
+        async def take(self, take: Take) -> Taken:
+            raise AssertionError(take)
+
+    names = [
+        f"{intake}/{number}" for intake in ("order", "orders", "orders 2") for number in range(0, 300, 2)
+    ]
+
+    async def story() -> None:
+        for name in names:
+            await broker.take(Take(source=Source(name, "topic 1"), expect=None, then=name))
+        for name in names:
+            found = await offset_of(Counting(), name)
+            assert found is not None
+            assert found.at == name
+        for name in ("order/1", "orders/299", "orders 2/298x", "zebras/0", "orders/ü", "orders/\ue000"):
+            assert await offset_of(Counting(), name) is None
+
+    run(story())
+    assert read <= len(names) + 6
 
 
 def test_after_an_outage_a_process_tells_of_its_own_share_alone() -> None:

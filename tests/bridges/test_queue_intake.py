@@ -1,6 +1,7 @@
 """Queues: a message is acknowledged when its job is accepted; what comes again is known by its id."""
 
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.bridges.bench import Bench, LosesAnswers
 from tests.bridges.fake_sources import FakeQueueSource, Queue, Trouble
 
+from windlass.bridges.message import Message
 from windlass.broker.contract import Options
 from windlass.core.job import HIGHEST_PRIORITY
 from windlass.core.lease import Ask
@@ -187,6 +189,33 @@ def test_a_queue_that_could_not_be_opened_is_shown_once_after_its_session_was_lo
         refused.clear()
         await bench.until_told(lambda told: not told.partitions[process.session].error)
         assert set((await bench.status()).partitions) == {process.session}
+
+    bench.play(story)
+
+
+def test_a_short_trouble_after_a_long_one_and_an_hour_of_work_is_tried_again_soon() -> None:
+    """Although nothing was taken in that hour."""
+    bench, queue = Bench(), Queue()
+    away = True
+
+    class Sometimes(FakeQueueSource):
+        async def receive(self, limit: int, timeout: float) -> Sequence[Message]:
+            if away:
+                raise BridgeUnavailable("away")
+            return await super().receive(limit, timeout)
+
+    async def story() -> None:
+        nonlocal away
+        await bench.start(partial(Sometimes, queue, bench.pace))
+        await bench.pace.sleep(300)
+        away = False
+        await bench.pace.sleep(3_600)
+        away = True
+        await bench.pace.sleep(2)
+        queue.put({"n": 1}, "m1")
+        away = False
+        await bench.pace.sleep(5)
+        assert await bench.numbers() == [1]
 
     bench.play(story)
 

@@ -88,7 +88,7 @@ def test_a_full_store_refuses_no_message_for_good() -> None:
     async def story() -> None:
         await bench.start(partial(FakeLogSource, topic, bench.pace))
         status = await bench.until_told(
-            lambda told: "0" in told.partitions and "full" in told.partitions["0"].error
+            lambda told: "0" in told.partitions and "full" in told.partitions["0"].waits_for
         )
         assert not status.partitions["0"].stopped
         assert await bench.numbers(State.DEAD) == []

@@ -33,6 +33,10 @@ def django_site() -> None:
                 "BACKEND": "windlass.django.backend.TasksBackend",
                 "OPTIONS": {"retry": {"retry_on": (LookupError, OSError), "give_up_on": (KeyError,)}},
             },
+            "patient": {
+                "BACKEND": "windlass.django.backend.TasksBackend",
+                "OPTIONS": {"retry": {"max_attempts": 14}},
+            },
             "once": {
                 "BACKEND": "windlass.django.backend.TasksBackend",
                 "OPTIONS": {"retry": {"max_attempts": 1}},
@@ -162,6 +166,27 @@ def test_a_job_that_ends_in_a_run_has_finished(
     assert ends == [(attempt, "FAILED")]
 
 
+def test_receivers_of_the_end_have_what_was_returned_or_raised(tasks: Any, t: Any) -> None:
+    from windlass.django.backend import task_finished
+
+    told: list[Any] = []
+
+    def listen(task_result: Any, **_: Any) -> None:
+        told.append(task_result)
+
+    task_finished.connect(listen)
+    tasks.echo.enqueue(1)
+    tasks.gives_up.enqueue()
+    tasks.unkept.enqueue()
+    t.finish()
+    task_finished.disconnect(listen)
+    returned, raised, unkept = told
+    assert returned.return_value == [[1], {}]
+    assert raised.errors[0].exception_class.__name__ == "GiveUp"
+    assert "no such customer" in raised.errors[0].traceback
+    assert unkept.errors[0].exception_class.__name__ == "InvalidPayload"
+
+
 @pytest.mark.parametrize("name", ["loses_its_lease", "snoozes", "is_given_back"])
 def test_a_job_that_goes_back_has_not_finished(
     tasks: Any, t: Any, ends: list[tuple[int, str]], name: str
@@ -170,6 +195,7 @@ def test_a_job_that_goes_back_has_not_finished(
     t.finish()
     result.refresh()
     assert result.status == "SUCCESSFUL"
+    assert result.attempts == 1
     assert ends == [(1, "SUCCESSFUL")]
 
 
@@ -209,6 +235,41 @@ def test_queue_priority_and_time_reach_the_job(tasks: Any, t: Any) -> None:
     assert (job.queue, job.priority) == ("mail", 7)
     assert t.drain() == []
     assert len(t.advance(3_700)) == 1
+
+
+def test_a_result_that_is_read_knows_how_its_task_was_asked_for(tasks: Any, t: Any) -> None:
+    later = t.now + timedelta(hours=1)
+    asked = tasks.meaning.using(queue_name="mail", priority=7, run_after=later)
+    result = asked.enqueue()
+    assert tasks.meaning.get_result(result.id).task == asked
+    t.advance(3_600)
+    ended = tasks.meaning.get_result(result.id).task
+    assert (ended.queue_name, ended.priority, ended.run_after) == ("mail", 7, None)
+
+
+def test_a_task_that_runs_knows_how_it_was_asked_for(tasks: Any, t: Any) -> None:
+    result = tasks.where.using(queue_name="mail", priority=7).enqueue()
+    t.drain()
+    result.refresh()
+    assert result.return_value == ["mail", 7]
+
+
+def test_a_result_can_be_read_when_its_queue_is_not_allowed_any_more(tasks: Any, t: Any) -> None:
+    from django.test import override_settings
+
+    result = tasks.meaning.using(queue_name="mail").enqueue()
+    with override_settings(TASKS={"default": {"BACKEND": "windlass.django.backend.TasksBackend"}}):
+        assert tasks.meaning.get_result(result.id).task == tasks.meaning
+
+
+def test_attempts_are_counted_beyond_the_runs_that_a_store_keeps(tasks: Any, t: Any) -> None:
+    result = tasks.patient.enqueue()
+    t.finish()
+    result.refresh()
+    assert result.status == "FAILED"
+    assert result.attempts == 14
+    assert not any(result.worker_ids[:4])
+    assert all(result.worker_ids[4:])
 
 
 def test_what_is_not_known_does_not_exist(tasks: Any, t: Any) -> None:
@@ -255,6 +316,18 @@ def test_signals_are_sent_once_for_each_step(tasks: Any, t: Any) -> None:
         ("started", "RUNNING"),
         ("finished", "FAILED"),
     ]
+
+
+@pytest.mark.parametrize("name", ["queries", "aqueries"])
+def test_a_run_leaves_no_connection_to_the_database(tasks: Any, t: Any, name: str) -> None:
+    tasks.used.clear()
+    result = getattr(tasks, name).enqueue()
+    t.drain()
+    result.refresh()
+    assert result.status == "SUCCESSFUL"
+    ((database, connection),) = tasks.used
+    assert connection is not None
+    assert database.connection is None
 
 
 def test_other_threads_have_the_same_tasks(tasks: Any, t: Any) -> None:

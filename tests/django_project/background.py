@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.db import connection, connections
+
 from windlass import Cancelled, GiveUp, Retry, Snooze
 from windlass.worker.run import running
 
@@ -46,6 +49,19 @@ def unkept() -> Any:
 def who(context: TaskContext, word: str) -> list[Any]:
     """Return what the context says."""
     return [context.task_result.id, context.attempt, word]
+
+
+@task(takes_context=True)
+def where(context: TaskContext) -> list[Any]:
+    """Return what the context says of how it was asked for."""
+    asked = context.task_result.task
+    return [asked.queue_name, asked.priority]
+
+
+@task(backend="patient")
+def patient() -> None:
+    """Fail, many times."""
+    raise ValueError("this failed")
 
 
 @task(backend="picky")
@@ -101,6 +117,28 @@ async def is_given_back() -> None:
     if _first("is_given_back"):
         running.get().released = True
         raise asyncio.CancelledError
+
+
+@task()
+def queries() -> None:
+    """Query the database."""
+    _query()
+
+
+@task()
+async def aqueries() -> None:
+    """Query the database, from a loop."""
+    await sync_to_async(_query)()
+
+
+used: list[tuple[Any, Any]] = []
+"""The database as its tasks have used it: Django's wrapper, and the connection that it had."""
+
+
+def _query() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    used.append((connections["default"], connection.connection))
 
 
 _ran: set[str] = set()

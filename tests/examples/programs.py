@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 import httpx
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = 60.0
+PATIENCE = 120.0
 T = TypeVar("T")
 
 
@@ -43,9 +43,13 @@ class Programs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._running:
+        self.stop(*self._running)
+
+    def stop(self, *processes: "subprocess.Popen[bytes]") -> None:
+        """Ask them to end, and wait until they have."""
+        for process in processes:
             process.send_signal(signal.SIGTERM)
-        for process in self._running:
+        for process in processes:
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

@@ -24,6 +24,9 @@ from windlass.core.state import State
 from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.observe.archive.archive import Archive, open_archive, read_url
 from windlass.observe.archive.entry import Died, Entry
+from windlass.observe.archive.removing import Remover
+from windlass.observe.history.sql import Archived
+from windlass.observe.history.sqlite import SqliteSink
 
 SECRET = "hunter2hunter2"
 
@@ -352,6 +355,82 @@ async def story():
 
 asyncio.run(story())
 """
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced", "log deleted"])
+def test_nothing_goes_whose_trace_went_to_a_file_that_was_deleted(tmp_path: Path, way: str) -> None:
+    """SQLite goes on with what it has open: it would keep the trace in a file without a name."""
+    path = tmp_path / "h.db"
+    app = shop(tmp_path, archive="history", history=f"sqlite:///{path}")
+
+    def unlink(*ends: str) -> None:
+        for end in ends:
+            (tmp_path / f"h{end}").unlink()
+
+    async def archived() -> list[str]:
+        """As a process reads them that opens the file now."""
+        archive = await SqliteSink.open(str(path))
+        try:
+            return [row[0] for row in await archive.rows(Archived.PAGE, "windlass", "", "", 100)]
+        finally:
+            await archive.close()
+
+    async def story() -> None:
+        first, second = await dead(app, 2)
+        broker = await app.broker()
+        remover = Remover(broker, app.config, lambda _: None, None)
+        assert [each.effect for each in await remover.prune([first], by="w")] == [Effect.APPLIED]
+        unlink(*([".db-wal"] if way == "log deleted" else [".db", ".db-wal", ".db-shm"]))
+        if way == "replaced":
+            await archived()
+        with pytest.raises(StoreUnavailable, match="was deleted or replaced"):
+            await remover.prune([second], by="w")
+        (job,) = await broker.get([second])
+        assert job is not None
+        assert job.state is State.DEAD
+        assert [each.effect for each in await remover.prune([second], by="w")] == [Effect.APPLIED]
+        assert second in await archived()
+        await remover.close()
+        assert second in await archived()
+        await app.aclose()
+
+    asyncio.run(story())
+
+
+_WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print(flush=True)
+input()
+connection.execute("COMMIT")
+"""
+
+
+def test_nor_if_it_is_deleted_while_the_trace_waits_for_another_writer(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+
+    archive = asyncio.run(opened("history", f"sqlite:///{path}"))
+    script = [sys.executable, "-c", _WRITER, str(path)]
+    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+
+        def delete() -> None:
+            for each in tmp_path.glob("h.db*"):
+                each.unlink()
+            other.communicate("go\n")
+
+        async def story() -> None:
+            writing = asyncio.create_task(archive.write([entry(1)]))
+            await asyncio.wait({writing}, timeout=0.2)
+            assert not writing.done()
+            await asyncio.to_thread(delete)
+            with pytest.raises(StoreUnavailable, match="was deleted or replaced"):
+                await writing
+            await archive.close()
+
+        asyncio.run(story())
 
 
 def test_a_kill_between_trace_and_removal_loses_nothing(tmp_path: Path) -> None:

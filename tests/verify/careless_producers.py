@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from windlass.verify import producer
 FOUND_BY = ("enqueues_are_answered",)
 
 
+HOLD = 0.01
+"""Seconds: a call of SQLite is so short that interruptions may miss it."""
 _one_at_a_time = threading.Lock()
 
 
@@ -21,6 +24,7 @@ def _in_the_main_thread(_calls: Uninterrupted, work: Callable[..., Any], *args: 
         return work(*args)
     _one_at_a_time.acquire()
     answer = _nested(work, *args)
+    time.sleep(HOLD)
     _one_at_a_time.release()
     return answer
 

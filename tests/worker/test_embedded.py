@@ -12,6 +12,7 @@ from windlass.broker.memory import MemoryBroker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.errors import InvalidOption, StoreUnavailable
 from windlass.worker.embedded import EmbeddedWorker
+from windlass.worker.holds import hold_key, process_key
 from windlass.worker.options import WorkerOptions
 
 
@@ -155,3 +156,30 @@ def test_it_can_be_left_while_the_store_is_away(app: Windlass) -> None:
     ended = threading.Event()
     threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()
     assert ended.wait(15)
+
+
+def test_held_jobs_of_tasks_with_a_process_of_their_own_are_left_to_others(app: Windlass) -> None:
+    """It has no such processes: it would hold them again at once, every few seconds."""
+
+    @app.task(run="process")
+    def render() -> None: ...
+
+    @app.task
+    def send() -> None: ...
+
+    async def main() -> None:
+        store, freed, done = Store(), list[str](), asyncio.Event()
+        loop, unhold = asyncio.get_running_loop(), store.broker.unhold
+
+        async def unheld(key: str, limit: int) -> Any:
+            freed.append(key)
+            if key == hold_key("send"):
+                loop.call_soon_threadsafe(done.set)
+            return await unhold(key, limit)
+
+        store.broker.unhold = unheld
+        async with store.worker(app):
+            await done.wait()
+        assert not {hold_key("render"), process_key("render")} & set(freed)
+
+    asyncio.run(main())

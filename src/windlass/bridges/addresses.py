@@ -2,7 +2,8 @@
 
 The table is fixed: nothing that comes from outside decides what is imported. An adapter is a folder of this
 package whose `adapter.py` has `open_source(address)` and `open_sink(address)`, both async. It imports its
-client, so it is imported when a bridge is opened, and its extra is needed only by those who use it.
+client, so it is imported when a bridge is opened (that of a front door when the app is made), and its extra
+is needed only by those who use it.
 """
 
 from collections.abc import Mapping
@@ -97,6 +98,13 @@ def address_of(url: object) -> Address:
         path=tuple(unquote(part) for part in parts.path.split("/")[1:] if part),
         options=dict(parse_qsl(parts.query, keep_blank_values=True)),
     )
+
+
+def load_adapter(address: Address) -> None:
+    """Import what opens it. Else some thread would do so when it is first used, and the child of a fork in
+    that very moment would have half a module for ever. `InvalidOption`: its extra is missing.
+    """
+    _adapter(address)
 
 
 async def open_source(address: Address) -> LogSource | QueueSource:

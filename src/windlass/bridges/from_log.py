@@ -8,6 +8,7 @@ from typing import Protocol
 
 from windlass.bridges.backlog import Gate
 from windlass.bridges.going import Going
+from windlass.bridges.message import Message
 from windlass.bridges.source import Log
 from windlass.bridges.taking import Piece, Takes, Taking
 from windlass.core.intake import IntakeSettings, source_name
@@ -55,6 +56,9 @@ class LogIntake:
         self._going = going
         self._pace = pace
         self._source = Source(source_name(settings.name, log.partition), log.identity)
+        self._left: Sequence[Message] = ()
+        """What was read and not taken, since other partitions had used up the room."""
+        self._left_at = ""
 
     async def run(self) -> None:
         """Read and take, for ever. `SourceReplaced`: an operator has to say where to go on. `BridgeError`,
@@ -70,15 +74,19 @@ class LogIntake:
 
     async def _read(self, at: str, most: int) -> str:
         """Read and take once; where to go on."""
-        messages = await self._log.read(at, most, WAIT)
+        left = self._left if self._left_at == at else ()
+        messages = left or await self._log.read(at, most, WAIT)
+        self._left, taken = (), 0
         self._going.works()
-        for piece in self._taking.pieces(messages):
+        for piece in self._taking.pieces(messages[:most]):
+            if not self._gate.has_room:
+                break  # a message may be a thousand jobs
             at, goes_on = await self._take(at, piece)
             if not goes_on:
                 return at
-            if not self._gate.has_room:
-                break  # a message may be a thousand jobs; the rest is read again when there is room
-        if messages:
+            taken += len(piece.messages)
+        self._left, self._left_at = messages[taken:], at
+        if taken:
             await self._tell_the_broker(at)
         return at
 
@@ -107,13 +115,13 @@ class LogIntake:
     async def _take(self, at: str, piece: Piece) -> tuple[str, bool]:
         """Take a piece; where to go on, and whether what was read behind it may be taken as well."""
         then = piece.messages[-1].after
-        taken, piece = await self._taking.take(self._source, at, then, piece)
+        with self._gate.passing(piece.jobs):
+            taken, piece = await self._taking.take(self._source, at, then, piece)
         if taken.status is TakeStatus.FOREIGN:
             raise self._replaced()
         stands = None if taken.offset is None else taken.offset.at
         if taken.status is TakeStatus.TAKEN or stands == then:
             # RACED, and it stands where it was to be moved: the answer to the first try was lost.
-            self._gate.passed(piece.jobs)
             place = piece.messages[-1].place
             self._going.took(len(piece.messages), piece.dead, place=place, at=then)
             return then, True
@@ -136,12 +144,18 @@ class LogIntake:
 
 async def offset_of(broker: Offsets, name: str) -> Offset | None:
     """The offset of a source; None: it has none."""
-    after = name[: name.rindex("/") + 1]
+    after = _just_before(name)
     while True:
-        page = await broker.offsets(after, 1_000)
-        for offset in page:
-            if offset.source.name == name:
-                return offset
-        if not page or page[-1].source.name > name:
+        page = await broker.offsets(after, 1)
+        if not page or page[0].source.name > name:
             return None
-        after = page[-1].source.name
+        if page[0].source.name == name:
+            return page[0]
+        after = page[0].source.name
+
+
+def _just_before(name: str) -> str:
+    """A text with no other name of a source between it and this one: there may be hundreds of partitions."""
+    last = ord(name[-1])
+    before = 0xD7FF if last == 0xE000 else last - 1  # what is between them is no character
+    return f"{name[:-1]}{chr(before)}\U0010ffff"

@@ -61,8 +61,10 @@ class QueueIntake:
         taken = 0
         try:
             for piece in self._taking.pieces(messages):
-                _, piece = await self._taking.take(self._source, None, None, piece)
-                self._gate.passed(piece.jobs)
+                if not self._gate.has_room:
+                    break  # a message may be a thousand jobs
+                with self._gate.passing(piece.jobs):
+                    _, piece = await self._taking.take(self._source, None, None, piece)
                 taken += len(piece.messages)
                 await self._queue.acknowledge(piece.messages)
                 self._going.took(len(piece.messages), piece.dead, place=piece.messages[-1].place)
@@ -72,3 +74,5 @@ class QueueIntake:
             with contextlib.suppress(BridgeError):
                 await self._queue.give_back(messages[taken:])
             raise
+        if taken < len(messages):
+            await self._queue.give_back(messages[taken:])

@@ -19,7 +19,7 @@ class Going:
         self.error = ""
         self.stopped = False
         self.waits_for = ""
-        """What it waits for although nothing is wrong: it is paused, or there are jobs enough."""
+        """What it waits for although nothing is wrong with it: it is paused, or there is no room for jobs."""
 
     def took(self, messages: int, dead: int, *, place: str, at: str = "") -> None:
         """Note that messages were taken."""
@@ -34,6 +34,11 @@ class Going:
     def works(self) -> None:
         """Note that there is no trouble."""
         self.error, self.stopped = "", False
+
+    def waits(self, why: object) -> None:
+        """Note that it waits although nothing is wrong with it."""
+        self.works()
+        self.waits_for = str(why)
 
     def fails(self, error: object, *, stopped: bool = False) -> None:
         """Note a trouble; `stopped`: it does not go on by itself."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from windlass.bridges.addresses import address_of, open_sink
+from windlass.bridges.addresses import address_of, load_adapter, open_sink
 from windlass.broker.contract import BlockingProduce, Broker, Transact
 from windlass.broker.observed import Observer, observe
 from windlass.broker.registry import load, open_broker, serves_any_loop
@@ -108,6 +108,8 @@ class Connection:
         self._any_loop = broker is not None or serves_any_loop(config.url)
         if broker is None:
             load(config.url)
+            if config.front is not None:
+                load_adapter(address_of(config.front))
         self.values = None if broker is not None else values_of(config.value_settings)
         """Where large payloads and results are kept. A test's block keeps them in its store."""
         self._observers: list[Observer] = []

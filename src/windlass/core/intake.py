@@ -100,7 +100,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     error: str = ""
     """What goes wrong, if something does."""
     waits_for: str = ""
-    """Why it reads nothing although nothing is wrong: it is paused, or there are ready jobs enough."""
+    """Why it reads nothing although nothing is wrong with it: it is paused, or there is no room for jobs."""
     stopped: bool = False
     """It does not go on by itself: an operator has to say where to go on."""
     as_of: Micros = 0

@@ -9,6 +9,7 @@ Its arguments are JSON, as Django says, and not compared with annotations.
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction
 from typing import Any
@@ -27,18 +28,20 @@ from windlass.django.project import ProjectApp, project_app
 from windlass.errors import InvalidOption, InvalidPayload
 from windlass.worker.conclude import ends_job
 from windlass.worker.current import current
+from windlass.worker.failure import as_error
 from windlass.worker.run import running
 
 try:
     from django.tasks import TaskContext, TaskResult, TaskResultStatus
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskError
-    from django.tasks.exceptions import TaskResultDoesNotExist
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
 except ImportError:
     from django_tasks import TaskContext, TaskResult, TaskResultStatus
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import Task, TaskError
+    from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
 
@@ -144,11 +147,9 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
     def _result(self, task: Task, detail: JobDetail) -> TaskResult:
         signature = self._sender(task).signature
         args, kwargs = signature.decode(detail.payload) if detail.payload else ((), {})
-        result = self._unsent(task, args, kwargs)
+        asked = self._as_asked(task, detail.queue, detail.priority, _run_after(detail))
+        result = self._unsent(asked, args, kwargs)
         starts = [delivery.claimed_at for delivery in detail.deliveries]
-        sessions = [delivery.session or "" for delivery in detail.deliveries]
-        if detail.state is State.RUNNING:
-            sessions.append(detail.session or "")
         known = {
             "id": detail.id,
             "status": _STATUS.get(detail.state, TaskResultStatus.READY),
@@ -157,13 +158,20 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
             "last_attempted_at": _moment(starts[-1]) if starts else None,
             "finished_at": None if detail.finished_at is None else _moment(detail.finished_at),
             "errors": [_error(each.error) for each in detail.deliveries if each.error is not None],
-            "worker_ids": sessions,
+            "worker_ids": _workers(detail),
         }
         if detail.result is not None:
             known["_return_value"] = signature.decode_result(detail.result)
         for name, value in known.items():
             object.__setattr__(result, name, value)
         return result
+
+    def _as_asked(self, task: Task, queue: str, priority: int, run_after: datetime | None = None) -> Task:
+        """The task with what `using()` has set for this job."""
+        try:
+            return replace(task, backend=self.alias, queue_name=queue, priority=priority, run_after=run_after)
+        except InvalidTask:  # the settings of today do not allow it
+            return task
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -205,26 +213,32 @@ class TasksBackend(BaseTaskBackend):  # pyright: ignore[reportGeneralTypeIssues]
         return _untyped(run)
 
     def _returned(self, result: TaskResult, value: object) -> None:
+        signature = self._sender(result.task).signature
         try:
-            self._sender(result.task).signature.encode_result(value)
-        except InvalidPayload:  # the worker will refuse it, too: the run has failed for good
-            self._ended(result, TaskResultStatus.FAILED)
-        else:
-            self._ended(result, TaskResultStatus.SUCCESSFUL)
+            document = signature.encode_result(value)
+        except InvalidPayload as error:  # the worker will refuse it, too: the run has failed for good
+            self._failed(result, error)
+            return
+        kept = None if document is None else signature.decode_result(document)
+        self._ended(result, TaskResultStatus.SUCCESSFUL, _return_value=kept)
 
     def _raised(self, result: TaskResult, error: BaseException) -> None:
         if ends_job(running.get(), self.app.runnable[result.task.module_path], error):
-            self._ended(result, TaskResultStatus.FAILED)
+            self._failed(result, error)
 
-    def _ended(self, result: TaskResult, status: TaskResultStatus) -> None:
-        object.__setattr__(result, "status", status)
-        object.__setattr__(result, "finished_at", datetime.now(UTC))
+    def _failed(self, result: TaskResult, error: BaseException) -> None:
+        kept = as_error(error, retryable=False, clean=running.get().clean)
+        self._ended(result, TaskResultStatus.FAILED, errors=[_error(kept)])
+
+    def _ended(self, result: TaskResult, status: TaskResultStatus, **known: object) -> None:
+        for name, value in {"status": status, "finished_at": datetime.now(UTC), **known}.items():
+            object.__setattr__(result, name, value)
         task_finished.send(type(self), task_result=result)
 
     def _running(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskResult:
-        result = self._unsent(task, args, kwargs)
-        now = datetime.now(UTC)
         job, attempt = current.job, current.attempt
+        result = self._unsent(self._as_asked(task, job.queue, job.priority), args, kwargs)
+        now = datetime.now(UTC)
         for name, value in (
             ("id", job.id),
             ("status", TaskResultStatus.RUNNING),
@@ -255,6 +269,22 @@ def _keywords(options: Mapping[str, Any]) -> dict[str, Any]:
         except (InvalidOption, TypeError) as error:
             raise ImproperlyConfigured(f"TASKS: OPTIONS['retry']: {error}") from error
     return keywords
+
+
+def _run_after(detail: JobDetail) -> datetime | None:
+    """The time that was asked for. A store keeps when a job is due, which changes after the first run."""
+    is_as_asked = detail.due_at > detail.accepted_at and not detail.deliveries and not detail.replays
+    return _moment(detail.due_at) if is_as_asked else None
+
+
+def _workers(detail: JobDetail) -> list[str]:
+    """Who had the job, for each attempt; "" where that is not kept any more. A run that has not counted as an
+    attempt gives its place to the next.
+    """
+    had = {delivery.attempt: delivery.session for delivery in detail.deliveries}
+    if detail.state is State.RUNNING:
+        had[detail.attempt] = detail.session
+    return [had.get(attempt) or "" for attempt in range(1, detail.attempt + 1)]
 
 
 def _error(error: Error) -> TaskError:

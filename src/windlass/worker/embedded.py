@@ -37,7 +37,7 @@ from windlass.worker.host import Machine
 from windlass.worker.janitor import Janitor
 from windlass.worker.lifespan import Held
 from windlass.worker.options import WorkerOptions, groups_of
-from windlass.worker.program import Program
+from windlass.worker.program import Program, Registered
 from windlass.worker.pruning import Pruning
 from windlass.worker.registration import declare_all
 from windlass.worker.table import Table, table_path
@@ -191,7 +191,7 @@ class EmbeddedWorker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(heart.run())
                 group.create_task(janitor.run())
-                group.create_task(Holds(broker, self._pace, own_tasks(self._program)).run())
+                group.create_task(Holds(broker, self._pace, self._tasks()).run())
                 services = beside(self._program, broker, self._pace, intakes=self._intakes)
                 for service in services.values():
                     group.create_task(_run(service))
@@ -200,6 +200,10 @@ class EmbeddedWorker:
                 if isinstance(error, StoreReplaced):
                     raise error from None
             raise
+
+    def _tasks(self) -> list[Registered]:
+        """What can run here: there are no processes for `run="process"`."""
+        return [task for task in own_tasks(self._program) if task.options.run != "process"]
 
     async def _opened_broker(self) -> Broker:
         if not self._started.is_set():

@@ -59,9 +59,7 @@ class Health:
             return "stopping"
         if all(each.may_start_jobs() for each in self.supervisors):
             return None
-        return (
-            self.trouble() or "no process may start jobs: none has started yet, or the store does not answer"
-        )
+        return self.trouble() or _NOT_YET
 
 
 def health_address(text: str) -> tuple[str, int]:

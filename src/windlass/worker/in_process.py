@@ -160,7 +160,7 @@ class Processes:
     async def ready(self) -> ProcessHandle:
         """A process that takes work. `StoreError`, `OSError`: there is none to be had."""
         if not self._prepare.app:
-            raise StoreError("this worker was not told how its app is imported")
+            raise StoreError("a worker inside a program has none: start `windlass worker` for such tasks")
         process = await self._take_idle()
         if process is not None:
             return process

@@ -19,7 +19,7 @@ from windlass.bridges.from_queue import QueueIntake
 from windlass.bridges.going import Going
 from windlass.bridges.making import NewIds, mapper_of
 from windlass.bridges.source import Log, LogSource, QueueSource, is_queue
-from windlass.bridges.taking import Taking
+from windlass.bridges.taking import StoreFull, Taking
 from windlass.broker.contract import Broker
 from windlass.core.outcome import Cause, CauseKind
 from windlass.core.units import SessionId
@@ -109,8 +109,9 @@ class Intakes:
                     await running.reports.hear()  # before anything is read: it may be paused
                     source = await self._open_source(intake.address)
                     async with _closing(source):
-                        await running.look_at_settings(source)
-                        await self._run(running, source)
+                        with backoff.trying():
+                            await running.look_at_settings(source)
+                            await self._run(running, source)
                 except (BridgeError, InvalidOption, StoreError) as error:
                     # InvalidOption: its URL. Other intakes go on, and a certificate may be there soon.
                     running.reports.fails(error)
@@ -198,12 +199,16 @@ class _Running:
         while True:
             taken = going.taken
             try:
-                await work()
+                with backoff.trying():
+                    await work()
             except SourceReplaced as error:
                 going.fails(error, stopped=True)
                 backoff.tell(f"intake {self.name} has stopped: %s", error)
                 await self._pace.sleep(HOPELESS)
                 continue
+            except StoreFull as error:
+                going.waits(error)
+                backoff.tell(f"intake {self.name}: %s; trying until there is room", error)
             except (BridgeError, InvalidOption, StoreError) as error:
                 going.fails(error)
                 backoff.tell(f"intake {self.name}: %s; trying until it works", error)

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from windlass.bridges.kafka.failures import as_bridge_error, error_in
 from windlass.errors import BridgeError, BridgeUnavailable
+from windlass.forks import CONNECTING
 
 _UNFIT: Final = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD))
 """The message itself cannot be taken."""
@@ -74,7 +75,13 @@ class Deliverer:
 
     async def _sent(self, records: Sequence[Mapping[str, Any]]) -> dict[int, KafkaError]:
         """The errors of those that failed, by number."""
-        producer, answers = self._running(), _Answers(len(records))
+        if self._producer is not None:
+            return await self._sent_by(self._producer, records)
+        async with CONNECTING.entered():
+            return await self._sent_by(self._running(), records)
+
+    async def _sent_by(self, producer: Any, records: Sequence[Mapping[str, Any]]) -> dict[int, KafkaError]:
+        answers = _Answers(len(records))
         for number, record in enumerate(records):
             await self._produced(producer, record, partial(answers.take, number), answers, number)
         await answers.all()

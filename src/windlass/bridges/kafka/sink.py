@@ -10,6 +10,7 @@ from windlass.bridges.kafka.delivering import Deliverer
 from windlass.bridges.kafka.settings import check, client_settings, delivered_within, topic_of
 from windlass.bridges.message import Outgoing
 from windlass.errors import BridgeRefused
+from windlass.forks import CONNECTING
 
 DEFAULT_LARGEST: Final = 1_048_588
 """`message.max.bytes` of a broker that was told nothing."""
@@ -27,14 +28,15 @@ _BESIDE: Final = 8_192
 async def opened(address: Address) -> "KafkaSink":
     """`BridgeRefused`: there is no such topic. A URL without a topic is one for messages that name theirs."""
     check(address)
-    admin = Admin(address)
-    try:
-        sink = KafkaSink(address, admin)
-        if address.path:
-            await sink.learn(topic_of(address))
-    except BaseException:
-        await admin.close()
-        raise
+    async with CONNECTING.entered():
+        admin = Admin(address)
+        try:
+            sink = KafkaSink(address, admin)
+            if address.path:
+                await sink.learn(topic_of(address))
+        except BaseException:
+            await admin.close()
+            raise
     return sink
 
 

@@ -21,6 +21,7 @@ from windlass.bridges.addresses import Address
 from windlass.bridges.nats.login import LOGIN_OPTIONS, Login
 from windlass.bridges.nats.said import ApiError, ApiErrorSaid, refusal
 from windlass.errors import BridgeRefused, BridgeUnavailable, InvalidOption
+from windlass.forks import CONNECTING
 
 _T = TypeVar("_T")
 
@@ -61,7 +62,8 @@ class Link:
         async with self._connecting:
             if self._client is None or not self._client.is_connected:
                 await self._forget()
-                self._client = await self._connect()
+                async with CONNECTING.entered():
+                    self._client = await self._connect()
         return self._client
 
     async def ask(self, verb: str, kind: type[_T], body: object = None) -> _T:

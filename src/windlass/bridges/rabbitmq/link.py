@@ -15,6 +15,7 @@ from windlass.bridges.addresses import Address
 from windlass.bridges.rabbitmq.place import tls_of
 from windlass.bridges.rabbitmq.strange import bear
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable
+from windlass.forks import CONNECTING
 
 _T = TypeVar("_T")
 
@@ -71,7 +72,8 @@ class Link:
         async with self._opening:
             if self._connection is None or not self._connection.is_opened:
                 self._connection = None
-                self._connection = await self._connected()
+                async with CONNECTING.entered():
+                    self._connection = await self._connected()
         return cast("Channel", await self._connection.channel(publisher_confirms=confirms))
 
     async def ask(self, call: Callable[[], Awaitable[_T]], *, within: float = ANSWERS_WITHIN) -> _T:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from windlass.bridges.addresses import Address
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable, InvalidOption
+from windlass.forks import CONNECTING
 from windlass.patience import cancelled, finished
 
 _session: Any = import_module("aiobotocore.session")  # without types
@@ -66,7 +67,13 @@ class Link:
         self._open = contextlib.AsyncExitStack()
 
     async def call(self, verb: str, **parameters: Any) -> Mapping[str, Any]:
-        """One call: `receive_message`."""
+        """One call: `receive_message`. The first one makes the client, and connects."""
+        if self._client is not None:
+            return await self._called(verb, parameters)
+        async with CONNECTING.entered():
+            return await self._called(verb, parameters)
+
+    async def _called(self, verb: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             return await getattr(await self._connected(), verb)(**parameters)
         except _ClientError as error:

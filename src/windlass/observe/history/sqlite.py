@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 
@@ -19,6 +20,7 @@ from windlass.observe.history.rollup import by_minute, decode, encode
 from windlass.observe.history.sink import By, Failed, Group, Minute, Trail, Used, Window
 
 _T = TypeVar("_T")
+_FileId: TypeAlias = tuple[int, int]
 _OURS = 0x57484953
 """`application_id` of a history file: a store's own file is not taken for one."""
 PATIENCE = 5_000
@@ -26,11 +28,17 @@ PATIENCE = 5_000
 
 
 class SqliteSink:
-    """A file. Its calls run on threads, one at a time."""
+    """A file. Its calls run on threads, one at a time.
+
+    Whoever deletes or replaces the file does not disturb SQLite, which goes on writing to what has no name
+    any more. So each call looks at the paths, before it begins and before it answers.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self._seen: dict[str, _FileId | None] = {}
+        """The file and its log, as they were found at their paths when they were opened. Empty: open anew."""
         with library:
             self._open()
 
@@ -43,10 +51,50 @@ class SqliteSink:
         self._connection = _opened(self._path)
         self._generation = library.generation
         library.close_with(self, self._connection)
+        self._seen = {path: _file_at(path) for path in (self._path, f"{self._path}-wal")}
 
     async def close(self) -> None:
         """Close the file."""
-        await self._on_thread(lambda: library.close(self._connection))
+
+        def close() -> None:
+            with library, self._lock:
+                self._close()
+
+        await asyncio.to_thread(close)
+
+    def _close(self) -> None:
+        """Close the connection. The last to close a file writes its log to it and removes the log, by name:
+        unless another file or log has that name now.
+        """
+        found = {path: _file_at(path) for path in self._seen}
+        others = [path for path, known in self._seen.items() if found[path] not in (known, None)]
+        if others or found.get(self._path) is None:
+            with contextlib.suppress(apsw.ConnectionClosedError):
+                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        library.close(self._connection)
+
+    def _make_ready(self) -> None:
+        if self._seen:
+            self._look()
+        if not self._seen or self._generation != library.generation:
+            self._open()
+
+    def _look(self) -> None:
+        """Refuse if what is open is not at its path any more; the next call opens what is there, or makes it.
+
+        Refused, although it could be opened at once: what was kept a moment ago, and is gone, is for the
+        caller to keep again.
+        """
+        # A fork closes the file, and with it goes its log: that may be another one by now.
+        paths = self._seen if self._generation == library.generation else (self._path,)
+        lost = next((path for path in paths if _file_at(path) != self._seen[path]), None)
+        if lost is not None:
+            self._close()
+            self._seen = {}
+            raise StoreUnavailable(
+                f'the history file "{lost}" was deleted or replaced while this process had it open; it is '
+                "opened anew, and what nobody else has read of it is lost"
+            )
 
     # --- writing --------------------------------------------------------------------------------------------
 
@@ -154,13 +202,23 @@ class SqliteSink:
         def alone() -> _T:
             with library, self._lock:
                 try:
-                    if self._generation != library.generation:
-                        self._open()  # a fork has closed it
-                    return work()
+                    self._make_ready()
+                    answer = work()
                 except (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError) as error:
                     raise StoreUnavailable(f"the history file does not take it: {error}") from error
+                self._look()  # it may have been deleted meanwhile
+                return answer
 
         return await asyncio.to_thread(alone)
+
+
+def _file_at(path: str) -> _FileId | None:
+    """Device and inode of what is at a path; None if nothing is."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - twice for each call: a third of the time
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_nlink else None
 
 
 def _set_wal_mode(connection: Any) -> None:

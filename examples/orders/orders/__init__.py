@@ -1,0 +1,1 @@
+"""Orders of many tenants: taken by FastAPI, placed by workers."""
