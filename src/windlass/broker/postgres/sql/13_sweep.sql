@@ -116,7 +116,7 @@ DECLARE
 BEGIN
     FOR v_n IN
         SELECT o.n FROM (SELECT * FROM lease WHERE deadline <= v_at ORDER BY deadline, n LIMIT p_limit) l
-        CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 OFFSET 0) o
+        CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 AND state = STATE_READY OFFSET 0) o
         ORDER BY l.deadline, o.n LIMIT p_limit
     LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
