@@ -32,6 +32,7 @@ from windlass.forks import CONNECTING
 from windlass.observe import exposition, stock
 from windlass.observe.history import place, reader
 from windlass.worker import (
+    alerting,
     asking,
     delivering,
     keyring,
@@ -57,7 +58,8 @@ WAITS = [
 ]
 
 CLAIMS = [
-    ("alerts.md", f"look every {WORDS[int(ALERTS)]} seconds"),
+    ("alerts.md", f"look every {WORDS[int(ALERTS)]} seconds, or down to every {WORDS[int(alerting.SELDOM)]} where"),
+    ("alerts.md", f"takes long (more than {ALERTS / alerting.SHARE:g} s)"),
     ("alerts.md", f"thresholds ({alert.CLEAR} unless said)"),
     ("coming-from-celery.md", f"jobs worth about {asking.PREFETCH * 1000:.0f} ms"),
     ("coming-from-celery.md", f"{WORDS[RetryPolicy().max_attempts]} attempts in all"),

@@ -36,6 +36,19 @@ def test_an_app_with_object_storage_says_what_it_lacks() -> None:
     assert "values= needs the package obstore: pip install 'windlass-queue[values]'" in told.stderr
 
 
+def test_an_archive_in_object_storage_says_what_it_lacks() -> None:
+    program = (
+        "import sys; sys.modules['obstore'] = None; import asyncio; "
+        "from windlass.observe.archive.archive import open_archive; "
+        "asyncio.run(open_archive('s3://shop', None))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = "an archive in object storage needs the package obstore: pip install 'windlass-queue[values]'"
+    assert told.stderr.splitlines()[-1].endswith(said)
+
+
 @pytest.mark.parametrize(
     ("url", "package", "install"),
     [

@@ -203,7 +203,7 @@ def configure(given: Mapping[str, object], environment: Mapping[str, str]) -> Co
     if config.archive is not None and in_history(config.archive) and config.history is None:
         raise InvalidOption(
             'archive="history" needs a history: set history= (WINDLASS_HISTORY), or name a file, such as '
-            "file:///var/lib/shop/dead.jsonl"
+            "file:///var/lib/shop/dead.jsonl, or object storage"
         )
     return config
 

@@ -21,7 +21,8 @@
     │   └── SourceReplaced              what an intake reads from was deleted, made anew or truncated
     ├── ValuesError                     object storage, where large values are, cannot do what was asked
     │   ├── ValuesUnavailable           it did not answer, or not in time, or lets nobody in
-    │   └── ValueMissing                it has no such object
+    │   ├── ValueMissing                it has no such object
+    │   └── ValueConflict               it has another object of this name
     ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
     └── StoreError                      the store cannot do what was asked
         ├── StoreUnavailable            it did not answer, or not in time
@@ -93,6 +94,17 @@ class ValuesUnavailable(ValuesError):
 
 class ValueMissing(ValuesError):
     """Object storage has no such object: somebody has removed it, or this process looks in another place."""
+
+
+class ValueConflict(ValuesError):
+    """Object storage has something else under the name of an object, and nothing is replaced. Asking again
+    does not help: the object is of another store or of an earlier one, or somebody has put it there.
+    """
+
+    def __init__(self, message: str, job: str) -> None:
+        super().__init__(message)
+        self.job = job
+        """Whose payload or result it is."""
 
 
 class StoreError(WindlassError):

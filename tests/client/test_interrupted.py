@@ -273,6 +273,58 @@ def test_a_handler_that_enqueues_while_the_app_is_opened(app: Windlass) -> None:
     assert len(inner) > 20
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_handler_that_sends_many_in_the_middle_of_sending_many(app: Windlass, count: int) -> None:
+    send = app.tasks["send"]
+    sent: list[str] = []
+
+    def send_many() -> None:
+        jobs = app.enqueue_many(send.call(number) for number in range(count))
+        sent.extend(job.id for job in (jobs[0], jobs[-1]))
+
+    for raised in each_step(send_many, send_many, every=5 * count + 2):
+        assert not raised
+    assert len(sent) == len(set(sent)) > 20
+    assert {app.job(job).state() for job in sent[-20:]} == {State.READY}
+    assert _elsewhere(app) == State.READY
+
+
+@pytest.fixture
+def large(url: str, tmp_path: Path) -> Iterator[Windlass]:
+    """An app whose arguments are large: their put runs in the thread that is interrupted."""
+    values = f"file://{tmp_path / 'values'}"
+    made = Windlass(url, namespace=f"n{random.randrange(1 << 40):x}", values=values, values_over=10)
+    made.task(name="send")(_send_text)
+    yield made
+    made.close()
+
+
+def _send_text(text: str) -> None: ...
+
+
+LARGE = "x" * 100
+
+
+def test_a_handler_that_raises_while_a_large_value_is_put(large: Windlass) -> None:
+    send = large.tasks["send"]
+    ids = [send.enqueue(LARGE).id]
+    for _ in each_step(lambda: send.enqueue(LARGE), _raise, every=53):
+        ids.append(send.enqueue(LARGE).id)  # noqa: PERF401 - one after each interruption
+    assert len(ids) > 20
+    assert {large.job(job).state() for job in ids[-20:]} == {State.READY}
+
+
+def test_a_handler_that_enqueues_while_a_large_value_is_put(large: Windlass) -> None:
+    send = large.tasks["send"]
+    sent = [send.enqueue(LARGE).id]
+    for raised in each_step(
+        lambda: sent.append(send.enqueue(LARGE).id), lambda: sent.append(send.enqueue(LARGE).id), every=53
+    ):
+        assert not raised
+    assert len(sent) == len(set(sent)) > 20
+    assert {large.job(job).state() for job in sent[-20:]} == {State.READY}
+
+
 def test_a_handler_that_reads_and_cancels_in_the_middle_of_enqueue(app: Windlass) -> None:
     send = app.tasks["send"]
     cancelled: list[str] = []

@@ -217,7 +217,10 @@ def test_a_history_in_clickhouse_keeps_none(clickhouse_url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("s3://bucket", "an archive is a file"),
+        ("ftp://bucket", "an archive is a file"),
+        ("s3://", "archive names no bucket"),
+        ("gs://bucket?rotate=1MiB", 'archive has no option "rotate"'),
+        ("az://key:secret@bucket", "archive has keys in its URL"),
         ("file://host/dead.jsonl", "an archive is a file"),
         ("file:///var/", "an archive is a file"),
         ("file:///dead.jsonl?rotate=big", "rotate says"),
@@ -238,6 +241,7 @@ def test_the_history_must_be_there() -> None:
     assert configure({"archive": "history", "history": "sqlite:///h.db"}, {}).archive == "history"
     place = read_url("file:///var/log/dead%20letters.jsonl?rotate=1MiB&keep=3")
     assert (place.path, place.rotate, place.keep_files) == ("/var/log/dead letters.jsonl", 2**20, 3)
+    assert configure({"archive": "s3://bucket/prefix"}, {}).archive == "s3://bucket/prefix"
 
 
 # --- removing -----------------------------------------------------------------------------------------------

@@ -22,3 +22,8 @@ async def seen(app: Windlass, job: str, condition: Callable[[JobDetail], object]
 
 def is_held(job: JobDetail) -> bool:
     return job.held is not None
+
+
+async def unknown(_: str) -> bool:
+    """Of a store that knows no job."""
+    return False

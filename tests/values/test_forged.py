@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.values.seen import is_held, seen
+from tests.values.seen import is_held, seen, unknown
 
 from windlass import Windlass
 from windlass.core.codec import VERSION, Call, encode, is_reference, open_payload, reference_to
@@ -73,7 +73,7 @@ def test_an_object_that_was_replaced_is_refused(app: Windlass, values_url: str) 
     async def main() -> None:
         job = app.tasks[_name(app)].call("x" * 100_000).job
         assert app.values is not None
-        ((sent,),) = await app.values.sent([[job]])
+        ((sent,),) = await app.values.sent([[job]], unknown)
         await app.values.remove_payload(job.id)
         await app.values.bucket.put(f"p/windlass/{job.id}", SECRET, blocking=False)
         with pytest.raises(UnreadablePayload, match="is not what was put there"):

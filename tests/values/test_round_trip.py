@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.values.seen import unknown
 
 from windlass import Windlass, chain, current, group
 from windlass.core.codec import is_reference
@@ -201,7 +202,7 @@ def test_a_front_door_carries_references(values_url: str) -> None:
     job = tasks_of(app)["length"].call("x" * 500_000).job
 
     async def main() -> None:
-        ((sent,),) = await app.values.sent([[job]])
+        ((sent,),) = await app.values.sent([[job]], unknown)
         assert is_reference(sent.payload)
         assert await app.values.payload(job.id, sent.payload) == job.payload
         await app.aclose()

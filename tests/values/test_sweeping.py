@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.values.seen import unknown
 
 from windlass import Windlass
 from windlass.broker.contract import Broker
@@ -309,8 +310,8 @@ def test_an_import_that_is_a_new_job_needs_its_own_objects(folder_shop: Shop) ->
 
     async def story() -> None:
         job = NewJob(id=shop.new_id(), task="work", payload=b"x" * 100_000)
-        ((first,),) = await shop.values.sent([[job]])
-        ((again,),) = await shop.values.sent([[job]])
+        ((first,),) = await shop.values.sent([[job]], unknown)
+        ((again,),) = await shop.values.sent([[job]], unknown)
         assert first == again
 
     run(shop, story)

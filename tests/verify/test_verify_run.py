@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.bridges.servers import without
 
 from windlass.errors import InvalidOption
 from windlass.verify import fleet, run
+from windlass.verify.brokers.places import Missing
 from windlass.verify.report import Report, as_text
 from windlass.verify.verify import verify
 from windlass.verify.wanted import Wanted
@@ -117,10 +119,19 @@ def test_what_has_no_meaning_is_refused_with_a_way_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_behind_a_front_door_is_clean() -> None:
-    faults = ("front killed", "kill tree", "kill producer")
-    wanted = Wanted(own="sqlite", front="nats", minutes=SHORT, faults=faults)
-    report = verify(wanted, quiet=True)
+@pytest.mark.parametrize("front", ["kafka", "nats"])
+@pytest.mark.parametrize(
+    ("own", "fault"),
+    [("sqlite", "file locked past the TTL"), ("redis", "store killed"), ("postgres", "store killed")],
+)
+def test_a_run_behind_a_front_door_is_clean(front: str, own: str, fault: str) -> None:
+    faults = (fault, "front killed", "kill tree", "kill producer")
+    wanted = Wanted(own=own, front=front, minutes=4 * SHORT, jobs=600, faults=faults)
+    try:
+        report = verify(wanted, quiet=True)
+    except Missing as missing:
+        without(missing)
     assert report.verdict == "clean", as_text(report)
-    assert report.store == "sqlite behind nats"
+    assert report.store == f"{own} behind {front}"
     assert report.injected["front killed"] > 0
+    assert report.injected[fault] > 0

@@ -1,6 +1,8 @@
 """Dependencies of tasks: given before a run, taken back after it."""
 
 import asyncio
+import contextlib
+import functools
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -10,10 +12,12 @@ import fastapi
 import pytest
 from tests.worker.inside import embedded
 from tests.worker.virtual import Bench, run
+from typing_extensions import TypeAliasType
 
 from windlass import Depends, RetryPolicy, RunningJob, Windlass, current, injected
 from windlass.core.state import State
-from windlass.errors import InvalidOption, InvalidPayload
+from windlass.errors import InvalidOption, InvalidPayload, JobFailed
+from windlass.testing import testing
 
 Proceed = Callable[[], Awaitable[Any]]
 Benches = Callable[[Windlass], Bench]
@@ -245,6 +249,47 @@ def test_a_plain_call_that_forgets_one_says_what_it_is() -> None:
         injected.execute("SELECT 1")
 
 
+def values() -> Iterator[int]:
+    yield 1
+
+
+async def avalues() -> AsyncIterator[int]:
+    yield 1
+
+
+Alias = TypeAliasType("Alias", Annotated[int, Depends(values)])
+
+
+def test_an_alias_of_a_type_may_have_the_mark(app: Windlass) -> None:
+    @app.task
+    def work(given: Alias = injected, also: Annotated[Alias, "a remark"] = injected) -> int:
+        return given + also
+
+    with testing(app) as t:
+        job = work.enqueue()
+        t.drain()
+        assert job.result() == 2
+
+
+class Empty:
+    """A dependency without a name of its own, which ends before it gives a value."""
+
+    def __call__(self, *_more: int) -> Iterator[int]:
+        yield from ()
+
+
+@pytest.mark.parametrize(("source", "name"), [(Empty(), "Empty"), (functools.partial(Empty(), 1), "Empty")])
+def test_one_that_ends_without_a_value_is_named(app: Windlass, source: Any, name: str) -> None:
+    @app.task(retry=RetryPolicy(max_attempts=1))
+    def work(_value: int = Depends(source)) -> None: ...
+
+    with testing(app, raises=False) as t:
+        job = work.enqueue()
+        t.drain()
+        with pytest.raises(JobFailed, match=rf"dependency {name}\(\) has ended without a yield"):
+            job.result()
+
+
 def first(value: "Annotated[int, Depends(second)]") -> int:
     return value
 
@@ -276,6 +321,10 @@ def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windla
 
     def with_rest(_value: int = Depends(number), *rest: int) -> None: ...
 
+    def a_part(_value: Annotated[int, Depends(number)] | None = None) -> None: ...
+
+    def deeper(_value: list[dict[str, Annotated[int, Depends(number)]]]) -> None: ...
+
     def no_type(_value: Depends(number)) -> None: ...  # type: ignore[valid-type]
 
     def not_called(_value: Annotated[int, Depends]) -> None: ...
@@ -292,6 +341,11 @@ def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windla
         (two, r'parameter "_value" has two Depends'),
         (by_position, r'"_value" is injected by its name'),
         (with_rest, r'behind "rest", or behind a "\*"'),
+        (
+            a_part,
+            r"has Depends\(number\) on a part of its type: write _value: Annotated\[\.\.\., Depends\(f\)\]",
+        ),
+        (deeper, r"has Depends\(number\) on a part of its type"),
         (no_type, r"Depends\(number\) in place of a type: write _value: TYPE = Depends\(number\)"),
         (not_called, r'"_value" has Depends without a function: write Depends\(f\)'),
     ):
@@ -299,6 +353,9 @@ def test_what_cannot_be_given_is_refused_when_the_task_is_registered(app: Windla
             app.task(function)
     with pytest.raises(InvalidOption, match="Depends takes a function, such as"):
         Depends(dict)
+    for decorated in (contextlib.contextmanager(values), contextlib.asynccontextmanager(avalues)):
+        with pytest.raises(InvalidOption, match=r"leave the decorator of contextlib off a?values\(\)"):
+            Depends(decorated)
     assert app.tasks == {}
 
 

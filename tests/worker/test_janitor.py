@@ -1,9 +1,11 @@
 """Janitors sweep in step with each other, at once while work is left, and say what operators must know."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import msgspec
+import pytest
 from tests.worker.simulated import ManualPace, capture
 
 from windlass import Windlass
@@ -27,6 +29,7 @@ class Broom:
         self.answers: list[Swept | Exception] = []
         self.times: list[float] = []
         self.asked: list[tuple[int, int]] = []
+        self.looks: list[float] = []
         self.takes = 0.0
         self._pace = pace
 
@@ -55,7 +58,12 @@ def swept(answer: Swept | Exception, *first: Swept | Exception, seconds: float, 
         broom: Any = Broom(pace, answer)
         broom.answers, broom.takes = list(first), more.get("takes", 0.0)
         pruning = Pruning(broom, Windlass("memory://"), pace)
-        janitor = Janitor(broom, pace, more.get("config", Config()), pruning=pruning)
+
+        async def look() -> None:
+            broom.looks.append(pace.now())
+            await pace.sleep(more.get("look_takes", 0.0))
+
+        janitor = Janitor(broom, pace, more.get("config", Config()), look=look, pruning=pruning)
         running = asyncio.create_task(janitor.run())
         await pace.advance(seconds)
         running.cancel()
@@ -137,3 +145,13 @@ def test_operators_hear_of_silent_sessions_and_of_a_clock_that_went_back() -> No
         "WARNING session ghost fell silent for longer than its TTL: its jobs are given to others",
         "WARNING the store's clock has gone back by 90.0 s; it is followed: check the clock of its machine",
     ]
+
+
+@pytest.mark.parametrize(("takes", "least", "most"), [(0.0, 3, 4.5), (0.3, 6, 7.5), (5.0, 10, 11.5)])
+def test_alerts_are_looked_at_the_less_often_the_longer_it_takes(
+    takes: float, least: float, most: float
+) -> None:
+    looks = swept(QUIET, seconds=100, look_takes=takes).looks
+    gaps = [later - earlier for earlier, later in itertools.pairwise(looks[1:])]
+    assert len(gaps) > 5
+    assert all(least <= gap <= most for gap in gaps), gaps

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.worker.inside import embedded
 from tests.worker.virtual import Bench, run
 
 import windlass
-from windlass import GiveUp, Retry, RetryPolicy, RunningJob, Snooze, Windlass, current
+from windlass import Depends, GiveUp, Retry, RetryPolicy, RunningJob, Snooze, Windlass, current
 from windlass.core.operate import Target
 from windlass.core.outcome import Error
 from windlass.core.state import State
@@ -190,6 +190,64 @@ def test_what_it_raises_or_returns_is_the_outcome(app: Windlass, bench: Benches)
     assert "x" in errors["stops"].message or "StopIteration" in errors["stops"].message
     assert ended["snoozed"].attempt == 1
     assert "retried: Retry" in seen
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+def test_one_that_forgets_await_fails_the_run(app: Windlass, kind: str) -> None:
+    reached: list[str] = []
+
+    @app.middleware
+    async def around(_job: RunningJob, run: Proceed) -> Any:
+        return run()
+
+    def plain() -> None:
+        reached.append("the task")
+
+    async def coroutine() -> None:
+        reached.append("the task")
+
+    work = app.task(name="work", retry=RetryPolicy(max_attempts=1))(plain if kind == "plain" else coroutine)
+    with testing(app, raises=False) as t:
+        job = work.enqueue()
+        t.drain()
+        with pytest.raises(
+            JobFailed, match=r"middleware around\(\) returned a coroutine: write return await"
+        ):
+            job.result()
+    assert not reached
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+def test_it_may_run_what_is_further_in_again(app: Windlass, kind: str) -> None:
+    calls: list[str] = []
+
+    def connection() -> Iterator[int]:
+        calls.append("opened")
+        yield len(calls)
+        calls.append("closed")
+
+    @app.middleware
+    async def again(_job: RunningJob, run: Proceed) -> Any:
+        try:
+            return await run()
+        except ConnectionError:
+            return await run()
+
+    def plain(number: int = Depends(connection)) -> int:
+        calls.append("task")
+        if number == 1:
+            raise ConnectionError("serialization failure")
+        return number
+
+    async def coroutine(number: int = Depends(connection)) -> int:
+        return plain(number)
+
+    work = app.task(name="work", retry=RetryPolicy(max_attempts=1))(plain if kind == "plain" else coroutine)
+    with testing(app) as t:
+        job = work.enqueue()
+        t.drain()
+        assert job.result() == 3
+    assert calls == ["opened", "task", "opened", "task", "closed"]
 
 
 @pytest.mark.parametrize("how", ["cancel", "timeout"])

@@ -19,7 +19,7 @@ from windlass.core.enqueuer import enqueuer_in, header_of, with_header
 from windlass.core.job import NewJob, Receipt, Refusal, Status
 from windlass.core.names import refuse_reserved
 from windlass.core.spelling import hint
-from windlass.errors import EnqueueRefused, InvalidOption
+from windlass.errors import EnqueueRefused, InvalidOption, ValueConflict
 from windlass.observe.traces import sending
 
 
@@ -169,7 +169,7 @@ class Enqueueing:
         ]
         try:
             answers = await self.accept(same)
-        except (JobRefused, InvalidOption):
+        except (JobRefused, InvalidOption, ValueConflict):
             await requests.give_up(begun)
             raise
         await requests.accepted(begun, [each.id for each in answers], [each.created for each in answers])

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.broker.contract import Broker
 from windlass.client.app import Windlass
-from windlass.core.codec import Payload, open_payload
+from windlass.core.codec import Payload, is_reference, open_payload, size_of
 from windlass.core.job import JobDetail
 from windlass.core.lease import Ask, Asker, Claimed, Lease
 from windlass.core.names import is_reserved, refuse_reserved
@@ -25,14 +25,23 @@ from windlass.core.session import LOG_LINE_CHARS, LOG_LINES, Beat, Note, Pulse, 
 from windlass.core.settlement import HoldKey, Settlement
 from windlass.core.signature import Signature
 from windlass.core.units import HOUR, SECOND, Fence, JobId, Micros, SessionId
-from windlass.errors import InvalidOption, UnreadablePayload, ValueMissing, ValuesError, ValuesUnavailable
-from windlass.worker.conclude import kept_away
+from windlass.errors import (
+    InvalidOption,
+    UnreadablePayload,
+    ValueConflict,
+    ValueMissing,
+    ValuesError,
+    ValuesUnavailable,
+)
+from windlass.worker.conclude import given_back, kept_away
 from windlass.worker.failure import MESSAGE_CHARS, clipped, said, shortened
 from windlass.worker.holds import hold_key
 from windlass.worker.strikes import Strikes
 
 LEAST_VISIBILITY: Micros = SECOND
 MOST_VISIBILITY: Micros = 12 * HOUR
+MOST_HANDED = 64 * 2**20
+"""Bytes of payloads that one answer has at the most, unless one alone is larger: they are all in memory."""
 STRIKES_READ = 2.0
 """Seconds for which the strikes that were read are obeyed."""
 _CLEANERS = 1_000
@@ -95,7 +104,9 @@ class Leases:
     # --- claiming -------------------------------------------------------------------------------------------
 
     async def claim(self, ask: Ask) -> Work:
-        """Hand out jobs, without those that are struck, that nobody could read, and Windlass's own."""
+        """Hand out jobs, without those that are struck, that nobody could read, and Windlass's own. Those
+        whose payloads are too much for one answer go back, and the worker is told that there are more.
+        """
         check_work(ask.queues)
         await self._renew_strikes()
         claimed = await self._broker.claim(ask)
@@ -114,9 +125,18 @@ class Leases:
     async def _handed(self, claimed: Claimed) -> Work:
         held: list[Settlement] = []
         handed: list[Handed] = []
+        away: ValuesUnavailable | None = None
+        room = MOST_HANDED
         for lease in claimed.leases:
             if is_reserved(lease.task):
                 held.append(_hold(lease.job, lease.fence, lease.task, "it is run by Windlass's own workers"))
+                continue
+            is_large = self._app.values is not None and is_reference(lease.payload)
+            if is_large and away is not None:
+                held.append(kept_away(lease, away))  # each would wait until its time is over
+                continue
+            if is_large and handed and size_of(lease.payload) > room:
+                held.append(given_back(lease))
                 continue
             try:
                 lease = await self._read(lease)
@@ -125,7 +145,9 @@ class Leases:
                     held.append(struck)
                     continue
                 handed.append(Handed(lease, open_payload(lease.payload)))
+                room -= len(lease.payload)
             except ValuesUnavailable as error:
+                away = error
                 held.append(kept_away(lease, error))
             except (ValueMissing, UnreadablePayload) as error:
                 held.append(_hold(lease.job, lease.fence, lease.task, str(error)))
@@ -166,13 +188,28 @@ class Leases:
             found = await self._broker.get(wanting) if wanting else ()
             details = {job.id: job for job in found if job is not None}
         settlements = [await self._settlement(ending, details.get(ending.job)) for ending in endings]
-        if (values := self._app.values) is not None:
-            settlements = [await values.settled(settlement) for settlement in settlements]
-        settled = await self._broker.settle(settlements)
+        carried = [await self._carried(settlement) for settlement in settlements]
+        settled = await self._broker.settle(
+            [each or _back(asked) for each, asked in zip(carried, settlements, strict=True)]
+        )
         for settlement, answer in zip(settlements, settled.answers, strict=True):
             if answer.verdict is not Verdict.REFUSED:
                 self._cleaners.pop(settlement.job, None)
-        return list(settled.answers)
+        return [
+            answer if each is not None else Answer(Verdict.STALE, state=answer.state)
+            for each, answer in zip(carried, settled.answers, strict=True)
+        ]
+
+    async def _carried(self, settlement: Settlement) -> Settlement | None:
+        """A settlement with its result in object storage, if that is large. None: another result lies under
+        this fence, so the job goes back, and its worker has lost the lease. Under its next fence the name is
+        free.
+        """
+        values = self._app.values
+        try:
+            return settlement if values is None else await values.settled(settlement)
+        except ValueConflict:
+            return None
 
     async def _settlement(self, ending: Ending, job: JobDetail | None) -> Settlement:
         outcome = ending.outcome
@@ -325,6 +362,10 @@ def check_visibility(visibility: Micros, *, name: str) -> Micros:
 def _needs_job(ending: Ending) -> bool:
     by_policy = ending.outcome is Outcome.RETRY and ending.delay is None
     return by_policy or ending.error is not None or ending.outcome is Outcome.HOLD
+
+
+def _back(settlement: Settlement) -> Settlement:
+    return Settlement(job=settlement.job, fence=settlement.fence, outcome=Outcome.RELEASE)
 
 
 def _hold(job: JobId, fence: Fence, task: str, why: str) -> Settlement:

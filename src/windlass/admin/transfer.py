@@ -175,11 +175,17 @@ async def imported(
     A line that makes no sense stops it before anything was done. `EnqueueRefused`: the store refused a group;
     what was sent before stays, and the file can be imported again.
     """
+
+    async def is_known(job: JobId) -> bool:
+        return (await broker.get([job]))[0] is not None
+
     places, left = _looked_through(file, app.config, skip_dead=dead == "skip")
     created = known = kept = 0
     for group in _groups(_read(file, place, keep_dead=dead == "keep") for place in places):
         values = app.values
-        receipts = (await broker.enqueue([group] if values is None else await values.sent([group])))[0]
+        receipts = (
+            await broker.enqueue([group] if values is None else await values.sent([group], is_known))
+        )[0]
         refused = next((receipt for receipt in receipts if receipt.status is Status.REFUSED), None)
         if refused is not None:
             raise EnqueueRefused(refused.why or f"job {refused.job} was refused: {refused.refusal}")

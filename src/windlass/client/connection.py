@@ -153,7 +153,7 @@ class Connection:
         """
         warn_on_a_loop()
         if self.values is not None:
-            groups = complete(self.values.sent(groups, blocking=True))
+            groups = complete(self.values.sent(groups, self._known_blocking, blocking=True))
         while True:
             process = self._process
             # The caller itself asks anew. A call that goes on after its caller was interrupted would open
@@ -178,14 +178,14 @@ class Connection:
         """Send from blocking code, in the transaction of a connection that blocks."""
         transact = _transact(self.run(self.broker()))
         if self.values is not None:
-            groups = complete(self.values.sent(groups, blocking=True))
+            groups = complete(self.values.sent(groups, self._known_blocking, blocking=True))
         return transact.enqueue_on_blocking(connection, groups)
 
     async def aenqueue_on(self, connection: object, groups: Groups) -> Receipts:
         """Async twin of `enqueue_on`."""
         transact = _transact(await self.broker())
         if self.values is not None:
-            groups = await self.values.sent(groups)
+            groups = await self.values.sent(groups, self._known)
         return await transact.enqueue_on(connection, groups)
 
     def aenqueue(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Receipt]]:
@@ -195,15 +195,22 @@ class Connection:
     async def _put_first(self, jobs: Sequence[NewJob]) -> Sequence[Receipt]:
         """Alone: no other caller waits until a large payload is put."""
         assert self.values is not None
-        (group,) = await self.values.sent([jobs])
+        (group,) = await self.values.sent([jobs], self._known)
         return await self._loop().coalescer.enqueue(group)
+
+    async def _known(self, job: JobId) -> bool:
+        return (await (await self.broker()).get([job]))[0] is not None
+
+    async def _known_blocking(self, job: JobId) -> bool:
+        """For blocking code, whose coroutines never suspend."""
+        return self.run(self._known(job))
 
     async def send(self, groups: Groups, resend: Resend | None = None) -> Receipts:
         """Send groups from async code, again while the resend window allows it: an id that is sent again
         makes no second job. With a front door they go to that, and not to the store.
         """
         if self.values is not None:
-            groups = await self.values.sent(groups)
+            groups = await self.values.sent(groups, self._known)
         if self._process.front is not None:
             return await self._send_through_front(groups)
         receipts = await self._sent(groups, resend or Resend(self._window))

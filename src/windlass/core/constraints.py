@@ -52,7 +52,7 @@ def as_read(annotation: Any) -> Any:
     """An annotation as msgspec reads it: with a stand-in for what Pydantic reads as a whole, and what its
     constraints are in JSON Schema. One that has neither is as it was.
     """
-    if (behind := _unaliased(annotation)) is not annotation:
+    if (behind := unaliased(annotation)) is not annotation:
         read = as_read(behind)
         return annotation if read is behind else read
     if reads_whole(annotation):
@@ -83,7 +83,7 @@ class _Checks:
 
     def of(self, annotation: Any) -> Check:
         """The check of an annotation."""
-        annotation = _unaliased(annotation)
+        annotation = unaliased(annotation)
         if reads_whole(annotation):
             return _fine
         origin, arguments = get_origin(annotation), get_args(annotation)
@@ -119,7 +119,7 @@ class _Checks:
 
 
 def _is_constrained(annotation: Any, seen: set[Any]) -> bool:
-    annotation = _unaliased(annotation)
+    annotation = unaliased(annotation)
     if reads_whole(annotation):
         return False
     if get_origin(annotation) is Annotated:
@@ -160,7 +160,7 @@ def _first_that_fits(alternatives: Sequence[tuple[Any, Check]]) -> Check:
 
 def _fits(value: object, annotation: Any) -> bool:
     """Whether a value that was read as one of several types is of this one. msgspec has told them apart."""
-    annotation = _unaliased(annotation)
+    annotation = unaliased(annotation)
     if get_origin(annotation) is Annotated:
         return _fits(value, get_args(annotation)[0])
     kind = get_origin(annotation) or annotation
@@ -206,7 +206,7 @@ def _entries(key_check: Check, value_check: Check) -> Check:
     return check
 
 
-def _unaliased(annotation: Any) -> Any:
+def unaliased(annotation: Any) -> Any:
     """What is behind a NewType, a `type X = ...`, or a word about the key of a TypedDict."""
     while True:
         if get_origin(annotation) in (Required, NotRequired):

@@ -6,6 +6,7 @@
 What is wrong with them is said when the task is registered: a run would be far too late.
 """
 
+import contextlib
 import functools
 import inspect
 from collections.abc import (
@@ -18,9 +19,21 @@ from collections.abc import (
     Mapping,
 )
 from enum import Enum
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from windlass.core.annotation import resolved_parameters
+from windlass.core.constraints import unaliased
 from windlass.core.option import shown
 from windlass.errors import InvalidOption
 
@@ -116,6 +129,11 @@ def kind_of(source: object) -> Kind:
     while isinstance(inner, functools.partial):
         inner = cast("functools.partial[Any]", inner).func
     inner = inner if inspect.isroutine(inner) else getattr(inner, "__call__", inner)  # noqa: B004
+    if getattr(inner, "__globals__", None) is vars(contextlib):
+        raise InvalidOption(
+            f"Depends takes a generator function as it is, so that a task gets what it yields: leave the "
+            f"decorator of contextlib off {named(inner)}()"
+        )
     if inspect.isasyncgenfunction(inner):
         return Kind.YIELDS_ASYNC
     if inspect.isgeneratorfunction(inner):
@@ -125,6 +143,8 @@ def kind_of(source: object) -> Kind:
 
 def named(source: Source) -> str:
     """A function, as messages name it."""
+    while isinstance(source, functools.partial):
+        source = source.func
     return str(getattr(source, "__name__", None) or type(source).__name__)
 
 
@@ -192,7 +212,7 @@ def _needs(signature: inspect.Signature, label: str) -> dict[str, Source]:
                 f'{label}: parameter "{name}" has {parameter.annotation!r} in place of a type: write '
                 f"{name}: TYPE = {parameter.annotation!r}"
             )
-        written = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
+        written = (*_marks(parameter.annotation), parameter.default)
         for each in written:
             if each is Depends:
                 raise InvalidOption(
@@ -204,6 +224,7 @@ def _needs(signature: inspect.Signature, label: str) -> dict[str, Source]:
                     f'{label}: parameter "{name}" has the Depends of {package}, which workers do not know: '
                     "import Depends from windlass"
                 )
+        _check_depth(parameter, label)
         marks = [each for each in written if isinstance(each, Dependency)]
         sources = {each.source for each in marks if each.source is not None}
         if len(sources) > 1:
@@ -216,6 +237,37 @@ def _needs(signature: inspect.Signature, label: str) -> dict[str, Source]:
                 f"{name}: Annotated[..., Depends(f)] = injected"
             )
     return found
+
+
+def _marks(annotation: Any) -> tuple[Any, ...]:
+    """What `Annotated` says of a parameter as a whole."""
+    annotation = unaliased(annotation)
+    if get_origin(annotation) is not Annotated:
+        return ()
+    return (*_marks(get_args(annotation)[0]), *annotation.__metadata__)
+
+
+def _check_depth(parameter: inspect.Parameter, label: str) -> None:
+    """Refuse a mark on a part of a type, which nobody would look at."""
+    annotation = unaliased(parameter.annotation)
+    while get_origin(annotation) is Annotated:
+        annotation = unaliased(get_args(annotation)[0])
+    inner = [mark for part in get_args(annotation) for mark in _marks_within(part)]
+    for mark in inner:
+        if mark is Depends or isinstance(mark, Dependency) or _is_another(mark):
+            raise InvalidOption(
+                f'{label}: parameter "{parameter.name}" has {mark!r} on a part of its type: write '
+                f"{parameter.name}: Annotated[..., Depends(f)] around all of it"
+            )
+
+
+def _marks_within(annotation: Any, seen: frozenset[int] = frozenset()) -> Iterator[Any]:
+    annotation = unaliased(annotation)
+    if id(annotation) in seen:
+        return  # a type that contains itself
+    yield from _marks(annotation)
+    for part in get_args(annotation):
+        yield from _marks_within(part, seen | {id(annotation)})
 
 
 def _is_another(mark: object) -> bool:

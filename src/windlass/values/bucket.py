@@ -1,10 +1,10 @@
 """The calls to object storage, from blocking and from async code, and what their errors mean."""
 
 import asyncio
+import contextlib
 import heapq
 import os
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,11 +76,12 @@ class Bucket:
                 obstore.put(self._store(), key, document, **how)
             else:
                 await obstore.put_async(self._store(), key, document, **how)
-        if there:
-            return False
         if self._folder is not None:
-            await _called(_sync, self._folder, key, blocking=blocking)
-        return True
+            # One that was there as well: whoever put it may have died before it was synced.
+            gone = (FileNotFoundError,) if there else ()
+            with self._asking(), contextlib.suppress(*gone):
+                await _called(_sync, self._folder, key, blocking=blocking)
+        return not there
 
     async def get(self, key: str, *, blocking: bool) -> bytes | None:
         """An object; None: there is none."""
@@ -103,9 +104,10 @@ class Bucket:
     async def remove(self, keys: Iterable[str]) -> None:
         """Remove objects; those that are gone already count as removed."""
         with self._asking():
+            store = self._store()
             for key in keys:
                 try:
-                    await obstore.delete_async(self._store(), key)
+                    await obstore.delete_async(store, key)
                 except FileNotFoundError:
                     continue
 
@@ -138,9 +140,11 @@ class Bucket:
         _refuse_child()
         if self._opened is None:
             self._opened = _opened(self.place)
+        elif self._folder is not None and not self._folder.is_dir():
+            raise _no_folder(self._folder)  # a put would make it anew
         return self._opened
 
-    @contextmanager
+    @contextlib.contextmanager
     def _asking(self) -> Generator[None]:
         try:
             yield
@@ -157,7 +161,7 @@ class Bucket:
         return ValuesUnavailable(f"object storage {self.place.shown} does not do it: {why}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _already_there() -> Generator[list[bool]]:
     found: list[bool] = []
     try:
@@ -172,7 +176,10 @@ def _key_of(stored: Stored) -> str:
 
 def _opened(place: Place) -> Any:
     if place.kind == "file":
-        Path(place.prefix).mkdir(mode=0o700, parents=True, exist_ok=True)  # it has what jobs were called with
+        folder = Path(place.prefix)
+        if not folder.parent.is_dir():
+            raise _no_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)  # it has what jobs were called with
         return LocalStore(prefix=place.prefix, automatic_cleanup=True)
     endpoint = place.options.get("endpoint", "")
     options: dict[str, Any] = {
@@ -195,6 +202,11 @@ def _opened(place: Place) -> Any:
     if "region" in place.options:
         options["region"] = place.options["region"]
     return S3Store(place.bucket, **options)
+
+
+def _no_folder(path: Path) -> FileNotFoundError:
+    """Made anew, it would be on another disk than the one that is not there."""
+    return FileNotFoundError(f"there is no folder {path}: make it, or mount its file system")
 
 
 def _refuse_child() -> None:

@@ -30,7 +30,7 @@ _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where large values are."""
+    """A bucket or a folder, and what the names of its objects begin with."""
 
     kind: Kind
     bucket: str = ""
@@ -48,43 +48,45 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_url(url: str) -> Place:
-    """Read a URL. `InvalidOption` says what is wrong with it, and does not repeat what may be a key."""
+def read_url(url: str, setting: str = "values") -> Place:
+    """Read the URL of a setting. `InvalidOption` says what is wrong with it, and does not repeat what may be
+    a key.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise InvalidOption(f"values names object storage: {_FORMS}") from None
+        raise InvalidOption(f"{setting} names object storage: {_FORMS}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = _OPTIONS.get(parts.scheme)
     if known is None or parts.fragment:
-        raise InvalidOption(f"values names object storage: {_FORMS}")
+        raise InvalidOption(f"{setting} names object storage: {_FORMS}")
     if parts.username is not None or parts.password is not None:
         raise InvalidOption(
-            "values has keys in its URL; leave them out and give them where the provider's tools look for "
-            "them, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{setting} has keys in its URL; leave them out and give them where the provider's tools look "
+            "for them, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     if strangers := options.keys() - known:
         those = ", ".join(sorted(known)) or "none"
         raise InvalidOption(
-            f'values has no option "{min(strangers)}" for {parts.scheme}://; options: {those}'
+            f'{setting} has no option "{min(strangers)}" for {parts.scheme}://; options: {those}'
         )
     endpoint = urlsplit(options.get("endpoint", "https://host"))
     if endpoint.scheme not in ("http", "https") or "@" in endpoint.netloc or not endpoint.netloc:
         raise InvalidOption(
-            "the endpoint of values is a URL without keys, such as https://minio.internal:9000"
+            f"the endpoint of {setting} is a URL without keys, such as https://minio.internal:9000"
         )
     path = unquote(parts.path)
     if ".." in PurePosixPath(path).parts:
-        raise InvalidOption(f"values names a folder or a prefix without ..: {_FORMS}")
+        raise InvalidOption(f"{setting} names a folder or a prefix without ..: {_FORMS}")
     kind = cast("Kind", parts.scheme)
     if kind == "file":
         if parts.netloc or len(path) < 2:
             raise InvalidOption(
-                "values names a folder by its whole path, such as file:///var/lib/shop/values"
+                f"{setting} names a folder by its whole path, such as file:///var/lib/shop/values"
             )
         return Place(kind=kind, prefix=path.rstrip("/"))
     if not parts.netloc:
-        raise InvalidOption(f"values names no bucket: {_FORMS}")
+        raise InvalidOption(f"{setting} names no bucket: {_FORMS}")
     return Place(kind=kind, bucket=parts.netloc, prefix=path.strip("/"), options=options)
 
 

@@ -5,8 +5,8 @@ with `complete`.
 """
 
 import uuid
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -15,12 +15,14 @@ from windlass.core.codec import check_referred, is_reference, read_reference, re
 from windlass.core.job import JobDetail, Mode, NewJob
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
-from windlass.errors import ValueMissing, ValuesError
+from windlass.errors import ValueConflict, ValueMissing
 from windlass.values.bucket import Bucket
 from windlass.values.configured import ValueSettings, check_inside
 from windlass.values.names import kept_key, owner_key, payload_key, result_key, results_of, trial_key
 from windlass.values.place import read_url
 
+Knows: TypeAlias = Callable[[JobId], Awaitable[bool]]
+"""Whether the store has a record of a job."""
 _PAGE = 1_000
 
 
@@ -52,25 +54,29 @@ class Values:
     # --- putting --------------------------------------------------------------------------------------------
 
     async def sent(
-        self, groups: Sequence[Sequence[NewJob]], *, blocking: bool = False
+        self, groups: Sequence[Sequence[NewJob]], knows: Knows, *, blocking: bool = False
     ) -> Sequence[Sequence[NewJob]]:
-        """Put the large payloads of jobs that are about to be enqueued; the jobs with references instead."""
+        """Put the large payloads of jobs that are about to be enqueued; the jobs with references instead.
+        `ValueConflict`: there is another payload of a job that the store does not know. If it knows the job,
+        it shall answer as for every id that comes again.
+        """
         return [
-            await self.jobs(group, blocking=blocking) if self._has_large(group) else group for group in groups
+            [await self._job(job, knows, blocking=blocking) for job in group]
+            if self._has_large(group)
+            else group
+            for group in groups
         ]
 
-    async def jobs(self, jobs: Sequence[NewJob], *, blocking: bool = False) -> list[NewJob]:
-        """The same for some jobs."""
-        return [await self._job(job, blocking=blocking) for job in jobs]
-
     async def settled(self, settlement: Settlement, *, blocking: bool = False) -> Settlement:
-        """Put what is large in a settlement: the result, and the payloads of children."""
+        """Put what is large in a settlement: the result, and the payloads of children. `ValueConflict` says
+        whose object is there already.
+        """
         result = settlement.result
         if result is not None and len(result) > self._over:
             key = result_key(self.namespace, settlement.job, settlement.fence)
-            await self._put(key, result, blocking=blocking)
+            await self._put(settlement.job, key, result, blocking=blocking)
             result = reference_to(result)
-        spawn = tuple(await self.jobs(settlement.spawn, blocking=blocking))
+        spawn = tuple([await self._job(job, None, blocking=blocking) for job in settlement.spawn])
         return msgspec.structs.replace(settlement, result=result, spawn=spawn)
 
     def is_large(self, settlement: Settlement) -> bool:
@@ -82,7 +88,7 @@ class Values:
         payloads = jobs.payloads if isinstance(jobs, Alike) else [job.payload for job in jobs]
         return any(len(payload) > self._over for payload in payloads)
 
-    async def _job(self, job: NewJob, *, blocking: bool) -> NewJob:
+    async def _job(self, job: NewJob, knows: Knows | None, *, blocking: bool) -> NewJob:
         if len(job.payload) <= self._over:
             return job
         if job.mode is Mode.REPLACE:
@@ -91,17 +97,23 @@ class Values:
                 job.payload, self._most_inside, f'{job.task}: a payload of a call with mode="replace"'
             )
             return job
-        await self._put(payload_key(self.namespace, job.id), job.payload, blocking=blocking)
+        try:
+            await self._put(job.id, payload_key(self.namespace, job.id), job.payload, blocking=blocking)
+        except ValueConflict:
+            if knows is None or not await knows(job.id):
+                raise
         return msgspec.structs.replace(job, payload=reference_to(job.payload))
 
-    async def _put(self, key: str, document: bytes, *, blocking: bool) -> None:
+    async def _put(self, job: JobId, key: str, document: bytes, *, blocking: bool) -> None:
         """Put an object. Sent again it is the same, and then all is well."""
-        if await self.bucket.put(key, document, blocking=blocking):
-            return
-        if await self.bucket.get(key, blocking=blocking) != document:
-            raise ValuesError(
-                f"object storage {self.shown} has something else under {key}; nothing is replaced"
-            )
+        while not await self.bucket.put(key, document, blocking=blocking):
+            found = await self.bucket.get(key, blocking=blocking)
+            if found == document:
+                return
+            if found is not None:  # else it was swept in between
+                raise ValueConflict(
+                    f"object storage {self.shown} has something else under {key}; nothing is replaced", job
+                )
 
     # --- reading --------------------------------------------------------------------------------------------
 

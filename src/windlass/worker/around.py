@@ -2,6 +2,7 @@
 begins: the executor, the invokers and the dispatcher take it for any other task.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -151,4 +152,11 @@ def _on_loop(middleware: Sequence[Middleware], function: Callable[..., Any]) -> 
 
 
 async def _through(middleware: Middleware, job: RunningJob, proceed: Proceed) -> Any:
-    return await middleware(job, proceed)
+    value = await middleware(job, proceed)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        # What it was to await has not run: a task that returns nothing would be done all the same.
+        name = getattr(middleware, "__name__", type(middleware).__name__)
+        raise TypeError(f"middleware {name}() returned a coroutine: write return await run()")
+    return value

@@ -2,7 +2,8 @@
 
 Object storage that is away costs no attempt. A job whose payload cannot be read is held with the reason, and
 comes again. A result that cannot be put waits, as every outcome waits for a store that is away: until it is
-put, the worker's grace is over, or the lease is lost.
+put, the worker's grace is over, or the lease is lost. Where another result lies under the same fence, of a
+store before it was restored from a backup, the job goes back uncharged.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import msgspec
 from windlass.core.codec import is_reference
 from windlass.core.lease import Lease
 from windlass.core.settlement import Settlement
-from windlass.errors import UnreadablePayload, ValueMissing, ValuesUnavailable, WindlassError
+from windlass.errors import UnreadablePayload, ValueConflict, ValueMissing, ValuesUnavailable, WindlassError
 from windlass.pace import Pace
 from windlass.patience import Backoff
 from windlass.values.values import Values
@@ -84,6 +85,9 @@ class Carrier:
                 if not (run.cancelled or run.released):
                     raise  # not meant for this run: its loop ends
             except WindlassError as error:
+                if isinstance(error, ValueConflict) and error.job == run.lease.job:
+                    _log.warning("job %s runs again, under another fence: %s", error.job, error)
+                    return given_back(run.lease)
                 return self._conclude.raised(run, ticket.task, error)
         return given_back(run.lease)
 

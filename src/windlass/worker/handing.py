@@ -127,19 +127,38 @@ class Stage:
         self._runner = asyncio.Runner()
         self._asked: deque[tuple[Context, Callable[[], Any], asyncio.Future[Came]]] = deque()
         self._turn: asyncio.Future[None] | None = None
+        self._runs = False
+        self._calls = False
+        """Whether blocking code is being called. A signal may come between any two lines of this class."""
+        self._interrupted: BaseException | None = None
+
+    def interrupt(self, error: BaseException) -> None:
+        """Stop blocking code, said by the handler of a signal: it is raised where the code is. Code that has
+        not begun is not called.
+        """
+        if self._calls or not self._runs:
+            raise error
+        self._interrupted = error  # raised here, it would be raised in the loop, which may swallow it
 
     def run(self, work: Coroutine[Any, Any, T], *, context: Context | None = None) -> T:
         """Run a coroutine, and what it hands over."""
         task = self._runner.get_loop().create_task(work, context=context)
         task.add_done_callback(self._end_turn)
+        self._interrupted, self._runs = None, True
         try:
             while not task.done():
                 self._runner.run(self._next_turn(task))
                 self._serve()
-        except BaseException:  # interrupted, by Ctrl-C: the code may tidy up
+        except BaseException as error:  # interrupted, by Ctrl-C: the code may tidy up
+            self._calls = False
+            heard = error if isinstance(error, Exception) else asyncio.CancelledError()
+            while self._asked:  # nobody else would answer those who wait for blocking code
+                _answered(self._asked.popleft()[2], Came(None, heard))
             task.cancel()
             self._runner.run(_ended(task))
             raise
+        finally:
+            self._runs = False
         return task.result()
 
     async def _next_turn(self, task: "asyncio.Task[Any]") -> None:
@@ -153,8 +172,12 @@ class Stage:
 
     def _serve(self) -> None:
         while self._asked:
-            context, call, answer = self._asked.popleft()
-            _answered(answer, _called(context, call))
+            context, call, answer = self._asked[0]  # it stays until it is answered
+            self._calls = True
+            stop = self._interrupted
+            _answered(answer, _called(context, call) if stop is None else Came(None, stop))
+            self._calls = False
+            self._asked.popleft()
 
     def begin(self, call: Callable[[], Any], /) -> "asyncio.Future[Came]":
         """Call it between this turn and the next."""

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from typing import Any
 
-from windlass.core.dependency import Kind, Node, Source
+from windlass.core.dependency import Kind, Node, Source, named
 
 Values = dict[Source, Any]
 """What the dependencies of one run gave. Each is called once in a run."""
@@ -112,7 +112,7 @@ _NOTHING = object()
 
 
 def _no_value(node: Node) -> RuntimeError:
-    return RuntimeError(f"dependency {node.source.__name__}() has ended without a yield")
+    return RuntimeError(f"dependency {named(node.source)}() has ended without a yield")
 
 
 def _left(generator: Generator[Any, None, None], failure: BaseException | None) -> BaseException | None:

@@ -20,7 +20,7 @@ from windlass.core.units import SECOND
 from windlass.errors import StoreError, StoreReplaced
 from windlass.pace import Pace
 from windlass.patience import Backoff
-from windlass.worker.alerting import EVERY
+from windlass.worker.alerting import EVERY, SELDOM, SHARE
 from windlass.worker.charged import report_charged
 from windlass.worker.pruning import Pruning
 
@@ -66,7 +66,7 @@ class Janitor:
         self._fire = fire
         self._look = look
         self._pruning = pruning
-        self._next_look = 0.0
+        self._next_look = self._look_took = 0.0
         self._backoff = Backoff(pace)
 
     async def run(self) -> None:
@@ -103,8 +103,12 @@ class Janitor:
 
     async def _look_at_alerts(self) -> None:
         if self._look is not None and self._pace.now() >= self._next_look:
-            self._next_look = self._pace.now() + EVERY
+            began = self._pace.now()
+            self._next_look = began + SELDOM  # if it fails
             await self._look()
+            took = self._pace.now() - began
+            self._next_look = began + min(max(EVERY, SHARE * min(took, self._look_took)), SELDOM)
+            self._look_took = took
 
     def _next_wait(self, swept: Swept) -> float:
         """Seconds until this janitor comes again."""

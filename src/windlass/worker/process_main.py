@@ -144,7 +144,7 @@ class JobProcess:
         run = self._run
         if run is not None and run.stop is None and not run.timed_out:
             run.timed_out = True
-            raise RunTimedOut
+            self._stage.interrupt(RunTimedOut())
 
     def _execute(self, work: Work) -> Settlement:
         """The worker has marked the job as started; the other steps are taken here."""

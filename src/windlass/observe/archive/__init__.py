@@ -7,6 +7,7 @@ A process that is killed between the two repeats both, so an entry may be there 
     entry.py       what is kept of a dead letter
     archive.py     the protocol of what keeps it, and which one a URL names
     file.py        JSON lines, in files that rotate
+    objects.py     objects of JSON lines in object storage
     database.py    a table beside the history
     removing.py    first the trace, then the removal
 """

@@ -2,10 +2,9 @@
 
 file:///var/lib/shop/dead.jsonl     JSON lines; the file rotates
 …?rotate=64MiB&keep=30              at that size, and so many rotated files; all are kept unless said
+s3://bucket/prefix                  object storage, also gs:// and az://, with the options of `values`
 history                             a table in the database of the history
 history?keep=365d                   for so long; for ever unless said
-
-Another kind (object storage) is one more adapter of this protocol.
 """
 
 import re
@@ -19,6 +18,7 @@ from windlass.core.duration import micros
 from windlass.core.units import Micros
 from windlass.errors import InvalidOption
 from windlass.observe.archive.entry import Entry
+from windlass.values import place as buckets
 
 ROTATE = 64 * 1024 * 1024
 """Bytes at which a file is rotated."""
@@ -51,7 +51,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where the archive is, read from its URL."""
 
     path: str = ""
-    """Of a file; empty: in the history."""
+    """Of a file."""
+    bucket: buckets.Place | None = None
+    """In object storage. With neither: in the history."""
     rotate: int = ROTATE
     keep_files: int | None = None
     keep: Micros | None = None
@@ -60,6 +62,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def read_url(url: str) -> Place:
     """Read a URL; `InvalidOption` says what is wrong with it."""
     parts = urlsplit(url)
+    if parts.scheme in ("s3", "gs", "az"):
+        return Place(bucket=buckets.read_url(url, "archive"))
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     if not parts.scheme and parts.path == "history":
         keep = given.pop("keep", None)
@@ -67,8 +71,8 @@ def read_url(url: str) -> Place:
         return Place(keep=None if keep is None else micros(keep, name="keep"))
     if parts.scheme != "file" or parts.netloc or len(parts.path) < 2 or parts.path.endswith("/"):
         raise InvalidOption(
-            'an archive is a file, such as file:///var/lib/shop/dead.jsonl, or "history": the database of '
-            "the history"
+            "an archive is a file, such as file:///var/lib/shop/dead.jsonl, object storage, such as "
+            's3://bucket/prefix, or "history": the database of the history'
         )
     rotate, keep = given.pop("rotate", None), given.pop("keep", None)
     _refuse_rest(given, "rotate, keep")
@@ -100,7 +104,8 @@ def _count(text: str) -> int:
 
 def in_history(url: str) -> bool:
     """Whether a URL names the database of the history."""
-    return not read_url(url).path
+    place = read_url(url)
+    return not place.path and place.bucket is None
 
 
 def check_archive_url(url: str) -> str:
@@ -116,6 +121,16 @@ async def open_archive(url: str, history: str | None) -> Archive:
         from windlass.observe.archive.file import FileArchive  # noqa: PLC0415 - only who uses it needs it
 
         return FileArchive(place)
+    if place.bucket is not None:
+        try:
+            from windlass.observe.archive.objects import ObjectArchive  # noqa: PLC0415
+        except ImportError as missing:  # of a module of ours, which says it of the setting `values`
+            raise InvalidOption(
+                f"an archive in object storage needs the package {missing.name}: pip install "
+                "'windlass-queue[values]'"
+            ) from missing
+
+        return ObjectArchive(place.bucket)
     if history is None:
         raise InvalidOption('archive="history" needs a history: set history=, or name a file')
     from windlass.observe.archive.database import DatabaseArchive  # noqa: PLC0415

@@ -107,3 +107,17 @@ def forgotten(entry: Entry) -> Entry:
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Entry).decode
+
+
+def blanked(line: bytes, namespace: str, tag: str) -> bytes | None:
+    """The line of an entry with a tag, without what is of a person; None: it stays as it is, being another's,
+    blank already, or not one of ours.
+    """
+    try:
+        entry = decode(line)
+    except msgspec.MsgspecError:
+        return None  # or of a newer version
+    blank = forgotten(entry)
+    if entry.namespace != namespace or tag not in entry.tags or blank == entry:
+        return None
+    return encode(blank) + b"\n"

@@ -13,11 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from windlass.errors import StoreUnavailable
 from windlass.observe.archive.archive import Place
-from windlass.observe.archive.entry import Entry, decode, encode, forgotten
+from windlass.observe.archive.entry import Entry, blanked, encode
 
 _T = TypeVar("_T")
 _MODE = 0o600
@@ -123,27 +121,21 @@ def _blank(path: Path, namespace: str, tag: str) -> int:
     """Write a file anew with the entries of a tag blanked; how many they were."""
     if not path.exists():
         return 0
-    blanked = 0
+    found = 0
     new = path.with_name(f".{path.name}.new")
     with path.open("rb") as old, os.fdopen(os.open(new, _ANEW, _MODE), "wb") as file:
         for line in old:
-            try:
-                entry = decode(line)
-            except msgspec.MsgspecError:
-                file.write(line)  # not one of ours, or of a newer version
-                continue
-            blank = forgotten(entry)
-            mine = entry.namespace == namespace and tag in entry.tags and blank != entry
-            blanked += mine
-            file.write(encode(blank) + b"\n" if mine else line)
+            blank = blanked(line, namespace, tag)
+            found += blank is not None
+            file.write(blank or line)
         file.flush()
         os.fsync(file.fileno())
-    if blanked:
+    if found:
         new.replace(path)
         _sync_folder(path.parent)
     else:
         new.unlink()
-    return blanked
+    return found
 
 
 def _sync_folder(folder: Path) -> None:
