@@ -102,8 +102,8 @@ bench: venv  ## measure Windlass and its peers side by side (ARGS="--store redis
 	$(BIN)/python bench/run.py $(ARGS)
 
 .PHONY: dist
-dist: venv $(DIST_VENV)/.installed  ## build wheel and sdist into dist/, twice, and check them: contents, install, demo
-	$(BIN)/python tools/build_dist.py $(abspath $(DIST_VENV))/bin/python
+dist: venv $(DIST_VENV)/.installed  ## build wheel and sdist into dist/, twice, and check them: contents, install, demo (PYTHONS="python3.11 python3.13")
+	$(BIN)/python tools/build_dist.py $(abspath $(DIST_VENV))/bin/python $(PYTHONS)
 
 $(DIST_VENV)/.installed: requirements/dist.txt
 	@$(find_python); "$$python" -m venv --clear $(DIST_VENV)

@@ -71,6 +71,17 @@ def test_a_file_that_a_wheel_lacks_is_named(contents: ModuleType, missing: str) 
     assert any(missing in complaint for complaint in found)
 
 
+def test_what_is_in_no_commit_is_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    build = importlib.import_module("build_dist")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    build.refuse_changes(tmp_path, "0.1.0")
+    (tmp_path / "left.py").write_text("")
+    build.refuse_changes(tmp_path, "0.1.0.dev0")
+    with pytest.raises(build.Unfit, match=r"left\.py"):
+        build.refuse_changes(tmp_path, "0.1.0")
+
+
 def test_the_newest_heading_of_the_changelog_is_the_version() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None

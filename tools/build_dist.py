@@ -1,10 +1,11 @@
 """Build wheel and sdist of a release into `dist/` and check them: `make dist`.
 
-    .venv/bin/python tools/build_dist.py PYTHON
+    .venv/bin/python tools/build_dist.py PYTHON [PYTHON_TO_TRY ...]
 
 PYTHON is the interpreter of an environment with hatchling and twine and without Node (`.venv-dist`). The
-sdist is built twice, from two fresh copies of the project's files, and the wheel from each sdist; both pairs
-must be the same bytes. The times in them are those of the last commit, unless SOURCE_DATE_EPOCH says another.
+wheel is tried on each PYTHON_TO_TRY, by default on the one that runs this. The sdist is built twice, from two
+fresh copies of the project's files, and the wheel from each sdist; both pairs must be the same bytes. The
+times in them are those of the last commit, unless SOURCE_DATE_EPOCH says another.
 """
 
 import hashlib
@@ -14,11 +15,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 from pathlib import Path
 
 from dist_contents import names_in, sdist_complaints, wheel_complaints
 from project_files import ROOT, project_files
+from windlass.version import __version__
 
 DIST = ROOT / "dist"
 
@@ -27,19 +28,29 @@ class Unfit(Exception):
     """The release must not be published; the text says why."""
 
 
-def main(python: str) -> int:
+def main(python: str, *tried: str) -> int:
     """Build and check; return the exit code."""
     try:
+        refuse_changes(ROOT, __version__)
         with tempfile.TemporaryDirectory(prefix="windlass-dist-") as folder:
             archives = build_twice(Path(folder), python)
             check_contents(archives)
             run([python, "-m", "twine", "check", "--strict", *archives])
-            try_wheel(Path(folder), archives[1])
+            for number, interpreter in enumerate(tried or [sys.executable]):
+                try_wheel(Path(folder) / f"tried-{number}", archives[1], interpreter)
             keep(archives)
     except (Unfit, subprocess.CalledProcessError) as error:
         print(f"not fit for a release: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def refuse_changes(root: Path, version: str) -> None:
+    """Refuse to release what is in no commit: nobody else could build it again."""
+    command = ["git", "status", "--porcelain"]
+    changes = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    if changes and ".dev" not in version:
+        raise Unfit(f"version {version} would have changes that are in no commit:\n{changes}")
 
 
 def build_twice(folder: Path, python: str) -> list[Path]:
@@ -83,11 +94,12 @@ def check_contents(archives: list[Path]) -> None:
     )
 
 
-def try_wheel(folder: Path, wheel: Path) -> None:
+def try_wheel(folder: Path, wheel: Path, interpreter: str) -> None:
     """Install the wheel into an empty environment, as a user does, and run the demo there."""
     environment, empty = folder / "environment", folder / "empty"
-    empty.mkdir()
-    venv.create(environment, with_pip=True)
+    empty.mkdir(parents=True)
+    print(f"trying the wheel on {interpreter}", flush=True)
+    run([interpreter, "-m", "venv", environment])
     pip = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--only-binary", ":all:", wheel])
     run([environment / "bin" / "windlass", "--version"], cwd=empty)
@@ -120,4 +132,4 @@ def run(command: list[str | Path], **options: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
