@@ -238,7 +238,7 @@ def test_an_attempt_is_kept_with_its_worker_its_error_and_its_tags(history_url: 
 
 
 def test_an_error_that_its_worker_did_not_mask_is_masked(history_url: str) -> None:
-    """That worker may be older, or have other settings: what history keeps is masked by those of the reader."""
+    """That worker may be older, or have other settings: the reader masks by its own."""
 
     async def story(store: Harness, _: HistoryReader, sink: Sink) -> None:
         reader = HistoryReader(store.broker, sink, "s", patterns=["email"])
