@@ -107,7 +107,7 @@ def shop(store: Mapping[str, str], folder: Path) -> Windlass:
     @app.task(private=private, retry=once)
     async def again(email: str, street: str, text: str, password: str) -> None:
         _log.error("broken", exc_info=ValueError(say(email, street, text, password)))
-        raise Retry(f"later for {email}, {text}", delay=0)
+        raise Retry(f"later for {email}, {text}", after=0)
 
     @app.task(private=private, retry=once)
     async def late(email: str, street: str, text: str, password: str) -> object:
@@ -132,6 +132,8 @@ class Told:
             if path.name.startswith(("history.db", "dead")):
                 self.places[path.name] = path.read_bytes().decode("latin-1")
         assert {"history.db", "dead.jsonl"} <= self.places.keys()
+        assert '"discarded"' in self.places["dead.jsonl"]
+        assert '"pruned"' in self.places["dead.jsonl"]
         for place, text in self.places.items():
             assert text, place
             for word in PLANTED:
@@ -218,8 +220,8 @@ async def run_all(app: Windlass, told: Told, client: httpx.AsyncClient, receiver
         # One may be gone before the reader of the log comes to it: its queue keeps no dead letters.
         await until(everybody_knows)
         told.places["metrics of the worker"] = (await client.get("/metrics")).text
-        _, _, *dead = [job.id for job in (await broker.list(JobQuery(states=(State.DEAD,)), limit=50)).jobs]
-        async for _ in DeadLetters(app, broker).discard(dead[:1], reason="old"):
+        dead = (await broker.list(JobQuery(states=frozenset((State.DEAD,))), limit=50)).jobs
+        async for _ in DeadLetters(app, broker).discard([dead[0].id], reason="old"):
             pass
         await until(pruned)
     return jobs
