@@ -1,33 +1,33 @@
 """Every error that Windlass raises, in one tree.
 
     WindlassError
-    ├── InvalidOption (ValueError)      an option or name that cannot be honoured
-    ├── InvalidPayload (ValueError)     arguments or a result that cannot be kept
+    ├── InvalidOption (ValueError)      an option or name that Windlass cannot use
+    ├── InvalidPayload (ValueError)     arguments or a result that Windlass cannot store
     │   └── PayloadTooLarge
-    ├── UnreadablePayload               bytes from a store that this code cannot decode
-    ├── EnqueueRefused                  the store did not accept a job; nothing of its group exists
-    ├── ResultError                     a result cannot be given
+    ├── UnreadablePayload               this code cannot decode bytes from the store
+    ├── EnqueueRefused                  the store accepted neither the job nor its group
+    ├── ResultError                     a result cannot be returned
     │   ├── ResultTimeout (TimeoutError)    the job has not finished yet
-    │   ├── JobFailed                   it is dead: the error it ended with
+    │   ├── JobFailed                   it is dead; the message is its last error
     │   ├── JobCancelled                it was cancelled
     │   ├── JobNotFound                 the store has no record of such a job
     │   ├── JobLost                     the store accepted the job and has lost it
-    │   └── ResultExpired               it is done, and its result is kept no longer
-    ├── LifespanFailed                  the lifespan of an app has failed: no worker can begin, or go on
-    ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
-    ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do what was asked
-    │   ├── BridgeUnavailable           it did not answer, or not in time
-    │   ├── BridgeRefused               it answered, and will not: asking again does not help
-    │   └── SourceReplaced              what an intake reads from was deleted, made anew or truncated
-    ├── ValuesError                     object storage, where large values are, cannot do what was asked
-    │   ├── ValuesUnavailable           it did not answer, or not in time, or lets nobody in
+    │   └── ResultExpired               it is done; its result is no longer kept
+    ├── LifespanFailed                  the lifespan of an app has failed, so the worker must end
+    ├── LeaseLost                       a running job has lost its lease; its reports are refused
+    ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do the operation
+    │   ├── BridgeUnavailable           it did not answer in time
+    │   ├── BridgeRefused               it refused the operation; a retry does not help
+    │   └── SourceReplaced              the log of an intake was replaced or truncated
+    ├── ValuesError                     object storage for large values cannot do the operation
+    │   ├── ValuesUnavailable           it did not answer in time, or refused the login
     │   ├── ValueMissing                it has no such object
     │   └── ValueConflict               it has another object of this name
-    ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
-    └── StoreError                      the store cannot do what was asked
-        ├── StoreUnavailable            it did not answer, or not in time
-        ├── DescriptorClosed            this program has closed what it had open of the store: start it anew
-        ├── StoreReplaced               its file was deleted or replaced under this process: start it again
+    ├── ContractError                   a call breaks the contract of a store: a bug in the caller
+    └── StoreError                      the store cannot do the operation
+        ├── StoreUnavailable            it did not answer in time
+        ├── DescriptorClosed            this program has closed a file of the store: restart it
+        ├── StoreReplaced               its file was deleted or replaced: restart this process
         └── Unsupported                 it lacks a declared capability
 
 A message says what was wrong, with which value, and what to do. It never carries a payload.
