@@ -13,7 +13,7 @@
     │   ├── JobNotFound                 the store has no record of such a job
     │   ├── JobLost                     the store accepted the job and has lost it
     │   └── ResultExpired               it is done; its result is no longer kept
-    ├── LifespanFailed                  the lifespan of an app has failed, so the worker must end
+    ├── LifespanFailed                  the lifespan of an app failed at its start or ended too early
     ├── LeaseLost                       a running job has lost its lease; its reports are refused
     ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do the operation
     │   ├── BridgeUnavailable           it did not answer in time
@@ -32,7 +32,7 @@
 
 A message says what was wrong, with which value, and what to do. It never carries a payload.
 
-`BlockingCall` (RuntimeWarning) is no error but a warning.
+`BlockingCall` (RuntimeWarning) is a warning, not an error.
 """
 
 
