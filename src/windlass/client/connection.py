@@ -199,6 +199,9 @@ class Connection:
         return await self._loop().coalescer.enqueue(group)
 
     async def _known(self, job: JobId) -> bool:
+        """With a front door nothing is known: its producers may reach no store."""
+        if self._process.front is not None:
+            return False
         return (await (await self.broker()).get([job]))[0] is not None
 
     async def _known_blocking(self, job: JobId) -> bool:
@@ -290,7 +293,7 @@ class Connection:
                 work.close()  # it was never begun
 
     async def broker(self) -> Broker:
-        """The broker for the running loop, with everything declared."""
+        """The store for the running loop, with all queues, tasks and schedules declared."""
         if not self._any_loop and not self._process.portal.is_running_here():
             return await self._broker_of_this_loop()
         while (store := self._process.shared).told != self._declared.version:
