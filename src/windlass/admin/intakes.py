@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from windlass.admin.controls import drop, is_gone, is_paused, pause
-from windlass.admin.places import Opens, Place, place_in
+from windlass.admin.places import LogOffset, Opens, place_in
 from windlass.admin.reading import documents, sessions, store_time
 from windlass.admin.views import moment, seconds
 from windlass.bridges.addresses import open_source
@@ -199,7 +199,7 @@ class Intakes:
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    async def _place(self, known: IntakeShown, partition: str, to: str, identity: str | None) -> Place:
+    async def _place(self, known: IntakeShown, partition: str, to: str, identity: str | None) -> LogOffset:
         if identity is not None:
             if to in ("begin", "end"):
                 raise InvalidOption(
@@ -209,7 +209,7 @@ class Intakes:
             if partition not in names:
                 those = hint(partition, names, "partitions")
                 raise InvalidOption(f'intake "{known.name}" has no partition "{partition}"; {those}')
-            return Place(partition, identity, to)
+            return LogOffset(partition, identity, to)
         intake = self._app.intakes.get(known.name)
         if intake is None:
             raise InvalidOption(
@@ -218,7 +218,7 @@ class Intakes:
             )
         return await place_in(intake.address, partition, to, opens=self._opens)
 
-    async def _set(self, name: str, place: Place, expect: str | None) -> Moved:
+    async def _set(self, name: str, place: LogOffset, expect: str | None) -> Moved:
         source = Source(source_name(name, place.partition), place.identity)
         before: str | None = None
         for attempt in range(_TRIES):

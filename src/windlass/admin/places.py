@@ -23,7 +23,7 @@ class _Closes(Protocol):
     async def close(self) -> None: ...
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogOffset(msgspec.Struct, frozen=True):
     """A place in a log: which log, and the offset."""
 
     partition: str
@@ -31,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
     at: str
 
 
-async def place_in(address: Address, partition: str, to: str, *, opens: Opens) -> Place:
+async def place_in(address: Address, partition: str, to: str, *, opens: Opens) -> LogOffset:
     """Where `begin`, `end` or an offset is in a log as it is now."""
     async with answering(address), closing(await opens(address)) as source:
         if is_queue(source):
@@ -42,7 +42,7 @@ async def place_in(address: Address, partition: str, to: str, *, opens: Opens) -
             known = hint(partition, sorted(names), "partitions")
             raise InvalidOption(f'{address.shown} has no partition "{partition}"; {known}')
         async with closing(await logs.open(partition)) as log:
-            return Place(partition, log.identity, await _offset(log, to))
+            return LogOffset(partition, log.identity, await _offset(log, to))
 
 
 @contextlib.asynccontextmanager

@@ -205,7 +205,7 @@ _OVER: Micros = 1
 """How long a dead letter that stays one may wait for its start; what is left of another's expiry is more."""
 
 
-class _Place(msgspec.Struct, frozen=True, order=True):
+class _Position(msgspec.Struct, frozen=True, order=True):
     """Where in a file a job is, in the order in which jobs are imported."""
 
     depth: int
@@ -214,7 +214,7 @@ class _Place(msgspec.Struct, frozen=True, order=True):
     number: int
 
 
-def _looked_through(file: BinaryIO, config: Config, *, skip_dead: bool) -> tuple[list[_Place], int]:
+def _looked_through(file: BinaryIO, config: Config, *, skip_dead: bool) -> tuple[list[_Position], int]:
     """The places of the jobs that are to be imported, in their order; how many are left out. Of each job only
     its id, its parents and its place are kept in memory.
     """
@@ -234,7 +234,7 @@ def _looked_through(file: BinaryIO, config: Config, *, skip_dead: bool) -> tuple
     depths: dict[JobId, int] = {}
     for job in parents:
         _sound(job, parents, depths)
-    return sorted(_Place(depths[job], *place) for job, place in found.items()), left
+    return sorted(_Position(depths[job], *place) for job, place in found.items()), left
 
 
 def _check_callback(line: JobLine, number: int, config: Config) -> None:
@@ -246,7 +246,7 @@ def _check_callback(line: JobLine, number: int, config: Config) -> None:
             raise InvalidOption(f'line {number}: header "{CALLBACK}": {error}') from None
 
 
-def _read(file: BinaryIO, place: _Place, *, keep_dead: bool) -> NewJob:
+def _read(file: BinaryIO, place: _Position, *, keep_dead: bool) -> NewJob:
     file.seek(place.offset)
     line = _decoded(file.readline(), place.number)
     job = _job(line, place.number)

@@ -14,7 +14,7 @@ import msgspec
 from windlass.errors import ValuesError, ValuesUnavailable
 from windlass.extras import lacking
 from windlass.values.names import KEPT
-from windlass.values.place import Place
+from windlass.values.place import StorageUrl
 
 try:
     import obstore
@@ -62,7 +62,7 @@ class Bucket:
     With `blocking` a call never suspends its coroutine, and waits in the caller's thread.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StorageUrl) -> None:
         self.place = place
         self._folder = Path(place.prefix) if place.kind == "file" else None
         self._opened: Any = None
@@ -174,7 +174,7 @@ def _key_of(stored: Stored) -> str:
     return stored.key
 
 
-def _opened(place: Place) -> Any:
+def _opened(place: StorageUrl) -> Any:
     if place.kind == "file":
         folder = Path(place.prefix)
         if not folder.parent.is_dir():

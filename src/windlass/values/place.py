@@ -29,7 +29,7 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
 _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///a/folder"
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class StorageUrl(msgspec.Struct, frozen=True, kw_only=True):
     """A bucket or a folder, and what the names of its objects begin with."""
 
     kind: Kind
@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_url(url: str, setting: str = "values") -> Place:
+def read_url(url: str, setting: str = "values") -> StorageUrl:
     """Read the URL of a setting. `InvalidOption` says what is wrong with it, and does not repeat what may be
     a key.
     """
@@ -84,10 +84,10 @@ def read_url(url: str, setting: str = "values") -> Place:
             raise InvalidOption(
                 f"{setting} names a folder by its whole path, such as file:///var/lib/shop/values"
             )
-        return Place(kind=kind, prefix=path.rstrip("/"))
+        return StorageUrl(kind=kind, prefix=path.rstrip("/"))
     if not parts.netloc:
         raise InvalidOption(f"{setting} names no bucket: {_FORMS}")
-    return Place(kind=kind, bucket=parts.netloc, prefix=path.strip("/"), options=options)
+    return StorageUrl(kind=kind, bucket=parts.netloc, prefix=path.strip("/"), options=options)
 
 
 def check_values_url(url: str) -> str:

@@ -17,7 +17,7 @@ from windlass.bridges.message import Message
 from windlass.bridges.nats.advice import of_a_log
 from windlass.bridges.nats.link import Link
 from windlass.bridges.nats.messages import message_of
-from windlass.bridges.nats.pulling import ConsumerGone, Place, Pulling, place_of
+from windlass.bridges.nats.pulling import ConsumerGone, Pulling, StreamPosition, place_of
 from windlass.bridges.nats.said import (
     NO_MESSAGE,
     ApiError,
@@ -238,11 +238,11 @@ class _Reader:
         """Whether it delivers next what was asked for."""
         return not self.spoiled and self.next == sequence and self.pulling.client is client
 
-    def goes_on(self, place: Place) -> bool:
+    def goes_on(self, place: StreamPosition) -> bool:
         """Whether nothing was lost between the consumer and us."""
         return place.number == self._number + 1 and place.sequence >= self.next
 
-    def took(self, place: Place) -> None:
+    def took(self, place: StreamPosition) -> None:
         """Note what is handed out."""
         self._number, self.next = place.number, place.sequence + 1
 

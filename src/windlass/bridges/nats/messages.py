@@ -3,12 +3,14 @@
 from nats.aio.msg import Msg
 
 from windlass.bridges.message import Message
-from windlass.bridges.nats.pulling import Place
+from windlass.bridges.nats.pulling import StreamPosition
 
 ID = "Nats-Msg-Id"
 
 
-def message_of(said: Msg, place: Place, *, stream: str, after: str, otherwise: str | None = None) -> Message:
+def message_of(
+    said: Msg, place: StreamPosition, *, stream: str, after: str, otherwise: str | None = None
+) -> Message:
     """A message. `otherwise`: its id, if its producer gave it none."""
     headers = said.headers or {}
     return Message(

@@ -25,7 +25,7 @@ _NEVER = ("Exceeded Max", "push based")
 """A consumer of an operator's own lets nobody ask for so much, or ask at all."""
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a message stands, as its reply subject says."""
 
     sequence: int
@@ -124,7 +124,7 @@ class Pulling:
                 answered.set_result(f"{status} {headers.get('Description', '')}")
 
 
-def place_of(message: Msg) -> Place:
+def place_of(message: Msg) -> StreamPosition:
     """Take its reply subject apart, in its shorter or its longer form:
     `$JS.ACK.<stream>.<consumer>.<tries>.<sequence>.<number>.<time>.<behind>`,
     `$JS.ACK.<domain>.<account>.<stream>.<consumer>.…`.
@@ -132,4 +132,4 @@ def place_of(message: Msg) -> Place:
     parts = message.reply.split(".")
     at = 5 if len(parts) == 9 else 7
     sequence, number, time, behind = (int(part) for part in parts[at : at + 4])
-    return Place(sequence, number, time, behind)
+    return StreamPosition(sequence, number, time, behind)

@@ -14,7 +14,7 @@ _PREFETCH = 1_000
 _MAX_PREFETCH = 65_535
 
 
-class Place(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """A queue, or an exchange; and what is said of it."""
 
     vhost: str
@@ -24,7 +24,7 @@ class Place(msgspec.Struct, frozen=True):
     prefetch: int
 
 
-def place_of(address: Address) -> Place:
+def place_of(address: Address) -> Endpoint:
     """Take the path and the options of a URL apart, or refuse them."""
     address.refuse_unknown(*_OPTIONS)
     if not address.hosts:
@@ -35,7 +35,7 @@ def place_of(address: Address) -> Place:
             "written %2F"
         )
     vhost = address.path[0] if len(address.path) == 2 else "/"
-    return Place(
+    return Endpoint(
         vhost,
         address.path[-1] if address.path else "",
         address.options.get("key", ""),

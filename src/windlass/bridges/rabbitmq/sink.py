@@ -10,7 +10,7 @@ from windlass.bridges.message import Outgoing
 from windlass.bridges.rabbitmq.delivered import properties_of
 from windlass.bridges.rabbitmq.examine import warnings_of_exchange, warnings_of_queue
 from windlass.bridges.rabbitmq.link import ANSWERS_WITHIN, Link
-from windlass.bridges.rabbitmq.place import Place
+from windlass.bridges.rabbitmq.place import Endpoint
 from windlass.errors import BridgeError, BridgeRefused, BridgeUnavailable
 
 LARGEST = 16 * 1024 * 1024
@@ -21,7 +21,7 @@ _LONGEST_KEY = 255
 class RabbitSink:
     """Publishes to one exchange."""
 
-    def __init__(self, link: Link, place: Place) -> None:
+    def __init__(self, link: Link, place: Endpoint) -> None:
         self._link = link
         self._name = place.name
         self._key = place.key

@@ -19,7 +19,7 @@ from windlass.bridges.message import Message
 from windlass.bridges.rabbitmq.delivered import message_of
 from windlass.bridges.rabbitmq.examine import warnings_of_queue
 from windlass.bridges.rabbitmq.link import Link, ending_of
-from windlass.bridges.rabbitmq.place import Place
+from windlass.bridges.rabbitmq.place import Endpoint
 from windlass.errors import BridgeError, BridgeUnavailable
 
 IDLE = 30.0
@@ -33,7 +33,7 @@ HELD = 600.0
 class RabbitQueue:
     """Receives from one queue."""
 
-    def __init__(self, link: Link, place: Place) -> None:
+    def __init__(self, link: Link, place: Endpoint) -> None:
         self._link = link
         self._queue = place.name
         self._prefetch = place.prefetch

@@ -3,12 +3,12 @@
 from typing import Any
 
 from windlass.bridges.redis_lists.link import Link
-from windlass.bridges.redis_lists.place import Place
+from windlass.bridges.redis_lists.place import RedisList
 
 _UNACKED = "unacked"
 
 
-async def warnings_of(link: Link, place: Place) -> list[str]:
+async def warnings_of(link: Link, place: RedisList) -> list[str]:
     """Each a sentence that says what to change."""
 
     async def asked() -> tuple[dict[str, Any], int]:

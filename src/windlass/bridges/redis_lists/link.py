@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from windlass.bridges.addresses import Address
-from windlass.bridges.redis_lists.place import Place
+from windlass.bridges.redis_lists.place import RedisList
 from windlass.errors import BridgeRefused, BridgeUnavailable, InvalidOption
 
 _T = TypeVar("_T")
@@ -39,7 +39,7 @@ _FOR_NOW: Final = (
 class Link:
     """One server."""
 
-    def __init__(self, address: Address, place: Place) -> None:
+    def __init__(self, address: Address, place: RedisList) -> None:
         host, port = address.hosts[0]
         self.shown = f"{address.shown}?list={place.list}"
         self.client: Any = Redis(

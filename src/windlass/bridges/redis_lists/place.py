@@ -18,7 +18,7 @@ HOLD = 60
 """Seconds after which others have what a reader has taken and not said more of: it may be gone."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RedisList(msgspec.Struct, frozen=True):
     """A list, and those beside it."""
 
     database: int
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True):
         """Where a message of a priority goes, in which the highest is first: Celery counts the other way."""
         return self._of_step(self.steps[max(0, bisect_right(self.steps, turned(priority or 0)) - 1)])
 
-    def named(self, name: str) -> "Place":
+    def named(self, name: str) -> "RedisList":
         """The list of this name on the same server; without a name, this list."""
         return msgspec.structs.replace(self, list=name) if name else self
 
@@ -58,7 +58,7 @@ def turned(priority: int) -> int:
     return min(max(-priority, 0), _LOWEST)
 
 
-def place_of(address: Address) -> Place:
+def place_of(address: Address) -> RedisList:
     """Take the path and the options of a URL apart, or refuse them."""
     address.refuse_unknown(*_OPTIONS)
     if len(address.hosts) != 1 or len(address.path) > 1:
@@ -71,7 +71,7 @@ def place_of(address: Address) -> Place:
     steps = sorted(
         {_number("steps", step, most=_LOWEST) for step in address.options.get("steps", _STEPS).split(",")}
     )
-    return Place(database, name, tuple(steps), hold)
+    return RedisList(database, name, tuple(steps), hold)
 
 
 def _number(name: str, text: str, *, least: int = 0, most: int) -> int:

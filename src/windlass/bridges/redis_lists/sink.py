@@ -6,7 +6,7 @@ from windlass.bridges.message import Outgoing
 from windlass.bridges.redis_lists.envelope import enclosed
 from windlass.bridges.redis_lists.examine import warnings_of
 from windlass.bridges.redis_lists.link import Link
-from windlass.bridges.redis_lists.place import Place
+from windlass.bridges.redis_lists.place import RedisList
 from windlass.errors import BridgeRefused
 
 LARGEST = 64 * 1024 * 1024
@@ -16,7 +16,7 @@ LARGEST = 64 * 1024 * 1024
 class RedisSink:
     """Publishes to one list, and to those beside it for other priorities."""
 
-    def __init__(self, link: Link, place: Place) -> None:
+    def __init__(self, link: Link, place: RedisList) -> None:
         self._link = link
         self._place = place
 

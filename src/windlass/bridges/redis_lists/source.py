@@ -10,7 +10,7 @@ from windlass.bridges.message import Message
 from windlass.bridges.redis_lists.envelope import opened
 from windlass.bridges.redis_lists.examine import warnings_of
 from windlass.bridges.redis_lists.link import Link
-from windlass.bridges.redis_lists.place import Place
+from windlass.bridges.redis_lists.place import RedisList
 from windlass.errors import BridgeError
 
 POLL, LONGEST_POLL = 0.01, 0.1
@@ -20,7 +20,7 @@ POLL, LONGEST_POLL = 0.01, 0.1
 class RedisQueue:
     """Receives from a list, and from those beside it for other priorities."""
 
-    def __init__(self, link: Link, place: Place) -> None:
+    def __init__(self, link: Link, place: RedisList) -> None:
         self._link = link
         self._place = place
         self._take: Any = link.script("take")

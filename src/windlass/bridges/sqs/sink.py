@@ -17,7 +17,7 @@ _ATTRIBUTES: Final = 4_096
 """Bytes of the largest message that are left for attributes."""
 
 
-class _Place(NamedTuple):
+class _Queue(NamedTuple):
     """A queue."""
 
     url: str
@@ -32,7 +32,7 @@ class QueueSink:
         """`queue`: where messages go that name none."""
         self._link = link
         self._queue = queue
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _Queue] = {}
         self._largest = _BYTES
         self._calls = asyncio.Semaphore(PARALLEL)
 
@@ -98,7 +98,7 @@ class QueueSink:
             raise
         return refused
 
-    async def _send(self, place: _Place, batch: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
+    async def _send(self, place: _Queue, batch: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
         async with self._calls:
             told = await self._link.call("send_message_batch", QueueUrl=place.url, Entries=batch)
         failed: Sequence[Mapping[str, Any]] = told.get("Failed", ())
@@ -107,12 +107,12 @@ class QueueSink:
                 raise BridgeUnavailable(f"{self._link.shown}: {each['Code']}: {each.get('Message', '')}")
         return [(int(each["Id"]), f"{each['Code']}: {each.get('Message', '')}") for each in failed]
 
-    async def _place(self, queue: str) -> _Place:
+    async def _place(self, queue: str) -> _Queue:
         known = self._places.get(queue)
         if known is None:
             url = await self._link.url_of(queue)
             largest = int((await self._link.attributes(url)).get("MaximumMessageSize", _BYTES))
-            known = self._places[queue] = _Place(url, largest, queue.endswith(".fifo"))
+            known = self._places[queue] = _Queue(url, largest, queue.endswith(".fifo"))
         return known
 
 

@@ -47,28 +47,28 @@ class Archive(Protocol):
         ...
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveUrl(msgspec.Struct, frozen=True, kw_only=True):
     """Where the archive is, read from its URL."""
 
     path: str = ""
     """Of a file."""
-    bucket: buckets.Place | None = None
+    bucket: buckets.StorageUrl | None = None
     """In object storage. With neither: in the history."""
     rotate: int = ROTATE
     keep_files: int | None = None
     keep: Micros | None = None
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> ArchiveUrl:
     """Read a URL; `InvalidOption` says what is wrong with it."""
     parts = urlsplit(url)
     if parts.scheme in ("s3", "gs", "az"):
-        return Place(bucket=buckets.read_url(url, "archive"))
+        return ArchiveUrl(bucket=buckets.read_url(url, "archive"))
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     if not parts.scheme and parts.path == "history":
         keep = given.pop("keep", None)
         _refuse_rest(given, "keep")
-        return Place(keep=None if keep is None else micros(keep, name="keep"))
+        return ArchiveUrl(keep=None if keep is None else micros(keep, name="keep"))
     if parts.scheme != "file" or parts.netloc or len(parts.path) < 2 or parts.path.endswith("/"):
         raise InvalidOption(
             "an archive is a file, such as file:///var/lib/shop/dead.jsonl, object storage, such as "
@@ -76,7 +76,7 @@ def read_url(url: str) -> Place:
         )
     rotate, keep = given.pop("rotate", None), given.pop("keep", None)
     _refuse_rest(given, "rotate, keep")
-    return Place(
+    return ArchiveUrl(
         path=unquote(parts.path),
         rotate=ROTATE if rotate is None else _size(rotate),
         keep_files=None if keep is None else _count(keep),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from windlass.errors import StoreUnavailable
-from windlass.observe.archive.archive import Place
+from windlass.observe.archive.archive import ArchiveUrl
 from windlass.observe.archive.entry import Entry, blanked, encode
 
 _T = TypeVar("_T")
@@ -28,7 +28,7 @@ _TAIL = 64 * 1024
 class FileArchive:
     """A file and those that it was rotated to. Its calls run on threads."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ArchiveUrl) -> None:
         self._path = Path(place.path)
         self._rotate = place.rotate
         self._keep = place.keep_files

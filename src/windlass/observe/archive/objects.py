@@ -16,7 +16,7 @@ from itertools import groupby
 from windlass.errors import StoreUnavailable, ValuesUnavailable
 from windlass.observe.archive.entry import Entry, blanked, encode
 from windlass.values.bucket import Bucket
-from windlass.values.place import Place
+from windlass.values.place import StorageUrl
 
 _PAGE = 1_000
 
@@ -24,7 +24,7 @@ _PAGE = 1_000
 class ObjectArchive:
     """A bucket, or a part of one."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StorageUrl) -> None:
         self._bucket = Bucket(place)
 
     async def write(self, entries: Sequence[Entry]) -> None:

@@ -24,7 +24,7 @@ CLICKHOUSE = ("clickhouse", "clickhouses")
 POSTGRES = ("postgres", "postgresql")
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryUrl(msgspec.Struct, frozen=True, kw_only=True):
     """A sink's URL, read. It may hold a password: not to be shown."""
 
     scheme: str
@@ -38,7 +38,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"<history in {self.scheme}:>"
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> HistoryUrl:
     """Read a URL; `InvalidOption` says what is wrong with it."""
     parts = urlsplit(url)
     if parts.scheme not in ("sqlite", *POSTGRES, *CLICKHOUSE) and not brings(GROUP, parts.scheme):
@@ -57,7 +57,7 @@ def read_url(url: str) -> Place:
         raise InvalidOption('keep says for how long history is kept, such as "30d"')
     if parts.scheme in CLICKHOUSE and given:
         raise InvalidOption(f'history in ClickHouse has the option "keep", not "{min(given)}"')
-    return Place(
+    return HistoryUrl(
         scheme=parts.scheme,
         url=urlunsplit(parts._replace(query=urlencode(given))),
         path=unquote(parts.path[1:]) if parts.scheme == "sqlite" else "",

@@ -13,7 +13,7 @@ from windlass.core.units import MINUTE, Cursor, Fence, JobId, Micros
 from windlass.errors import InvalidOption
 from windlass.extras import needed
 from windlass.observe.history.attempt import Attempt, Batch, Enqueued, Worker
-from windlass.observe.history.place import CLICKHOUSE, GROUP, POSTGRES, Place, read_url
+from windlass.observe.history.place import CLICKHOUSE, GROUP, POSTGRES, HistoryUrl, read_url
 from windlass.observe.history.places import Places, StorePlaces
 from windlass.observe.history.rollup import Figures
 from windlass.plugins import load
@@ -208,7 +208,7 @@ def _mark(url: str) -> str:
     return hashlib.sha256(there.encode()).hexdigest()[:16]
 
 
-def _opener(scheme: str) -> Callable[[Place, Places | None], Awaitable[Sink]]:
+def _opener(scheme: str) -> Callable[[HistoryUrl, Places | None], Awaitable[Sink]]:
     if scheme == "sqlite":
         return _sqlite
     if scheme in POSTGRES:
@@ -216,13 +216,13 @@ def _opener(scheme: str) -> Callable[[Place, Places | None], Awaitable[Sink]]:
     return _clickhouse if scheme in CLICKHOUSE else _brought
 
 
-async def _sqlite(place: Place, _places: Places | None) -> Sink:
+async def _sqlite(place: HistoryUrl, _places: Places | None) -> Sink:
     from windlass.observe.history.sqlite import SqliteSink  # noqa: PLC0415 - only who uses it needs it
 
     return await SqliteSink.open(place.path)
 
 
-async def _postgres(place: Place, _places: Places | None) -> Sink:
+async def _postgres(place: HistoryUrl, _places: Places | None) -> Sink:
     try:
         from windlass.observe.history.postgres import PostgresSink  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
@@ -230,7 +230,7 @@ async def _postgres(place: Place, _places: Places | None) -> Sink:
     return await PostgresSink.open(place.url)
 
 
-async def _clickhouse(place: Place, places: Places | None) -> Sink:
+async def _clickhouse(place: HistoryUrl, places: Places | None) -> Sink:
     try:
         from windlass.observe.history.clickhouse import ClickHouseSink  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
@@ -238,6 +238,6 @@ async def _clickhouse(place: Place, places: Places | None) -> Sink:
     return await ClickHouseSink.open(place.url, places=places, keep=place.keep)
 
 
-async def _brought(place: Place, places: Places | None) -> Sink:
+async def _brought(place: HistoryUrl, places: Places | None) -> Sink:
     opener: Opener = load(GROUP, place.scheme)
     return await opener(place.url, place.keep, places)
