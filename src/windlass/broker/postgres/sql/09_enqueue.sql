@@ -128,6 +128,7 @@ BEGIN
             SELECT f.id, f.n, f.n, f.state, f.priority, f.band, f.max_attempts, f.revision, f.queue, f.lane, f.task, v_at, f.due, f.size,
                 f.flow, f.expires_at, f.headers, f.tags, f.payload, f.expires_at, nullif(f.state, STATE_READY)
             FROM filed f
+            ORDER BY f.id   -- as every call does, so that of two with the same ids one waits for the other, and never each for the other
         ), placed AS (
             INSERT INTO ready (queue, lane, band, seq, n, width, task, size, expires_at, last, suspect)
             SELECT f.queue, f.lane, f.band, min(f.n), min(f.n), count(*), f.task, sum(f.size), f.expires_at, f.max_attempts <= 1, false
