@@ -58,9 +58,10 @@ WAITS = [
 ]
 
 CLAIMS = [
-    ("alerts.md", f"look every {WORDS[int(ALERTS)]} seconds, or down to every {WORDS[int(alerting.SELDOM)]} where"),
-    ("alerts.md", f"takes long (more than {ALERTS / alerting.SHARE:g} s)"),
-    ("alerts.md", f"thresholds ({alert.CLEAR} unless said)"),
+    ("alerts.md", f"check the alerts every {WORDS[int(ALERTS)]} seconds"),
+    ("alerts.md", f"at least every {WORDS[int(alerting.SELDOM)]} seconds"),
+    ("alerts.md", f"takes longer than {ALERTS / alerting.SHARE:g} s"),
+    ("alerts.md", f"thresholds (default {alert.CLEAR})"),
     ("coming-from-celery.md", f"jobs worth about {asking.PREFETCH * 1000:.0f} ms"),
     ("coming-from-celery.md", f"{WORDS[RetryPolicy().max_attempts]} attempts in all"),
     ("configuration.md", f"`?lock_timeout={LOCK_TIMEOUT:.0f}` is the number of seconds that a call waits"),
@@ -92,8 +93,8 @@ CLAIMS = [
     ("http.md", f"`limit` up to {MOST_LEASES}"),
     ("http.md", f"a cookie for {WORDS[callers.LOGIN_TTL // HOUR]} hours"),
     ("http.md", f"may send {LIMITS.rate:,} requests a second"),
-    ("http.md", f"a process keeps {LIMITS.waiting:,} long polls"),
-    ("http.md", f"A process keeps {LIMITS.connections:,} (`--connections`)"),
+    ("http.md", f"a process keeps at most {LIMITS.waiting:,} long polls"),
+    ("http.md", f"A process keeps at most {LIMITS.connections:,} connections (`--connections`)"),
     ("http.md", f"{DEADLINES.head:.0f} s to send the head of a request ({connection.LONGEST_HEAD >> 10} KiB at the most)"),
     ("http.md", f"{LIMITS.body_timeout:.0f} s for its body, and {DEADLINES.read:.0f} s to read"),
     ("http.md", f"kept for {DEADLINES.idle:.0f} s between two requests"),
@@ -101,7 +102,7 @@ CLAIMS = [
     ("observability.md", f"Beyond {exposition.SERIES} of a metric"),
     ("observability.md", f"at most every {WORDS[int(stock.KEPT)]} seconds"),
     ("observability.md", f"copy the log every {WORDS[int(reader.EVERY)]} seconds"),
-    ("observability.md", f"for how long; {place.KEPT // DAY} days unless said"),
+    ("observability.md", f"for how long; {place.KEPT // DAY} days by default"),
     ("observability.md", f"the last {Options().events_kept:,} events"),
     ("performance.md", f"the namespace `{re.findall(BENCH, SOURCE)[0]}`"),
     ("postgres.md", f"| `connections` | {CONNECTIONS} |"),
@@ -124,7 +125,7 @@ CLAIMS = [
     ("webhooks.md", f"A receiver has {posting.ANSWERING:.0f} s"),
     ("webhooks.md", f"with {WORDS[DELIVERIES.lane_concurrency or 0]} slots"),
     ("webhooks.md", f"longer than {LONGEST_URL:,} characters"),
-    ("webhooks.md", {DAY: "signed with the old and the new secret for a day"}[keyring.BOTH]),
+    ("webhooks.md", {DAY: "with the old and the new secret for a day"}[keyring.BOTH]),
     ("webhooks.md", f"The log holds the last {Options().events_kept:,} events"),
 ]  # fmt: skip
 
