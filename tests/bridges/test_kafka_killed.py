@@ -68,7 +68,9 @@ def test_messages_of_kafkas_own_producer_become_jobs(kafka: Kafka, tmp_path: Pat
         asyncio.run(intake.until_taken(*range(500)))
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(
+    "store", ["sqlite", *(pytest.param(kind, marks=pytest.mark.slow) for kind in STORES[1:])]
+)
 def test_a_topic_that_is_made_anew_stops_the_intake_until_an_operator_says_where_to_go_on(
     kafka: Kafka, tmp_path: Path, store: str
 ) -> None:
